@@ -1,0 +1,296 @@
+"""IR 2: concrete index notation, as pure data.
+
+    stmt  = Forall(var, body, kind)        for every coordinate of `var`: body
+          | Where(consumer, producer)      run producer, which fills a workspace, then consumer, which reads it
+          | Assign(lhs, op, rhs)           lhs op= rhs      (op None: lhs = rhs)
+          | Seq(stmts)                     one after the other
+    expr  = Access(tensor, indices)        one entry of a tensor
+          | Call(op, args, dtype)          a scalar operator of `operators`; every argument already has its compute dtype
+          | Literal(value, dtype)
+    index = IndexVar | int                 an int is a fixed coordinate (0 on an axis of extent one that is broadcast)
+
+    Definition(indices, op, rhs)           what an operation computes, before any loop is chosen:
+                                           out[indices] op= rhs over all variables, those outside `indices` being reduced
+
+`kind` of a Forall is "serial" or "vector" (the innermost loop runs over SIMD lanes). A Tensor with a `policy` is a
+workspace: "scalar" (one register), "dense" (an array over its variables) or "bitmap" (a dense array with a
+hierarchical bitmap, drained in coordinate order). Nodes are frozen, compared by value, and never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparsejax.formats import Format
+
+
+@dataclass(frozen=True)
+class IndexVar:
+    """An index variable; its extent is that of every axis it indexes."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Index = IndexVar | int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor or workspace: `shape` in dimension order, stored as `format`, with `fill_value` where nothing is stored."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    format: Format
+    fill_value: Any
+    policy: str | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Tensor)
+            and self.name == other.name
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.format == other.format
+            and self.policy == other.policy
+            and same_value(self.fill_value, other.fill_value)
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Access:
+    """`tensor[indices]`, indices in dimension order."""
+
+    tensor: Tensor
+    indices: tuple[Index, ...]
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.tensor.name, self.indices)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.tensor.dtype
+
+    def level_index(self, level: int) -> Index:
+        """The index bound by storage level `level`."""
+        return self.indices[self.tensor.format.order[level]]
+
+    def __str__(self) -> str:
+        return f"{self.tensor.name}[{','.join(map(str, self.indices))}]"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A scalar operator applied to arguments; `dtype` is the dtype of the result."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        name = f"cast<{self.dtype}>" if self.op == "cast" else self.op
+        return f"{name}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant."""
+
+    value: Any
+    dtype: np.dtype[Any]
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, np.asarray(self.value, self.dtype).tobytes()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.dtype == other.dtype and same_value(self.value, other.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+Expr = Access | Call | Literal
+
+
+@dataclass(frozen=True)
+class Assign:
+    lhs: Access
+    op: str | None
+    rhs: Expr
+
+
+@dataclass(frozen=True)
+class Forall:
+    var: IndexVar
+    body: Stmt
+    kind: str = "serial"
+
+
+@dataclass(frozen=True)
+class Where:
+    consumer: Stmt
+    producer: Stmt
+
+
+@dataclass(frozen=True)
+class Seq:
+    stmts: tuple[Stmt, ...]
+
+
+Stmt = Assign | Forall | Where | Seq
+
+
+@dataclass(frozen=True)
+class Definition:
+    """`out[indices] op= rhs`, reduced with `op` over the variables of `rhs` that are not in `indices`."""
+
+    indices: tuple[Index, ...]
+    op: str | None
+    rhs: Expr
+
+    def __str__(self) -> str:
+        return f"out[{','.join(map(str, self.indices))}] {_assign_sign(self.op)} {self.rhs}"
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Equal scalars of one dtype, NaN equal to NaN."""
+    return bool(a == b) or bool(a != a and b != b)
+
+
+def accesses(node: Expr | Stmt) -> Iterator[Access]:
+    """Every access that `node` reads, left to right (left-hand sides are not read)."""
+    match node:
+        case Access():
+            yield node
+        case Call(_, args, _):
+            for arg in args:
+                yield from accesses(arg)
+        case Assign(_, _, rhs):
+            yield from accesses(rhs)
+        case Forall(_, body, _):
+            yield from accesses(body)
+        case Where(consumer, producer):
+            yield from accesses(producer)
+            yield from accesses(consumer)
+        case Seq(stmts):
+            for stmt in stmts:
+                yield from accesses(stmt)
+
+
+def writes(stmt: Stmt) -> Iterator[Assign]:
+    """Every assignment in `stmt`, in order of execution."""
+    match stmt:
+        case Assign():
+            yield stmt
+        case Forall(_, body, _):
+            yield from writes(body)
+        case Where(consumer, producer):
+            yield from writes(producer)
+            yield from writes(consumer)
+        case Seq(stmts):
+            for inner in stmts:
+                yield from writes(inner)
+
+
+def variables(expr: Expr) -> tuple[IndexVar, ...]:
+    """The index variables of `expr` in order of first appearance."""
+    return tuple(dict.fromkeys(ix for a in accesses(expr) for ix in a.indices if isinstance(ix, IndexVar)))
+
+
+def substitute(expr: Expr, replace: dict[Access, Expr]) -> Expr:
+    """`expr` with whole accesses replaced."""
+    match expr:
+        case Access():
+            return replace.get(expr, expr)
+        case Call(op, args, dtype):
+            return Call(op, tuple(substitute(a, replace) for a in args), dtype)
+        case _:
+            return expr
+
+
+def rename(expr: Expr, indices: dict[Index, Index]) -> Expr:
+    """`expr` with index variables replaced."""
+    match expr:
+        case Access(tensor, old):
+            return Access(tensor, tuple(indices.get(ix, ix) for ix in old))
+        case Call(op, args, dtype):
+            return Call(op, tuple(rename(a, indices) for a in args), dtype)
+        case _:
+            return expr
+
+
+def _assign_sign(op: str | None) -> str:
+    return "=" if op is None else {"add": "+=", "multiply": "*="}.get(op, f"{op}=")
+
+
+def as_text(stmt: Stmt, indent: int = 0) -> str:
+    """`stmt` printed with one loop or assignment per line."""
+    pad = "  " * indent
+    match stmt:
+        case Assign(lhs, op, rhs):
+            return f"{pad}{lhs} {_assign_sign(op)} {rhs}"
+        case Forall(var, body, kind):
+            mark = "" if kind == "serial" else f" ({kind})"
+            return f"{pad}forall {var}{mark}\n{as_text(body, indent + 1)}"
+        case Where(consumer, producer):
+            tensor = next(iter(writes(producer))).lhs.tensor
+            head = f"{pad}where {tensor.name}: {tensor.policy or 'tensor'} {tensor.dtype}"
+            return f"{head}\n{as_text(producer, indent + 1)}\n{pad}then\n{as_text(consumer, indent + 1)}"
+        case Seq(stmts):
+            return "\n".join(as_text(s, indent) for s in stmts)
+
+
+def check(stmt: Stmt) -> None:
+    """Raise ValueError where `stmt` breaks a rule of CIN: an unbound or rebound variable, an access of the wrong
+    rank, a call of the wrong arity, a workspace read outside its Where."""
+    _check(stmt, frozenset(), frozenset())
+
+
+def _check(stmt: Stmt, bound: frozenset[IndexVar], ready: frozenset[str]) -> None:
+    match stmt:
+        case Assign(lhs, _, rhs):
+            _check_expr(lhs, bound, None)
+            _check_expr(rhs, bound, ready)
+            if lhs.dtype != rhs.dtype:
+                raise ValueError(f"{lhs} has dtype {lhs.dtype} but its value {rhs} has dtype {rhs.dtype}")
+        case Forall(var, body, _):
+            if var in bound:
+                raise ValueError(f"index variable {var} is bound twice")
+            _check(body, bound | {var}, ready)
+        case Where(consumer, producer):
+            _check(producer, bound, ready)
+            _check(consumer, bound, ready | {w.lhs.tensor.name for w in writes(producer)})
+        case Seq(stmts):
+            for inner in stmts:
+                _check(inner, bound, ready)
+
+
+def _check_expr(expr: Expr, bound: frozenset[IndexVar], ready: frozenset[str] | None) -> None:
+    if isinstance(expr, Access):
+        if len(expr.indices) != len(expr.tensor.shape):
+            raise ValueError(f"{expr} indexes a tensor of {len(expr.tensor.shape)} dimensions")
+        for ix in expr.indices:
+            if isinstance(ix, IndexVar) and ix not in bound:
+                raise ValueError(f"index variable {ix} of {expr} is not bound by a forall")
+        if ready is not None and expr.tensor.policy is not None and expr.tensor.name not in ready:
+            raise ValueError(f"workspace {expr.tensor} is read before its producer has run")
+    elif isinstance(expr, Call):
+        for arg in expr.args:
+            _check_expr(arg, bound, ready)

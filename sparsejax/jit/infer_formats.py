@@ -1,0 +1,134 @@
+"""The format and fill of a result, from types alone.
+
+Users can predict a result's format without knowing any number of stored entries:
+
+1. Fill. Without a reduction: the value of the expression where every sparse operand reads its fill, when that is a
+   constant; with a reduction: the identity of its operator. `A + 1` has fill 1, `A * s` has fill 0.
+2. Level algebra. A level of the result is sparse when the expression falls back to the fill once the operands that
+   are sparse in that variable are absent: products are sparse when any factor is, sums when every term is.
+3. Fill-in. In a reduction, a sparse level becomes dense when it is the outermost level of its operand (most rows of
+   a matrix are not empty; extents above 2^24 stay sparse), or when it lies below a reduced variable that runs over
+   its whole extent for given outer coordinates: `A @ x` of a CSC matrix is dense, `A @ B` of two sparse matrices
+   is sparse, `A.sum(axis=0)` is dense.
+4. Order. Modes keep the storage order of the sparse operands where these agree, else the order of dimensions.
+   A dense result is stored in the order of its dimensions.
+"""
+
+from __future__ import annotations
+
+import graphlib
+from typing import Any
+
+import numpy as np
+
+from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.jit import cin, operators, simplify
+
+DENSE_ROOT_LIMIT = 1 << 24
+
+
+def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Format, Any]:
+    """Format and fill of `out[definition.indices]`, an array of `shape` and `dtype`.
+
+    >>> import numpy as np
+    >>> A = cin.Tensor("A", (4, 5), np.dtype("f8"), Format.parse("csr", 2), np.float64(0))
+    >>> i, j = cin.IndexVar("i"), cin.IndexVar("j")
+    >>> out = cin.Definition((i, j), None, cin.Call("exp", (cin.Access(A, (i, j)),), A.dtype))
+    >>> infer(out, (4, 5), A.dtype)
+    (Format('csr'), np.float64(1.0))
+    """
+    rhs = simplify.simplify(definition.rhs)
+    sparse = tuple(dict.fromkeys(a for a in cin.accesses(rhs) if not a.tensor.format.is_dense))
+    fill = _fill(definition, rhs, sparse, dtype)
+    order = _mode_order(definition, sparse)
+    kinds: list[Any] = [None] * len(order)
+    for level, axis in enumerate(order):
+        index = definition.indices[axis]
+        owners = [a for a in sparse if index in a.indices and not isinstance(_level_of(a, index), Dense)]
+        absent = simplify.exhaust(rhs, owners)
+        if not owners or fill is None or not _is(absent, fill):
+            kinds[level] = Dense()
+        elif definition.op is None:
+            coordinate = all(isinstance(_level_of(a, index), Coordinate) for a in owners)
+            kinds[level] = Coordinate() if coordinate else Compressed()
+        else:
+            outer = {definition.indices[d] for d in order[:level]}
+            dense = any(_fills_in(a, index, outer, sparse, shape[axis]) for a in owners)
+            kinds[level] = Dense() if dense else Compressed()
+    zero = dtype.type(0)
+    if all(isinstance(k, Dense) for k in kinds):
+        return Format(tuple(kinds), None), zero
+    return Format(tuple(kinds), order), zero if fill is None else fill
+
+
+def _fill(definition: cin.Definition, rhs: cin.Expr, sparse: tuple[cin.Access, ...], dtype: np.dtype[Any]) -> Any:
+    if definition.op is not None:
+        return operators.get(definition.op).identity(dtype)
+    value = simplify.exhaust(rhs, sparse)
+    return dtype.type(value.value) if isinstance(value, cin.Literal) else None
+
+
+def _is(expr: cin.Expr, value: Any) -> bool:
+    return isinstance(expr, cin.Literal) and cin.same_value(expr.value, value)
+
+
+def _level_number(access: cin.Access, index: cin.Index) -> int:
+    return next(lv for lv in range(len(access.indices)) if access.level_index(lv) == index)
+
+
+def _level_of(access: cin.Access, index: cin.Index) -> object:
+    """The outermost level of `access` that `index` addresses."""
+    return access.tensor.format.levels[_level_number(access, index)]
+
+
+def _fills_in(
+    access: cin.Access, index: cin.Index, outer: set[cin.Index], sparse: tuple[cin.Access, ...], extent: int
+) -> bool:
+    """Whether reducing the variables stored above `index` makes its level dense (rule 3)."""
+    level = _level_number(access, index)
+    above = [access.level_index(lv) for lv in range(level)]
+    reduced = [ix for ix in above if isinstance(ix, cin.IndexVar) and ix not in outer and ix != index]
+    if not any(isinstance(ix, cin.IndexVar) for ix in above):
+        return extent <= DENSE_ROOT_LIMIT
+    return extent <= DENSE_ROOT_LIMIT and any(not _filtered(ix, outer, sparse) for ix in reduced)
+
+
+def _filtered(reduced: cin.Index, kept: set[cin.Index], sparse: tuple[cin.Access, ...]) -> bool:
+    """Whether few coordinates of `reduced` remain once the outer output variables `kept` are fixed: some operand
+    holds both, and the deeper of the two is a sparse level."""
+    for access in sparse:
+        if reduced not in access.indices:
+            continue
+        for other in kept:
+            if other in access.indices:
+                deeper = max(_level_number(access, reduced), _level_number(access, other))
+                if not isinstance(access.tensor.format.levels[deeper], Dense):
+                    return True
+    return False
+
+
+def _mode_order(definition: cin.Definition, sparse: tuple[cin.Access, ...]) -> tuple[int, ...]:
+    """Output dimensions in storage order: a topological order of the operands' storage orders, operands that would
+    close a cycle being left out, ties broken by dimension number."""
+    after: dict[cin.Index, set[cin.Index]] = {}
+    for access in sparse:
+        chain = list(dict.fromkeys(access.level_index(lv) for lv in range(len(access.indices))))
+        chain = [ix for ix in chain if isinstance(ix, cin.IndexVar)]
+        trial = {k: set(v) for k, v in after.items()}
+        for outer, inner in zip(chain, chain[1:], strict=False):
+            trial.setdefault(inner, set()).add(outer)
+            trial.setdefault(outer, set())
+        try:
+            graphlib.TopologicalSorter(trial).prepare()
+        except graphlib.CycleError:
+            continue
+        after = trial
+    waiting = {ix: set(after.get(ix, ())) for ix in (*definition.indices, *after)}
+    order: list[int] = []
+    while waiting:
+        free = [ix for ix, before in waiting.items() if not before & waiting.keys()]
+        chosen = free[0]
+        del waiting[chosen]
+        if chosen in definition.indices:
+            order.append(definition.indices.index(chosen))
+    return tuple(order)

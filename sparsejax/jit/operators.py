@@ -1,0 +1,176 @@
+"""The scalar operators of sparsejax and the algebra that the compiler derives everything from.
+
+Co-iteration, fills, output formats and reductions follow from five facts about an operator: its NumPy meaning,
+its identity, its annihilators, whether it commutes and associates, and what reducing `m` copies of a value gives
+(`repeat`). No pass looks at an operator's name for any of these.
+
+Source of the scheme: "Compilation of Sparse Array Programming Models", sections on fill values and annihilators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+DType = np.dtype[Any]
+Scalar = Any  # a NumPy scalar or a Python number
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One scalar operator.
+
+    `identity(dtype)` is the neutral element of a reduction with this operator, or None. `left_identity` and
+    `right_identity` tell on which side it may be dropped. `left_annihilator` is a constant `z` such that
+    `op(z, x)` is `left_result` for every finite `x` (an unstored zero stays zero even beside NaN or infinity,
+    as in SciPy). `repeat(g, m)` is the reduction of `m` copies of `g`.
+    """
+
+    name: str
+    arity: int
+    numpy: Callable[..., Any]
+    commutative: bool = False
+    associative: bool = False
+    idempotent: bool = False
+    identity_of: Callable[[DType], Scalar] | None = None
+    left_identity: bool = False
+    right_identity: bool = False
+    left_annihilator: float | None = None
+    right_annihilator: float | None = None
+    repeat: Callable[[Any, Any], Any] | None = None
+
+    def identity(self, dtype: DType) -> Scalar | None:
+        """The neutral element as a NumPy scalar of `dtype`, or None when there is none."""
+        return None if self.identity_of is None else dtype.type(self.identity_of(dtype))
+
+
+def lowest(dtype: DType) -> Scalar:
+    """The smallest value of `dtype` (-inf for floats, False for bool): the identity of maximum."""
+    if dtype.kind == "f":
+        return -np.inf
+    return False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
+def highest(dtype: DType) -> Scalar:
+    """The largest value of `dtype` (inf for floats, True for bool): the identity of minimum."""
+    if dtype.kind == "f":
+        return np.inf
+    return True if dtype.kind == "b" else np.iinfo(dtype).max
+
+
+def _zero(dtype: DType) -> Scalar:
+    return 0
+
+
+def _one(dtype: DType) -> Scalar:
+    return 1
+
+
+def _all_ones(dtype: DType) -> Scalar:
+    return True if dtype.kind == "b" else dtype.type(0) | ~dtype.type(0)
+
+
+def _keep(value: Any, count: Any) -> Any:
+    return value
+
+
+def _logistic(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _cast(x: Any) -> Any:
+    return x
+
+
+def _table() -> dict[str, Operator]:
+    ops = [
+        Operator("add", 2, np.add, True, True, False, _zero, True, True, repeat=np.multiply),
+        Operator("subtract", 2, np.subtract, identity_of=_zero, right_identity=True),
+        Operator(
+            "multiply",
+            2,
+            np.multiply,
+            True,
+            True,
+            False,
+            _one,
+            True,
+            True,
+            left_annihilator=0,
+            right_annihilator=0,
+            repeat=np.power,
+        ),
+        Operator("divide", 2, np.divide, identity_of=_one, right_identity=True, left_annihilator=0),
+        Operator("floor_divide", 2, np.floor_divide, left_annihilator=0),
+        Operator("remainder", 2, np.remainder, left_annihilator=0),
+        Operator("power", 2, np.power, identity_of=_one, right_identity=True),
+        Operator("maximum", 2, np.maximum, True, True, True, lowest, True, True, repeat=_keep),
+        Operator("minimum", 2, np.minimum, True, True, True, highest, True, True, repeat=_keep),
+        Operator(
+            "logical_and",
+            2,
+            np.logical_and,
+            True,
+            True,
+            True,
+            _one,
+            left_annihilator=0,
+            right_annihilator=0,
+            repeat=_keep,
+        ),
+        Operator(
+            "logical_or", 2, np.logical_or, True, True, True, _zero, left_annihilator=1, right_annihilator=1, repeat=_keep
+        ),
+        Operator("logical_xor", 2, np.logical_xor, True, True, False, _zero),
+        Operator(
+            "bitwise_and",
+            2,
+            np.bitwise_and,
+            True,
+            True,
+            True,
+            _all_ones,
+            True,
+            True,
+            left_annihilator=0,
+            right_annihilator=0,
+            repeat=_keep,
+        ),
+        Operator("bitwise_or", 2, np.bitwise_or, True, True, True, _zero, True, True, repeat=_keep),
+        Operator("bitwise_xor", 2, np.bitwise_xor, True, True, False, _zero, True, True),
+        Operator("left_shift", 2, np.left_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
+        Operator("right_shift", 2, np.right_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
+        Operator("arctan2", 2, np.arctan2),
+        Operator("hypot", 2, np.hypot),
+        Operator("where", 3, np.where),
+        Operator("cast", 1, _cast),
+        Operator("logistic", 1, _logistic),
+    ]
+    ops += [
+        Operator(name, 2, getattr(np, name))
+        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+    ]
+    ops += [
+        Operator(name, 1, getattr(np, name))
+        for name in (
+            "negative positive absolute sign square sqrt cbrt reciprocal exp exp2 expm1 log log2 log10 log1p "
+            "sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh logical_not invert "
+            "isnan isinf isfinite floor ceil trunc rint conjugate real imag"
+        ).split()
+    ]
+    return {op.name: op for op in ops}
+
+
+OPERATORS = _table()
+
+
+def get(name: str) -> Operator:
+    """The operator called `name`.
+
+    >>> get("add").identity(np.dtype("float64"))
+    np.float64(0.0)
+    """
+    return OPERATORS[name]

@@ -1,0 +1,117 @@
+"""Simplification and exhaustion: the algebra behind co-iteration.
+
+    exhaust(e, G) = simplify(e with every access in G replaced by the fill of its tensor)
+
+before:  A[i] * B[i] + C[i],  G = {A}      after:  C[i]
+before:  A[i] * B[i],         G = {A}      after:  0
+
+The cases of a loop, the formats of results and their fills are all read off exhausted expressions; nothing else in
+the compiler knows what an operator means. Source: merge lattices ("The Tensor Algebra Compiler", section 4),
+computed by substitution as in "Compilation of Sparse Array Programming Models".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from sparsejax.jit import cin, operators
+
+
+def literal(value: object, dtype: np.dtype[np.generic]) -> cin.Literal:
+    """A literal of `dtype`; the value is converted as NumPy would."""
+    return cin.Literal(np.asarray(value).astype(dtype)[()], dtype)
+
+
+def fill_of(access: cin.Access) -> cin.Literal:
+    """What `access` reads where nothing is stored."""
+    return literal(access.tensor.fill_value, access.tensor.dtype)
+
+
+def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) -> cin.Expr:
+    """`op(args)` with constants folded, identities dropped and annihilators applied."""
+    if all(isinstance(a, cin.Literal) for a in args):
+        return _fold(op, [a for a in args if isinstance(a, cin.Literal)], dtype)
+    if op == "cast":
+        return args[0] if args[0].dtype == dtype else cin.Call(op, args, dtype)
+    if op == "where":
+        condition, yes, no = args
+        if isinstance(condition, cin.Literal):
+            return yes if condition.value else no
+        return yes if yes == no else cin.Call(op, args, dtype)
+    operator = operators.get(op)
+    if operator.arity == 2:
+        left, right = args
+        if isinstance(left, cin.Literal):
+            if operator.left_annihilator is not None and left.value == operator.left_annihilator:
+                return literal(operator.left_annihilator, dtype)
+            if operator.left_identity and cin.same_value(left.value, operator.identity(left.dtype)):
+                return right
+        if isinstance(right, cin.Literal):
+            if operator.right_annihilator is not None and right.value == operator.right_annihilator:
+                return literal(operator.right_annihilator, dtype)
+            if operator.right_identity and cin.same_value(right.value, operator.identity(right.dtype)):
+                return left
+    return cin.Call(op, args, dtype)
+
+
+def _fold(op: str, args: list[cin.Literal], dtype: np.dtype[np.generic]) -> cin.Literal:
+    with np.errstate(all="ignore"):
+        value = operators.get(op).numpy(*(np.asarray(a.value, a.dtype) for a in args))
+        return literal(value, dtype)
+
+
+def simplify(expr: cin.Expr) -> cin.Expr:
+    """`expr` simplified bottom-up."""
+    return exhaust(expr, ())
+
+
+def exhaust(expr: cin.Expr, gone: Collection[cin.Access]) -> cin.Expr:
+    """`expr` where every access in `gone` reads its fill, simplified."""
+    match expr:
+        case cin.Access():
+            return fill_of(expr) if expr in gone else expr
+        case cin.Call(op, args, dtype):
+            return simplify_call(op, tuple(exhaust(a, gone) for a in args), dtype)
+        case _:
+            return expr
+
+
+def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | None:
+    """`stmt` where every access in `gone` reads its fill; None when nothing is left to do.
+
+    An assignment disappears when it would only write what is there already: the identity of its operator, or for a
+    plain assignment the fill of its target. Where the producer of a workspace disappears, the consumer reads the
+    workspace's initial value instead.
+    """
+    match stmt:
+        case cin.Assign(lhs, op, rhs):
+            value = exhaust(rhs, gone)
+            if isinstance(value, cin.Literal) and cin.same_value(value.value, nothing(lhs.tensor, op)):
+                return None
+            return cin.Assign(lhs, op, value)
+        case cin.Forall(var, body, kind):
+            inner = exhaust_stmt(body, gone)
+            return None if inner is None else cin.Forall(var, inner, kind)
+        case cin.Where(consumer, producer):
+            made = exhaust_stmt(producer, gone)
+            if made is None:
+                names = {w.lhs.tensor.name for w in cin.writes(producer)}
+                empty = {a for a in cin.accesses(consumer) if a.tensor.name in names}
+                return exhaust_stmt(consumer, {*gone, *empty})
+            used = exhaust_stmt(consumer, gone)
+            if used is None:
+                return None
+            read = {a.tensor.name for a in cin.accesses(used)}
+            if not any(w.lhs.tensor.name in read for w in cin.writes(made)):
+                return used
+            return cin.Where(used, made)
+        case cin.Seq(stmts):
+            left = [s for s in (exhaust_stmt(s, gone) for s in stmts) if s is not None]
+            return None if not left else left[0] if len(left) == 1 else cin.Seq(tuple(left))
+
+
+def nothing(target: cin.Tensor, op: str | None) -> object:
+    """The value whose assignment to `target` with `op` changes nothing that is not stored."""
+    return target.fill_value if op is None else operators.get(op).identity(target.dtype)
