@@ -1,0 +1,181 @@
+"""The builder: the one interface through which the compiler writes machine code.
+
+    types   i1 i8 i16 i32 i64 float double ptr, and vectors "<8 x double>"
+    values  Val(ref, type), immutable
+    Var     a mutable local variable: var, get, set
+
+Two implementations: `llvm.LLVMBuilder` writes LLVM IR as text, `pretty.PrettyBuilder` readable loops. Control flow is
+structured (`for_`, `while_`, `if_`, `if_else`), so that both read the same program. A kernel returns a status code:
+`fail` leaves it early, after the epilogue has written every output pointer back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+OK, OUT_OF_MEMORY = 0, 1
+
+
+@dataclass(frozen=True)
+class Val:
+    """A value: its text and its type."""
+
+    ref: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Var:
+    """A mutable local variable."""
+
+    name: str
+    type: str
+
+
+SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8, "ptr": 8}
+
+
+class Builder(ABC):
+    """Writes one kernel `i64 kernel(ptr args)`; `args` is an array of 8-byte slots."""
+
+    # values ---------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def const(self, type: str, value: int | float) -> Val:
+        """A constant."""
+
+    @abstractmethod
+    def binary(self, op: str, a: Val, b: Val) -> Val:
+        """An LLVM binary instruction: add sub mul sdiv udiv srem urem and or xor shl ashr lshr fadd fsub fmul fdiv frem."""
+
+    @abstractmethod
+    def compare(self, predicate: str, a: Val, b: Val) -> Val:
+        """icmp (eq ne slt sle sgt sge ult ule ugt uge) or fcmp (oeq une olt ole ogt oge uno ord) by the type of `a`."""
+
+    @abstractmethod
+    def select(self, condition: Val, yes: Val, no: Val) -> Val:
+        """`condition ? yes : no`."""
+
+    @abstractmethod
+    def convert(self, op: str, a: Val, type: str) -> Val:
+        """An LLVM conversion: sext zext trunc sitofp uitofp fptosi fptoui fpext fptrunc inttoptr ptrtoint bitcast."""
+
+    @abstractmethod
+    def call(self, function: str, returns: str, args: Sequence[Val]) -> Val:
+        """A call of an external C function or an LLVM intrinsic ("llvm.…"); `returns` may be "void"."""
+
+    # memory ---------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def load(self, pointer: Val, index: Val, type: str, name: str = "t") -> Val:
+        """`pointer[index]` as `type`; the index counts elements (of the scalar type, for a vector)."""
+
+    @abstractmethod
+    def store(self, pointer: Val, index: Val, value: Val) -> None:
+        """`pointer[index] = value`."""
+
+    @abstractmethod
+    def slot(self, number: int, type: str, name: str) -> Val:
+        """Argument slot `number`."""
+
+    @abstractmethod
+    def set_slot(self, number: int, value: Val) -> None:
+        """Write an argument slot back."""
+
+    # variables ------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def var(self, name: str, init: Val) -> Var:
+        """A new variable, set to `init` here."""
+
+    @abstractmethod
+    def get(self, var: Var) -> Val:
+        """The variable's present value."""
+
+    @abstractmethod
+    def set(self, var: Var, value: Val) -> None:
+        """Assign the variable."""
+
+    # vectors --------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def splat(self, value: Val, lanes: int) -> Val:
+        """A vector with `value` in every lane."""
+
+    @abstractmethod
+    def extract(self, vector: Val, lane: int) -> Val:
+        """One lane of a vector."""
+
+    @abstractmethod
+    def member(self, pair: Val, number: int, type: str) -> Val:
+        """One member of a pair that a call returned."""
+
+    # control --------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1) -> AbstractContextManager[Val]:
+        """`for (name = lo; name < hi; name += step)`."""
+
+    @abstractmethod
+    def while_(self, condition: Callable[[], Val]) -> AbstractContextManager[None]:
+        """`while (condition())`; the condition is emitted anew for every test."""
+
+    @abstractmethod
+    def if_else(self, condition: Val, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
+        """`if (condition) yes() else no()`."""
+
+    @abstractmethod
+    def fail(self, status: int) -> None:
+        """Leave the kernel with a status code."""
+
+    @abstractmethod
+    def comment(self, text: str) -> None:
+        """A remark in the text."""
+
+    @abstractmethod
+    def finish(self, epilogue: Callable[[], None]) -> str:
+        """The kernel's text; `epilogue` is emitted once, where every path leaves the kernel."""
+
+    # shared ---------------------------------------------------------------------------------------------------
+    def i64(self, value: int) -> Val:
+        return self.const("i64", value)
+
+    def add(self, a: Val, b: Val | int) -> Val:
+        return a if b == 0 else self.binary("add", a, self._int(a, b))
+
+    def sub(self, a: Val, b: Val | int) -> Val:
+        return a if b == 0 else self.binary("sub", a, self._int(a, b))
+
+    def mul(self, a: Val, b: Val | int) -> Val:
+        return a if b == 1 else self.binary("mul", a, self._int(a, b))
+
+    def lt(self, a: Val, b: Val | int) -> Val:
+        return self.compare("slt", a, self._int(a, b))
+
+    def eq(self, a: Val, b: Val | int) -> Val:
+        return self.compare("eq", a, self._int(a, b))
+
+    def ne(self, a: Val, b: Val | int) -> Val:
+        return self.compare("ne", a, self._int(a, b))
+
+    def and_(self, a: Val, b: Val) -> Val:
+        return self.binary("and", a, b)
+
+    def min(self, a: Val, b: Val) -> Val:
+        return self.select(self.lt(a, b), a, b)
+
+    def max(self, a: Val, b: Val) -> Val:
+        return self.select(self.lt(a, b), b, a)
+
+    def increment(self, var: Var, by: Val | int = 1) -> None:
+        self.set(var, self.add(self.get(var), by))
+
+    @contextmanager
+    def if_(self, condition: Val) -> Iterator[None]:
+        """`if (condition) { … }` as a with block."""
+        with self._branch(condition):
+            yield
+
+    @abstractmethod
+    def _branch(self, condition: Val) -> AbstractContextManager[None]: ...
+
+    def _int(self, like: Val, value: Val | int) -> Val:
+        return value if isinstance(value, Val) else self.const(like.type, value)

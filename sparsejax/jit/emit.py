@@ -1,0 +1,522 @@
+"""Scalar operators as machine code: one function per operator family, for every dtype, one lane or many.
+
+A `Num` is a NumPy-typed value: one machine value, or two (real, imaginary) for a complex number. Booleans are `i1` in
+registers and bytes in memory. Integer division by zero gives zero, as in NumPy, and never traps. Transcendental
+functions call libm, complex ones C99's complex functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsejax.jit.builder import Builder, Val
+from sparsejax.jit.llvm import lanes_of, scalar_of, vector_of
+
+DType = np.dtype[Any]
+BOOL: DType = np.dtype(np.bool_)
+F64: DType = np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class Num:
+    """A value of a NumPy dtype; `parts` holds one machine value, or real and imaginary part."""
+
+    dtype: DType
+    parts: tuple[Val, ...]
+
+    @property
+    def val(self) -> Val:
+        return self.parts[0]
+
+    @property
+    def kind(self) -> str:
+        return self.dtype.kind
+
+
+def machine_type(dtype: DType) -> str:
+    """The register type of one part of `dtype`."""
+    if dtype.kind == "b":
+        return "i1"
+    if dtype.kind in "iu":
+        return f"i{8 * dtype.itemsize}"
+    return {4: "float", 8: "double"}[part_dtype(dtype).itemsize]
+
+
+def memory_type(dtype: DType) -> str:
+    """The type of one part of `dtype` in memory: booleans are bytes."""
+    return "i8" if dtype.kind == "b" else machine_type(dtype)
+
+
+def part_dtype(dtype: DType) -> DType:
+    """The real dtype of one part."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def constant(b: Builder, value: Any, dtype: DType) -> Num:
+    """A literal."""
+    type = machine_type(dtype)
+    if dtype.kind == "c":
+        number = complex(value)
+        return Num(dtype, (b.const(type, number.real), b.const(type, number.imag)))
+    number = float(value) if dtype.kind == "f" else int(value)
+    return Num(dtype, (b.const(type, number),))
+
+
+def load(b: Builder, pointer: Val, position: Val, dtype: DType, lanes: int = 1, name: str = "x") -> Num:
+    """`lanes` consecutive values at `pointer[position]`."""
+    type = memory_type(dtype)
+    if dtype.kind == "c":
+        first = b.mul(position, 2)
+        return Num(dtype, (b.load(pointer, first, type, name), b.load(pointer, b.add(first, 1), type, name)))
+    value = b.load(pointer, position, vector_of(type, lanes), name)
+    return Num(dtype, (b.ne(value, 0),)) if dtype.kind == "b" else Num(dtype, (value,))
+
+
+def store(b: Builder, pointer: Val, position: Val, value: Num) -> None:
+    """Write `value` at `pointer[position]`."""
+    if value.kind == "c":
+        first = b.mul(position, 2)
+        b.store(pointer, first, value.parts[0])
+        b.store(pointer, b.add(first, 1), value.parts[1])
+        return
+    b.store(pointer, position, b.convert("zext", value.val, "i8") if value.kind == "b" else value.val)
+
+
+def splat(b: Builder, value: Num, lanes: int) -> Num:
+    """`value` in every lane."""
+    return value if lanes == 1 else Num(value.dtype, tuple(b.splat(p, lanes) for p in value.parts))
+
+
+def cast(b: Builder, x: Num, dtype: DType) -> Num:
+    """`x` converted as NumPy's astype does."""
+    if x.dtype == dtype:
+        return x
+    if dtype.kind == "b":
+        return truth(b, x)
+    part = part_dtype(dtype)
+    if dtype.kind == "c":
+        real = _cast_real(b, Num(part_dtype(x.dtype), (x.val,)), part)
+        imag = (
+            _cast_real(b, Num(part_dtype(x.dtype), (x.parts[1],)), part).val if x.kind == "c" else _like(b, real.val, 0)
+        )
+        return Num(dtype, (real.val, imag))
+    return _cast_real(b, Num(part_dtype(x.dtype), (x.val,)), dtype)
+
+
+def _cast_real(b: Builder, x: Num, dtype: DType) -> Num:
+    type = vector_of(machine_type(dtype), lanes_of(x.val.type))
+    if x.dtype == dtype:
+        return x
+    source, target = x.kind, dtype.kind
+    if source in "bui" and target in "ui":
+        wider = 8 * dtype.itemsize > (1 if source == "b" else 8 * x.dtype.itemsize)
+        op = ("sext" if source == "i" else "zext") if wider else "trunc"
+        same = machine_type(dtype) == machine_type(x.dtype)
+        return Num(dtype, (x.val if same else b.convert(op, x.val, type),))
+    if source in "bui":
+        return Num(dtype, (b.convert("sitofp" if source == "i" else "uitofp", x.val, type),))
+    if target == "f":
+        return Num(dtype, (b.convert("fpext" if dtype.itemsize > x.dtype.itemsize else "fptrunc", x.val, type),))
+    if target == "u" and dtype.itemsize == 8:
+        # negative values wrap as NumPy's do on this hardware: through the signed conversion
+        wide = vector_of("i64", lanes_of(x.val.type))
+        below = b.compare("olt", x.val, _like(b, x.val, 2.0**63))
+        signed = b.convert("fptosi", x.val, wide)
+        return Num(dtype, (b.select(below, signed, b.convert("fptoui", x.val, wide)),))
+    wide = vector_of("i64", lanes_of(x.val.type))
+    return Num(dtype, (b.convert("trunc", b.convert("fptosi", x.val, wide), type),))
+
+
+def truth(b: Builder, x: Num) -> Num:
+    """`x != 0`, part by part; NaN is true."""
+    if x.kind == "b":
+        return x
+    tests = [b.compare("une" if x.kind in "fc" else "ne", p, _like(b, p, 0)) for p in x.parts]
+    return Num(BOOL, (tests[0] if len(tests) == 1 else b.binary("or", *tests),))
+
+
+def apply(b: Builder, op: str, args: list[Num], dtype: DType) -> Num:
+    """The operator `op` of `operators` on `args`, which have its compute dtype; the result has `dtype`."""
+    if op == "cast":
+        return cast(b, args[0], dtype)
+    result = _FAMILIES[op](b, op, args)
+    return cast(b, result, dtype)
+
+
+# ---------------------------------------------------------------------------------------------------- arithmetic
+
+
+def _like(b: Builder, like: Val, value: float) -> Val:
+    scalar = scalar_of(like.type)
+    one = b.const(scalar, value if scalar in ("float", "double") else int(value))
+    lanes = lanes_of(like.type)
+    return one if lanes == 1 else b.splat(one, lanes)
+
+
+_INT = {"add": "add", "subtract": "sub", "multiply": "mul"}
+_FLOAT = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
+_BOOL = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "subtract": "xor"}
+
+
+def _arithmetic(b: Builder, op: str, args: list[Num]) -> Num:
+    x, y = args
+    if x.kind == "b":
+        return Num(x.dtype, (b.binary(_BOOL[op], x.val, y.val),))
+    if x.kind in "iu":
+        return Num(x.dtype, (b.binary(_INT[op], x.val, y.val),))
+    if x.kind == "f":
+        return Num(x.dtype, (b.binary(_FLOAT[op], x.val, y.val),))
+    return _complex_arithmetic(b, op, x, y)
+
+
+def _complex_arithmetic(b: Builder, op: str, x: Num, y: Num) -> Num:
+    (xr, xi), (yr, yi) = x.parts, y.parts
+    mul = lambda p, q: b.binary("fmul", p, q)  # noqa: E731
+    if op in ("add", "subtract"):
+        return Num(x.dtype, (b.binary(_FLOAT[op], xr, yr), b.binary(_FLOAT[op], xi, yi)))
+    if op == "multiply":
+        real = b.binary("fsub", mul(xr, yr), mul(xi, yi))
+        return Num(x.dtype, (real, b.binary("fadd", mul(xr, yi), mul(xi, yr))))
+    # Smith's division: scale by the larger part of the divisor, so that nothing overflows early
+    big = b.compare("oge", _fabs(b, yr), _fabs(b, yi))
+    p, q = b.select(big, yr, yi), b.select(big, yi, yr)
+    zero = b.compare("oeq", p, _like(b, p, 0))
+    ratio = b.select(zero, _like(b, p, 0), b.binary("fdiv", q, p))
+    scale = b.binary("fadd", p, mul(q, ratio))
+    u, v = b.select(big, xr, xi), b.select(big, xi, xr)
+    real = b.binary("fdiv", b.binary("fadd", u, mul(v, ratio)), scale)
+    cross = b.select(big, b.binary("fsub", v, mul(u, ratio)), b.binary("fsub", mul(v, ratio), u))
+    return Num(x.dtype, (real, b.binary("fdiv", cross, scale)))
+
+
+def _negative(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    if x.kind in "iu":
+        return Num(x.dtype, (b.binary("sub", _like(b, x.val, 0), x.val),))
+    return Num(x.dtype, tuple(b.binary("fsub", _like(b, p, -0.0), p) for p in x.parts))
+
+
+def _positive(b: Builder, op: str, args: list[Num]) -> Num:
+    return args[0]
+
+
+def _square(b: Builder, op: str, args: list[Num]) -> Num:
+    return _arithmetic(b, "multiply", [args[0], args[0]])
+
+
+def _reciprocal(b: Builder, op: str, args: list[Num]) -> Num:
+    one = cast(b, Num(BOOL, (_like_bool(b, args[0].val, True),)), args[0].dtype)
+    if args[0].kind in "iu":
+        return _int_divide(b, one, args[0], floor=False)[0]
+    return _arithmetic(b, "divide", [one, args[0]])
+
+
+def _like_bool(b: Builder, like: Val, value: bool) -> Val:
+    one = b.const("i1", value)
+    lanes = lanes_of(like.type)
+    return one if lanes == 1 else b.splat(one, lanes)
+
+
+def _int_divide(b: Builder, x: Num, y: Num, floor: bool) -> tuple[Num, Num]:
+    """Quotient and remainder; zero where the divisor is zero, and no trap at `min / -1`."""
+    zero, one = _like(b, x.val, 0), _like(b, x.val, 1)
+    by_zero = b.compare("eq", y.val, zero)
+    if x.kind == "u":
+        safe = b.select(by_zero, one, y.val)
+        quotient, rest = b.binary("udiv", x.val, safe), b.binary("urem", x.val, safe)
+    else:
+        negated = b.compare("eq", y.val, _like(b, y.val, -1))
+        safe = b.select(b.binary("or", by_zero, negated), one, y.val)
+        quotient, rest = b.binary("sdiv", x.val, safe), b.binary("srem", x.val, safe)
+        if floor:
+            opposite = b.compare("slt", b.binary("xor", rest, safe), zero)
+            fix = b.binary("and", b.compare("ne", rest, zero), opposite)
+            quotient = b.select(fix, b.binary("sub", quotient, one), quotient)
+            rest = b.select(fix, b.binary("add", rest, safe), rest)
+        quotient = b.select(negated, b.binary("sub", zero, x.val), quotient)
+        rest = b.select(negated, zero, rest)
+    return Num(x.dtype, (b.select(by_zero, zero, quotient),)), Num(x.dtype, (b.select(by_zero, zero, rest),))
+
+
+def _floor_divide(b: Builder, op: str, args: list[Num]) -> Num:
+    x, y = args
+    if x.kind in "iu":
+        return _int_divide(b, x, y, floor=True)[0 if op == "floor_divide" else 1]
+    zero = _like(b, x.val, 0)
+    rest = _libm(b, "fmod", [x.val, y.val])
+    opposite = b.binary("xor", b.compare("olt", y.val, zero), b.compare("olt", rest, zero))
+    exact = b.compare("oeq", rest, zero)
+    fix = b.binary("and", b.compare("une", rest, zero), opposite)
+    if op == "remainder":
+        moved = b.select(fix, b.binary("fadd", rest, y.val), rest)
+        return Num(x.dtype, (b.select(exact, _intrinsic(b, "copysign", [zero, y.val]), moved),))
+    plain = b.binary("fdiv", x.val, y.val)
+    quotient = b.binary("fdiv", b.binary("fsub", x.val, rest), y.val)
+    quotient = b.select(fix, b.binary("fsub", quotient, _like(b, x.val, 1)), quotient)
+    floored = _intrinsic(b, "floor", [quotient])
+    slack = b.compare("ogt", b.binary("fsub", quotient, floored), _like(b, x.val, 0.5))
+    floored = b.select(slack, b.binary("fadd", floored, _like(b, x.val, 1)), floored)
+    is_zero = b.compare("oeq", quotient, zero)
+    floored = b.select(is_zero, _intrinsic(b, "copysign", [zero, plain]), floored)
+    return Num(x.dtype, (b.select(b.compare("oeq", y.val, zero), plain, floored),))
+
+
+def _power(b: Builder, op: str, args: list[Num]) -> Num:
+    x, y = args
+    if x.kind == "f":
+        return Num(x.dtype, (_libm(b, "pow", [x.val, y.val]),))
+    if x.kind == "c":
+        return _complex_call(b, "cpow", [x, y])
+    # square and multiply; a negative exponent gives what truncation of the true value gives
+    result, base, rest = b.var("power", _like(b, x.val, 1)), b.var("base", x.val), b.var("exponent", y.val)
+    with b.while_(lambda: b.compare("sgt" if y.kind == "i" else "ne", b.get(rest), _like(b, y.val, 0))):
+        odd = b.ne(b.binary("and", b.get(rest), _like(b, y.val, 1)), 0)
+        b.set(result, b.select(odd, b.binary("mul", b.get(result), b.get(base)), b.get(result)))
+        b.set(base, b.binary("mul", b.get(base), b.get(base)))
+        b.set(rest, b.binary("lshr", b.get(rest), _like(b, y.val, 1)))
+    if y.kind == "u":
+        return Num(x.dtype, (b.get(result),))
+    one, minus = _like(b, x.val, 1), _like(b, x.val, -1)
+    odd = b.ne(b.binary("and", y.val, one), 0)
+    unit = b.select(b.eq(x.val, one), one, _like(b, x.val, 0))
+    unit = b.select(b.eq(x.val, minus), b.select(odd, minus, one), unit)
+    return Num(x.dtype, (b.select(b.lt(y.val, 0), unit, b.get(result)),))
+
+
+# ------------------------------------------------------------------------------------------ comparison and logic
+
+_TESTS = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
+
+
+def _test(b: Builder, test: str, kind: str, x: Val, y: Val) -> Val:
+    if kind == "f":
+        return b.compare("une" if test == "ne" else f"o{test}", x, y)
+    return b.compare(test if test in ("eq", "ne") else f"{'s' if kind == 'i' else 'u'}{test}", x, y)
+
+
+def _comparison(b: Builder, op: str, args: list[Num]) -> Num:
+    x, y = args
+    test = _TESTS[op]
+    if x.kind != "c":
+        return Num(BOOL, (_test(b, test, x.kind, x.val, y.val),))
+    real, imag = (_test(b, test, "f", p, q) for p, q in zip(x.parts, y.parts, strict=True))
+    if test in ("eq", "ne"):
+        return Num(BOOL, (b.binary("and" if test == "eq" else "or", real, imag),))
+    strict = _test(b, test[0] + "t", "f", x.val, y.val)  # NumPy orders complex numbers lexicographically
+    tie = b.binary("and", _test(b, "eq", "f", x.val, y.val), imag)
+    return Num(BOOL, (b.binary("or", strict, tie),))
+
+
+_LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
+
+
+def _logic(b: Builder, op: str, args: list[Num]) -> Num:
+    tests = [truth(b, a).val for a in args]
+    return Num(BOOL, (b.binary(_LOGIC[op], *tests),))
+
+
+def _logical_not(b: Builder, op: str, args: list[Num]) -> Num:
+    test = truth(b, args[0]).val
+    return Num(BOOL, (b.binary("xor", test, _like_bool(b, test, True)),))
+
+
+def _bitwise(b: Builder, op: str, args: list[Num]) -> Num:
+    return Num(args[0].dtype, (b.binary(op.removeprefix("bitwise_"), args[0].val, args[1].val),))
+
+
+def _invert(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    ones = _like_bool(b, x.val, True) if x.kind == "b" else _like(b, x.val, -1)
+    return Num(x.dtype, (b.binary("xor", x.val, ones),))
+
+
+def _shift(b: Builder, op: str, args: list[Num]) -> Num:
+    x, y = args
+    bits = 8 * x.dtype.itemsize
+    inside = b.compare("ult", y.val, _like(b, y.val, bits))
+    if op == "left_shift":
+        count = b.select(inside, y.val, _like(b, y.val, 0))
+        return Num(x.dtype, (b.select(inside, b.binary("shl", x.val, count), _like(b, x.val, 0)),))
+    if x.kind == "i":
+        return Num(x.dtype, (b.binary("ashr", x.val, b.select(inside, y.val, _like(b, y.val, bits - 1))),))
+    count = b.select(inside, y.val, _like(b, y.val, 0))
+    return Num(x.dtype, (b.select(inside, b.binary("lshr", x.val, count), _like(b, x.val, 0)),))
+
+
+def _extremum(b: Builder, op: str, args: list[Num]) -> Num:
+    x, y = args
+    if x.kind == "b":
+        return _arithmetic(b, op, args)
+    wins = _test(b, "ge" if op == "maximum" else "le", x.kind, x.val, y.val)
+    if x.kind == "f":  # a NaN on either side wins
+        wins = b.binary("or", wins, b.compare("uno", x.val, x.val))
+    return Num(x.dtype, (b.select(wins, x.val, y.val),))
+
+
+def _where(b: Builder, op: str, args: list[Num]) -> Num:
+    condition, x, y = args
+    test = truth(b, condition).val
+    return Num(x.dtype, tuple(b.select(test, p, q) for p, q in zip(x.parts, y.parts, strict=True)))
+
+
+def _classify(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    if x.kind not in "fc":
+        return Num(BOOL, (_like_bool(b, x.val, op == "isfinite"),))
+    tests = []
+    for p in x.parts:
+        if op == "isnan":
+            tests.append(b.compare("uno", p, p))
+        else:
+            tests.append(b.compare("oeq" if op == "isinf" else "olt", _fabs(b, p), _like(b, p, math.inf)))
+    if len(tests) == 1:
+        return Num(BOOL, (tests[0],))
+    return Num(BOOL, (b.binary("and" if op == "isfinite" else "or", *tests),))
+
+
+def _sign(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    if x.kind == "c":
+        size = _complex_abs(b, x)
+        zero = b.compare("oeq", size, _like(b, size, 0))
+        safe = b.select(zero, _like(b, size, 1), size)
+        return Num(x.dtype, tuple(b.binary("fdiv", p, safe) for p in x.parts))
+    zero, one = _like(b, x.val, 0), _like(b, x.val, 1)
+    positive = _test(b, "gt", x.kind, x.val, zero)
+    if x.kind == "u":
+        return Num(x.dtype, (b.select(positive, one, zero),))
+    negative = _test(b, "lt", x.kind, x.val, zero)
+    # a NaN is neither: it stays itself
+    return Num(x.dtype, (b.select(positive, one, b.select(negative, _like(b, x.val, -1), x.val)),))
+
+
+def _absolute(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    if x.kind == "f":
+        return Num(x.dtype, (_fabs(b, x.val),))
+    if x.kind == "c":
+        return Num(part_dtype(x.dtype), (_complex_abs(b, x),))
+    if x.kind in "bu":
+        return x
+    zero = _like(b, x.val, 0)
+    return Num(x.dtype, (b.select(b.compare("slt", x.val, zero), b.binary("sub", zero, x.val), x.val),))
+
+
+# ------------------------------------------------------------------------------------------- functions and parts
+
+_LIBM = {
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
+    "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
+    "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "cbrt": "cbrt",
+    "arctan2": "atan2", "hypot": "hypot",
+}  # fmt: skip
+
+
+def _libm(b: Builder, name: str, args: list[Val]) -> Val:
+    type = args[0].type
+    return b.call(name + ("f" if type == "float" else ""), type, args)
+
+
+def _intrinsic(b: Builder, name: str, args: list[Val]) -> Val:
+    type = args[0].type
+    lanes, size = lanes_of(type), {"float": "f32", "double": "f64"}[scalar_of(type)]
+    return b.call(f"llvm.{name}.{size if lanes == 1 else f'v{lanes}{size}'}", type, args)
+
+
+def _fabs(b: Builder, x: Val) -> Val:
+    return _intrinsic(b, "fabs", [x])
+
+
+def _complex_abs(b: Builder, x: Num) -> Val:
+    return _libm(b, "hypot", list(x.parts))
+
+
+def _complex_call(b: Builder, name: str, args: list[Num]) -> Num:
+    """A C99 complex function, computed in complex128."""
+    wide = [p for a in args for p in cast(b, a, np.dtype(np.complex128)).parts]
+    pair = b.call(name, "{ double, double }", wide)
+    result = Num(np.dtype(np.complex128), (b.member(pair, 0, "double"), b.member(pair, 1, "double")))
+    return cast(b, result, args[0].dtype)
+
+
+def _function(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    if x.kind == "f":
+        return Num(x.dtype, (_libm(b, _LIBM[op], [a.val for a in args]),))
+    if op in ("exp2", "log2", "log10"):
+        scale = constant(b, math.log(10 if op == "log10" else 2), x.dtype)
+        if op == "exp2":
+            return _complex_call(b, "cexp", [_complex_arithmetic(b, "multiply", x, scale)])
+        return _complex_arithmetic(b, "divide", _complex_call(b, "clog", [x]), scale)
+    one = constant(b, 1, x.dtype)
+    if op == "expm1":
+        return _complex_arithmetic(b, "subtract", _complex_call(b, "cexp", [x]), one)
+    if op == "log1p":
+        return _complex_call(b, "clog", [_complex_arithmetic(b, "add", x, one)])
+    return _complex_call(b, "c" + _LIBM[op], [x])
+
+
+def _sqrt(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    return _complex_call(b, "csqrt", [x]) if x.kind == "c" else Num(x.dtype, (_intrinsic(b, "sqrt", [x.val]),))
+
+
+def _round(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    if x.kind not in "fc":
+        return x
+    return Num(x.dtype, tuple(_intrinsic(b, op, [p]) for p in x.parts))
+
+
+def _logistic(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    one = constant(b, 1, x.dtype)
+    grown = _function(b, "exp", [_negative(b, "negative", [x])])
+    return _arithmetic(b, "divide", [one, _arithmetic(b, "add", [one, grown])])
+
+
+def _part(b: Builder, op: str, args: list[Num]) -> Num:
+    x = args[0]
+    if x.kind != "c":
+        return x if op != "imag" else Num(x.dtype, (_like(b, x.val, 0),))
+    if op == "conjugate":
+        return Num(x.dtype, (x.val, b.binary("fsub", _like(b, x.val, -0.0), x.parts[1])))
+    return Num(part_dtype(x.dtype), (x.parts[0 if op == "real" else 1],))
+
+
+_FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
+    **dict.fromkeys(("add", "subtract", "multiply", "divide"), _arithmetic),
+    **dict.fromkeys(("floor_divide", "remainder"), _floor_divide),
+    **dict.fromkeys(_TESTS, _comparison),
+    **dict.fromkeys(_LOGIC, _logic),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), _bitwise),
+    **dict.fromkeys(("left_shift", "right_shift"), _shift),
+    **dict.fromkeys(("maximum", "minimum"), _extremum),
+    **dict.fromkeys(("isnan", "isinf", "isfinite"), _classify),
+    **dict.fromkeys(_LIBM, _function),
+    **dict.fromkeys(("floor", "ceil", "trunc", "rint"), _round),
+    **dict.fromkeys(("conjugate", "real", "imag"), _part),
+    "negative": _negative,
+    "positive": _positive,
+    "square": _square,
+    "reciprocal": _reciprocal,
+    "power": _power,
+    "logical_not": _logical_not,
+    "invert": _invert,
+    "where": _where,
+    "sign": _sign,
+    "absolute": _absolute,
+    "sqrt": _sqrt,
+    "logistic": _logistic,
+}
+
+VECTOR_OPERATORS = frozenset(
+    "add subtract multiply divide maximum minimum negative positive absolute square sqrt where cast equal not_equal less "
+    "less_equal greater greater_equal floor ceil trunc rint bitwise_and bitwise_or bitwise_xor".split()
+)
+"""Operators that work lane by lane without a call of a scalar library function."""

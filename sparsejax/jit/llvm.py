@@ -1,0 +1,214 @@
+"""The builder that writes LLVM IR text.
+
+Mutable variables are stack slots in the entry block; one SROA pass turns them into registers (see `runtime`). Loops
+are rotated: tested once before the body and once at its end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from sparsejax.jit.builder import OK, Builder, Val, Var
+
+_FLOAT = ("float", "double")
+
+
+def lanes_of(type: str) -> int:
+    """The number of lanes of a type (1 for a scalar)."""
+    return int(type[1:].split(" x ")[0]) if type.startswith("<") else 1
+
+
+def scalar_of(type: str) -> str:
+    """The type of one lane."""
+    return type[1:-1].split(" x ")[1] if type.startswith("<") else type
+
+
+def vector_of(type: str, lanes: int) -> str:
+    """The vector type of `lanes` lanes of a scalar type."""
+    return type if lanes == 1 else f"<{lanes} x {type}>"
+
+
+class LLVMBuilder(Builder):
+    """See `builder.Builder`."""
+
+    def __init__(self, name: str = "kernel") -> None:
+        self._name = name
+        self._entry: list[str] = []
+        self._body: list[str] = []
+        self._declared: dict[str, str] = {}
+        self._count = 0
+        self._open = True  # whether the present block still lacks its terminator
+        self._status = self.var("status", self.const("i64", OK))
+
+    # helpers
+    def _fresh(self, stem: str = "t") -> str:
+        self._count += 1
+        return f"%{stem}{self._count}"
+
+    def _emit(self, line: str) -> None:
+        if self._open:
+            self._body.append("  " + line)
+
+    def _value(self, text: str, type: str, stem: str = "t") -> Val:
+        name = self._fresh(stem)
+        self._emit(f"{name} = {text}")
+        return Val(name, type)
+
+    def _label(self, label: str) -> None:
+        if self._open:
+            self._body.append(f"  br label %{label}")
+        self._body.append(f"{label}:")
+        self._open = True
+
+    def _jump(self, text: str) -> None:
+        self._emit(text)
+        self._open = False
+
+    def _new_label(self, stem: str) -> str:
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    # values
+    def const(self, type: str, value: int | float) -> Val:
+        if type in _FLOAT:
+            single = struct.unpack("f", struct.pack("f", float(value)))[0] if type == "float" else float(value)
+            return Val(f"0x{struct.unpack('<Q', struct.pack('<d', single))[0]:016X}", type)
+        if type == "i1":
+            return Val("true" if value else "false", type)
+        return Val(str(int(value)), type)
+
+    def binary(self, op: str, a: Val, b: Val) -> Val:
+        flags = " contract" if op in ("fadd", "fsub", "fmul") else ""
+        return self._value(f"{op}{flags} {a.type} {a.ref}, {b.ref}", a.type)
+
+    def compare(self, predicate: str, a: Val, b: Val) -> Val:
+        kind = "fcmp" if scalar_of(a.type) in _FLOAT else "icmp"
+        return self._value(f"{kind} {predicate} {a.type} {a.ref}, {b.ref}", vector_of("i1", lanes_of(a.type)))
+
+    def select(self, condition: Val, yes: Val, no: Val) -> Val:
+        text = f"select {condition.type} {condition.ref}, {yes.type} {yes.ref}, {no.type} {no.ref}"
+        return self._value(text, yes.type)
+
+    def convert(self, op: str, a: Val, type: str) -> Val:
+        return a if a.type == type else self._value(f"{op} {a.type} {a.ref} to {type}", type)
+
+    def call(self, function: str, returns: str, args: Sequence[Val]) -> Val:
+        signature = ", ".join(a.type for a in args)
+        self._declared[function] = f"declare {returns} @{function}({signature})"
+        text = f"call {returns} @{function}({', '.join(f'{a.type} {a.ref}' for a in args)})"
+        if returns == "void":
+            self._emit(text)
+            return Val("", "void")
+        return self._value(text, returns)
+
+    # memory
+    def _address(self, pointer: Val, index: Val, type: str) -> str:
+        if index.ref == "0":
+            return pointer.ref
+        return self._value(f"getelementptr {scalar_of(type)}, ptr {pointer.ref}, i64 {index.ref}", "ptr", "a").ref
+
+    def load(self, pointer: Val, index: Val, type: str, name: str = "t") -> Val:
+        address = self._address(pointer, index, type)
+        align = "" if lanes_of(type) == 1 else f", align {_alignment(type)}"
+        return self._value(f"load {type}, ptr {address}{align}", type, name)
+
+    def store(self, pointer: Val, index: Val, value: Val) -> None:
+        address = self._address(pointer, index, value.type)
+        align = "" if lanes_of(value.type) == 1 else f", align {_alignment(value.type)}"
+        self._emit(f"store {value.type} {value.ref}, ptr {address}{align}")
+
+    def slot(self, number: int, type: str, name: str) -> Val:
+        return self.load(Val("%args", "ptr"), self.i64(number), type, name)
+
+    def set_slot(self, number: int, value: Val) -> None:
+        self.store(Val("%args", "ptr"), self.i64(number), value)
+
+    # variables
+    def var(self, name: str, init: Val) -> Var:
+        var = Var(self._fresh(f"v.{name}."), init.type)
+        self._entry.append(f"  {var.name} = alloca {init.type}")
+        self.set(var, init)
+        return var
+
+    def get(self, var: Var) -> Val:
+        return self._value(f"load {var.type}, ptr {var.name}", var.type)
+
+    def set(self, var: Var, value: Val) -> None:
+        self._emit(f"store {value.type} {value.ref}, ptr {var.name}")
+
+    # vectors
+    def splat(self, value: Val, lanes: int) -> Val:
+        type = vector_of(value.type, lanes)
+        one = self._value(f"insertelement {type} poison, {value.type} {value.ref}, i64 0", type)
+        return self._value(
+            f"shufflevector {type} {one.ref}, {type} poison, <{lanes} x i32> zeroinitializer", type
+        )
+
+    def extract(self, vector: Val, lane: int) -> Val:
+        return self._value(f"extractelement {vector.type} {vector.ref}, i64 {lane}", scalar_of(vector.type))
+
+    def member(self, pair: Val, number: int, type: str) -> Val:
+        return self._value(f"extractvalue {pair.type} {pair.ref}, {number}", type)
+
+    # control
+    @contextmanager
+    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1) -> Iterator[Val]:
+        counter = self.var(name, lo)
+        with self.while_(lambda: self.lt(self.get(counter), hi)):
+            index = self.get(counter)
+            yield index
+            self.set(counter, self.binary("add", index, self.i64(step)))
+
+    @contextmanager
+    def while_(self, condition: Callable[[], Val]) -> Iterator[None]:
+        body, done = self._new_label("loop"), self._new_label("done")
+        self._jump(f"br i1 {condition().ref}, label %{body}, label %{done}")
+        self._label(body)
+        yield
+        if self._open:
+            self._jump(f"br i1 {condition().ref}, label %{body}, label %{done}")
+        self._label(done)
+
+    @contextmanager
+    def _branch(self, condition: Val) -> Iterator[None]:
+        yes, done = self._new_label("then"), self._new_label("endif")
+        self._jump(f"br i1 {condition.ref}, label %{yes}, label %{done}")
+        self._label(yes)
+        yield
+        self._label(done)
+
+    def if_else(self, condition: Val, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
+        if no is None:
+            with self._branch(condition):
+                yes()
+            return
+        then, other, done = self._new_label("then"), self._new_label("else"), self._new_label("endif")
+        self._jump(f"br i1 {condition.ref}, label %{then}, label %{other}")
+        self._label(then)
+        yes()
+        if self._open:
+            self._jump(f"br label %{done}")
+        self._label(other)
+        no()
+        self._label(done)
+
+    def fail(self, status: int) -> None:
+        self.set(self._status, self.i64(status))
+        self._jump("br label %leave")
+
+    def comment(self, text: str) -> None:
+        self._emit(f"; {text}")
+
+    def finish(self, epilogue: Callable[[], None]) -> str:
+        self._label("leave")
+        epilogue()
+        self._emit(f"ret i64 {self.get(self._status).ref}")
+        head = f"define i64 @{self._name}(ptr noundef %args) nounwind {{\nentry:"
+        lines = [*sorted(self._declared.values()), head, *self._entry, *self._body, "}"]
+        return "\n".join(lines) + "\n"
+
+
+def _alignment(type: str) -> int:
+    return {"i8": 1, "i16": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}[scalar_of(type)]

@@ -1,0 +1,142 @@
+"""The builder that writes readable loops, for `as_text("loops")`.
+
+Arithmetic stays nested in expressions; only loads and calls get names, in the order in which they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.llvm import lanes_of, scalar_of, vector_of
+
+_SIGNS = {
+    "add": "+", "fadd": "+", "sub": "-", "fsub": "-", "mul": "*", "fmul": "*", "sdiv": "/", "udiv": "/", "fdiv": "/",
+    "srem": "%", "urem": "%", "frem": "%", "and": "&", "or": "|", "xor": "^", "shl": "<<", "ashr": ">>", "lshr": ">>",
+}  # fmt: skip
+_TESTS = {
+    "eq": "==", "oeq": "==", "ne": "!=", "une": "!=", "slt": "<", "ult": "<", "olt": "<", "sle": "<=", "ule": "<=",
+    "ole": "<=", "sgt": ">", "ugt": ">", "ogt": ">", "sge": ">=", "uge": ">=", "oge": ">=",
+}  # fmt: skip
+
+
+class PrettyBuilder(Builder):
+    """See `builder.Builder`."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 1
+        self._count: dict[str, int] = {}
+
+    def _line(self, text: str) -> None:
+        self._lines.append("  " * self._depth + text)
+
+    def _name(self, stem: str) -> str:
+        self._count[stem] = self._count.get(stem, -1) + 1
+        return stem if self._count[stem] == 0 else f"{stem}_{self._count[stem]}"
+
+    def const(self, type: str, value: int | float) -> Val:
+        return Val(str(value), type)
+
+    def binary(self, op: str, a: Val, b: Val) -> Val:
+        return Val(f"({a.ref} {_SIGNS[op]} {b.ref})", a.type)
+
+    def compare(self, predicate: str, a: Val, b: Val) -> Val:
+        type = vector_of("i1", lanes_of(a.type))
+        if predicate in ("uno", "ord"):
+            return Val(f"{'isnan' if predicate == 'uno' else 'notnan'}({a.ref})", type)
+        return Val(f"({a.ref} {_TESTS[predicate]} {b.ref})", type)
+
+    def select(self, condition: Val, yes: Val, no: Val) -> Val:
+        return Val(f"({condition.ref} ? {yes.ref} : {no.ref})", yes.type)
+
+    def convert(self, op: str, a: Val, type: str) -> Val:
+        return a if a.type == type or op in ("sext", "zext") else Val(f"({type}){a.ref}", type)
+
+    def call(self, function: str, returns: str, args: Sequence[Val]) -> Val:
+        text = f"{function.removeprefix('llvm.')}({', '.join(a.ref for a in args)})"
+        if returns == "void":
+            self._line(text)
+            return Val("", "void")
+        name = self._name("r")
+        self._line(f"{name} = {text}")
+        return Val(name, returns)
+
+    def load(self, pointer: Val, index: Val, type: str, name: str = "t") -> Val:
+        fresh = self._name(name)
+        self._line(f"{fresh} = {pointer.ref}[{_range(index, type)}]")
+        return Val(fresh, type)
+
+    def store(self, pointer: Val, index: Val, value: Val) -> None:
+        self._line(f"{pointer.ref}[{_range(index, value.type)}] = {value.ref}")
+
+    def slot(self, number: int, type: str, name: str) -> Val:
+        return Val(name, type)
+
+    def set_slot(self, number: int, value: Val) -> None:
+        self._line(f"return slot {number}: {value.ref}")
+
+    def var(self, name: str, init: Val) -> Var:
+        var = Var(self._name(name), init.type)
+        self._line(f"{var.name} = {init.ref}")
+        return var
+
+    def get(self, var: Var) -> Val:
+        return Val(var.name, var.type)
+
+    def set(self, var: Var, value: Val) -> None:
+        self._line(f"{var.name} = {value.ref}")
+
+    def splat(self, value: Val, lanes: int) -> Val:
+        return Val(value.ref, vector_of(value.type, lanes))
+
+    def extract(self, vector: Val, lane: int) -> Val:
+        return Val(f"{vector.ref}[{lane}]", scalar_of(vector.type))
+
+    def member(self, pair: Val, number: int, type: str) -> Val:
+        return Val(f"{pair.ref}.{number}", type)
+
+    @contextmanager
+    def _block(self, head: str) -> Iterator[None]:
+        self._line(head)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    @contextmanager
+    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1) -> Iterator[Val]:
+        fresh = self._name(name)
+        with self._block(f"for {fresh} in {lo.ref} .. {hi.ref}{'' if step == 1 else f' step {step}'}:"):
+            yield Val(fresh, "i64")
+
+    @contextmanager
+    def while_(self, condition: Callable[[], Val]) -> Iterator[None]:
+        with self._block(f"while {condition().ref}:"):
+            yield
+
+    @contextmanager
+    def _branch(self, condition: Val) -> Iterator[None]:
+        with self._block(f"if {condition.ref}:"):
+            yield
+
+    def if_else(self, condition: Val, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
+        with self._block(f"if {condition.ref}:"):
+            yes()
+        if no is not None:
+            with self._block("else:"):
+                no()
+
+    def fail(self, status: int) -> None:
+        self._line(f"return {status}")
+
+    def comment(self, text: str) -> None:
+        self._line(f"# {text}")
+
+    def finish(self, epilogue: Callable[[], None]) -> str:
+        epilogue()
+        return "\n".join(["kernel:", *self._lines]) + "\n"
+
+
+def _range(index: Val, type: str) -> str:
+    return index.ref if lanes_of(type) == 1 else f"{index.ref} : +{lanes_of(type)}"
