@@ -128,7 +128,9 @@ class LLVMBuilder(Builder):
     # variables
     def var(self, name: str, init: Val) -> Var:
         var = Var(self._fresh(f"v.{name}."), init.type)
+        # zero at entry: an early failure may reach the epilogue before the variable is set
         self._entry.append(f"  {var.name} = alloca {init.type}")
+        self._entry.append(f"  store {init.type} zeroinitializer, ptr {var.name}")
         self.set(var, init)
         return var
 

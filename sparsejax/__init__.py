@@ -1,0 +1,1 @@
+"""sparsejax: sparse arrays, traced and compiled."""

@@ -1,0 +1,7 @@
+"""Configuration flags."""
+
+from __future__ import annotations
+
+
+def log_compiles() -> bool:
+    return False

@@ -1,0 +1,48 @@
+"""Storage: the buffers of one array. Frozen; shared freely between arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.formats.format import Format
+
+
+@dataclass(frozen=True, eq=False)
+class Storage:
+    """Buffers of an array of `shape` (dimension order) stored as `format`.
+
+    `buffers[l]` belongs to level `l`, in the order of `format.buffer_names(l)`; `vals` holds one value per position of the last
+    level. Positions are int64; coordinates int32 where the extent allows, else int64.
+    """
+
+    format: Format
+    shape: tuple[int, ...]
+    fill_value: Any
+    buffers: tuple[tuple[NDArray[Any], ...], ...]
+    vals: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        for array in (*(a for level in self.buffers for a in level), self.vals):
+            if array.flags.writeable:
+                array.flags.writeable = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.vals.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored entries."""
+        return len(self.vals)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for level in self.buffers for a in level) + self.vals.nbytes

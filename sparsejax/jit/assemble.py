@@ -1,0 +1,200 @@
+"""Assembly of the output: dense storage is written in place, sparse levels are appended in coordinate order.
+
+For each sparse level `l` of the output, `n_l` counts its coordinates so far. Entering a coordinate makes room for it at
+position `n_l`; leaving it commits it: at the last sparse level when a value was written, above when the level below
+has grown, so that no empty fiber is ever stored. At the end of a loop over a level, `pos[parent + 1] = n_l`; fibers
+that no loop visited are repaired once at the end (`pos` becomes its running maximum).
+
+An output with the policy "append" takes entries in any order, duplicates included: coordinates and value are appended
+by the assignment itself, and the caller sorts and combines them afterwards by counting.
+
+Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord / append_edges / append_finalize.
+"""
+
+from __future__ import annotations
+
+from sparsejax.formats import Dense
+from sparsejax.jit import abi, cin, emit
+from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
+
+
+class Growable:
+    """A buffer on the C heap that doubles when it is full."""
+
+    def __init__(self, b: Builder, name: str, size: int) -> None:
+        self._size = size
+        self._pointer = b.var(name, b.convert("inttoptr", b.i64(0), "ptr"))
+        self._capacity = b.var(f"{name}_room", b.i64(0))
+
+    def pointer(self, b: Builder) -> Val:
+        return b.get(self._pointer)
+
+    def reserve(self, b: Builder, needed: Val, zero: bool = False) -> None:
+        """Make room for `needed` elements, new ones zeroed where asked."""
+        room = b.get(self._capacity)
+        with b.if_(b.lt(room, needed)):
+            grown = b.max(b.mul(room, 2), b.max(needed, b.i64(16)))
+            fresh = b.call("realloc", "ptr", [b.get(self._pointer), b.mul(grown, self._size)])
+            with b.if_(b.eq(b.convert("ptrtoint", fresh, "i64"), 0)):
+                b.fail(OUT_OF_MEMORY)
+            b.set(self._pointer, fresh)
+            if zero:
+                with b.for_(room, grown, "z") as z:
+                    b.store(fresh, z, b.i64(0))
+            b.set(self._capacity, grown)
+
+
+class Output:
+    """The output tensor under assembly."""
+
+    def __init__(self, b: Builder, tensor: cin.Tensor, extents: tuple[Val, ...], slots: dict[abi.Slot, int]) -> None:
+        self.tensor = tensor
+        self.extents = extents
+        self._slots = slots
+        form = tensor.format
+        self.heads = abi.heads(tensor)
+        self.sparse = tuple(lv for lv in range(len(form.levels)) if not isinstance(form.levels[lv], Dense))
+        self.appends = tensor.policy == "append"
+        self._crd_types = tuple("i32" if tensor.shape[d] <= 2**31 - 1 else "i64" for d in form.order)
+        self._saved: list[Val] = []
+        if not self.sparse:
+            self._fixed = b.slot(slots[abi.Slot(tensor.name, "vals", 0)], "ptr", f"{tensor.name}_vals")
+            return
+        self.count: dict[int, Var] = {lv: b.var(f"n{lv}", b.i64(0)) for lv in self.heads}
+        self._crd = {lv: Growable(b, f"crd{lv}", 4 if self._crd_types[lv] == "i32" else 8) for lv in self.sparse}
+        self._pos = {lv: Growable(b, f"pos{lv}", 8) for lv in self.heads}
+        self._vals = Growable(b, "vals", tensor.dtype.itemsize)
+        self.wrote = b.var("wrote", b.i64(0))
+        self._block = self._product(b, range(self.sparse[-1] + 1, len(form.levels)))
+        for lv in self.heads:
+            self._reserve_pos(b, lv)
+
+    # geometry
+    def extent(self, level: int) -> Val:
+        return self.extents[self.tensor.format.order[level]]
+
+    def _product(self, b: Builder, levels: range) -> Val:
+        size = b.i64(1)
+        for level in levels:
+            size = b.mul(size, self.extent(level))
+        return size
+
+    def head_of(self, level: int) -> int:
+        """The level that starts the coordinate run of `level`."""
+        return max(h for h in self.heads if h <= level)
+
+    def is_run_end(self, level: int) -> bool:
+        form = self.tensor.format
+        return level + 1 == len(form.levels) or not form.continues(level + 1)
+
+    def _parents(self, b: Builder, head: int) -> Val:
+        """How many parent positions the head level has so far, room for one more included."""
+        above = [h for h in self.heads if h < head]
+        if not above:
+            return self._product(b, range(head))
+        first_dense = max(lv for lv in self.sparse if lv < head) + 1
+        return b.mul(b.add(b.get(self.count[above[-1]]), 1), self._product(b, range(first_dense, head)))
+
+    def _reserve_pos(self, b: Builder, head: int) -> None:
+        self._pos[head].reserve(b, b.add(self._parents(b, head), 1), zero=True)
+
+    # the three events of a level
+    def enter(self, b: Builder, level: int, coordinates: dict[int, Val]) -> Val | None:
+        """Make room for a coordinate of `level`; `coordinates` holds those of the levels so far.
+
+        Returns its position, or None inside a coordinate run, where only the last level has one.
+        """
+        if not self.is_run_end(level):
+            return None
+        head = self.head_of(level)
+        n = b.get(self.count[head])
+        for lv in range(head, level + 1):
+            self._crd[lv].reserve(b, b.add(n, 1))
+            crd = coordinates[lv]
+            narrow = crd if self._crd_types[lv] == "i64" else b.convert("trunc", crd, "i32")
+            b.store(self._crd[lv].pointer(b), n, narrow)
+        below = [h for h in self.heads if h > level]
+        if below:
+            self._reserve_pos(b, below[0])
+            self._saved.append(b.get(self.count[below[0]]))
+        else:
+            last = b.mul(b.add(n, 1), self._block)
+            self._vals.reserve(b, last)
+            if self._block.ref != "1":
+                start = emit.constant(b, self.tensor.fill_value, self.tensor.dtype)
+                with b.for_(b.mul(n, self._block), last, "z") as z:
+                    emit.store(b, self._vals.pointer(b), z, start)
+            b.set(self.wrote, b.i64(0))
+        return n
+
+    def leave(self, b: Builder, level: int) -> None:
+        """Commit the coordinate that was entered, if there is something below it."""
+        if not self.is_run_end(level):
+            return
+        head = self.head_of(level)
+        below = [h for h in self.heads if h > level]
+        if not below:
+            b.increment(self.count[head], b.get(self.wrote))
+            return
+        grew = b.ne(b.get(self.count[below[0]]), self._saved.pop())
+        b.increment(self.count[head], b.convert("zext", grew, "i64"))
+
+    def close(self, b: Builder, head: int, parent: Val) -> None:
+        """The fiber of `head` below position `parent` is complete."""
+        b.store(self._pos[head].pointer(b), b.add(parent, 1), b.get(self.count[head]))
+
+    # values
+    def vals(self, b: Builder) -> Val:
+        return self._vals.pointer(b) if self.sparse else self._fixed
+
+    def put(self, b: Builder, position: Val, op: str | None, value: emit.Num) -> None:
+        """`out[position] op= value`."""
+        pointer = self.vals(b)
+        if op is not None:
+            old = emit.load(b, pointer, position, self.tensor.dtype, 1, self.tensor.name)
+            value = emit.apply(b, op, [old, value], self.tensor.dtype)
+        emit.store(b, pointer, position, value)
+        if self.sparse:
+            b.set(self.wrote, b.i64(1))
+
+    def append(self, b: Builder, coordinates: dict[int, Val], value: emit.Num) -> None:
+        """Append an entry with all its coordinates (policy "append")."""
+        last = len(self.tensor.shape) - 1
+        position = self.enter(b, last, coordinates)
+        if position is not None:
+            self.put(b, position, None, value)
+        self.leave(b, last)
+
+    # the end
+    def epilogue(self, b: Builder) -> None:
+        """Write pointers and counts back; also on the way out after a failure, so that the caller can free them."""
+        if not self.sparse:
+            return
+        name = self.tensor.name
+        for lv in self.sparse:
+            b.set_slot(self._slots[abi.Slot(name, "crd", lv)], self._crd[lv].pointer(b))
+        for lv in self.heads:
+            b.set_slot(self._slots[abi.Slot(name, "pos", lv)], self._pos[lv].pointer(b))
+            b.set_slot(self._slots[abi.Slot(name, "count", lv)], b.get(self.count[lv]))
+        b.set_slot(self._slots[abi.Slot(name, "vals", 0)], self._vals.pointer(b))
+
+    def finalize(self, b: Builder) -> None:
+        """Repair `pos` of fibers that no loop visited."""
+        for head in self.heads:
+            if self.appends:
+                self.close(b, head, b.i64(0))
+                continue
+            pointer = self._pos[head].pointer(b)
+            parents = b.sub(self._parents(b, head), self._trailing(b, head))
+            high = b.var("high", b.i64(0))
+            with b.for_(b.i64(0), b.add(parents, 1), "r") as r:
+                b.set(high, b.max(b.get(high), b.load(pointer, r, "i64", "edge")))
+                b.store(pointer, r, b.get(high))
+
+    def _trailing(self, b: Builder, head: int) -> Val:
+        """The parent positions reserved for a coordinate that was never committed."""
+        above = [h for h in self.heads if h < head]
+        if not above:
+            return b.i64(0)
+        first_dense = max(lv for lv in self.sparse if lv < head) + 1
+        return self._product(b, range(first_dense, head))

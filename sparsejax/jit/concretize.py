@@ -1,0 +1,120 @@
+"""From a kernel and a loop order to a concrete statement: loops, workspaces, vector marks.
+
+Let L be the loop order, A the output's variables in storage order, p the length of their common prefix, and
+rest = A[p:] the output levels that no loop order of L visits in order.
+
+    rest empty            the loops left are reductions: a scalar workspace
+    rest dense            written in place, in any order
+    rest one sparse level a bitmap workspace, drained in order
+    otherwise             the output's entries are appended in any order (policy "append") and sorted by counting
+
+before:  C[i,j] += A[i,k] * B[k,j],  L = i,k,j,  C compressed in j
+after:   forall i
+           where w: bitmap
+             forall k
+               forall j
+                 w[j] += A[i,k] * B[k,j]
+           then
+             forall j
+               C[i,j] = w[j]
+
+Source: "Compilation of Modular and General Sparse Workspaces", section 4 (reference section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sparsejax.errors import ScheduleError
+from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.jit import cin
+from sparsejax.jit.lower import Program, mark_vectors
+from sparsejax.jit.nest import Nest, Producer
+
+IN_ORDER, IN_PLACE, BITMAP, APPEND = "in order", "in place", "bitmap", "append"
+
+
+def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequence[cin.IndexVar]) -> tuple[str, int]:
+    """How the output is assembled under a loop order, and the length p of the common prefix."""
+    p = 0
+    while p < min(len(storage), len(order)) and storage[p] == order[p]:
+        p += 1
+    rest = output.format.levels[p:]
+    if not rest:
+        return IN_ORDER, p
+    if all(isinstance(level, Dense) for level in rest):
+        return IN_PLACE, p
+    return (BITMAP if len(rest) == 1 else APPEND), p
+
+
+def concretize(nest: Nest, order: tuple[cin.IndexVar, ...]) -> Program:
+    """The program of `nest` with its loops in `order` (outermost first)."""
+    how, p = assembly(nest.output, nest.storage_indices, order)
+    if how == APPEND:
+        if not nest.direct and nest.producers:
+            raise ScheduleError(f"loop order {_names(order)} cannot both reduce and apply an operation to an unordered result")
+        return _appending(nest, order)
+    out = cin.Access(nest.output, nest.indices)
+    if not nest.producers:
+        return _program(nest, _loops(order, cin.Assign(out, None, nest.value)))
+    rest = nest.storage_indices[p:]
+    if how == IN_PLACE and nest.direct:
+        return _program(nest, _in_place(nest.producers[0], out, order))
+    workspaces = {q.target: _workspace(nest, q, rest, how) for q in nest.producers}
+    stmt = _loops(rest, cin.Assign(out, None, cin.substitute(nest.value, dict(workspaces))))
+    for producer in nest.producers:
+        target = workspaces[producer.target]
+        inside = _inner(order[p:], producer, rest)
+        stmt = cin.Where(stmt, _loops(inside, cin.Assign(target, producer.op, producer.rhs)))
+    return _program(nest, _loops(order[:p], stmt))
+
+
+def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ...]) -> cin.Stmt:
+    """Accumulate into dense storage; trailing reduction loops go through a register."""
+    split = 1 + max(k for k, v in enumerate(order) if v in out.indices)
+    if split == len(order):
+        return _loops(order, cin.Assign(out, producer.op, producer.rhs))
+    identity = producer.target.tensor.fill_value
+    scalar = cin.Access(cin.Tensor(f"{out.tensor.name}_s", (), out.dtype, Format(()), identity, "scalar"), ())
+    inner = _loops(order[split:], cin.Assign(scalar, producer.op, producer.rhs))
+    return _loops(order[:split], cin.Where(cin.Assign(out, producer.op, scalar), inner))
+
+
+def _appending(nest: Nest, order: tuple[cin.IndexVar, ...]) -> Program:
+    entry = nest.producers[0].rhs if nest.producers else nest.value
+    form = Format((Coordinate(),) * len(nest.indices))
+    output = replace(nest.output, format=form, policy="append")
+    stmt = cin.Assign(cin.Access(output, nest.indices), None, entry)
+    return Program(_loops(order, stmt), nest.inputs, output)
+
+
+def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how: str) -> cin.Access:
+    old = producer.target.tensor
+    shape = tuple(nest.output.shape[nest.indices.index(v)] for v in rest)
+    if not rest:
+        form, policy = Format(()), "scalar"
+    elif how == BITMAP:
+        form, policy = Format((Compressed(),)), "bitmap"
+    else:
+        form, policy = Format((Dense(),) * len(rest)), "dense"
+    return cin.Access(cin.Tensor(old.name, shape, old.dtype, form, old.fill_value, policy), tuple(rest))
+
+
+def _inner(order: Sequence[cin.IndexVar], producer: Producer, rest: Sequence[cin.IndexVar]) -> list[cin.IndexVar]:
+    used = set(cin.variables(producer.rhs)) | set(rest)
+    return [v for v in order if v in used]
+
+
+def _loops(order: Sequence[cin.IndexVar], stmt: cin.Stmt) -> cin.Stmt:
+    for var in reversed(order):
+        stmt = cin.Forall(var, stmt)
+    return stmt
+
+
+def _program(nest: Nest, stmt: cin.Stmt) -> Program:
+    return Program(mark_vectors(stmt), nest.inputs, nest.output)
+
+
+def _names(order: Sequence[cin.IndexVar]) -> str:
+    return ",".join(v.name for v in order)

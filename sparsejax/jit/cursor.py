@@ -1,0 +1,46 @@
+"""The state of lowering: which variables are bound, and how far each access is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sparsejax.jit import cin
+from sparsejax.jit.builder import Builder, Val
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """`level`: the next level to resolve. `pos`: the position reached above it; with `end`, the range [pos, end) of
+    positions that share the coordinates so far (inside a coordinate run). `found`: the access is stored only if true."""
+
+    level: int
+    pos: Val
+    end: Val | None = None
+    found: Val | None = None
+
+
+@dataclass(frozen=True)
+class Env:
+    """Bound variables and cursors; never changed in place."""
+
+    bound: Mapping[cin.IndexVar, Val]
+    cursors: Mapping[cin.Access, Cursor]
+
+    def bind(self, var: cin.IndexVar, value: Val) -> Env:
+        return replace(self, bound={**self.bound, var: value})
+
+    def with_cursors(self, moved: Mapping[cin.Access, Cursor]) -> Env:
+        return replace(self, cursors={**self.cursors, **moved}) if moved else self
+
+    def coordinate(self, b: Builder, index: cin.Index) -> Val:
+        return self.bound[index] if isinstance(index, cin.IndexVar) else b.i64(index)
+
+    def level_coordinates(self, b: Builder, access: cin.Access) -> dict[int, Val]:
+        """The coordinates of the levels of `access` whose variables are bound, by level."""
+        found = {}
+        for level in range(len(access.indices)):
+            index = access.level_index(level)
+            if not isinstance(index, cin.IndexVar) or index in self.bound:
+                found[level] = self.coordinate(b, index)
+        return found

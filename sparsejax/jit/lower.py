@@ -1,0 +1,363 @@
+"""CIN to machine code: one walk over the statement, talking to a builder.
+
+State of the walk, an `Env`: the coordinate of every bound variable, and for every access a `Cursor` that says how far
+its storage levels are resolved. Binding a variable resolves what can be computed (dense levels) or searched (a sparse
+level whose variable was bound earlier: diagonals, fixed coordinates); such a search leaves a `found` flag, and the
+statement is emitted twice, with the access and with its fill. Loops are emitted by `coiterate`, outputs by `assemble`,
+workspaces by `operands`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+from sparsejax.formats import Dense
+from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify
+from sparsejax.jit.assemble import Output
+from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.operands import Bitmap, DenseArea, Input, Scalar
+
+VECTOR_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Program:
+    """A concrete statement with its parameters."""
+
+    stmt: cin.Stmt | None
+    inputs: tuple[cin.Tensor, ...]
+    output: cin.Tensor
+
+
+def lower(program: Program, builder: Builder) -> str:
+    """The text of the kernel for `program`."""
+    return Lowering(program, builder).run()
+
+
+class Lowering:
+    """One kernel under construction."""
+
+    def __init__(self, program: Program, builder: Builder) -> None:
+        self.program = program
+        self.b = builder
+        self.scalars: dict[str, Scalar] = {}
+        self.operands: dict[str, operands.Operand] = {}
+        self._owned: list[Var] = []
+
+    def run(self) -> str:
+        b, program = self.b, self.program
+        numbers = {slot: n for n, slot in enumerate(abi.layout(program.inputs, program.output))}
+        extents = {}
+        for slot, number in numbers.items():
+            if slot.what == "extent":
+                extents[slot.tensor, slot.number] = b.slot(number, "i64", str(slot))
+        for tensor in program.inputs:
+            self.operands[tensor.name] = self._input(tensor, numbers, extents)
+        out_extents = tuple(extents[program.output.name, d] for d in range(len(program.output.shape)))
+        self.output = Output(b, program.output, out_extents, numbers)
+        self.extents = self._variable_extents(extents)
+        if program.stmt is not None:
+            self._workspaces(program.stmt)
+            start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *_targets(program.stmt))}
+            self.guarded(program.stmt, self.resolve(Env({}, start), program.stmt))
+        self.output.finalize(b)
+        return b.finish(self._epilogue)
+
+    def _input(
+        self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], extents: dict[tuple[str, int], Val]
+    ) -> Input:
+        def pointer(what: str, level: int) -> Val:
+            slot = abi.Slot(tensor.name, what, level)
+            return self.b.slot(numbers[slot], "ptr", str(slot))
+
+        buffers = []
+        for level, dimension in enumerate(tensor.format.order):
+            narrow = tensor.shape[dimension] <= 2**31 - 1
+            types = {"pos": "i64", "crd": "i32" if narrow else "i64"}
+            names = tensor.format.buffer_names(level)
+            buffers.append({n: operands.Buffer(pointer(n, level), types[n]) for n in names})
+        sizes = tuple(extents[tensor.name, d] for d in range(len(tensor.shape)))
+        return Input(tensor, sizes, tuple(buffers), pointer("vals", 0))
+
+    def _variable_extents(self, extents: dict[tuple[str, int], Val]) -> dict[cin.IndexVar, Val]:
+        found: dict[cin.IndexVar, Val] = {}
+        if self.program.stmt is None:
+            return found
+        for access in (*cin.accesses(self.program.stmt), *_targets(self.program.stmt)):
+            for dimension, index in enumerate(access.indices):
+                if isinstance(index, cin.IndexVar) and (access.tensor.name, dimension) in extents:
+                    found.setdefault(index, extents[access.tensor.name, dimension])
+        return found
+
+    def _workspaces(self, stmt: cin.Stmt) -> None:
+        """Allocate every array workspace once, before all loops."""
+        for write in cin.writes(stmt):
+            tensor, name = write.lhs.tensor, write.lhs.tensor.name
+            if tensor.policy not in ("dense", "bitmap") or name in self.operands:
+                continue
+            sizes = [self.extents[ix] for ix in write.lhs.indices if isinstance(ix, cin.IndexVar)]
+            made = (DenseArea if tensor.policy == "dense" else Bitmap)(self.b, tensor, sizes)
+            self.operands[name] = made
+            for pointer in made.pointers():
+                self._owned.append(self.b.var(f"{name}_own", pointer))
+
+    def _epilogue(self) -> None:
+        for var in self._owned:
+            self.b.call("free", "void", [self.b.get(var)])
+        self.output.epilogue(self.b)
+
+    # ------------------------------------------------------------------------------------------------ statements
+    def guarded(self, stmt: cin.Stmt, env: Env) -> None:
+        """`stmt`, emitted twice for every access that may turn out not to be stored."""
+        for access in dict.fromkeys(cin.accesses(stmt)):
+            cursor = env.cursors.get(access)
+            if cursor is None or cursor.found is None:
+                continue
+            found = cursor.found
+            without = simplify.exhaust_stmt(stmt, {access})
+            here = env.with_cursors({access: replace(cursor, found=None)})
+
+            def present(env: Env = here) -> None:
+                self.guarded(stmt, self.resolve(env, stmt))
+
+            def absent(left: cin.Stmt | None = without) -> None:
+                if left is not None:
+                    self.guarded(left, env)
+
+            self.b.if_else(found, present, None if without is None else absent)
+            return
+        self.statement(stmt, env)
+
+    def statement(self, stmt: cin.Stmt, env: Env) -> None:
+        match stmt:
+            case cin.Assign():
+                self._assign(stmt, env)
+            case cin.Forall(_, _, "vector"):
+                self._vector_loop(stmt, env)
+            case cin.Forall():
+                coiterate.forall(self, stmt, env)
+            case cin.Where():
+                self._where(stmt, env)
+            case cin.Seq(stmts):
+                for inner in stmts:
+                    self.guarded(inner, env)
+
+    def _where(self, stmt: cin.Where, env: Env) -> None:
+        tensor = next(iter(cin.writes(stmt.producer))).lhs.tensor
+        b = self.b
+        if tensor.policy == "scalar":
+            partial = bool(self.output.sparse) and any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
+            scalar = Scalar(b, tensor, tracked=partial)
+            self.scalars[tensor.name] = scalar
+            self.guarded(stmt.producer, env)
+            if scalar.mark is not None:
+                mark = b.get(scalar.mark)
+                read = {a: Cursor(0, b.i64(0), found=mark) for a in cin.accesses(stmt.consumer) if a.tensor == tensor}
+                env = env.with_cursors(read)
+            self.guarded(stmt.consumer, env)
+            return
+        area = self.operands[tensor.name]
+        if isinstance(area, DenseArea):
+            area.clear(b)
+        self.guarded(stmt.producer, env)
+        if isinstance(area, Bitmap):
+            area.drain(b)
+        self.guarded(stmt.consumer, env)
+        if isinstance(area, Bitmap):
+            area.reset(b)
+
+    def _is_sparse(self, access: cin.Access, env: Env) -> bool:
+        """Whether some level of `access` that is still to come may lack coordinates."""
+        levels = access.tensor.format.levels
+        return any(not isinstance(lv, Dense) for lv in levels[env.cursors[access].level :])
+
+    def _assign(self, stmt: cin.Assign, env: Env) -> None:
+        self._write(stmt, env, self.value(stmt.rhs, env))
+
+    def _write(self, stmt: cin.Assign, env: Env, value: emit.Num) -> None:
+        b, tensor = self.b, stmt.lhs.tensor
+        if tensor.policy == "scalar":
+            scalar = self.scalars[tensor.name]
+            scalar.set(b, value if stmt.op is None else emit.apply(b, stmt.op, [scalar.get(b), value], tensor.dtype))
+        elif tensor.policy == "bitmap":
+            bitmap = self.operands[tensor.name]
+            assert isinstance(bitmap, Bitmap)
+            bitmap.insert(b, env.coordinate(b, stmt.lhs.indices[0]), stmt.op, value)
+        elif tensor.policy == "dense":
+            area = self.operands[tensor.name]
+            position = env.cursors[stmt.lhs].pos
+            if stmt.op is not None:
+                value = emit.apply(b, stmt.op, [area.leaf(b, position), value], tensor.dtype)
+            emit.store(b, area.vals, position, value)
+        elif self.output.appends:
+            self.output.append(b, env.level_coordinates(b, stmt.lhs), value)
+        else:
+            self.output.put(b, env.cursors[stmt.lhs].pos, stmt.op, value)
+
+    # ----------------------------------------------------------------------------------------------- expressions
+    def value(self, expr: cin.Expr, env: Env, lanes: int = 1, known: dict[cin.Expr, emit.Num] | None = None) -> emit.Num:
+        """The value of `expr`; `known` holds sub-expressions that were computed already (loop invariants)."""
+        if known is not None and expr in known:
+            return known[expr]
+        match expr:
+            case cin.Literal(value, dtype):
+                return emit.splat(self.b, emit.constant(self.b, value, dtype), lanes)
+            case cin.Access(tensor, _):
+                if tensor.policy == "scalar":
+                    return emit.splat(self.b, self.scalars[tensor.name].get(self.b), lanes)
+                return self.operands[tensor.name].leaf(self.b, env.cursors[expr].pos, lanes)
+            case cin.Call(op, args, dtype):
+                return emit.apply(self.b, op, [self.value(a, env, lanes, known) for a in args], dtype)
+
+    # ------------------------------------------------------------------------------------------------- positions
+    def extent_of_level(self, access: cin.Access, level: int) -> Val:
+        dimension = access.tensor.format.order[level]
+        if access.tensor.name == self.output.tensor.name:
+            return self.output.extents[dimension]
+        return self.operands[access.tensor.name].extents[dimension]
+
+    def resolve(self, env: Env, stmt: cin.Stmt) -> Env:
+        """Resolve the levels of every access of `stmt` whose variables are bound."""
+        moved: dict[cin.Access, Cursor] = {}
+        reads = [a for a in cin.accesses(stmt) if a.tensor.policy != "scalar"]
+        for access in dict.fromkeys((*reads, *_targets(stmt))):
+            cursor = env.cursors[access]
+            fresh = self._resolve_one(access, cursor, env, access not in reads)
+            if fresh is not cursor:
+                moved[access] = fresh
+        return env.with_cursors(moved)
+
+    def _resolve_one(self, access: cin.Access, cursor: Cursor, env: Env, target: bool) -> Cursor:
+        levels = access.tensor.format.levels
+        while cursor.level < len(levels) and cursor.found is None:  # what lies below a miss must not be read
+            level = cursor.level
+            index = access.level_index(level)
+            if isinstance(index, cin.IndexVar) and index not in env.bound:
+                break
+            if isinstance(levels[level], Dense):
+                scaled = self.b.mul(cursor.pos, self.extent_of_level(access, level)) if cursor.pos.ref != "0" else None
+                coordinate = env.coordinate(self.b, index)
+                position = coordinate if scaled is None else self.b.add(scaled, coordinate)
+                cursor = replace(cursor, level=level + 1, pos=position)
+            elif target:
+                break  # appended by its loop
+            else:
+                cursor = coiterate.search(self, access, cursor, env.coordinate(self.b, index))
+        return cursor
+
+    # ---------------------------------------------------------------------------------------------------- vectors
+    def _vector_loop(self, stmt: cin.Forall, env: Env) -> None:
+        """The innermost loop over lanes: vectors of 64 bytes, then a scalar remainder."""
+        body = stmt.body
+        assert isinstance(body, cin.Assign)
+        b, var, extent = self.b, stmt.var, self.extents[stmt.var]
+        sizes = [a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs))]
+        lanes = VECTOR_BYTES // max(sizes)
+        wide = b.mul(b.binary("sdiv", extent, b.i64(lanes)), lanes)
+        env = self.resolve(env, body)
+        scalars = {e: self.value(e, env) for e in invariants(body.rhs, var)}
+        splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
+        reducing = var not in body.lhs.indices
+        total: list[Var] = []
+        if reducing:
+            start = emit.splat(b, emit.constant(b, operands.identity_of(body.op or "", body.lhs.tensor), body.lhs.dtype), lanes)
+            total = [b.var("lanes", start.val)]
+        with b.for_(b.i64(0), wide, var.name, lanes) as index:
+            here = self.resolve(env.bind(var, index), body)
+            value = self.value(body.rhs, here, lanes, splats)
+            if reducing:
+                old = emit.Num(value.dtype, (b.get(total[0]),))
+                b.set(total[0], emit.apply(b, body.op or "", [old, value], value.dtype).val)
+            else:
+                self._write_lanes(body, here, value, lanes)
+        if reducing:
+            vector = b.get(total[0])
+            for lane in range(lanes):
+                self._write(body, env, emit.Num(body.lhs.dtype, (b.extract(vector, lane),)))
+        with b.for_(wide, extent, var.name) as index:
+            here = self.resolve(env.bind(var, index), body)
+            self._write(body, here, self.value(body.rhs, here, 1, scalars))
+
+    def _write_lanes(self, stmt: cin.Assign, env: Env, value: emit.Num, lanes: int) -> None:
+        b, tensor = self.b, stmt.lhs.tensor
+        position = env.cursors[stmt.lhs].pos
+        pointer = self.operands[tensor.name].vals if tensor.policy == "dense" else self.output.vals(b)
+        if stmt.op is not None:
+            old = emit.load(b, pointer, position, tensor.dtype, lanes, tensor.name)
+            value = emit.apply(b, stmt.op, [old, value], tensor.dtype)
+        emit.store(b, pointer, position, value)
+        if tensor.policy is None and self.output.sparse:
+            b.set(self.output.wrote, b.i64(1))
+
+
+def invariants(expr: cin.Expr, var: cin.IndexVar) -> Iterable[cin.Expr]:
+    """The largest sub-expressions of `expr` that do not depend on `var`."""
+    if all(var not in a.indices for a in cin.accesses(expr)):
+        yield expr
+    elif isinstance(expr, cin.Call):
+        for arg in expr.args:
+            yield from invariants(arg, var)
+
+
+def _targets(stmt: cin.Stmt) -> list[cin.Access]:
+    """The accesses that `stmt` writes, but scalars and bitmaps, which have no position."""
+    return [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy not in ("scalar", "bitmap")]
+
+
+def vectorizable(stmt: cin.Forall) -> bool:
+    """Whether an innermost loop may run over SIMD lanes: dense and contiguous in its variable, lane-wise operators."""
+    body, var = stmt.body, stmt.var
+    if not isinstance(body, cin.Assign) or body.lhs.tensor.policy in ("bitmap", "append"):
+        return False
+    if var not in cin.variables(body.rhs):
+        return False
+    used = [body.lhs, *cin.accesses(body.rhs)]
+    if any(a.dtype.kind not in "iuf" for a in used) or not all(_contiguous(a, var) for a in used):
+        return False
+    if var not in body.lhs.indices and (body.op is None or body.lhs.tensor.policy != "scalar"):
+        return False
+    return _lanewise(body.rhs) and (body.op is None or body.op in emit.VECTOR_OPERATORS)
+
+
+def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
+    if var not in access.indices:
+        return True
+    last = len(access.indices) - 1
+    return (
+        access.indices.count(var) == 1
+        and access.level_index(last) == var
+        and isinstance(access.tensor.format.levels[last], Dense)
+    )
+
+
+def _lanewise(expr: cin.Expr) -> bool:
+    if isinstance(expr, cin.Call):
+        if expr.op not in emit.VECTOR_OPERATORS or not all(_lanewise(a) for a in expr.args):
+            return False
+        kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
+        return kinds <= set("iuf") or (expr.op != "cast" and kinds <= set("iufb"))
+    return expr.dtype.kind in "iuf" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
+
+
+def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:
+    """Turn innermost loops that qualify into vector loops.
+
+    before:  forall j                         after:  forall j (vector)
+               C[i,j] += A[i,k] * B[k,j]                C[i,j] += A[i,k] * B[k,j]
+    """
+    match stmt:
+        case cin.Forall(var, body, _):
+            if isinstance(body, cin.Assign):
+                return cin.Forall(var, body, "vector") if vectorizable(stmt) else stmt
+            return cin.Forall(var, mark_vectors(body))
+        case cin.Where(consumer, producer):
+            return cin.Where(mark_vectors(consumer), mark_vectors(producer))
+        case cin.Seq(stmts):
+            return cin.Seq(tuple(mark_vectors(s) for s in stmts))
+        case _:
+            return stmt
+
+

@@ -1,0 +1,68 @@
+"""A kernel before it is scheduled: one output, and the reductions it reads.
+
+    Nest(output, indices, producers, value)     out[indices] = value,   where value may read t[indices] for each
+    Producer(target, op, rhs)                   target op= rhs          reduced over the variables of rhs not in `indices`
+
+Example: `relu(A @ H)` is  out[i,j] = max(t[i,j], 0)  with  t[i,j] += A[i,k] * H[k,j].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparsejax.jit import cin, operators
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A reduction that is computed inside the kernel: `target op= rhs`."""
+
+    target: cin.Access
+    op: str
+    rhs: cin.Expr
+
+
+@dataclass(frozen=True)
+class Nest:
+    """One kernel: `output[indices] = value`, reading inputs and the targets of `producers`."""
+
+    output: cin.Tensor
+    indices: tuple[cin.IndexVar, ...]
+    producers: tuple[Producer, ...]
+    value: cin.Expr
+
+    @property
+    def direct(self) -> bool:
+        """Whether the output is a reduction itself, with nothing applied to it."""
+        return len(self.producers) == 1 and self.value == self.producers[0].target
+
+    @property
+    def composite(self) -> cin.Expr:
+        """The value with every reduction replaced by what it reduces."""
+        return cin.substitute(self.value, {p.target: p.rhs for p in self.producers})
+
+    @property
+    def inputs(self) -> tuple[cin.Tensor, ...]:
+        """The tensors the kernel reads, in order of first use."""
+        return tuple(dict.fromkeys(a.tensor for a in cin.accesses(self.composite)))
+
+    @property
+    def variables(self) -> tuple[cin.IndexVar, ...]:
+        """All index variables, those of the output first."""
+        return tuple(dict.fromkeys((*self.indices, *cin.variables(self.composite))))
+
+    @property
+    def storage_indices(self) -> tuple[cin.IndexVar, ...]:
+        """The output's variables in the order of its storage levels."""
+        return tuple(self.indices[d] for d in self.output.format.order)
+
+
+def of_definition(output: cin.Tensor, definition: cin.Definition) -> Nest:
+    """The kernel of a single definition."""
+    indices = tuple(ix for ix in definition.indices if isinstance(ix, cin.IndexVar))
+    if definition.op is None:
+        return Nest(output, indices, (), definition.rhs)
+    identity = operators.get(definition.op).identity(output.dtype)
+    temporary = cin.Tensor(f"{output.name}_t", output.shape, output.dtype, output.format, identity)
+    target = cin.Access(temporary, indices)
+    return Nest(output, indices, (Producer(target, definition.op, definition.rhs),), target)
