@@ -13,3 +13,31 @@ class JaxprTypeError(TypeError):
 
 class ScheduleError(RuntimeError):
     """No schedule can run an expression as asked."""
+
+
+class SparseEfficiencyWarning(UserWarning):
+    """An operation works, but far more slowly or with far more memory than another spelling."""
+
+
+class ConcretizationTypeError(TypeError):
+    """A traced value was needed as a concrete one."""
+
+
+class TracerArrayConversionError(TypeError):
+    """A traced value was converted to a NumPy array."""
+
+
+class TracerIntegerConversionError(TypeError):
+    """A traced value was used as a Python integer."""
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """A traced value was used as a condition."""
+
+
+class NonConcreteBooleanIndexError(IndexError):
+    """A traced boolean array was used as an index."""
+
+
+class UnexpectedTracerError(ValueError):
+    """A traced value was used after its trace had ended."""

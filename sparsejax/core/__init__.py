@@ -1,0 +1,1 @@
+"""IR 1: arrays, abstract values, primitives, jaxprs and tracing."""

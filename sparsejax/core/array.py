@@ -1,0 +1,293 @@
+"""Array: an immutable array over a Storage, and the operators it shares with tracers.
+
+The operators' implementations live on higher floors; they are registered by name in `surface` when `sparsejax.numpy` is
+imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.core.avals import Aval
+from sparsejax.formats import Format
+from sparsejax.formats import convert as conversion
+from sparsejax.formats import scipy_io
+from sparsejax.formats.storage import Storage
+
+surface: dict[str, Callable[..., Any]] = {}
+numpy_names: dict[str, Callable[..., Any]] = {}
+
+
+def register_surface(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Provide the functions behind operators and methods, by NumPy name."""
+    surface.update(functions)
+
+
+def register_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Provide the functions that NumPy's own functions are redirected to when given our arrays."""
+    numpy_names.update(functions)
+
+
+def _binary(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return surface[name](self, other) if _operand(other) else NotImplemented
+
+    return method
+
+
+def _reflected(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return surface[name](other, self) if _operand(other) else NotImplemented
+
+    return method
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    def method(self: Any) -> Any:
+        return surface[name](self)
+
+    return method
+
+
+def _operand(value: Any) -> bool:
+    return isinstance(value, ArrayBase | bool | int | float | complex | np.ndarray | np.generic) or scipy_io.is_scipy(value)
+
+
+class ArrayBase:
+    """What concrete arrays and tracers share: a type, and NumPy's operators and methods."""
+
+    __slots__ = ()
+    __array_priority__ = 100.0
+
+    @property
+    def aval(self) -> Aval:
+        raise TypeError("this array has no type")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def format(self) -> Format:
+        return self.aval.format
+
+    @property
+    def fill_value(self) -> Any:
+        return self.aval.fill_value
+
+    @property
+    def T(self) -> Any:
+        """The transpose, over the same buffers."""
+        return surface["transpose"](self)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Permute the dimensions, over the same buffers."""
+        if not axes:
+            return surface["transpose"](self)
+        return surface["transpose"](self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+    def reshape(self, *shape: Any) -> Any:
+        """The same entries under another shape; see `sparsejax.numpy.reshape`."""
+        return surface["reshape"](self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+
+    def astype(self, dtype: Any) -> Any:
+        """The array converted to `dtype`."""
+        return surface["astype"](self, dtype)
+
+    def asformat(self, format: str | Format) -> Any:
+        """The array stored as `format`."""
+        return surface["asformat"](self, format)
+
+    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        return surface["sum"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        return surface["prod"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return surface["max"](self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return surface["min"](self, axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return surface["any"](self, axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return surface["all"](self, axis=axis, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        return surface["mean"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def dot(self, other: Any) -> Any:
+        return surface["dot"](self, other)
+
+    @property
+    def real(self) -> Any:
+        return surface["real"](self)
+
+    @property
+    def imag(self) -> Any:
+        return surface["imag"](self)
+
+    def conj(self) -> Any:
+        return surface["conjugate"](self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("left_shift"), _reflected("left_shift")
+    __rshift__, __rrshift__ = _binary("right_shift"), _reflected("right_shift")
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")  # type: ignore[assignment]
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __neg__, __pos__ = _unary("negative"), _unary("positive")
+    __abs__, __invert__ = _unary("absolute"), _unary("invert")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        name = {"true_divide": "divide", "conj": "conjugate", "mod": "remainder", "abs": "absolute"}.get(
+            ufunc.__name__, ufunc.__name__
+        )
+        if method != "__call__" or kwargs or name not in numpy_names:
+            extra = f" with {', '.join(kwargs)}" if kwargs else ""
+            raise TypeError(f"np.{ufunc.__name__}.{method}{extra} does not take sparsejax arrays; see sparsejax.numpy for what does")
+        return numpy_names[name](*inputs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        ours = numpy_names.get(func.__name__)
+        if ours is None:
+            raise TypeError(f"np.{func.__name__} does not take sparsejax arrays; see sparsejax.numpy for what does")
+        return ours(*args, **kwargs)
+
+
+class Array(ArrayBase):
+    """An immutable array: a `Storage` and its type. Make one with `sparsejax.array`."""
+
+    __slots__ = ("_storage", "_aval", "__weakref__")
+    _storage: Storage
+    _aval: Aval
+
+    def __init__(self, storage: Storage, aval: Aval | None = None) -> None:
+        object.__setattr__(self, "_storage", storage)
+        if aval is None:
+            aval = Aval(storage.shape, storage.dtype, storage.format, storage.fill_value)
+        object.__setattr__(self, "_aval", aval)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"sparsejax arrays are immutable; cannot set attribute {name!r}")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("sparsejax arrays are immutable; build a new array instead, e.g. with sparsejax.numpy.where")
+
+    @property
+    def aval(self) -> Aval:
+        return self._aval
+
+    @property
+    def storage(self) -> Storage:
+        """The buffers."""
+        return self._storage
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored entries (every entry, for a dense array)."""
+        return self._storage.nnz
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return self._storage.nbytes
+
+    def todense(self) -> NDArray[Any]:
+        """The array as a NumPy array."""
+        return conversion.to_dense(self._storage)
+
+    def to_scipy(self) -> Any:
+        """The array as a SciPy sparse array, sharing buffers where SciPy has the format."""
+        return scipy_io.to_scipy(self._storage)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if not self.format.is_dense:
+            raise TypeError(
+                f"an array in format {self.format} is not turned into a dense NumPy array silently; call .todense() to do it, "
+                "or sparsejax.numpy functions to stay sparse"
+            )
+        dense = self.todense()
+        if dtype is not None and np.dtype(dtype) != dense.dtype:
+            return dense.astype(dtype)
+        return dense.copy() if copy else dense
+
+    def item(self) -> Any:
+        """The value of an array with one element, as a Python scalar."""
+        if self.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return self.todense().item()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"only integer scalar arrays can be converted to a scalar index, not {self.dtype}")
+        return int(self.item())
+
+    def __reduce__(self) -> Any:
+        s = self._storage
+        return _rebuild, (str(s.format), s.shape, s.fill_value, tuple(s.buffers), s.vals)
+
+    def __repr__(self) -> str:
+        s, form = self._storage, self.format
+        if form.is_dense and self.size <= 1000:
+            return f"Array({np.array2string(self.todense(), separator=', ', prefix='Array(')}, dtype={self.dtype})"
+        density = s.nnz / self.size if self.size else 0.0
+        fill = "" if form.is_dense or self.fill_value == 0 else f", fill_value={self.fill_value}"
+        return (
+            f"Array(shape={self.shape}, dtype={self.dtype}, format={form}, nnz={s.nnz}, density={density:.3g}, "
+            f"bytes={s.nbytes}{fill})"
+        )
+
+
+def _rebuild(form: str, shape: tuple[int, ...], fill: Any, buffers: Any, vals: NDArray[Any]) -> Array:
+    return Array(Storage(Format.parse(form, len(shape)), shape, fill, buffers, vals))

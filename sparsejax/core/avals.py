@@ -1,0 +1,133 @@
+"""Abstract values: the type of an array. The number of stored entries is not part of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.formats import Format
+
+
+class Aval:
+    """Shape, dtype, format and fill of a value; compared and hashed by value.
+
+    `weak_type` marks Python scalars, which promote weakly as in NumPy 2. `is_literal` marks a static scalar, whose value is
+    `fill_value`.
+
+    >>> Aval((5, 7), np.dtype("f8"), Format.parse("csr", 2), 0.0)
+    f64[5:d,7:c]
+    """
+
+    __slots__ = ("shape", "dtype", "format", "fill_value", "weak_type", "is_literal", "_key", "_hash")
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    format: Format
+    fill_value: Any
+    weak_type: bool
+    is_literal: bool
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        format: Format,
+        fill_value: Any = 0,
+        weak_type: bool = False,
+        is_literal: bool = False,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "shape", tuple(int(n) for n in shape))
+        put(self, "dtype", np.dtype(dtype))
+        put(self, "format", format)
+        put(self, "fill_value", np.asarray(fill_value).astype(self.dtype)[()])
+        put(self, "weak_type", weak_type)
+        put(self, "is_literal", is_literal)
+        fill = self.fill_value.tobytes()
+        put(self, "_key", (self.shape, self.dtype.str, format, fill, weak_type, is_literal))
+        put(self, "_hash", hash(self._key))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("an Aval cannot be changed")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Aval) and self._hash == other._hash and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_dense(self) -> bool:
+        return self.format.is_dense
+
+    def strong(self) -> Aval:
+        """The same type, not weak."""
+        return self if not self.weak_type else Aval(self.shape, self.dtype, self.format, self.fill_value)
+
+    def __repr__(self) -> str:
+        plain = self.format.order == tuple(range(self.ndim))
+        level_of = {d: lv for lv, d in enumerate(self.format.order)}
+        axes = []
+        for d, n in enumerate(self.shape):
+            level = self.format.levels[level_of[d]]
+            letter = level.letter if level.unique else "n"
+            axes.append(f"{n}:{letter}{'' if plain else level_of[d]}")
+        fill = "" if self.is_dense or self.fill_value == 0 else f";fill={self.fill_value}"
+        weak = "~" if self.weak_type else ""
+        return f"{weak}{dtypes.short_name(self.dtype)}[{','.join(axes)}{fill}]"
+
+
+class ShapeDtypeStruct:
+    """The shape, dtype, format and fill of an array, to trace with instead of data.
+
+    >>> ShapeDtypeStruct((5, 7), "float32", format="csr").aval
+    f32[5:d,7:c]
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: Any, *, format: str | Format | None = None, fill_value: Any = 0) -> None:
+        form = Format.parse("dense" if format is None else format, len(shape))
+        self.aval = Aval(shape, dtypes.canonical(dtype), form, fill_value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.aval.dtype
+
+    @property
+    def format(self) -> Format:
+        return self.aval.format
+
+    @property
+    def fill_value(self) -> Any:
+        return self.aval.fill_value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self.aval == other.aval
+
+    def __hash__(self) -> int:
+        return hash(self.aval)
+
+    def __repr__(self) -> str:
+        return f"ShapeDtypeStruct({self.aval})"
+
+
+def scalar_aval(value: Any, is_literal: bool) -> Aval:
+    """The weak type of a Python scalar."""
+    dtype = np.dtype({bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}[type(value)])
+    if dtype == np.int64 and not -(2**63) <= value < 2**63:
+        raise OverflowError(f"Python integer {value} is too large for int64; pass it as a float or a NumPy uint64")
+    return Aval((), dtype, Format(()), value if is_literal else 0, True, is_literal)

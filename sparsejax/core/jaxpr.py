@@ -1,0 +1,177 @@
+"""IR 1: what the user's function computes.
+
+    Jaxpr(inputs, consts, eqns, outputs)        inputs, consts: variables; outputs: atoms
+    Eqn(primitive, inputs, params, outputs, source)
+    atom = Var(aval) | Literal(value, aval)
+
+    { lambda A:f64[5:d,7:c] ; a:f64[7:d]. let
+        b:f64[5:d] = contract[inputs=((0, 1), (1,)) output=(0,)] A a        # app.py:12
+      in (b,) }
+
+Constants (arrays the function closed over) stand before the semicolon; they are run-time arguments like the inputs. A
+ClosedJaxpr holds a jaxpr with its constants.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.core.avals import Aval
+from sparsejax.errors import JaxprTypeError
+
+if TYPE_CHECKING:
+    from sparsejax.core.primitive import Primitive
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class Var:
+    """A variable; two variables are never equal."""
+
+    aval: Aval
+    number: int = field(default_factory=lambda: next(_numbers))
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """A static scalar."""
+
+    value: Any
+    aval: Aval
+
+
+Atom = Var | Literal
+
+
+@dataclass(frozen=True)
+class Eqn:
+    """`outputs = primitive[params] inputs`; `source` is the user's line."""
+
+    primitive: Primitive
+    inputs: tuple[Atom, ...]
+    params: tuple[tuple[str, Any], ...]
+    outputs: tuple[Var, ...]
+    source: str = ""
+
+    @property
+    def param_dict(self) -> dict[str, Any]:
+        return dict(self.params)
+
+
+@dataclass(frozen=True, eq=False)
+class Jaxpr:
+    inputs: tuple[Var, ...]
+    consts: tuple[Var, ...]
+    eqns: tuple[Eqn, ...]
+    outputs: tuple[Atom, ...]
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedJaxpr:
+    """A jaxpr and the values of its constants."""
+
+    jaxpr: Jaxpr
+    consts: tuple[Any, ...]
+
+    @property
+    def in_avals(self) -> tuple[Aval, ...]:
+        return tuple(v.aval for v in self.jaxpr.inputs)
+
+    @property
+    def out_avals(self) -> tuple[Aval, ...]:
+        return tuple(a.aval for a in self.jaxpr.outputs)
+
+    def __str__(self) -> str:
+        return to_text(self.jaxpr)
+
+    __repr__ = __str__
+
+
+def _names() -> Iterator[str]:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    for length in itertools.count(1):
+        for combo in itertools.product(letters, repeat=length):
+            yield "".join(combo)
+
+
+def to_text(jaxpr: Jaxpr) -> str:
+    """The jaxpr as text, one equation per line, types with formats."""
+    fresh = _names()
+    names: dict[Var, str] = {}
+
+    def define(var: Var) -> str:
+        names[var] = next(fresh)
+        return f"{names[var]}:{var.aval}"
+
+    def use(atom: Atom) -> str:
+        return names[atom] if isinstance(atom, Var) else str(atom.value)
+
+    consts = " ".join(define(v) for v in jaxpr.consts)
+    inputs = " ".join(define(v) for v in jaxpr.inputs)
+    lines = [f"{{ lambda {consts}; {inputs}. let"]
+    for eqn in jaxpr.eqns:
+        args = " ".join(use(a) for a in eqn.inputs)
+        params = " ".join(f"{k}={v}" for k, v in eqn.params)
+        outs = " ".join(define(v) for v in eqn.outputs)
+        lines.append(f"    {outs} = {eqn.primitive.name}{f'[{params}]' if params else ''} {args}")
+    outputs = ", ".join(use(a) for a in jaxpr.outputs)
+    return "\n".join([*lines, f"  in ({outputs}{',' if len(jaxpr.outputs) == 1 else ''}) }}"])
+
+
+def check_jaxpr(jaxpr: Jaxpr) -> None:
+    """Raise JaxprTypeError unless every variable is defined once, before its use, with the type its rule gives."""
+    known: set[Var] = set()
+    for var in (*jaxpr.consts, *jaxpr.inputs):
+        if var in known:
+            raise JaxprTypeError(f"variable {var} is bound twice among the inputs")
+        known.add(var)
+    for number, eqn in enumerate(jaxpr.eqns):
+        where = f"equation {number} ({eqn.primitive.name}, {eqn.source or 'unknown line'})"
+        for atom in eqn.inputs:
+            if isinstance(atom, Var) and atom not in known:
+                raise JaxprTypeError(f"{where} reads a variable of type {atom.aval} that is not defined before it")
+        made = eqn.primitive.typing(*(a.aval for a in eqn.inputs), **eqn.param_dict)
+        if (made,) != tuple(v.aval for v in eqn.outputs):
+            raise JaxprTypeError(f"{where} declares {eqn.outputs[0].aval}, but its rule gives {made}")
+        for var in eqn.outputs:
+            if var in known:
+                raise JaxprTypeError(f"{where} defines a variable that is defined already")
+            known.add(var)
+    for atom in jaxpr.outputs:
+        if isinstance(atom, Var) and atom not in known:
+            raise JaxprTypeError(f"the jaxpr returns a variable of type {atom.aval} that is never defined")
+
+
+def evaluate(closed: ClosedJaxpr, *args: Any) -> list[NDArray[Any]]:
+    """Run every primitive's NumPy reference on dense arrays: the oracle of the compiler."""
+    env: dict[Var, NDArray[Any]] = {}
+
+    def dense(value: Any) -> NDArray[Any]:
+        return value.todense() if hasattr(value, "todense") else np.asarray(value)
+
+    def read(atom: Atom) -> Any:
+        return env[atom] if isinstance(atom, Var) else atom.value
+
+    for var, value in zip((*closed.jaxpr.consts, *closed.jaxpr.inputs), (*closed.consts, *args), strict=True):
+        env[var] = dense(value).astype(var.aval.dtype, copy=False)
+    for eqn in closed.jaxpr.eqns:
+        with np.errstate(all="ignore"):
+            result = eqn.primitive.reference(*(read(a) for a in eqn.inputs), **eqn.param_dict)
+        out = eqn.outputs[0]
+        env[out] = np.asarray(result).astype(out.aval.dtype, copy=False)
+    return [np.asarray(read(a)) for a in closed.jaxpr.outputs]
+
+
+def substitute(atoms: Sequence[Atom], env: dict[Var, Atom]) -> tuple[Atom, ...]:
+    """`atoms` with variables replaced by what `env` says."""
+    return tuple(env.get(a, a) if isinstance(a, Var) else a for a in atoms)

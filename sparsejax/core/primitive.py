@@ -1,0 +1,132 @@
+"""Primitive: one operation and all its rules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.array import Array
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from sparsejax.core.source import user_line
+from sparsejax.core.trace import Tracer, Trace, current, is_python_scalar
+from sparsejax.formats import ingest, scipy_io
+
+Rule = Callable[..., Any]
+Executor = Callable[[ClosedJaxpr, Sequence[Array]], list[Array]]
+
+_executor: list[Executor] = []
+_eager: dict[Any, ClosedJaxpr] = {}
+_lock = threading.Lock()
+
+
+def set_executor(executor: Executor) -> None:
+    """Install what runs jaxprs (the compiler, a higher floor)."""
+    _executor[:] = [executor]
+
+
+def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
+    """Run a jaxpr on its constants and inputs."""
+    return _executor[0](closed, arrays)
+
+
+class Primitive:
+    """One operation with its rules; each is documented in docs/design.md, section 3.
+
+    typing(*avals, **params) -> Aval              reference(*ndarrays, **params) -> ndarray
+    notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage
+    prefers_call(*avals, **params) -> bool        batch, jvp, transpose: transformation rules
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        typing: Rule,
+        reference: Rule,
+        notation: Rule | None = None,
+        call: Rule | None = None,
+        prefers_call: Rule | None = None,
+        batch: Rule | None = None,
+        jvp: Rule | None = None,
+        transpose: Rule | None = None,
+    ) -> None:
+        self.name = name
+        self.typing = typing
+        self.reference = reference
+        self.notation = notation
+        self.call = call
+        self.prefers_call = prefers_call
+        self.batch = batch
+        self.jvp = jvp
+        self.transpose = transpose
+
+    def __repr__(self) -> str:
+        return f"Primitive({self.name!r})"
+
+    def uses_call(self, avals: Sequence[Aval], params: dict[str, Any]) -> bool:
+        """Whether this use is a library call rather than part of a compiled kernel."""
+        if self.notation is None:
+            return True
+        return self.call is not None and self.prefers_call is not None and bool(self.prefers_call(*avals, **params))
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply the primitive: recorded when a function is being traced, run at once otherwise."""
+        values = [_value(a, k, self.name) for k, a in enumerate(args)]
+        trace = current()
+        if trace is not None:
+            return self._stage(trace, values, params)
+        for value in values:
+            if isinstance(value, Tracer):
+                value.trace.__class__().atom(value)  # raises: this tracer has leaked
+        return self._run(values, params)
+
+    def _stage(self, trace: Trace, values: list[Any], params: dict[str, Any]) -> Tracer:
+        atoms = tuple(trace.atom(v) for v in values)
+        aval = self.typing(*(a.aval for a in atoms), **params)
+        out = Var(aval)
+        trace.eqns.append(Eqn(self, atoms, tuple(params.items()), (out,), user_line()))
+        return Tracer(trace, out)
+
+    def _run(self, values: list[Any], params: dict[str, Any]) -> Array:
+        key = (self, tuple(params.items()), tuple(v.aval if isinstance(v, Array) else (type(v), repr(v)) for v in values))
+        closed = _eager.get(key)
+        if closed is None:
+            trace = Trace()
+            inputs: list[Var] = []
+            atoms: list[Atom] = []
+            for value in values:
+                if isinstance(value, Array):
+                    inputs.append(Var(value.aval))
+                    atoms.append(inputs[-1])
+                else:
+                    literal = trace.atom(value)
+                    assert isinstance(literal, Literal)
+                    atoms.append(literal)
+            out = Var(self.typing(*(a.aval for a in atoms), **params))
+            eqn = Eqn(self, tuple(atoms), tuple(params.items()), (out,), user_line())
+            closed = ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), (out,)), ())
+            with _lock:
+                closed = _eager.setdefault(key, closed)
+        return execute(closed, [v for v in values if isinstance(v, Array)])[0]
+
+
+def _value(value: Any, position: int, name: str) -> Any:
+    if isinstance(value, Array | Tracer) or is_python_scalar(value):
+        return value
+    return asarray(value, f"argument {position} of {name}")
+
+
+def asarray(value: Any, what: str = "the argument") -> Any:
+    """An Array or Tracer for anything array-like; TypeError names `what`."""
+    if isinstance(value, Array | Tracer):
+        return value
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex) or scipy_io.is_scipy(value):
+        return Array(ingest.as_storage(value))
+    raise TypeError(
+        f"{what} must be an array (sparsejax, NumPy or SciPy sparse) or a number, but it is of type {type(value).__name__}; "
+        "convert it first with sparsejax.array"
+    )

@@ -1,0 +1,169 @@
+"""Tracing: running a function on tracers and writing down what it does.
+
+Traces form a stack per thread; dispatch looks at the stack alone, never at the data (`primitive.bind`). Concrete arrays
+that a traced function closes over become constants of its jaxpr.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from sparsejax import errors
+from sparsejax.core.array import Array, ArrayBase
+from sparsejax.core.avals import Aval, scalar_aval
+from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from sparsejax.core.source import user_line
+
+
+class Tracer(ArrayBase):
+    """A stand-in for an array while a function is traced: it has a type, but no data."""
+
+    __slots__ = ("_aval", "_trace", "var", "source")
+
+    def __init__(self, trace: Trace, var: Var) -> None:
+        self._aval = var.aval
+        self._trace = trace
+        self.var = var
+        self.source = user_line()
+
+    @property
+    def aval(self) -> Aval:
+        return self._aval
+
+    @property
+    def trace(self) -> Trace:
+        return self._trace
+
+    def __repr__(self) -> str:
+        return f"Tracer<{self._aval}>"
+
+    def _fail(self, error: type[Exception], what: str, mend: str) -> NoReturn:
+        raise error(
+            f"{what} a traced value of type {self._aval} at {user_line()}.\n"
+            f"The value was made at {self.source} while a function was being traced: it has a type, but no data yet. {mend}"
+        )
+
+    def __bool__(self) -> bool:
+        self._fail(
+            errors.TracerBoolConversionError,
+            "Attempted boolean conversion of",
+            "Use sparsejax.numpy.where to choose between values, or mark the argument static with static_argnums.",
+        )
+
+    def __int__(self) -> int:
+        self._fail(errors.ConcretizationTypeError, "Attempted int() of", "Compute it outside jit, or mark the argument static.")
+
+    def __float__(self) -> float:
+        self._fail(errors.ConcretizationTypeError, "Attempted float() of", "Compute it outside jit, or mark the argument static.")
+
+    def __complex__(self) -> complex:
+        self._fail(errors.ConcretizationTypeError, "Attempted complex() of", "Compute it outside jit, or mark the argument static.")
+
+    def __index__(self) -> int:
+        self._fail(
+            errors.TracerIntegerConversionError, "Attempted to use as a Python integer", "Mark the argument static with static_argnums."
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._fail(errors.TracerArrayConversionError, "Attempted conversion to a NumPy array of", "Use sparsejax.numpy instead of numpy.")
+
+    def __iter__(self) -> Iterator[Any]:
+        self._fail(errors.ConcretizationTypeError, "Attempted to iterate over", "Write the loop as an array operation.")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("sparsejax arrays are immutable; build a new array instead, e.g. with sparsejax.numpy.where")
+
+    def item(self) -> Any:
+        self._fail(errors.ConcretizationTypeError, "Attempted .item() of", "Return the value from the traced function instead.")
+
+    def todense(self) -> Any:
+        self._fail(
+            errors.TracerArrayConversionError,
+            "Attempted .todense() of",
+            "Inside a traced function use .asformat('dense'), or call .todense() on the result.",
+        )
+
+    def to_scipy(self) -> Any:
+        self._fail(errors.TracerArrayConversionError, "Attempted .to_scipy() of", "Call it on the result of the traced function.")
+
+
+class Trace:
+    """One function being traced."""
+
+    def __init__(self) -> None:
+        self.eqns: list[Eqn] = []
+        self.open = True
+        self._consts: dict[int, tuple[Var, Array]] = {}
+
+    def input(self, aval: Aval) -> Tracer:
+        return Tracer(self, Var(aval))
+
+    def atom(self, value: Any) -> Atom:
+        """`value` (tracer, array or Python scalar) as an atom of this trace."""
+        if isinstance(value, Tracer):
+            if value.trace is not self:
+                state = "of another trace" if value.trace.open else "whose trace has ended"
+                raise errors.UnexpectedTracerError(
+                    f"Encountered a traced value of type {value.aval} {state} at {user_line()}.\n"
+                    f"It was made at {value.source} and has leaked out of its function, perhaps through a global, a list or an "
+                    "attribute. Return it from the function instead."
+                )
+            return value.var
+        if isinstance(value, Array):
+            if id(value) not in self._consts:
+                self._consts[id(value)] = (Var(value.aval), value)
+            return self._consts[id(value)][0]
+        return Literal(value, scalar_aval(value, is_literal=True))
+
+    def finish(self, inputs: list[Tracer], outputs: list[Any]) -> tuple[Jaxpr, tuple[Array, ...]]:
+        """The jaxpr and its constants."""
+        self.open = False
+        outs = tuple(self.atom(o) for o in outputs)
+        pairs = list(self._consts.values())
+        jaxpr = Jaxpr(tuple(t.var for t in inputs), tuple(v for v, _ in pairs), tuple(self.eqns), outs)
+        return jaxpr, tuple(a for _, a in pairs)
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.traces: list[Trace] = []
+
+
+_stack = _Stack()
+
+
+def current() -> Trace | None:
+    """The innermost trace of this thread, or None when running eagerly."""
+    return _stack.traces[-1] if _stack.traces else None
+
+
+@contextmanager
+def tracing() -> Iterator[Trace]:
+    """Make a new trace the current one."""
+    trace = Trace()
+    _stack.traces.append(trace)
+    try:
+        yield trace
+    finally:
+        _stack.traces.pop()
+        trace.open = False
+
+
+@contextmanager
+def eagerly() -> Iterator[None]:
+    """Run with no current trace, e.g. while a compiled function executes inside a callback."""
+    saved, _stack.traces = _stack.traces, []
+    try:
+        yield
+    finally:
+        _stack.traces = saved
+
+
+def is_python_scalar(value: Any) -> bool:
+    """Whether `value` is a plain Python number (weakly typed), not a NumPy scalar."""
+    return isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic)

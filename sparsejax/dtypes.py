@@ -1,0 +1,56 @@
+"""The dtypes that arrays may have, and NumPy 2 promotion with weak Python scalars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+DType = np.dtype[Any]
+
+SHORT_NAMES = {
+    "bool": "b1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
+    "uint32": "u32", "uint64": "u64", "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128",
+}  # fmt: skip
+
+
+def canonical(dtype: Any) -> DType:
+    """The supported dtype for `dtype`: native byte order, float16 widened to float32.
+
+    Raises TypeError for dtypes without a machine representation here (object, str, longdouble, datetime).
+
+    >>> canonical("float16")
+    dtype('float32')
+    """
+    made = np.dtype(dtype).newbyteorder("=")
+    if made == np.float16:
+        return np.dtype(np.float32)
+    if made.name not in SHORT_NAMES:
+        raise TypeError(f"dtype {made} is not supported; use bool, (u)int8-64, float32/64 or complex64/128, e.g. .astype('float64')")
+    return made
+
+
+def short_name(dtype: DType) -> str:
+    """The name of `dtype` in printed types, such as f64 or b1.
+
+    >>> short_name(np.dtype("complex64"))
+    'c64'
+    """
+    return SHORT_NAMES[dtype.name]
+
+
+_WEAK = {"b": False, "i": 0, "f": 0.0, "c": 0j}
+
+
+def weak_value(dtype: DType) -> Any:
+    """A Python scalar that promotes as a weakly typed value of `dtype` does."""
+    return _WEAK[dtype.kind]
+
+
+def result_type(*dtypes: tuple[DType, bool]) -> DType:
+    """NumPy 2 promotion of (dtype, weak) pairs.
+
+    >>> result_type((np.dtype("float32"), False), (np.dtype("float64"), True))
+    dtype('float32')
+    """
+    return canonical(np.result_type(*(weak_value(d) if weak else d for d, weak in dtypes)))

@@ -1,0 +1,91 @@
+"""Changes of shape and of fill that need no arithmetic: transpose, reshape, refill, pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.errors import FormatError
+from sparsejax.formats import convert
+from sparsejax.formats.format import Format
+from sparsejax.formats.storage import Storage
+
+
+def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
+    """`storage.transpose(axes)` over the same buffers, in O(ndim).
+
+    >>> A = convert.from_dense(np.eye(2, 3), Format.parse("csr", 2), 0.0)
+    >>> transpose(A, (1, 0)).format
+    Format('csc')
+    """
+    shape = tuple(storage.shape[a] for a in axes)
+    return Storage(storage.format.transposed(axes), shape, storage.fill_value, storage.buffers, storage.vals)
+
+
+def refill(storage: Storage, fill_value: Any) -> Storage:
+    """The same entries over another fill."""
+    return Storage(storage.format, storage.shape, storage.dtype.type(fill_value), storage.buffers, storage.vals)
+
+
+def pattern(storage: Storage, dtype: Any) -> Storage:
+    """One for every stored entry, over fill zero."""
+    made = np.dtype(dtype)
+    ones = np.ones(len(storage.vals), made)
+    return Storage(storage.format, storage.shape, made.type(0), storage.buffers, ones)
+
+
+def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
+    """The same entries, in row-major order of dimensions, under another shape and format.
+
+    Linear in the entries. Only axes that merge or split are recomputed, so that huge shapes work as long as no merged
+    group of axes exceeds 2^63.
+    """
+    new = tuple(int(n) for n in shape)
+    if math.prod(storage.shape) != math.prod(new):
+        raise FormatError(f"cannot reshape an array of shape {storage.shape} into {new}: the sizes differ")
+    if storage.format.is_dense:
+        return convert.from_dense(convert.to_dense(storage).reshape(new), format, storage.fill_value)
+    coords, vals = convert.to_coords(storage)
+    moved = np.zeros((len(new), coords.shape[1]), np.int64)
+    for old_axes, new_axes in groups(storage.shape, new):
+        size = math.prod(storage.shape[a] for a in old_axes)
+        if size >= 2**63:
+            raise FormatError(f"reshape merges axes {old_axes} into more than 2^63 positions, beyond 64-bit coordinates")
+        flat: NDArray[Any] = np.zeros(coords.shape[1], np.int64)
+        for axis in old_axes:
+            flat = flat * storage.shape[axis] + coords[axis]
+        for axis in reversed(new_axes):
+            flat, moved[axis] = np.divmod(flat, max(1, new[axis]))
+    return convert.from_coords(moved, vals, new, format, storage.fill_value)
+
+
+def groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """The smallest runs of old and new axes of equal size."""
+    made = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        left, right = [], []
+        a = b = 1
+        if i < len(old):
+            left.append(i)
+            a *= old[i]
+            i += 1
+        if j < len(new):
+            right.append(j)
+            b *= new[j]
+            j += 1
+        while a != b or (a == 0 and (i < len(old) or j < len(new))):
+            if (a < b or j >= len(new)) and i < len(old):
+                left.append(i)
+                a *= old[i]
+                i += 1
+            else:
+                right.append(j)
+                b *= new[j]
+                j += 1
+        made.append((left, right))
+    return made
