@@ -75,8 +75,8 @@ class Primitive:
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the primitive: recorded when a function is being traced, run at once otherwise."""
-        values = [_value(a, k, self.name) for k, a in enumerate(args)]
         trace = current()
+        values = [_value(a, k, self.name, trace is not None) for k, a in enumerate(args)]
         if trace is not None:
             return self._stage(trace, values, params)
         for value in values:
@@ -114,18 +114,21 @@ class Primitive:
         return execute(closed, [v for v in values if isinstance(v, Array)])[0]
 
 
-def _value(value: Any, position: int, name: str) -> Any:
+def _value(value: Any, position: int, name: str, keep: bool) -> Any:
     if isinstance(value, Array | Tracer) or is_python_scalar(value):
         return value
-    return asarray(value, f"argument {position} of {name}")
+    return asarray(value, f"argument {position} of {name}", keep)
 
 
-def asarray(value: Any, what: str = "the argument") -> Any:
-    """An Array or Tracer for anything array-like; TypeError names `what`."""
+def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:
+    """An Array or Tracer for anything array-like; TypeError names `what`.
+
+    With `keep` the array may outlive the call and owns a copy; without, it views the caller's memory for one call.
+    """
     if isinstance(value, Array | Tracer):
         return value
     if isinstance(value, np.ndarray | np.generic | bool | int | float | complex) or scipy_io.is_scipy(value):
-        return Array(ingest.as_storage(value))
+        return Array(ingest.as_storage(value, copy=True) if keep else ingest.operand_storage(value))
     raise TypeError(
         f"{what} must be an array (sparsejax, NumPy or SciPy sparse) or a number, but it is of type {type(value).__name__}; "
         "convert it first with sparsejax.array"

@@ -86,7 +86,7 @@ def _from_pair(
     return scipy_io.from_coordinates(columns, values, shape, form, fill_value, copy)
 
 
-def _from_array(obj: Any, dtype: Any, copy: bool | None) -> Storage:
+def _from_array(obj: Any, dtype: Any, copy: bool | None, freeze: bool = True) -> Storage:
     try:
         array: NDArray[Any] = np.asarray(obj)
     except ValueError as error:
@@ -106,6 +106,19 @@ def _from_array(obj: Any, dtype: Any, copy: bool | None) -> Storage:
                 raise ValueError("the array is not contiguous and cannot be shared; use copy=None to allow a copy")
             array, shared = np.ascontiguousarray(array), False
         flat = array.reshape(-1)
-    if shared:
+    if shared and not freeze:
+        flat = flat.view()
+    elif shared:
         flat = np.array(flat) if copy else scipy_io.borrow(flat, copy)
     return Storage(form, array.shape, wanted.type(0), ((),) * array.ndim, flat)
+
+
+def operand_storage(obj: Any) -> Storage:
+    """Storage of a NumPy or SciPy operand of one call: buffers are viewed, not frozen, and never outlive the call
+    (results that would share them are copied)."""
+    if scipy_io.is_scipy(obj):
+        made = scipy_io.from_scipy(obj, True)
+    else:
+        made = _from_array(obj, None, None, freeze=False)
+        made.cache["transient"] = True
+    return made

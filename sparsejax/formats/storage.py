@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ class Storage:
     fill_value: Any
     buffers: tuple[tuple[NDArray[Any], ...], ...]
     vals: NDArray[Any]
+    cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was derived from the buffers once: addresses, statistics, converted copies."""
 
     def __post_init__(self) -> None:
         for array in (*(a for level in self.buffers for a in level), self.vals):

@@ -23,12 +23,12 @@ Source: "Compilation of Modular and General Sparse Workspaces", section 4 (refer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparsejax.errors import ScheduleError
 from sparsejax.formats import Compressed, Coordinate, Dense, Format
-from sparsejax.jit import cin
+from sparsejax.jit import cin, simplify
 from sparsejax.jit.lower import Program, mark_vectors
 from sparsejax.jit.nest import Nest, Producer
 
@@ -70,6 +70,16 @@ def concretize(nest: Nest, order: tuple[cin.IndexVar, ...]) -> Program:
     return _program(nest, _loops(order[:p], stmt))
 
 
+def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
+    """`nest` reading its inputs in other formats (conversions that the schedule asked for)."""
+    moved: dict[cin.Access, cin.Expr] = {}
+    for access in cin.accesses(nest.composite):
+        form = formats[access.tensor]
+        moved[access] = cin.Access(replace(access.tensor, format=form), access.indices)
+    producers = tuple(Producer(p.target, p.op, cin.substitute(p.rhs, moved)) for p in nest.producers)
+    return Nest(nest.output, nest.indices, producers, cin.substitute(nest.value, moved))
+
+
 def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ...]) -> cin.Stmt:
     """Accumulate into dense storage; trailing reduction loops go through a register."""
     split = 1 + max(k for k, v in enumerate(order) if v in out.indices)
@@ -86,7 +96,7 @@ def _appending(nest: Nest, order: tuple[cin.IndexVar, ...]) -> Program:
     form = Format((Coordinate(),) * len(nest.indices))
     output = replace(nest.output, format=form, policy="append")
     stmt = cin.Assign(cin.Access(output, nest.indices), None, entry)
-    return Program(_loops(order, stmt), nest.inputs, output)
+    return _program(replace(nest, output=output), _loops(order, stmt))
 
 
 def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how: str) -> cin.Access:
@@ -113,7 +123,13 @@ def _loops(order: Sequence[cin.IndexVar], stmt: cin.Stmt) -> cin.Stmt:
 
 
 def _program(nest: Nest, stmt: cin.Stmt) -> Program:
-    return Program(mark_vectors(stmt), nest.inputs, nest.output)
+    left = simplify.exhaust_stmt(stmt, ())
+    extents: dict[cin.IndexVar, tuple[str, int]] = {}
+    for access in (*cin.accesses(nest.composite), cin.Access(nest.output, nest.indices)):
+        for dimension, index in enumerate(access.indices):
+            if isinstance(index, cin.IndexVar):
+                extents.setdefault(index, (access.tensor.name, dimension))
+    return Program(None if left is None else mark_vectors(left), nest.inputs, nest.output, extents)
 
 
 def _names(order: Sequence[cin.IndexVar]) -> str:

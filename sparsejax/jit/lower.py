@@ -9,7 +9,7 @@ workspaces by `operands`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 
@@ -30,6 +30,8 @@ class Program:
     stmt: cin.Stmt | None
     inputs: tuple[cin.Tensor, ...]
     output: cin.Tensor
+    extents: Mapping[cin.IndexVar, tuple[str, int]]
+    """Where the extent of each variable is found: a tensor's name and a dimension."""
 
 
 def lower(program: Program, builder: Builder) -> str:
@@ -58,7 +60,7 @@ class Lowering:
             self.operands[tensor.name] = self._input(tensor, numbers, extents)
         out_extents = tuple(extents[program.output.name, d] for d in range(len(program.output.shape)))
         self.output = Output(b, program.output, out_extents, numbers)
-        self.extents = self._variable_extents(extents)
+        self.extents = {v: extents[where] for v, where in program.extents.items()}
         if program.stmt is not None:
             self._workspaces(program.stmt)
             start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *_targets(program.stmt))}
@@ -81,16 +83,6 @@ class Lowering:
             buffers.append({n: operands.Buffer(pointer(n, level), types[n]) for n in names})
         sizes = tuple(extents[tensor.name, d] for d in range(len(tensor.shape)))
         return Input(tensor, sizes, tuple(buffers), pointer("vals", 0))
-
-    def _variable_extents(self, extents: dict[tuple[str, int], Val]) -> dict[cin.IndexVar, Val]:
-        found: dict[cin.IndexVar, Val] = {}
-        if self.program.stmt is None:
-            return found
-        for access in (*cin.accesses(self.program.stmt), *_targets(self.program.stmt)):
-            for dimension, index in enumerate(access.indices):
-                if isinstance(index, cin.IndexVar) and (access.tensor.name, dimension) in extents:
-                    found.setdefault(index, extents[access.tensor.name, dimension])
-        return found
 
     def _workspaces(self, stmt: cin.Stmt) -> None:
         """Allocate every array workspace once, before all loops."""

@@ -1,0 +1,43 @@
+"""Observed facts about stored arrays: positions per level. They choose schedules, never types."""
+
+from __future__ import annotations
+
+import math
+
+from sparsejax.formats import Dense
+from sparsejax.formats.storage import Storage
+
+
+def positions(storage: Storage) -> tuple[float, ...]:
+    """The number of positions of every level, rounded to a power of two so that schedules are reused.
+
+    Inside a coordinate run, where positions repeat coordinates, the expected number of distinct ones stands in.
+    """
+    known: tuple[float, ...] | None = storage.cache.get("positions")
+    if known is None:
+        known = storage.cache["positions"] = _positions(storage)
+    return known
+
+
+def _positions(storage: Storage) -> tuple[float, ...]:
+    counts = []
+    count = 1.0
+    size = 1.0
+    form = storage.format
+    for level, dimension in enumerate(form.order):
+        extent = storage.shape[dimension]
+        size *= extent
+        if isinstance(form.levels[level], Dense):
+            count *= extent
+        else:
+            count = float(len(storage.buffers[level][-1]))
+            if level + 1 < form.ndim and form.continues(level + 1):
+                distinct = size * -math.expm1(-count / size) if size else 0.0
+                counts.append(_rounded(distinct))
+                continue
+        counts.append(_rounded(count))
+    return tuple(counts) or (1.0,)
+
+
+def _rounded(count: float) -> float:
+    return 2.0 ** round(math.log2(count)) if count > 0 else 0.0

@@ -1,0 +1,231 @@
+"""Fusion: a jaxpr becomes a list of kernels and library calls.
+
+    - an elementwise result used once moves into its consumer
+    - a reduction used once, by an elementwise consumer over the same indices, becomes a producer inside that
+      consumer's kernel (`relu(A @ H)`: each row is reduced into a workspace and finished from there)
+    - a dense product whose only reader masks it with something sparse is not computed as a whole but entry by entry
+      where the mask is stored (SDDMM written as `A * (U @ V.T)`)
+    - other dense products, views, conversions and reshapes are library calls between kernels
+
+before:  b = contract A X;  c = add b bias;  d = maximum c 0
+after:   one kernel   out[i,j] = max(w[i,j] + bias[j], 0),   w[i,j] += A[i,k] * X[k,j]
+
+An elementwise producer moves into a reduction only where it is not recomputed: when it has all the reduction's
+variables, or is cheap and sparse.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from sparsejax.formats import Dense
+from sparsejax.jit import cin, operators, simplify
+from sparsejax.jit.nest import Nest, Producer
+
+CHEAP = frozenset("add subtract multiply negative positive cast where maximum minimum conjugate real imag absolute square".split())
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """A kernel: its nest, with canonical names, and the variable behind each input tensor."""
+
+    nest: Nest
+    arguments: tuple[Var, ...]
+    output: Var
+
+
+@dataclass(frozen=True)
+class CallStep:
+    """A library call."""
+
+    eqn: Eqn
+
+    @property
+    def output(self) -> Var:
+        return self.eqn.outputs[0]
+
+
+Step = KernelStep | CallStep
+
+
+@dataclass(frozen=True)
+class _Fragment:
+    """The value of a variable as index notation over other variables."""
+
+    indices: tuple[cin.IndexVar, ...]
+    producers: tuple[Producer, ...]
+    value: cin.Expr
+
+
+def fuse(jaxpr: Jaxpr) -> list[Step]:
+    """The steps of `jaxpr`, in an order that respects its dependencies."""
+    return _Fuser(jaxpr).run()
+
+
+class _Fuser:
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr = jaxpr
+        self.uses = Counter(a for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var))
+        self.kept = {a for a in jaxpr.outputs if isinstance(a, Var)}
+        self.consumer = {a: eqn for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
+        self.fragments: dict[Var, _Fragment] = {}
+        self.vars: dict[str, Var] = {}
+        self.count = 0
+
+    def run(self) -> list[Step]:
+        steps: list[Step] = []
+        inlined: set[Var] = set()
+        for eqn in self.jaxpr.eqns:
+            if self._is_call(eqn):
+                steps.append(CallStep(eqn))
+                continue
+            fragment = self._inline(eqn, self._define(eqn), inlined)
+            self.fragments[eqn.outputs[0]] = fragment
+            steps.append(self._step(eqn.outputs[0], fragment))
+        return [s for s in steps if s.output not in inlined]
+
+    def _is_call(self, eqn: Eqn) -> bool:
+        if not eqn.primitive.uses_call([a.aval for a in eqn.inputs], eqn.param_dict):
+            return False
+        return eqn.primitive.notation is None or not self._masked(eqn.outputs[0])
+
+    def _masked(self, var: Var) -> bool:
+        """Whether the only reader of a dense result keeps just the entries of something sparse."""
+        reader = self.consumer.get(var)
+        if reader is None or self.uses[var] != 1 or var in self.kept or reader.primitive.notation is None:
+            return False
+        out = reader.outputs[0].aval
+        return out.shape == var.aval.shape and not out.format.is_dense
+
+    def _tensor(self, atom: Atom) -> cin.Tensor | cin.Literal:
+        if isinstance(atom, Literal):
+            return simplify.literal(atom.value, atom.aval.dtype)
+        name = f"v{atom.number}"
+        self.vars[name] = atom
+        return tensor_of(name, atom.aval)
+
+    def _define(self, eqn: Eqn) -> cin.Definition:
+        made: cin.Definition = eqn.primitive.notation(  # type: ignore[misc]
+            *(self._tensor(a) for a in eqn.inputs), **eqn.param_dict
+        )
+        self.count += 1
+        found = dict.fromkeys((*(ix for ix in made.indices if isinstance(ix, cin.IndexVar)), *cin.variables(made.rhs)))
+        fresh: dict[cin.Index, cin.Index] = {v: cin.IndexVar(f"{v.name}.{self.count}") for v in found}
+        indices = tuple(fresh.get(ix, ix) for ix in made.indices)
+        return cin.Definition(indices, made.op, cin.rename(made.rhs, fresh))
+
+    def _inline(self, eqn: Eqn, made: cin.Definition, inlined: set[Var]) -> _Fragment:
+        indices = tuple(ix for ix in made.indices if isinstance(ix, cin.IndexVar))
+        out = eqn.outputs[0]
+        producers: list[Producer] = []
+        replace_: dict[cin.Access, cin.Expr] = {}
+        accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
+        for access in accesses:
+            var = self.vars.get(access.tensor.name)
+            fragment = self.fragments.get(var) if var is not None else None
+            if var is None or fragment is None or var in self.kept:
+                continue
+            if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
+                continue
+            if self._readers(var) > 1 and not (self._cheap(fragment) and made.op is None):
+                continue
+            moved = self._moved(access, fragment, made, indices, out.aval)
+            if moved is None:
+                continue
+            replace_[access] = moved.value
+            producers += moved.producers
+            if self._readers(var) == 1:
+                inlined.add(var)
+        rhs = cin.substitute(made.rhs, replace_)
+        if made.op is None:
+            return _Fragment(indices, tuple(producers), rhs)
+        identity = operators.get(made.op).identity(out.aval.dtype)
+        temporary = replace(tensor_of(f"t{out.number}", out.aval), fill_value=identity)
+        target = cin.Access(temporary, indices)
+        return _Fragment(indices, (Producer(target, made.op, rhs),), target)
+
+    def _readers(self, var: Var) -> int:
+        return sum(var in eqn.inputs for eqn in self.jaxpr.eqns) + (var in self.kept)
+
+    def _cheap(self, fragment: _Fragment) -> bool:
+        return not fragment.producers and _depth_ok(fragment.value)
+
+    def _moved(
+        self, access: cin.Access, fragment: _Fragment, made: cin.Definition, indices: tuple[cin.IndexVar, ...], out: Aval
+    ) -> _Fragment | None:
+        """`fragment` over the indices of `access`; None where moving it would cost more than it saves."""
+        rename: dict[cin.Index, cin.Index] = dict(zip(fragment.indices, access.indices, strict=True))
+        if not fragment.producers:
+            if made.op is not None:
+                everything = set(indices) | set(cin.variables(made.rhs))
+                sparse = any(not a.tensor.format.is_dense for a in cin.accesses(fragment.value))
+                if not everything <= set(access.indices) and not (sparse and self._cheap(fragment)):
+                    return None
+            return _Fragment((), (), cin.rename(fragment.value, rename))
+        sparse_levels = sum(not isinstance(level, Dense) for level in out.format.levels)
+        same = len(set(access.indices)) == len(access.indices) and set(access.indices) == set(indices)
+        if made.op is not None or not same or sparse_levels > 2:
+            return None
+        producers, values = [], {}
+        for p in fragment.producers:
+            target = cin.rename(p.target, rename)
+            assert isinstance(target, cin.Access)
+            producers.append(Producer(target, p.op, cin.rename(p.rhs, rename)))
+            values[p.target] = target
+        return _Fragment((), tuple(producers), cin.rename(fragment.value, rename))
+
+    def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
+        output = tensor_of("out", var.aval)
+        nest = Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value))
+        return canonical(nest, var, self.vars)
+
+
+def tensor_of(name: str, aval: Aval) -> cin.Tensor:
+    """The CIN tensor of an abstract value."""
+    return cin.Tensor(name, aval.shape, aval.dtype, aval.format, aval.fill_value)
+
+
+def _depth_ok(expr: cin.Expr) -> bool:
+    if isinstance(expr, cin.Call):
+        return expr.op in CHEAP and all(_depth_ok(a) for a in expr.args)
+    return True
+
+
+def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
+    """`nest` with one tensor per access (A, B, …), workspaces w, w1, … and indices i, j, k, …; equal kernels of
+    different programs so become the same text."""
+    used = [p for p in nest.producers if p.target in set(cin.accesses(nest.value))]
+    nest = Nest(nest.output, nest.indices, tuple(used), nest.value)
+    letters = "ijklmnopqrstuvwxyz"
+    names: dict[cin.Index, cin.Index] = {}
+    for k, var in enumerate(nest.variables):
+        names[var] = cin.IndexVar(letters[k] if k < len(letters) else f"i{k}")
+    arguments: list[Var] = []
+    tensors: dict[cin.Access, cin.Expr] = {}
+    for access in dict.fromkeys(cin.accesses(nest.composite)):
+        fresh = _tensor_name(len(arguments))
+        arguments.append(variables[access.tensor.name])
+        tensors[access] = cin.Access(replace(access.tensor, name=fresh), access.indices)
+    for k, p in enumerate(nest.producers):
+        tensors[p.target] = cin.Access(replace(p.target.tensor, name=f"w{k or ''}"), p.target.indices)
+
+    def move(expr: cin.Expr) -> cin.Expr:
+        return cin.rename(cin.substitute(expr, tensors), names)
+
+    producers = []
+    for p in nest.producers:
+        target = move(p.target)
+        assert isinstance(target, cin.Access)
+        producers.append(Producer(target, p.op, move(p.rhs)))
+    indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))
+    made = Nest(nest.output, indices, tuple(producers), move(nest.value))
+    by_name = {_tensor_name(k): v for k, v in enumerate(arguments)}
+    return KernelStep(made, tuple(by_name[t.name] for t in made.inputs), output)
+
+
+def _tensor_name(k: int) -> str:
+    letters = "ABCDEFGHKLMNPQRSTUVXYZ"
+    return letters[k] if k < len(letters) else f"T{k}"

@@ -1,0 +1,202 @@
+"""The compiler, top to bottom.
+
+    clean         dead code and common subexpressions                     once per jaxpr
+    fuse          kernels and library calls                               once per jaxpr
+    autoschedule  loop order and conversions, from observed facts         once per kernel and bucket of facts
+    concretize    loops, workspaces, vector marks                         "
+    lower         LLVM text through the builder                           "
+    compile       machine code                                            once per text
+    bind, call    slots, allocation, one call                             every time
+
+`execute` runs a jaxpr; `as_text` shows what each stage made of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.array import Array
+from sparsejax.core.jaxpr import ClosedJaxpr, Literal, Var
+from sparsejax.errors import ScheduleError
+from sparsejax.formats import Format, convert
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import autoschedule, binding, cin, concretize, facts, fuse, lower, operators, runtime
+from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.pretty import PrettyBuilder
+from sparsejax.transforms import staging
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A scheduled and compiled kernel."""
+
+    schedule: autoschedule.Schedule
+    program: lower.Program
+    kernel: runtime.Kernel
+    formats: tuple[Format, ...]
+
+
+@dataclass
+class KernelRunner:
+    """A kernel step with its plans, one per bucket of observed facts."""
+
+    step: fuse.KernelStep
+    plans: dict[Any, Planned] = field(default_factory=dict)
+
+    def run(self, inputs: list[Storage]) -> Storage:
+        planned = self.plan([facts.positions(s) for s in inputs])
+        ready = [converted(s, f) for s, f in zip(inputs, planned.formats, strict=True)]
+        nest, output = self.step.nest, planned.program.output
+        op = nest.producers[0].op if nest.direct else None
+        made = binding.run(planned.kernel, ready, output, op)
+        if output.policy != "append":
+            return made
+        coords, vals = convert.to_coords(made)
+        combine = None if op is None else operators.get(op).numpy
+        target = nest.output
+        return convert.from_coords(coords, vals, target.shape, target.format, target.fill_value, combine)  # type: ignore[arg-type]
+
+    def plan(self, observed: Sequence[tuple[float, ...]]) -> Planned:
+        key = tuple(observed)
+        known = self.plans.get(key)
+        if known is None:
+            schedule, program = self.schedule(observed)
+            kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+            moved = dict(schedule.conversions)
+            formats = tuple(moved.get(t.name, unique_format(t.format)) for t in self.step.nest.inputs)
+            known = self.plans[key] = Planned(schedule, program, kernel, formats)
+        return known
+
+    def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
+        """The loop order, and the program with operands in the formats that it wants."""
+        nest = self.step.nest
+        names = [t.name for t in nest.inputs]
+        schedule = autoschedule.choose(nest, dict(zip(names, observed, strict=True)))
+        if schedule is None:
+            raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
+        moved = dict(schedule.conversions)
+        wanted = {t: moved.get(t.name, unique_format(t.format)) for t in nest.inputs}
+        return schedule, concretize.concretize(concretize.with_formats(nest, wanted), schedule.order)
+
+
+def unique_format(form: Format) -> Format:
+    """`form` without duplicates: what kernels read."""
+    if all(level.unique for level in form.levels):
+        return form
+    return Format(tuple(level if level.unique else type(level)() for level in form.levels), form.order)
+
+
+def converted(storage: Storage, form: Format) -> Storage:
+    """`storage` in the format a kernel wants; the copy is kept with the storage."""
+    if storage.format == form:
+        return storage
+    copies = storage.cache.setdefault("converted", {})
+    if form not in copies:
+        copies[form] = convert.convert(storage, form)
+    made: Storage = copies[form]
+    return made
+
+
+class Plan:
+    """The steps of a jaxpr."""
+
+    def __init__(self, closed: ClosedJaxpr) -> None:
+        self.jaxpr = staging.clean(closed.jaxpr)
+        self.steps = [KernelRunner(s) if isinstance(s, fuse.KernelStep) else s for s in fuse.fuse(self.jaxpr)]
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        env: dict[Var, Storage] = dict(zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=True))
+        for step in self.steps:
+            self._step(step, env)
+        return [self._read(atom, env) for atom in self.jaxpr.outputs]
+
+    def _step(self, step: KernelRunner | fuse.CallStep, env: dict[Var, Storage]) -> None:
+        if isinstance(step, KernelRunner):
+            env[step.step.output] = step.run([env[v] for v in step.step.arguments])
+            return
+        eqn = step.eqn
+        values = [self._read(a, env) for a in eqn.inputs]
+        env[step.output] = eqn.primitive.call(*values, out_aval=step.output.aval, **eqn.param_dict)  # type: ignore[misc]
+
+    def _read(self, atom: Any, env: dict[Var, Storage]) -> Storage:
+        if isinstance(atom, Literal):
+            value = np.asarray(atom.value, atom.aval.dtype).reshape(1)
+            return Storage(Format(()), (), atom.aval.dtype.type(0), (), value)
+        return env[atom]
+
+
+_plans: weakref.WeakKeyDictionary[ClosedJaxpr, Plan] = weakref.WeakKeyDictionary()
+
+
+def plan_of(closed: ClosedJaxpr) -> Plan:
+    """The plan of a jaxpr, made once."""
+    known = _plans.get(closed)
+    if known is None:
+        known = _plans[closed] = Plan(closed)
+    return known
+
+
+def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
+    """Run `closed` on its inputs (constants are its own)."""
+    plan = plan_of(closed)
+    storages = [a.storage for a in (*closed.consts, *arrays)]
+    made = plan.run(storages)
+    borrowed = [s for s in storages if "transient" in s.cache]
+    if borrowed:
+        made = [_owned(s, borrowed) for s in made]
+    return [Array(s) for s in made]
+
+
+def _owned(made: Storage, borrowed: list[Storage]) -> Storage:
+    """`made`, copied where it shares memory that the caller may change after the call."""
+    if not any(np.may_share_memory(made.vals, s.vals) for s in borrowed):
+        return made
+    return Storage(made.format, made.shape, made.fill_value, made.buffers, made.vals.copy())
+
+
+def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
+    """What a stage made of the jaxpr, for these arrays: "jaxpr", "plan", "cin", "loops", "llvm" or "asm"."""
+    if stage == "jaxpr":
+        return str(staging.clean(closed.jaxpr))
+    if stage not in ("plan", "cin", "loops", "llvm", "asm"):
+        raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
+    plan = plan_of(closed)
+    env = dict(zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), (a.storage for a in (*closed.consts, *arrays)), strict=True))
+    parts = []
+    for step in plan.steps:
+        parts.append(_step_text(step, env, stage))
+        plan._step(step, env)
+    return "\n".join(parts)
+
+
+def _step_text(step: KernelRunner | fuse.CallStep, env: dict[Var, Storage], stage: str) -> str:
+    if isinstance(step, fuse.CallStep):
+        name = f"{step.eqn.primitive.name} -> {step.output.aval}"
+        return f"library call: {name}" if stage in ("plan", "cin", "loops") else f"; library call: {name}"
+    schedule, program = step.schedule([facts.positions(env[v]) for v in step.step.arguments])
+    if stage == "plan":
+        return _plan_text(step, schedule, program)
+    if stage == "cin":
+        return "kernel" if program.stmt is None else cin.as_text(program.stmt)
+    if stage == "loops":
+        return lower.lower(program, PrettyBuilder())
+    text = lower.lower(program, LLVMBuilder())
+    return text if stage == "llvm" else runtime.assembly(text)
+
+
+def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: lower.Program) -> str:
+    nest = step.step.nest
+    inputs = ", ".join(f"{t.name}:{t.dtype}{list(t.shape)} {t.format}" for t in nest.inputs)
+    lines = [f"kernel out:{nest.output.dtype}{list(nest.output.shape)} {nest.output.format} from {inputs}"]
+    lines += [f"  {p.target} reduces {p.op} of {p.rhs}" for p in nest.producers]
+    lines.append(f"  out[{','.join(map(str, nest.indices))}] = {nest.value}")
+    lines += [f"  loop order {','.join(map(str, o))}: estimated cost {c:.4g}" for o, c in schedule.candidates]
+    lines += [f"  {name} is converted to {form} first" for name, form in schedule.conversions]
+    if program.output.policy == "append":
+        lines.append("  entries are appended in any order, then sorted by counting")
+    return "\n".join(lines)
