@@ -1,1 +1,57 @@
-"""sparsejax: sparse arrays, traced and compiled."""
+"""sparsejax: functional sparse arrays, traced, fused and compiled to machine code.
+
+    >>> import numpy as np, scipy.sparse as sp, sparsejax as sj, sparsejax.numpy as snp
+    >>> A = sj.array(sp.eye_array(3, format="csr"))
+    >>> @sj.jit
+    ... def layer(A, H, W):
+    ...     return snp.maximum(A @ (H @ W), 0)
+    >>> layer(A, np.ones((3, 2)), np.ones((2, 1)))
+    Array([[2.], [2.], [2.]], dtype=float64)
+"""
+
+from sparsejax import config, formats, lax, numpy, tree_util
+from sparsejax.core.array import Array
+from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.errors import (
+    ConcretizationTypeError,
+    FormatError,
+    JaxprTypeError,
+    NonConcreteBooleanIndexError,
+    ScheduleError,
+    SparseEfficiencyWarning,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    UnexpectedTracerError,
+)
+from sparsejax.lax.contract import einsum
+from sparsejax.numpy.functions import array
+from sparsejax.jit.api import eval_shape, jit, make_jaxpr  # isort: skip  (last: `jit` is also a folder)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Array",
+    "ConcretizationTypeError",
+    "FormatError",
+    "JaxprTypeError",
+    "NonConcreteBooleanIndexError",
+    "ScheduleError",
+    "ShapeDtypeStruct",
+    "SparseEfficiencyWarning",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerIntegerConversionError",
+    "UnexpectedTracerError",
+    "__version__",
+    "array",
+    "config",
+    "einsum",
+    "eval_shape",
+    "formats",
+    "jit",
+    "lax",
+    "make_jaxpr",
+    "numpy",
+    "tree_util",
+]

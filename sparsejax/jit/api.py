@@ -38,6 +38,7 @@ class JitFunction:
     """A function compiled per signature: types of the arrays, values of the static arguments, structure of the arguments."""
 
     def __init__(self, function: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]) -> None:
+        self.__name__ = "function"
         functools.update_wrapper(self, function)
         self._function = function
         self._argnums, self._argnames = _statics(function, static_argnums, static_argnames)
@@ -78,10 +79,6 @@ class JitFunction:
                     "static arguments must be hashable values such as numbers, strings or tuples"
                 )
         return (dynamic, named), tuple(statics)
-
-    @property
-    def __name__(self) -> str:
-        return getattr(self._function, "__name__", "function")
 
     def _trace(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Traced:
         (positional, named), _ = self._split(args, kwargs)

@@ -5,11 +5,11 @@ Users can predict a result's format without knowing any number of stored entries
 1. Fill. Without a reduction: the value of the expression where every sparse operand reads its fill, when that is a
    constant; with a reduction: the identity of its operator. `A + 1` has fill 1, `A * s` has fill 0.
 2. Level algebra. A level of the result is sparse when the expression falls back to the fill once the operands that
-   are sparse in that variable are absent: products are sparse when any factor is, sums when every term is.
-3. Fill-in. In a reduction, a sparse level becomes dense when it is the outermost level of its operand (most rows of
-   a matrix are not empty; extents above 2^24 stay sparse), or when it lies below a reduced variable that runs over
-   its whole extent for given outer coordinates: `A @ x` of a CSC matrix is dense, `A @ B` of two sparse matrices
-   is sparse, `A.sum(axis=0)` is dense.
+   hold few of its coordinates, for fixed outer coordinates of the result, are absent: products are sparse when any
+   factor is, sums when every term is.
+3. Fill-in. In a reduction, an operand does not hold few coordinates where they lie below a reduced variable that runs
+   over its whole extent: `A @ x` of a CSC matrix is dense, `A @ B` of two sparse matrices is sparse, `A.sum(axis=0)` is
+   dense. The outermost level of an operand becomes dense too (most rows of a matrix are not empty) up to extent 2^24.
 4. Order. Modes keep the storage order of the sparse operands where these agree, else the order of dimensions.
    A dense result is stored in the order of its dimensions.
 """
@@ -41,20 +41,19 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
     sparse = tuple(dict.fromkeys(a for a in cin.accesses(rhs) if not a.tensor.format.is_dense))
     fill = _fill(definition, rhs, sparse, dtype)
     order = _mode_order(definition, sparse)
-    kinds: list[Any] = [None] * len(order)
+    kinds: list[Any] = []
     for level, axis in enumerate(order):
         index = definition.indices[axis]
-        owners = [a for a in sparse if index in a.indices and not isinstance(_level_of(a, index), Dense)]
-        absent = simplify.exhaust(rhs, owners)
-        if not owners or fill is None or not _is(absent, fill):
-            kinds[level] = Dense()
+        outer = {definition.indices[d] for d in order[:level]}
+        owners = [a for a in sparse if _restricts(a, index, outer, sparse)]
+        if not owners or fill is None or not _is(simplify.exhaust(rhs, owners), fill):
+            kinds.append(Dense())
         elif definition.op is None:
             coordinate = all(isinstance(_level_of(a, index), Coordinate) for a in owners)
-            kinds[level] = Coordinate() if coordinate else Compressed()
+            kinds.append(Coordinate() if coordinate else Compressed())
         else:
-            outer = {definition.indices[d] for d in order[:level]}
-            dense = any(_fills_in(a, index, outer, sparse, shape[axis]) for a in owners)
-            kinds[level] = Dense() if dense else Compressed()
+            root = any(_is_root(a, index) for a in owners) and shape[axis] <= DENSE_ROOT_LIMIT
+            kinds.append(Dense() if root else Compressed())
     zero = dtype.type(0)
     if all(isinstance(k, Dense) for k in kinds):
         return Format(tuple(kinds), None), zero
@@ -81,16 +80,28 @@ def _level_of(access: cin.Access, index: cin.Index) -> object:
     return access.tensor.format.levels[_level_number(access, index)]
 
 
-def _fills_in(
-    access: cin.Access, index: cin.Index, outer: set[cin.Index], sparse: tuple[cin.Access, ...], extent: int
-) -> bool:
-    """Whether reducing the variables stored above `index` makes its level dense (rule 3)."""
-    level = _level_number(access, index)
-    above = [access.level_index(lv) for lv in range(level)]
-    reduced = [ix for ix in above if isinstance(ix, cin.IndexVar) and ix not in outer and ix != index]
-    if not any(isinstance(ix, cin.IndexVar) for ix in above):
-        return extent <= DENSE_ROOT_LIMIT
-    return extent <= DENSE_ROOT_LIMIT and any(not _filtered(ix, outer, sparse) for ix in reduced)
+def _is_root(access: cin.Access, index: cin.Index) -> bool:
+    """Whether no level of `access` above that of `index` is indexed by a variable."""
+    return not any(isinstance(access.level_index(lv), cin.IndexVar) for lv in range(_level_number(access, index)))
+
+
+def _restricts(access: cin.Access, index: cin.Index, outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> bool:
+    """Whether `access` holds few coordinates of `index` once the output variables `outer` are fixed.
+
+    That is so when a sparse level at or below that of `index` belongs to `index` or `outer`, and every level above it is
+    fixed too, or reduced over few coordinates.
+    """
+    if index not in access.indices:
+        return False
+    fixed = outer | {index}
+    for level in range(_level_number(access, index), len(access.indices)):
+        if isinstance(access.tensor.format.levels[level], Dense) or access.level_index(level) not in fixed:
+            continue
+        above = {access.level_index(lv) for lv in range(level)}
+        free = [ix for ix in above if isinstance(ix, cin.IndexVar) and ix not in fixed]
+        if all(_filtered(ix, outer, sparse) for ix in free):
+            return True
+    return False
 
 
 def _filtered(reduced: cin.Index, kept: set[cin.Index], sparse: tuple[cin.Access, ...]) -> bool:

@@ -1,0 +1,22 @@
+"""Primitives: one operation in one block, with all its rules."""
+
+from sparsejax.lax.contract import contract, contract_p, einsum
+from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.reduce import reduce
+from sparsejax.lax.structural import broadcast_to, convert_format, pattern, refill, reshape, transpose
+
+__all__ = [
+    "broadcast_to",
+    "contract",
+    "contract_p",
+    "convert_element_type",
+    "convert_format",
+    "einsum",
+    "elementwise",
+    "pattern",
+    "reduce",
+    "refill",
+    "reshape",
+    "transpose",
+    "where",
+]

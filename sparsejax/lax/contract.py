@@ -1,0 +1,312 @@
+"""Contractions: einsum over any number of operands in any formats."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.formats import Format, convert
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import cin
+from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.structural import convert_format
+
+Labels = tuple[int, ...]
+
+
+def _extents(shapes: Sequence[tuple[int, ...]], inputs: Sequence[Labels]) -> dict[int, int]:
+    """The extent of every label; an axis of extent one is broadcast. ValueError where two axes disagree."""
+    found: dict[int, tuple[int, int, int]] = {}
+    for k, (shape, labels) in enumerate(zip(shapes, inputs, strict=True)):
+        if len(shape) != len(labels):
+            raise ValueError(f"operand {k} has {len(shape)} dimensions, but its subscripts name {len(labels)}")
+        for axis, (extent, label) in enumerate(zip(shape, labels, strict=True)):
+            known = found.get(label)
+            if known is None or known[0] == 1:
+                found[label] = (extent, k, axis)
+            elif extent not in (1, known[0]):
+                raise ValueError(
+                    f"operand {k} has extent {extent} on axis {axis}, but operand {known[1]} has extent {known[0]} on axis "
+                    f"{known[2]} for the same subscript; the extents must be equal"
+                )
+    return {label: extent for label, (extent, _, _) in found.items()}
+
+
+def _notation(*operands: rules.Operand, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> cin.Definition:
+    extents = _extents([rules.shape_of(o) for o in operands], inputs)
+    factors: list[cin.Expr] = []
+    for operand, labels in zip(operands, inputs, strict=True):
+        picked: list[cin.Index] = []
+        for extent, label in zip(rules.shape_of(operand), labels, strict=True):
+            picked.append(0 if extent == 1 and extents[label] != 1 else cin.IndexVar(f"i{label}"))
+        factors.append(rules.cast(rules.access(operand, picked), dtype))
+    multiply, add = ("logical_and", "logical_or") if dtype == np.bool_ else ("multiply", "add")
+    product = functools.reduce(lambda a, b: cin.Call(multiply, (a, b), dtype), factors)
+    indices = tuple(cin.IndexVar(f"i{label}") for label in output)
+    return cin.Definition(indices, add if set(extents) - set(output) else None, product)
+
+
+def _typing(*avals: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> Aval:
+    extents = _extents([a.shape for a in avals], inputs)
+    shape = tuple(extents[label] for label in output)
+    params = {"inputs": inputs, "output": output, "dtype": dtype, "out_format": out_format}
+    made = rules.infer(_notation, avals, params, shape, dtype).strong()
+    return made if out_format is None else Aval(shape, dtype, out_format, 0)
+
+
+def _reference(*args: Any, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> Any:
+    pairs = [x for arg, labels in zip(args, inputs, strict=True) for x in (np.asarray(arg).astype(dtype), list(labels))]
+    return np.einsum(*pairs, list(output))
+
+
+def _call(*args: Storage, out_aval: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> Storage:
+    dense = [convert.to_dense(a).astype(dtype, copy=False) for a in args]
+    if _is_matmul(inputs, output):
+        made = dense[0] @ dense[1]
+    else:
+        pairs: list[Any] = [x for arg, labels in zip(dense, inputs, strict=True) for x in (arg, list(labels))]
+        made = np.einsum(*pairs, list(output), optimize=len(args) > 1)
+    return convert.from_dense(np.array(made, dtype, copy=None), out_aval.format, out_aval.fill_value)
+
+
+def _is_matmul(inputs: tuple[Labels, ...], output: Labels) -> bool:
+    """Whether this is a plain matrix product or matrix-vector product, which BLAS takes as it is."""
+    if len(inputs) != 2 or len(inputs[0]) != 2 or len(set(inputs[0])) != 2:
+        return False
+    (i, k), right = inputs[0], inputs[1]
+    if right == (k,):
+        return output == (i,)
+    return len(right) == 2 and right[0] == k and right[1] not in (i, k) and output == (i, right[1])
+
+
+def _all_dense(*avals: Aval, **params: Any) -> bool:
+    return all(a.format.is_dense for a in avals)
+
+
+contract_p = Primitive(
+    "contract", typing=_typing, reference=_reference, notation=_notation, call=_call, prefers_call=_all_dense
+)
+
+
+def contract(
+    operands: Sequence[Any],
+    inputs: Sequence[Sequence[int]],
+    output: Sequence[int],
+    out_format: str | Format | None = None,
+    dtype: Any = None,
+) -> Any:
+    """Multiply operands entry by entry and sum over every label that is not in `output`.
+
+    `inputs` holds one integer label per axis of each operand. Labels may repeat inside an operand (diagonals) and be
+    shared by any number of operands. Sparse operands compile to one kernel that visits only coordinates where the
+    product can be non-zero; products of dense operands go to BLAS.
+    """
+    arrays = [asarray(x, f"operand {k}") for k, x in enumerate(operands)]
+    labels = tuple(tuple(map(int, ls)) for ls in inputs)
+    out = tuple(map(int, output))
+    pairs = [(a.dtype, a.aval.weak_type) for a in arrays]
+    wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.result_type(*pairs)
+    extents = _extents([a.shape for a in arrays], labels)
+    for label in out:
+        if label not in extents:
+            raise ValueError("einstein sum subscripts string included output subscript which never appeared in an input")
+    form = None if out_format is None else Format.parse(out_format, len(out))
+    return contract_p.bind(*arrays, inputs=labels, output=out, dtype=wanted, out_format=form)
+
+
+def einsum(
+    subscripts: Any, *operands: Any, out_format: str | Format | None = None, optimize: Any = "auto", dtype: Any = None
+) -> Any:
+    """NumPy's einsum over arrays in any formats.
+
+    Takes everything that `numpy.einsum` takes as subscripts: implicit output, ellipses, repeated subscripts, spaces,
+    and the interleaved form `einsum(A, [0, 1], B, [1, 2], [0, 2])`. The result's format follows from the operands' types
+    (see docs/formats.md); `out_format` pins it. `optimize=False` forces one kernel over all operands at once.
+
+    Raises ValueError for malformed subscripts or extents that disagree, naming operand and axis.
+
+    >>> import sparsejax as sj, numpy as np
+    >>> A = sj.array(np.eye(3), format="csr")
+    >>> einsum("ij,j->i", A, np.arange(3.0))
+    Array([0., 1., 2.], dtype=float64)
+    """
+    if isinstance(subscripts, str):
+        arrays = [asarray(x, f"operand {k}") for k, x in enumerate(operands)]
+        inputs, output = parse_subscripts(subscripts, [a.ndim for a in arrays])
+    else:
+        arrays, inputs, output = _parse_interleaved([subscripts, *operands])
+    path = _pairs(arrays, inputs, optimize)
+    if path is None:
+        return contract(arrays, inputs, output, out_format, dtype)
+    return _along(path, arrays, inputs, output, out_format, dtype)
+
+
+SINGLE_NEST_OPERANDS, SINGLE_NEST_LABELS = 4, 7
+
+
+def _pairs(arrays: list[Any], inputs: list[Labels], optimize: Any) -> list[tuple[int, ...]] | None:
+    """A contraction path for many operands; None where one nest over all of them is the better plan.
+
+    With a few operands, one nest over the sparse operand never materialises anything. With many, the number of loops
+    makes a path of pairwise contractions cheaper; NumPy's path finder chooses it from the extents.
+    """
+    labels = {label for ls in inputs for label in ls}
+    few = len(arrays) <= SINGLE_NEST_OPERANDS and len(labels) <= SINGLE_NEST_LABELS
+    if optimize is False or len(arrays) <= 2 or few or all(a.format.is_dense for a in arrays):
+        return None
+    rename = {label: k for k, label in enumerate(sorted(labels))}
+    shaped: list[Any] = []
+    for array, ls in zip(arrays, inputs, strict=True):
+        shaped += [np.broadcast_to(np.zeros((), array.dtype), array.shape), [rename[x] for x in ls]]
+    return list(np.einsum_path(*shaped, [], optimize="greedy")[0][1:])
+
+
+def _along(
+    path: list[tuple[int, ...]], arrays: list[Any], inputs: list[Labels], output: Labels, out_format: Any, dtype: Any
+) -> Any:
+    wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.result_type(*((a.dtype, a.aval.weak_type) for a in arrays))
+    left = list(zip(arrays, inputs, strict=True))
+    for picks in path:
+        chosen = [left[k] for k in sorted(picks)]
+        left = [x for k, x in enumerate(left) if k not in picks]
+        if not left:
+            return contract([a for a, _ in chosen], [ls for _, ls in chosen], output, out_format, wanted)
+        needed = set(output) | {x for _, ls in left for x in ls}
+        kept = tuple(dict.fromkeys(x for _, ls in chosen for x in ls if x in needed))
+        left.append((contract([a for a, _ in chosen], [ls for _, ls in chosen], kept, None, wanted), kept))
+    made = contract([left[0][0]], [left[0][1]], output, None, wanted)
+    return made if out_format is None else convert_format(made, out_format)
+
+
+def parse_subscripts(text: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
+    """Labels of the operands and of the output. Letters become their code points, ellipsis axes negative labels."""
+    text = text.replace(" ", "")
+    if text.count("->") > 1 or ("-" in text.replace("->", "")) or (">" in text.replace("->", "")):
+        raise ValueError("einstein sum subscript string does not contain proper '->' output specified")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        few = "fewer" if len(terms) > len(ranks) else "more"
+        raise ValueError(f"{few} operands provided to einstein sum function than specified in the subscripts string")
+    inputs = [_term(term, rank, k) for k, (term, rank) in enumerate(zip(terms, ranks, strict=True))]
+    widest = sorted({x for ls in inputs for x in ls if x < 0})
+    if arrow:
+        return inputs, _output(right, widest)
+    seen = [x for ls in inputs for x in ls if x >= 0]
+    return inputs, (*widest, *sorted(x for x in set(seen) if seen.count(x) == 1))
+
+
+def _letters(text: str) -> list[int]:
+    for char in text:
+        if not (char.isascii() and char.isalpha()):
+            raise ValueError(f"invalid subscript '{char}' in einstein sum subscripts string, subscripts must be letters")
+    return [ord(c) for c in text]
+
+
+def _term(term: str, rank: int, number: int) -> Labels:
+    if "..." not in term:
+        if "." in term:
+            raise ValueError("einstein sum subscripts string contains a '.' that is not part of an ellipsis ('...')")
+        labels = _letters(term)
+        if len(labels) != rank:
+            more = "too many subscripts in einstein sum" if len(labels) > rank else "operand has more dimensions than subscripts given in einstein sum, but no '...' ellipsis provided to broadcast the extra dimensions"
+            raise ValueError(f"operand {number}: {more}")
+        return tuple(labels)
+    before, _, after = term.partition("...")
+    if "." in before or "." in after:
+        raise ValueError("einstein sum subscripts string contains a '.' that is not part of an ellipsis ('...')")
+    head, tail = _letters(before), _letters(after)
+    spare = rank - len(head) - len(tail)
+    if spare < 0:
+        raise ValueError(f"operand {number}: einstein sum subscripts string contains too many subscripts for its {rank} dimensions")
+    return (*head, *range(-spare, 0), *tail)
+
+
+def _output(text: str, widest: list[int]) -> Labels:
+    if "..." in text:
+        before, _, after = text.partition("...")
+        if "." in before or "." in after:
+            raise ValueError("einstein sum subscripts string contains a '.' that is not part of an ellipsis ('...')")
+        made = (*_letters(before), *widest, *_letters(after))
+    else:
+        if "." in text:
+            raise ValueError("einstein sum subscripts string contains a '.' that is not part of an ellipsis ('...')")
+        if widest:
+            raise ValueError(
+                "output has more dimensions than subscripts given in einstein sum, but no '...' ellipsis provided to broadcast "
+                "the extra dimensions"
+            )
+        made = tuple(_letters(text))
+    for label in made:
+        if made.count(label) > 1:
+            raise ValueError(f"einstein sum subscripts string includes output subscript '{chr(label)}' multiple times")
+    return made
+
+
+def _parse_interleaved(items: list[Any]) -> tuple[list[Any], list[Labels], Labels]:
+    if len(items) < 2:
+        raise ValueError("must specify the einstein sum subscripts string and at least one operand, or at least one operand and its corresponding subscripts list")
+    explicit = items[-1] if len(items) % 2 else None
+    arrays = [asarray(x, f"operand {k}") for k, x in enumerate(items[0 : len(items) - len(items) % 2 : 2])]
+    terms = [_sublist(x) for x in items[1 : len(items) - len(items) % 2 : 2]]
+    text = ",".join(terms) + ("" if explicit is None else "->" + _sublist(explicit))
+    inputs, output = parse_subscripts(text, [a.ndim for a in arrays])
+    return arrays, inputs, output
+
+
+def _sublist(labels: Any) -> str:
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    made = ""
+    try:
+        listed = list(labels)
+    except TypeError:
+        raise TypeError("subscripts of an operand must be a list of integers and Ellipsis") from None
+    for label in listed:
+        if label is Ellipsis:
+            made += "..."
+            continue
+        k = operator.index(label)
+        if not 0 <= k < len(alphabet):
+            raise ValueError(f"subscript {k} is not within the valid range [0, {len(alphabet)})")
+        made += alphabet[k]
+    return made
+
+
+def matmul(a: Any, b: Any) -> Any:
+    """NumPy's matmul: vectors are promoted, leading dimensions broadcast."""
+    a, b = asarray(a, "the first operand of matmul"), asarray(b, "the second operand of matmul")
+    if not a.ndim or not b.ndim:
+        raise ValueError("matmul: Input operand does not have enough dimensions (scalars are multiplied with *)")
+    inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
+    if inner[0] != inner[1]:
+        raise ValueError(f"matmul: the inner dimensions of shapes {a.shape} and {b.shape} differ: {inner[0]} is not {inner[1]}")
+    batch_a, batch_b = a.ndim - 2, b.ndim - 2
+    left = [*range(-max(batch_a, 0), 0), *([1] if a.ndim > 1 else []), 2]
+    right = [*range(-max(batch_b, 0), 0), 2, *([3] if b.ndim > 1 else [])]
+    batch = range(-max(batch_a, batch_b, 0), 0)
+    output = [*batch, *([1] if a.ndim > 1 else []), *([3] if b.ndim > 1 else [])]
+    return contract([a, b], [left, right], output)
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """NumPy's tensordot: sum over pairs of axes."""
+    a, b = asarray(a, "the first operand of tensordot"), asarray(b, "the second operand of tensordot")
+    if isinstance(axes, int):
+        pairs = [(a.ndim - axes + k, k) for k in range(axes)]
+    else:
+        first, second = ([x] if isinstance(x, int) else list(x) for x in axes)
+        pairs = list(zip(first, second, strict=True))
+    left, right = list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))
+    for p, q in pairs:
+        if a.shape[p] != b.shape[q]:
+            raise ValueError(f"shape-mismatch for sum: axis {p} of the first operand has extent {a.shape[p]}, axis {q} of the second {b.shape[q]}")
+        right[q] = left[p]
+    summed = {left[p] for p, _ in pairs}
+    return contract([a, b], [left, right], [x for x in (*left, *right) if x not in summed])

@@ -1,0 +1,194 @@
+"""Elementwise operations. All broadcast like NumPy (in the notation: nothing is materialised) and promote like NumPy 2.
+
+A result that NumPy would give as float16 (square roots of int8 and such) is float32 here.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.core.avals import Aval, scalar_aval
+from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.trace import is_python_scalar
+from sparsejax.jit import cin, operators
+from sparsejax.lax import typing_rules as rules
+
+UNARY = (
+    "negative positive absolute sign square sqrt cbrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin "
+    "arccos arctan sinh cosh tanh arcsinh arccosh arctanh logical_not invert isnan isinf isfinite floor ceil trunc rint "
+    "conjugate"
+).split()
+BINARY = (
+    "add subtract multiply divide floor_divide remainder power maximum minimum equal not_equal less less_equal greater "
+    "greater_equal logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift arctan2 "
+    "hypot"
+).split()
+
+Signature = tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]
+
+
+@functools.lru_cache(maxsize=4096)
+def loop_dtypes(op: str, avals: tuple[Aval, ...]) -> Signature:
+    """(compute dtypes of the arguments, dtype of the result) of the NumPy ufunc `op`; TypeError where it has no loop."""
+    python = {"b": bool, "i": int, "f": float, "c": complex}
+    weak = [a.weak_type for a in avals]
+    wanted = [python[a.dtype.kind] if w and not all(weak) and a.dtype.kind != "b" else a.dtype for a, w in zip(avals, weak, strict=True)]
+    ufunc: Any = operators.get(op).numpy
+    resolved = ufunc.resolve_dtypes((*wanted, None))
+    made = [np.dtype(np.float32) if d == np.float16 else d for d in resolved]
+    for aval, dtype in zip(avals, made, strict=False):
+        if aval.is_literal and aval.dtype.kind == "i" and dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            if not limits.min <= aval.fill_value <= limits.max:
+                raise OverflowError(f"Python integer {aval.fill_value} out of bounds for {dtype}")
+    return tuple(made[:-1]), made[-1]
+
+
+def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape of operands, or NumPy's error."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " ".join(map(str, shapes))
+        raise ValueError(f"operands could not be broadcast together with shapes {listed} in {op}") from None
+
+
+def _ufunc_primitive(op: str) -> Primitive:
+    def notation(*operands: rules.Operand, loops: Signature) -> cin.Definition:
+        shape = np.broadcast_shapes(*(rules.shape_of(o) for o in operands))
+        indices = rules.index_vars(len(shape))
+        args = [rules.cast(rules.aligned(o, indices, shape), d) for o, d in zip(operands, loops[0], strict=True)]
+        return cin.Definition(indices, None, cin.Call(op, tuple(args), loops[1]))
+
+    def typing(*avals: Aval, loops: Signature) -> Aval:
+        shape = broadcast(op, *(a.shape for a in avals))
+        return rules.infer(notation, avals, {"loops": loops}, shape, loops[1])
+
+    def reference(*args: Any, loops: Signature) -> Any:
+        cast = [np.asarray(a).astype(d) for a, d in zip(args, loops[0], strict=True)]
+        return operators.get(op).numpy(*cast)
+
+    return Primitive(op, typing=typing, reference=reference, notation=notation)
+
+
+primitives = {op: _ufunc_primitive(op) for op in UNARY + BINARY}
+
+
+def elementwise(op: str, *args: Any) -> Any:
+    """The NumPy ufunc `op` on arrays, entry by entry.
+
+    Shapes broadcast; dtypes promote as in NumPy 2. The result is sparse where `op` gives one constant for all entries that
+    are not stored; that constant is its fill: `exp` of an array with fill 0 has fill 1. O(stored entries) then.
+
+    >>> import sparsejax as sj, numpy as np
+    >>> elementwise("exp", sj.array(np.eye(3), format="csr")).fill_value
+    np.float64(1.0)
+    """
+    values = [a if is_python_scalar(a) else asarray(a, f"argument {k} of {op}", keep=False) for k, a in enumerate(args)]
+    return primitives[op].bind(*values, loops=loop_dtypes(op, tuple(aval_of(v) for v in values)))
+
+
+def aval_of(value: Any) -> Aval:
+    """The type of an operand; a Python number is a literal."""
+    if is_python_scalar(value):
+        return scalar_aval(value, is_literal=True)
+    aval: Aval = asarray(value, "the operand", keep=False).aval
+    return aval
+
+
+# ------------------------------------------------------------------------------------------------------------ cast
+
+
+def _cast_notation(x: rules.Operand, dtype: np.dtype[Any]) -> cin.Definition:
+    indices = rules.index_vars(len(rules.shape_of(x)))
+    return cin.Definition(indices, None, rules.cast(rules.access(x, indices), dtype))
+
+
+cast_p = Primitive(
+    "cast",
+    typing=lambda x, dtype: rules.infer(_cast_notation, (x,), {"dtype": dtype}, x.shape, dtype).strong(),
+    reference=lambda x, dtype: np.asarray(x).astype(dtype),
+    notation=_cast_notation,
+)
+
+
+def convert_element_type(x: Any, dtype: Any) -> Any:
+    """`x` with values of `dtype`, as NumPy's astype; the fill is converted too."""
+    wanted = dtypes.canonical(dtype)
+    aval = aval_of(x)
+    return x if aval.dtype == wanted and not aval.weak_type else cast_p.bind(x, dtype=wanted)
+
+
+# ----------------------------------------------------------------------------------------------------------- where
+
+
+def _where_notation(c: rules.Operand, x: rules.Operand, y: rules.Operand, dtype: np.dtype[Any]) -> cin.Definition:
+    shape = np.broadcast_shapes(*(rules.shape_of(o) for o in (c, x, y)))
+    indices = rules.index_vars(len(shape))
+    condition = rules.cast(rules.aligned(c, indices, shape), np.dtype(np.bool_))
+    yes, no = (rules.cast(rules.aligned(o, indices, shape), dtype) for o in (x, y))
+    return cin.Definition(indices, None, cin.Call("where", (condition, yes, no), dtype))
+
+
+def _where_typing(c: Aval, x: Aval, y: Aval, dtype: np.dtype[Any]) -> Aval:
+    shape = broadcast("where", c.shape, x.shape, y.shape)
+    return rules.infer(_where_notation, (c, x, y), {"dtype": dtype}, shape, dtype)
+
+
+where_p = Primitive(
+    "where",
+    typing=_where_typing,
+    reference=lambda c, x, y, dtype: np.where(np.asarray(c).astype(bool), x, y).astype(dtype),
+    notation=_where_notation,
+)
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """`x` where `condition` holds, else `y`; all three broadcast."""
+    pairs = [(a.dtype, a.weak_type) for a in (aval_of(x), aval_of(y))]
+    return where_p.bind(condition, x, y, dtype=dtypes.result_type(*pairs))
+
+
+# ----------------------------------------------------------------------------------------- logistic, real, imaginary
+
+
+def _unary_notation(x: rules.Operand, op: str, compute: np.dtype[Any], dtype: np.dtype[Any]) -> cin.Definition:
+    indices = rules.index_vars(len(rules.shape_of(x)))
+    return cin.Definition(indices, None, cin.Call(op, (rules.cast(rules.access(x, indices), compute),), dtype))
+
+
+unary_p = Primitive(
+    "apply",
+    typing=lambda x, **params: rules.infer(_unary_notation, (x,), params, x.shape, params["dtype"]),
+    reference=lambda x, op, compute, dtype: operators.get(op).numpy(np.asarray(x).astype(compute)).astype(dtype),
+    notation=_unary_notation,
+)
+
+
+def _part(op: str, x: Any) -> Any:
+    dtype = aval_of(x).dtype
+    if dtype.kind != "c" and op == "real":
+        return x
+    part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+    return unary_p.bind(x, op=op, compute=dtype, dtype=part)
+
+
+def real(x: Any) -> Any:
+    """The real part."""
+    return _part("real", x)
+
+
+def imag(x: Any) -> Any:
+    """The imaginary part; zero for a real array."""
+    return _part("imag", x)
+
+
+def logistic(x: Any) -> Any:
+    """`1 / (1 + exp(-x))` in floating point; fill 0 becomes fill 1/2."""
+    dtype = aval_of(x).dtype
+    compute = dtype if dtype.kind in "fc" else np.dtype(np.float64)
+    return unary_p.bind(x, op="logistic", compute=compute, dtype=compute)

@@ -1,0 +1,118 @@
+"""Reductions over any axes, in time proportional to the stored entries whatever the fill."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.jit import cin, operators
+from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.structural import normal_axis, pattern, refill, reshape
+
+OPERATORS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
+_NUMPY = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "any": np.any, "all": np.all}
+
+
+def _notation(x: rules.Operand, kind: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> cin.Definition:
+    indices = rules.index_vars(len(rules.shape_of(x)))
+    kept = tuple(v for k, v in enumerate(indices) if k not in axes)
+    return cin.Definition(kept, OPERATORS[kind], rules.cast(rules.access(x, indices), dtype))
+
+
+def _typing(x: Aval, kind: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> Aval:
+    shape = tuple(n for k, n in enumerate(x.shape) if k not in axes)
+    return rules.infer(_notation, (x,), {"kind": kind, "axes": axes, "dtype": dtype}, shape, dtype).strong()
+
+
+def _reference(x: Any, kind: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    start = {} if kind in ("any", "all") else {"initial": operators.get(OPERATORS[kind]).identity(dtype)}
+    return _NUMPY[kind](np.asarray(x).astype(dtype), axis=axes, **start)  # type: ignore[operator]
+
+
+reduce_p = Primitive("reduce", typing=_typing, reference=_reference, notation=_notation)
+
+
+def reduce(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Reduce `x` over `axis` (an int, a tuple, or None for all) by `kind`: sum, prod, max, min, any or all.
+
+    Dtypes as in NumPy (sums of integers are int64 or uint64). Entries that are not stored count with the fill; where
+    the fill is not the identity of the reduction, the stored entries are reduced and the fill is folded in once, so
+    that the cost stays O(stored entries).
+
+    >>> import sparsejax as sj, numpy as np
+    >>> reduce("max", sj.array(-np.eye(3), format="csr"), axis=1)
+    Array([0., 0., 0.], dtype=float64)
+    """
+    x = asarray(x)
+    axes = _axes(axis, x.ndim)
+    out = _dtype(kind, x.dtype, dtype)
+    count = math.prod(x.shape[a] for a in axes)
+    if kind in ("max", "min") and count == 0 and x.size == 0 and math.prod(n for k, n in enumerate(x.shape) if k not in axes):
+        raise ValueError(f"zero-size array to reduction operation {OPERATORS[kind]} which has no identity")
+    if kind in ("any", "all") and x.dtype != np.bool_:
+        x = elementwise("not_equal", x, 0)
+    if kind in ("max", "min") and x.dtype.kind == "c":
+        raise TypeError(f"{kind} of complex numbers is not defined here; reduce the real part or the absolute value")
+    made = _reduce(kind, x, axes, out, count)
+    if keepdims:
+        made = reshape(made, [1 if k in axes else n for k, n in enumerate(x.shape)])
+    return made
+
+
+def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], count: int) -> Any:
+    if not axes:
+        return convert_element_type(x, dtype)
+    x = convert_element_type(x, dtype)
+    op = operators.get(OPERATORS[kind])
+    identity = op.identity(dtype)
+    if x.format.is_dense or cin.same_value(x.fill_value, identity):
+        return reduce_p.bind(x, kind=kind, axes=axes, dtype=dtype)
+    fill = x.fill_value.item()
+    stored = reduce_p.bind(refill(x, identity), kind=kind, axes=axes, dtype=dtype)
+    entries = reduce_p.bind(pattern(x, np.int64), kind="sum", axes=axes, dtype=np.dtype(np.int64))
+    missing = elementwise("subtract", count, entries)
+    if kind == "sum":
+        rest = elementwise("multiply", convert_element_type(missing, dtype), fill)
+    elif kind == "prod":
+        rest = elementwise("power", fill, convert_element_type(missing, dtype))
+    else:
+        rest = fill
+    combined = elementwise(op.name, stored, rest)
+    return where(elementwise("greater", missing, 0), convert_element_type(combined, dtype), stored)
+
+
+def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The mean over `axis`; entries that are not stored count with the fill. Integers give float64."""
+    x = asarray(x)
+    axes = _axes(axis, x.ndim)
+    out = dtypes.canonical(dtype if dtype is not None else x.dtype if x.dtype.kind in "fc" else np.float64)
+    count = math.prod(x.shape[a] for a in axes)
+    total = reduce("sum", x, axis=axes, dtype=out, keepdims=keepdims)
+    return elementwise("divide", total, float(count))
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(ndim))
+    listed: Sequence[Any] = axis if isinstance(axis, tuple | list) else (axis,)
+    made = [normal_axis(a, ndim) for a in listed]
+    if len(set(made)) < len(made):
+        raise ValueError(f"duplicate value in 'axis': {tuple(listed)}")
+    return tuple(sorted(made))
+
+
+def _dtype(kind: str, own: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
+    if kind in ("any", "all"):
+        return np.dtype(np.bool_)
+    if wanted is not None:
+        return dtypes.canonical(wanted)
+    if kind in ("sum", "prod") and own.kind in "bi":
+        return np.dtype(np.int64)
+    return np.dtype(np.uint64) if kind in ("sum", "prod") and own.kind == "u" else own

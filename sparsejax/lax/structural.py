@@ -1,0 +1,170 @@
+"""Changes of shape, order, format and fill: no arithmetic."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.formats import Format, convert, structural
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import cin
+from sparsejax.lax import typing_rules as rules
+
+# ------------------------------------------------------------------------------------------------------- transpose
+
+
+def _transpose_typing(x: Aval, axes: tuple[int, ...]) -> Aval:
+    return Aval(tuple(x.shape[a] for a in axes), x.dtype, x.format.transposed(axes), x.fill_value)
+
+
+transpose_p = Primitive(
+    "transpose",
+    typing=_transpose_typing,
+    reference=lambda x, axes: np.transpose(x, axes),
+    call=lambda x, out_aval, axes: structural.transpose(x, axes),
+)
+
+
+def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
+    """`x` with its dimensions permuted, over the same buffers (csr becomes csc). O(1).
+
+    >>> import sparsejax as sj, numpy as np
+    >>> transpose(sj.array(np.eye(2, 3), format="csr")).format
+    Format('csc')
+    """
+    x = asarray(x)
+    order = tuple(reversed(range(x.ndim))) if axes is None else tuple(normal_axis(a, x.ndim) for a in axes)
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(f"axes={tuple(axes or ())} is not a permutation of the {x.ndim} dimensions of the array")
+    return x if order == tuple(range(x.ndim)) else transpose_p.bind(x, axes=order)
+
+
+def normal_axis(axis: Any, ndim: int) -> int:
+    """`axis` counted from the front; NumPy's AxisError when out of range."""
+    k = operator.index(axis)
+    if not -ndim <= k < ndim:
+        raise np.exceptions.AxisError(k, ndim)
+    return k % ndim
+
+
+# --------------------------------------------------------------------------------------------------------- reshape
+
+
+def _reshape_typing(x: Aval, shape: tuple[int, ...], format: Format) -> Aval:
+    return Aval(shape, x.dtype, format, x.fill_value)
+
+
+reshape_p = Primitive(
+    "reshape",
+    typing=_reshape_typing,
+    reference=lambda x, shape, format: np.reshape(x, shape),
+    call=lambda x, out_aval, shape, format: structural.reshape(x, shape, format),
+)
+
+
+def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Any:
+    """`x` under another shape, entries in row-major order; one extent may be -1.
+
+    A dense array stays dense; a sparse one comes out as coo unless `format` says otherwise. O(stored entries).
+    """
+    x = asarray(x)
+    wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    new = [operator.index(n) for n in wanted]
+    if new.count(-1) > 1:
+        raise ValueError("can only specify one unknown dimension")
+    known = math.prod(n for n in new if n != -1)
+    if -1 in new and known and x.size % known == 0:
+        new[new.index(-1)] = x.size // known
+    if math.prod(new) != x.size or any(n < 0 for n in new):
+        raise ValueError(f"cannot reshape array of size {x.size} into shape {tuple(wanted)}")
+    if tuple(new) == x.shape and format is None:
+        return x
+    form = Format.parse(("dense" if x.format.is_dense else "coo") if format is None else format, len(new))
+    if not new and not form.is_dense:
+        form = Format(())
+    return reshape_p.bind(x, shape=tuple(new), format=form)
+
+
+# ------------------------------------------------------------------------------------------------------- broadcast
+
+
+def _broadcast_notation(x: rules.Operand, shape: tuple[int, ...]) -> cin.Definition:
+    indices = rules.index_vars(len(shape))
+    return cin.Definition(indices, None, rules.aligned(x, indices, shape))
+
+
+broadcast_p = Primitive(
+    "broadcast_to",
+    typing=lambda x, shape: rules.infer(_broadcast_notation, (x,), {"shape": shape}, shape, x.dtype),
+    reference=lambda x, shape: np.broadcast_to(x, shape),
+    notation=_broadcast_notation,
+)
+
+
+def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
+    """`x` repeated to `shape` by NumPy's broadcasting rules."""
+    x = asarray(x)
+    new = (shape,) if isinstance(shape, int) else tuple(operator.index(n) for n in shape)
+    try:
+        fits = np.broadcast_shapes(x.shape, new) == new
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {new}")
+    return x if x.shape == new else broadcast_p.bind(x, shape=new)
+
+
+# ------------------------------------------------------------------------------------------------ formats and fills
+
+
+def _convert_typing(x: Aval, format: Format) -> Aval:
+    return Aval(x.shape, x.dtype, format, 0 if format.is_dense else x.fill_value)
+
+
+def _convert_call(x: Storage, out_aval: Aval, format: Format) -> Storage:
+    made = convert.convert(x, format)
+    return structural.refill(made, 0) if format.is_dense else made
+
+
+convert_p = Primitive(
+    "convert_format", typing=_convert_typing, reference=lambda x, format: np.asarray(x), call=_convert_call
+)
+
+
+def convert_format(x: Any, format: str | Format) -> Any:
+    """`x` stored as `format`, by counting. O(stored entries), or O(size) to or from dense."""
+    x = asarray(x)
+    wanted = Format.parse(format, x.ndim)
+    return x if wanted == x.format else convert_p.bind(x, format=wanted)
+
+
+refill_p = Primitive(
+    "refill",
+    typing=lambda x, fill: Aval(x.shape, x.dtype, x.format, fill),
+    reference=lambda x, fill: x,
+    call=lambda x, out_aval, fill: structural.refill(x, fill),
+)
+
+
+def refill(x: Any, fill: Any) -> Any:
+    """The stored entries of `x` over another fill (so entries that are not stored change their value). O(1)."""
+    return refill_p.bind(asarray(x), fill=fill)
+
+
+pattern_p = Primitive(
+    "pattern",
+    typing=lambda x, dtype: Aval(x.shape, dtype, x.format, 0),
+    reference=lambda x, dtype: np.ones(np.shape(x), dtype),
+    call=lambda x, out_aval, dtype: structural.pattern(x, dtype),
+)
+
+
+def pattern(x: Any, dtype: Any = np.float64) -> Any:
+    """One for every stored entry of `x`, over fill 0. O(stored entries)."""
+    return pattern_p.bind(asarray(x), dtype=np.dtype(dtype))

@@ -1,0 +1,63 @@
+"""What the typing rules of kernel primitives share: a result's format and fill follow from its notation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.avals import Aval
+from sparsejax.jit import cin, infer_formats, simplify
+
+Operand = cin.Tensor | cin.Literal
+
+
+def operands_of(avals: Sequence[Aval]) -> list[Operand]:
+    """Placeholder operands for a notation rule: tensors, and literals for static scalars."""
+    made: list[Operand] = []
+    for k, aval in enumerate(avals):
+        if aval.is_literal:
+            made.append(simplify.literal(aval.fill_value, aval.dtype))
+        else:
+            made.append(cin.Tensor(f"x{k}", aval.shape, aval.dtype, aval.format, aval.fill_value))
+    return made
+
+
+def infer(
+    notation: Callable[..., cin.Definition], avals: Sequence[Aval], params: dict[str, Any], shape: tuple[int, ...], dtype: Any
+) -> Aval:
+    """The type of `notation` applied to operands of these types."""
+    definition = notation(*operands_of(avals), **params)
+    form, fill = infer_formats.infer(definition, shape, np.dtype(dtype))
+    weak = bool(avals) and all(a.weak_type for a in avals)
+    return Aval(shape, dtype, form, fill, weak)
+
+
+def access(operand: Operand, indices: Sequence[cin.Index]) -> cin.Expr:
+    """An operand at `indices`; a literal has none."""
+    return operand if isinstance(operand, cin.Literal) else cin.Access(operand, tuple(indices))
+
+
+def cast(expr: cin.Expr, dtype: np.dtype[Any]) -> cin.Expr:
+    """`expr` as `dtype`."""
+    return expr if expr.dtype == dtype else cin.Call("cast", (expr,), dtype)
+
+
+def shape_of(operand: Operand) -> tuple[int, ...]:
+    return () if isinstance(operand, cin.Literal) else operand.shape
+
+
+def aligned(operand: Operand, indices: Sequence[cin.Index], shape: Sequence[int]) -> cin.Expr:
+    """An operand broadcast to `shape` by NumPy's rules: missing axes are left out, axes of extent one read entry 0."""
+    own = shape_of(operand)
+    offset = len(shape) - len(own)
+    picked: list[cin.Index] = []
+    for axis, extent in enumerate(own):
+        stretched = extent == 1 and shape[offset + axis] != 1
+        picked.append(0 if stretched else indices[offset + axis])
+    return access(operand, picked)
+
+
+def index_vars(count: int, stem: str = "i") -> tuple[cin.IndexVar, ...]:
+    return tuple(cin.IndexVar(f"{stem}{k}") for k in range(count))
