@@ -1,12 +1,12 @@
 """sparsejax: functional sparse arrays, traced, fused and compiled to machine code.
 
-    >>> import numpy as np, scipy.sparse as sp, sparsejax as sj, sparsejax.numpy as snp
-    >>> A = sj.array(sp.eye_array(3, format="csr"))
-    >>> @sj.jit
-    ... def layer(A, H, W):
-    ...     return snp.maximum(A @ (H @ W), 0)
-    >>> layer(A, np.ones((3, 2)), np.ones((2, 1)))
-    Array([[2.], [2.], [2.]], dtype=float64)
+>>> import numpy as np, scipy.sparse as sp, sparsejax as sj, sparsejax.numpy as snp
+>>> A = sj.array(sp.eye_array(3, format="csr"))
+>>> @sj.jit
+... def layer(A, H, W):
+...     return snp.maximum(A @ (H @ W), 0)
+>>> layer(A, np.ones((3, 2)), np.ones((2, 1)))
+Array([[2.], [2.], [2.]], dtype=float64)
 """
 
 from sparsejax import config, formats, lax, numpy, tree_util
@@ -26,6 +26,7 @@ from sparsejax.errors import (
 )
 from sparsejax.lax.contract import einsum
 from sparsejax.numpy.functions import array
+
 from sparsejax.jit.api import eval_shape, jit, make_jaxpr  # isort: skip  (last: `jit` is also a folder)
 
 __version__ = "0.1.0"

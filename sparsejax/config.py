@@ -1,7 +1,7 @@
 """Configuration: a handful of flags, from `SPARSEJAX_<NAME>` in the environment or `config.update`.
 
-    check_jaxprs   type-check every traced function (default off)
-    log_compiles   log every kernel that is compiled, with its time (default off)
+check_jaxprs   type-check every traced function (default off)
+log_compiles   log every kernel that is compiled, with its time (default off)
 """
 
 from __future__ import annotations

@@ -22,11 +22,13 @@ def canonical(dtype: Any) -> DType:
     >>> canonical("float16")
     dtype('float32')
     """
-    made = np.dtype(dtype).newbyteorder("=")
+    made: DType = np.dtype(dtype).newbyteorder("=")
     if made == np.float16:
         return np.dtype(np.float32)
     if made.name not in SHORT_NAMES:
-        raise TypeError(f"dtype {made} is not supported; use bool, (u)int8-64, float32/64 or complex64/128, e.g. .astype('float64')")
+        raise TypeError(
+            f"dtype {made} is not supported; use bool, (u)int8-64, float32/64 or complex64/128, e.g. .astype('float64')"
+        )
     return made
 
 

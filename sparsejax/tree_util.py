@@ -58,9 +58,7 @@ def register_pytree_node(kind: type, flatten: Flatten, unflatten: Unflatten) -> 
         _registry[kind] = (flatten, unflatten)
 
 
-def register_dataclass(
-    kind: type, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] = ()
-) -> type:
+def register_dataclass(kind: type, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] = ()) -> type:
     """Make a dataclass a container of its `data_fields` (default: all but `meta_fields`); usable as a decorator."""
     if not dataclasses.is_dataclass(kind):
         raise TypeError(f"{kind.__name__} is not a dataclass; use register_pytree_node instead")

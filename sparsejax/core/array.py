@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Format
+from sparsejax.formats import Format, scipy_io
 from sparsejax.formats import convert as conversion
-from sparsejax.formats import scipy_io
 from sparsejax.formats.storage import Storage
 
 surface: dict[str, Callable[..., Any]] = {}
@@ -54,7 +53,9 @@ def _unary(name: str) -> Callable[[Any], Any]:
 
 
 def _operand(value: Any) -> bool:
-    return isinstance(value, ArrayBase | bool | int | float | complex | np.ndarray | np.generic) or scipy_io.is_scipy(value)
+    return isinstance(value, ArrayBase | bool | int | float | complex | np.ndarray | np.generic) or scipy_io.is_scipy(
+        value
+    )
 
 
 class ArrayBase:
@@ -169,7 +170,7 @@ class ArrayBase:
     __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
     __lshift__, __rlshift__ = _binary("left_shift"), _reflected("left_shift")
     __rshift__, __rrshift__ = _binary("right_shift"), _reflected("right_shift")
-    __eq__, __ne__ = _binary("equal"), _binary("not_equal")  # type: ignore[assignment]
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
     __neg__, __pos__ = _unary("negative"), _unary("positive")
@@ -181,7 +182,9 @@ class ArrayBase:
         )
         if method != "__call__" or kwargs or name not in numpy_names:
             extra = f" with {', '.join(kwargs)}" if kwargs else ""
-            raise TypeError(f"np.{ufunc.__name__}.{method}{extra} does not take sparsejax arrays; see sparsejax.numpy for what does")
+            raise TypeError(
+                f"np.{ufunc.__name__}.{method}{extra} does not take sparsejax arrays; see sparsejax.numpy for what does"
+            )
         return numpy_names[name](*inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -194,7 +197,7 @@ class ArrayBase:
 class Array(ArrayBase):
     """An immutable array: a `Storage` and its type. Make one with `sparsejax.array`."""
 
-    __slots__ = ("_storage", "_aval", "__weakref__")
+    __slots__ = ("__weakref__", "_aval", "_storage")
     _storage: Storage
     _aval: Aval
 
@@ -256,7 +259,9 @@ class Array(ArrayBase):
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            )
         return bool(self.item())
 
     def __float__(self) -> float:

@@ -22,13 +22,15 @@ class Aval:
     f64[5:d,7:c]
     """
 
-    __slots__ = ("shape", "dtype", "format", "fill_value", "weak_type", "is_literal", "_key", "_hash")
+    __slots__ = ("_hash", "_key", "dtype", "fill_value", "format", "is_literal", "shape", "weak_type")
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     format: Format
     fill_value: Any
     weak_type: bool
     is_literal: bool
+    _key: tuple[object, ...]
+    _hash: int
 
     def __init__(
         self,
@@ -95,7 +97,9 @@ class ShapeDtypeStruct:
     f32[5:d,7:c]
     """
 
-    def __init__(self, shape: Sequence[int], dtype: Any, *, format: str | Format | None = None, fill_value: Any = 0) -> None:
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, format: str | Format | None = None, fill_value: Any = 0
+    ) -> None:
         form = Format.parse("dense" if format is None else format, len(shape))
         self.aval = Aval(shape, dtypes.canonical(dtype), form, fill_value)
 

@@ -12,7 +12,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.source import user_line
-from sparsejax.core.trace import Tracer, Trace, current, is_python_scalar
+from sparsejax.core.trace import Trace, Tracer, current, is_python_scalar
 from sparsejax.formats import ingest, scipy_io
 
 Rule = Callable[..., Any]
@@ -92,7 +92,11 @@ class Primitive:
         return Tracer(trace, out)
 
     def _run(self, values: list[Any], params: dict[str, Any]) -> Array:
-        key = (self, tuple(params.items()), tuple(v.aval if isinstance(v, Array) else (type(v), repr(v)) for v in values))
+        key = (
+            self,
+            tuple(params.items()),
+            tuple(v.aval if isinstance(v, Array) else (type(v), repr(v)) for v in values),
+        )
         closed = _eager.get(key)
         if closed is None:
             trace = Trace()

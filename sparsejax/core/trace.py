@@ -23,7 +23,7 @@ from sparsejax.core.source import user_line
 class Tracer(ArrayBase):
     """A stand-in for an array while a function is traced: it has a type, but no data."""
 
-    __slots__ = ("_aval", "_trace", "var", "source")
+    __slots__ = ("_aval", "_trace", "source", "var")
 
     def __init__(self, trace: Trace, var: Var) -> None:
         self._aval = var.aval
@@ -56,21 +56,37 @@ class Tracer(ArrayBase):
         )
 
     def __int__(self) -> int:
-        self._fail(errors.ConcretizationTypeError, "Attempted int() of", "Compute it outside jit, or mark the argument static.")
+        self._fail(
+            errors.ConcretizationTypeError, "Attempted int() of", "Compute it outside jit, or mark the argument static."
+        )
 
     def __float__(self) -> float:
-        self._fail(errors.ConcretizationTypeError, "Attempted float() of", "Compute it outside jit, or mark the argument static.")
+        self._fail(
+            errors.ConcretizationTypeError,
+            "Attempted float() of",
+            "Compute it outside jit, or mark the argument static.",
+        )
 
     def __complex__(self) -> complex:
-        self._fail(errors.ConcretizationTypeError, "Attempted complex() of", "Compute it outside jit, or mark the argument static.")
+        self._fail(
+            errors.ConcretizationTypeError,
+            "Attempted complex() of",
+            "Compute it outside jit, or mark the argument static.",
+        )
 
     def __index__(self) -> int:
         self._fail(
-            errors.TracerIntegerConversionError, "Attempted to use as a Python integer", "Mark the argument static with static_argnums."
+            errors.TracerIntegerConversionError,
+            "Attempted to use as a Python integer",
+            "Mark the argument static with static_argnums.",
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        self._fail(errors.TracerArrayConversionError, "Attempted conversion to a NumPy array of", "Use sparsejax.numpy instead of numpy.")
+        self._fail(
+            errors.TracerArrayConversionError,
+            "Attempted conversion to a NumPy array of",
+            "Use sparsejax.numpy instead of numpy.",
+        )
 
     def __iter__(self) -> Iterator[Any]:
         self._fail(errors.ConcretizationTypeError, "Attempted to iterate over", "Write the loop as an array operation.")
@@ -79,7 +95,9 @@ class Tracer(ArrayBase):
         raise TypeError("sparsejax arrays are immutable; build a new array instead, e.g. with sparsejax.numpy.where")
 
     def item(self) -> Any:
-        self._fail(errors.ConcretizationTypeError, "Attempted .item() of", "Return the value from the traced function instead.")
+        self._fail(
+            errors.ConcretizationTypeError, "Attempted .item() of", "Return the value from the traced function instead."
+        )
 
     def todense(self) -> Any:
         self._fail(
@@ -89,7 +107,11 @@ class Tracer(ArrayBase):
         )
 
     def to_scipy(self) -> Any:
-        self._fail(errors.TracerArrayConversionError, "Attempted .to_scipy() of", "Call it on the result of the traced function.")
+        self._fail(
+            errors.TracerArrayConversionError,
+            "Attempted .to_scipy() of",
+            "Call it on the result of the traced function.",
+        )
 
 
 class Trace:

@@ -16,7 +16,7 @@ class Compressed(Level):
     ('pos', 'crd')
     """
 
-    unique: bool = True  # type: ignore[assignment]
+    unique: bool = True
     letter: ClassVar[str] = "c"
 
     def buffer_names(self, continues: bool) -> tuple[str, ...]:

@@ -60,7 +60,9 @@ class Format:
 
     def continues(self, level: int) -> bool:
         """Whether `level` continues a run of coordinate levels (and so shares the positions of the level above)."""
-        return level > 0 and isinstance(self.levels[level], Coordinate) and isinstance(self.levels[level - 1], Coordinate)
+        return (
+            level > 0 and isinstance(self.levels[level], Coordinate) and isinstance(self.levels[level - 1], Coordinate)
+        )
 
     def buffer_names(self, level: int) -> tuple[str, ...]:
         """The names of the buffers of `level`: ("pos", "crd"), ("crd",) or ()."""
@@ -87,7 +89,9 @@ class Format:
             return Format((_LETTERS[{"dense": "d", "coo": "q", "csf": "c"}[name]],) * ndim)
         if name in _NAMED:
             if ndim != 2:
-                raise FormatError(f"format {name!r} is for matrices, but the array has {ndim} dimensions; use 'csf' or 'coo'")
+                raise FormatError(
+                    f"format {name!r} is for matrices, but the array has {ndim} dimensions; use 'csf' or 'coo'"
+                )
             letters, order = _NAMED[name]
             return Format([_LETTERS[c] for c in letters], order)
         if name.startswith("("):

@@ -50,14 +50,14 @@ def _from_compressed(obj: Any, copy: bool | None) -> Storage:
     check_bounds(crd[:used], extent, f"indices of the {name} array")
     form = Format.parse(name, 2)
     dtype = dtypes.canonical(data.dtype)
-    pos64 = pos.astype(np.int64)
+    pos64: NDArray[np.int64] = pos.astype(np.int64)
     crd_out, vals = _own(crd[:used], convert.crd_dtype(extent), copy), _own(data[:used], dtype, copy)
     step = np.diff(crd_out.astype(np.int64, copy=False))
     inside = np.ones(max(0, used - 1), bool)
     edges = pos64[1:-1]
     inside[edges[(edges > 0) & (edges < used)] - 1] = False
     if np.any(inside & (step <= 0)):
-        parents = np.repeat(np.arange(rows), np.diff(pos64))
+        parents = np.repeat(np.arange(rows), pos64[1:] - pos64[:-1])
         coords = np.empty((2, used), np.int64)
         coords[major], coords[1 - major] = parents, crd_out
         return convert.from_coords(coords, vals, obj.shape, form, 0)
@@ -74,7 +74,9 @@ def _check_compressed(name: str, pos: NDArray[Any], crd: NDArray[Any], data: NDA
         raise FormatError(f"indptr of the {name} array starts at {pos[0]}; it must start at 0")
     falls = np.flatnonzero(pos[1:] < pos[:-1])
     if len(falls):
-        raise FormatError(f"indptr of the {name} array decreases at position {int(falls[0]) + 1}; it must never decrease")
+        raise FormatError(
+            f"indptr of the {name} array decreases at position {int(falls[0]) + 1}; it must never decrease"
+        )
     used = int(pos[-1])
     if used > len(crd) or used > len(data):
         raise FormatError(
@@ -95,7 +97,11 @@ def _from_bsr(obj: Any) -> Storage:
     check_bounds(crd[:used], cols, "indices of the bsr array")
     block_row = np.repeat(np.arange(rows), np.diff(pos.astype(np.int64)))
     row = block_row[:, None, None] * height + np.arange(height)[None, :, None] + np.zeros((1, 1, width), np.int64)
-    col = crd[:used].astype(np.int64)[:, None, None] * width + np.arange(width)[None, None, :] + np.zeros((1, height, 1), np.int64)
+    col = (
+        crd[:used].astype(np.int64)[:, None, None] * width
+        + np.arange(width)[None, None, :]
+        + np.zeros((1, height, 1), np.int64)
+    )
     coords = np.stack([row.reshape(-1), col.reshape(-1)])
     vals = data[:used].reshape(-1).astype(dtypes.canonical(data.dtype))
     return convert.from_coords(coords, vals, obj.shape, Format.parse("csr", 2), 0)
@@ -106,14 +112,21 @@ def _from_coo(coords: Any, data: Any, shape: Any, copy: bool | None) -> Storage:
 
 
 def from_coordinates(
-    coords: list[NDArray[Any]], data: NDArray[Any], shape: tuple[int, ...], format: Format | None, fill: Any, copy: bool | None
+    coords: list[NDArray[Any]],
+    data: NDArray[Any],
+    shape: tuple[int, ...],
+    format: Format | None,
+    fill: Any,
+    copy: bool | None,
 ) -> Storage:
     """Storage of entries `data` at `coords`, one integer vector per dimension; sorted and summed where needed."""
     if data.ndim != 1:
         raise FormatError(f"data has shape {data.shape}; it must be one-dimensional")
     for axis, (crd, extent) in enumerate(zip(coords, shape, strict=True)):
         if crd.ndim != 1 or crd.dtype.kind not in "iu":
-            raise FormatError(f"coords of axis {axis} must be a one-dimensional integer array, not {crd.dtype} of shape {crd.shape}")
+            raise FormatError(
+                f"coords of axis {axis} must be a one-dimensional integer array, not {crd.dtype} of shape {crd.shape}"
+            )
         if len(crd) != len(data):
             raise FormatError(f"coords of axis {axis} has {len(crd)} entries, but data has {len(data)}")
         check_bounds(crd, extent, f"coords of axis {axis}")
@@ -141,7 +154,9 @@ def _own(buffer: NDArray[Any], dtype: np.dtype[Any], copy: bool | None) -> NDArr
     """`buffer` as a contiguous read-only array of `dtype`: borrowed where possible, the source being frozen with it."""
     if copy or buffer.dtype != dtype or not buffer.flags.c_contiguous:
         if copy is False:
-            raise ValueError(f"a buffer of dtype {buffer.dtype} cannot be shared as {dtype}; use copy=None to allow a copy")
+            raise ValueError(
+                f"a buffer of dtype {buffer.dtype} cannot be shared as {dtype}; use copy=None to allow a copy"
+            )
         return np.array(buffer, dtype)
     return borrow(buffer, copy)
 
@@ -166,7 +181,9 @@ def to_scipy(storage: Storage) -> Any:
     import scipy.sparse as sp
 
     if storage.fill_value != 0:
-        raise FormatError(f"SciPy's sparse arrays have fill 0, but this array has fill {storage.fill_value}; subtract it first")
+        raise FormatError(
+            f"SciPy's sparse arrays have fill 0, but this array has fill {storage.fill_value}; subtract it first"
+        )
     name = str(storage.format)
     if name in ("csr", "csc"):
         pos, crd = storage.buffers[1]

@@ -54,7 +54,9 @@ def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
     for old_axes, new_axes in groups(storage.shape, new):
         size = math.prod(storage.shape[a] for a in old_axes)
         if size >= 2**63:
-            raise FormatError(f"reshape merges axes {old_axes} into more than 2^63 positions, beyond 64-bit coordinates")
+            raise FormatError(
+                f"reshape merges axes {old_axes} into more than 2^63 positions, beyond 64-bit coordinates"
+            )
         flat: NDArray[Any] = np.zeros(coords.shape[1], np.int64)
         for axis in old_axes:
             flat = flat * storage.shape[axis] + coords[axis]

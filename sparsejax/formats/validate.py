@@ -68,7 +68,9 @@ def check_vector(buffer: Any, what: str, dtype: np.dtype[Any]) -> None:
 def check_pos(pos: NDArray[Any], parents: int, entries: int, what: str) -> None:
     """`pos` starts at 0, never decreases, and ends at the number of entries."""
     if len(pos) != parents + 1:
-        raise FormatError(f"{what} has {len(pos)} entries; it must have {parents + 1}, one more than the positions above")
+        raise FormatError(
+            f"{what} has {len(pos)} entries; it must have {parents + 1}, one more than the positions above"
+        )
     if pos[0] != 0:
         raise FormatError(f"{what} starts at {pos[0]}; it must start at 0")
     falls = np.flatnonzero(np.diff(pos) < 0)
@@ -108,7 +110,9 @@ def check_order(columns: list[NDArray[Any]], what: str, unique: bool) -> None:
         raise FormatError(f"{what} is not sorted at position {k}; sort the entries, or pass them as (data, coords)")
     if unique and tied.any():
         k = int(np.flatnonzero(tied)[0]) + 1
-        raise FormatError(f"{what} repeats a coordinate at position {k}; sum the duplicates, or pass them as (data, coords)")
+        raise FormatError(
+            f"{what} repeats a coordinate at position {k}; sum the duplicates, or pass them as (data, coords)"
+        )
 
 
 def check_size(shape: tuple[int, ...]) -> None:

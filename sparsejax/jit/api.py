@@ -37,7 +37,9 @@ class _Traced:
 class JitFunction:
     """A function compiled per signature: types of the arrays, values of the static arguments, structure of the arguments."""
 
-    def __init__(self, function: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]
+    ) -> None:
         self.__name__ = "function"
         functools.update_wrapper(self, function)
         self._function = function
@@ -70,7 +72,7 @@ class JitFunction:
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         dynamic = [a for k, a in enumerate(args) if k not in self._argnums]
         named = {n: v for n, v in kwargs.items() if n not in self._argnames}
-        statics = [(k, args[k]) for k in sorted(self._argnums) if k < len(args)]
+        statics: list[tuple[int | str, Any]] = [(k, args[k]) for k in sorted(self._argnums) if k < len(args)]
         statics += [(n, kwargs[n]) for n in sorted(self._argnames) if n in kwargs]
         for name, value in statics:
             if not isinstance(value, Hashable) or isinstance(value, Array | Tracer):
@@ -150,7 +152,9 @@ class Lowered:
         All but "jaxpr" depend on the arrays' statistics, so the function must have been lowered with arrays.
         """
         if stage != "jaxpr" and any(isinstance(x, ShapeDtypeStruct) for x in self._leaves):
-            raise ValueError(f"stage {stage!r} depends on the data's statistics; lower with arrays instead of ShapeDtypeStruct")
+            raise ValueError(
+                f"stage {stage!r} depends on the data's statistics; lower with arrays instead of ShapeDtypeStruct"
+            )
         return pipeline.as_text(self._traced.closed, self._leaves, stage)
 
     def compile(self) -> Compiled:
@@ -170,7 +174,9 @@ class Compiled:
         leaves = [_as_leaf(x, (args, kwargs)) for x in tree_util.tree_leaves((list(args), kwargs))]
         avals = [_leaf_aval(x) for x in leaves]
         if avals != self._avals:
-            raise TypeError(f"compiled for arguments of types {self._avals}, but called with {avals}; compile again for these")
+            raise TypeError(
+                f"compiled for arguments of types {self._avals}, but called with {avals}; compile again for these"
+            )
         return tree_util.tree_unflatten(self._traced.out_tree, pipeline.execute(self._traced.closed, leaves))
 
 
@@ -225,7 +231,9 @@ def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return jit(function).trace(*args, **kwargs).out_info
 
 
-def _statics(function: Callable[..., Any], nums: Sequence[int], names: Sequence[str]) -> tuple[frozenset[int], frozenset[str]]:
+def _statics(
+    function: Callable[..., Any], nums: Sequence[int], names: Sequence[str]
+) -> tuple[frozenset[int], frozenset[str]]:
     """Static positions and names, each completed from the other through the function's signature."""
     try:
         parameters = list(inspect.signature(function).parameters)
@@ -235,7 +243,9 @@ def _statics(function: Callable[..., Any], nums: Sequence[int], names: Sequence[
     found = {n % count if n < 0 and count else n for n in nums}
     for name in names:
         if parameters and name not in parameters and "kwargs" not in parameters:
-            raise ValueError(f"static_argnames names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}")
+            raise ValueError(
+                f"static_argnames names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
+            )
     positions = found | {parameters.index(n) for n in names if n in parameters}
     return frozenset(positions), frozenset({*names, *(parameters[k] for k in found if k < count)})
 

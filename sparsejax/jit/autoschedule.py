@@ -92,9 +92,7 @@ def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts
     entries = facts[tensor.name][last]
     levels: list[Level] = []
     for k, d in enumerate(dims):
-        if all(x in block for x in dims[k:]):
-            levels.append(Dense())
-        elif k == 0 and tensor.shape[d] <= max(1024, 4 * entries):
+        if all(x in block for x in dims[k:]) or (k == 0 and tensor.shape[d] <= max(1024, 4 * entries)):
             levels.append(Dense())
         else:
             levels.append(Compressed())
@@ -109,7 +107,7 @@ class _Model:
         self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
         self.storage = nest.storage_indices
         self.extents: dict[cin.IndexVar, int] = {}
-        for access in (*self.accesses, cin.Access(nest.output, nest.indices)):
+        for access in (*cin.accesses(nest.composite), cin.Access(nest.output, nest.indices)):
             for size, index in zip(access.tensor.shape, access.indices, strict=True):
                 if isinstance(index, cin.IndexVar):
                     self.extents.setdefault(index, size)

@@ -52,7 +52,9 @@ def dense_output(output: cin.Tensor, op: str | None) -> NDArray[Any]:
     size = math.prod(output.shape)
     start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
     if size * output.dtype.itemsize > 2**62:
-        raise MemoryError(f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format")
+        raise MemoryError(
+            f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
+        )
     return np.zeros(size, output.dtype) if start == 0 else np.full(size, start, output.dtype)
 
 

@@ -197,9 +197,7 @@ def _intersection(lowering: Lowering, walkers: list[Walker], key: Leaders, at: A
 
     with b.while_(inside):
         positions = [b.get(p) for p in places]
-        x, y = (
-            o.coordinate(b, w.level, p) for o, w, p in zip(operands, walkers, positions, strict=True)
-        )
+        x, y = (o.coordinate(b, w.level, p) for o, w, p in zip(operands, walkers, positions, strict=True))
         with b.if_(b.eq(x, y)):
             matched = {
                 w.access: _cursor(w, o, p, None, x) for w, o, p in zip(walkers, operands, positions, strict=True)
@@ -290,13 +288,14 @@ def _universe(
         _match(lowering, walkers, coordinate, cases, at)
 
 
-def _sentinel(
-    lowering: Lowering, walkers: dict[cin.Access, Walker], cases: dict[Leaders, cin.Stmt], at: At
-) -> None:
+def _sentinel(lowering: Lowering, walkers: dict[cin.Access, Walker], cases: dict[Leaders, cin.Stmt], at: At) -> None:
     b = lowering.b
     for walker in walkers.values():
         _start(lowering, walker)
     minimal = [k for k in cases if not any(other < k for other in cases)]
+    # a leader that is a case by itself is never behind the smallest coordinate, unless a case of several skips ahead
+    alone = {a for k in minimal if len(k) == 1 for a in k} if all(len(k) == 1 for k in minimal) else set()
+    lagging = [walker for access, walker in walkers.items() if access not in alone]
 
     def here(access: cin.Access) -> Val:
         walker = walkers[access]
@@ -318,14 +317,13 @@ def _sentinel(
     place = b.var("v", candidate())
     with b.while_(lambda: b.ne(b.get(place), END)):
         coordinate = b.get(place)
-        if any(len(k) > 1 for k in minimal):
-            for access, walker in walkers.items():
-                _catch_up(lowering, walker, access, coordinate)
+        for walker in lagging:
+            _catch_up(lowering, walker, coordinate)
         _match(lowering, walkers, coordinate, cases, at)
         b.set(place, candidate())
 
 
-def _catch_up(lowering: Lowering, walker: Walker, access: cin.Access, coordinate: Val) -> None:
+def _catch_up(lowering: Lowering, walker: Walker, coordinate: Val) -> None:
     """Move a walker to the first coordinate that is not below `coordinate`."""
     b = lowering.b
     assert walker.at is not None and walker.here is not None

@@ -53,7 +53,9 @@ def concretize(nest: Nest, order: tuple[cin.IndexVar, ...]) -> Program:
     how, p = assembly(nest.output, nest.storage_indices, order)
     if how == APPEND:
         if not nest.direct and nest.producers:
-            raise ScheduleError(f"loop order {_names(order)} cannot both reduce and apply an operation to an unordered result")
+            raise ScheduleError(
+                f"loop order {_names(order)} cannot both reduce and apply an operation to an unordered result"
+            )
         return _appending(nest, order)
     out = cin.Access(nest.output, nest.indices)
     if not nest.producers:

@@ -176,7 +176,10 @@ def _arithmetic(b: Builder, op: str, args: list[Num]) -> Num:
 
 def _complex_arithmetic(b: Builder, op: str, x: Num, y: Num) -> Num:
     (xr, xi), (yr, yi) = x.parts, y.parts
-    mul = lambda p, q: b.binary("fmul", p, q)  # noqa: E731
+
+    def mul(p: Val, q: Val) -> Val:
+        return b.binary("fmul", p, q)
+
     if op in ("add", "subtract"):
         return Num(x.dtype, (b.binary(_FLOAT[op], xr, yr), b.binary(_FLOAT[op], xi, yi)))
     if op == "multiply":
@@ -516,7 +519,33 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
 }
 
 VECTOR_OPERATORS = frozenset(
-    "add subtract multiply divide maximum minimum negative positive absolute square sqrt where cast equal not_equal less "
-    "less_equal greater greater_equal floor ceil trunc rint bitwise_and bitwise_or bitwise_xor".split()
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "maximum",
+        "minimum",
+        "negative",
+        "positive",
+        "absolute",
+        "square",
+        "sqrt",
+        "where",
+        "cast",
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "floor",
+        "ceil",
+        "trunc",
+        "rint",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ]
 )
 """Operators that work lane by lane without a call of a scalar library function."""

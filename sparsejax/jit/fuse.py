@@ -25,7 +25,24 @@ from sparsejax.formats import Dense
 from sparsejax.jit import cin, operators, simplify
 from sparsejax.jit.nest import Nest, Producer
 
-CHEAP = frozenset("add subtract multiply negative positive cast where maximum minimum conjugate real imag absolute square".split())
+CHEAP = frozenset(
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "negative",
+        "positive",
+        "cast",
+        "where",
+        "maximum",
+        "minimum",
+        "conjugate",
+        "real",
+        "imag",
+        "absolute",
+        "square",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -154,7 +171,12 @@ class _Fuser:
         return not fragment.producers and _depth_ok(fragment.value)
 
     def _moved(
-        self, access: cin.Access, fragment: _Fragment, made: cin.Definition, indices: tuple[cin.IndexVar, ...], out: Aval
+        self,
+        access: cin.Access,
+        fragment: _Fragment,
+        made: cin.Definition,
+        indices: tuple[cin.IndexVar, ...],
+        out: Aval,
     ) -> _Fragment | None:
         """`fragment` over the indices of `access`; None where moving it would cost more than it saves."""
         rename: dict[cin.Index, cin.Index] = dict(zip(fragment.indices, access.indices, strict=True))

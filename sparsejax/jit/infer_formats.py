@@ -17,6 +17,7 @@ Users can predict a result's format without knowing any number of stored entries
 from __future__ import annotations
 
 import graphlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ def _mode_order(definition: cin.Definition, sparse: tuple[cin.Access, ...]) -> t
         chain = list(dict.fromkeys(access.level_index(lv) for lv in range(len(access.indices))))
         chain = [ix for ix in chain if isinstance(ix, cin.IndexVar)]
         trial = {k: set(v) for k, v in after.items()}
-        for outer, inner in zip(chain, chain[1:], strict=False):
+        for outer, inner in itertools.pairwise(chain):
             trial.setdefault(inner, set()).add(outer)
             trial.setdefault(outer, set())
         try:

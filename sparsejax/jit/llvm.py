@@ -144,9 +144,7 @@ class LLVMBuilder(Builder):
     def splat(self, value: Val, lanes: int) -> Val:
         type = vector_of(value.type, lanes)
         one = self._value(f"insertelement {type} poison, {value.type} {value.ref}, i64 0", type)
-        return self._value(
-            f"shufflevector {type} {one.ref}, {type} poison, <{lanes} x i32> zeroinitializer", type
-        )
+        return self._value(f"shufflevector {type} {one.ref}, {type} poison, <{lanes} x i32> zeroinitializer", type)
 
     def extract(self, vector: Val, lane: int) -> Val:
         return self._value(f"extractelement {vector.type} {vector.ref}, i64 {lane}", scalar_of(vector.type))

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify
 from sparsejax.jit.assemble import Output
@@ -68,9 +67,7 @@ class Lowering:
         self.output.finalize(b)
         return b.finish(self._epilogue)
 
-    def _input(
-        self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], extents: dict[tuple[str, int], Val]
-    ) -> Input:
+    def _input(self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], extents: dict[tuple[str, int], Val]) -> Input:
         def pointer(what: str, level: int) -> Val:
             slot = abi.Slot(tensor.name, what, level)
             return self.b.slot(numbers[slot], "ptr", str(slot))
@@ -190,7 +187,9 @@ class Lowering:
             self.output.put(b, env.cursors[stmt.lhs].pos, stmt.op, value)
 
     # ----------------------------------------------------------------------------------------------- expressions
-    def value(self, expr: cin.Expr, env: Env, lanes: int = 1, known: dict[cin.Expr, emit.Num] | None = None) -> emit.Num:
+    def value(
+        self, expr: cin.Expr, env: Env, lanes: int = 1, known: dict[cin.Expr, emit.Num] | None = None
+    ) -> emit.Num:
         """The value of `expr`; `known` holds sub-expressions that were computed already (loop invariants)."""
         if known is not None and expr in known:
             return known[expr]
@@ -255,7 +254,9 @@ class Lowering:
         reducing = var not in body.lhs.indices
         total: list[Var] = []
         if reducing:
-            start = emit.splat(b, emit.constant(b, operands.identity_of(body.op or "", body.lhs.tensor), body.lhs.dtype), lanes)
+            start = emit.splat(
+                b, emit.constant(b, operands.identity_of(body.op or "", body.lhs.tensor), body.lhs.dtype), lanes
+            )
             total = [b.var("lanes", start.val)]
         with b.for_(b.i64(0), wide, var.name, lanes) as index:
             here = self.resolve(env.bind(var, index), body)
@@ -351,5 +352,3 @@ def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:
             return cin.Seq(tuple(mark_vectors(s) for s in stmts))
         case _:
             return stmt
-
-

@@ -1,11 +1,11 @@
 """What an access reads or writes at run time: input tensors and the three workspaces.
 
-    Input      level buffers and values that the caller passed
-    Scalar     a register, with a mark that tells whether anything was written where that matters
-    DenseArea  an array over the workspace's variables, set to the identity at every `where`
-    Bitmap     a dense array of values with a bitmap of three levels of 64-bit words above it; inserting sets a bit,
-               draining walks the bits in coordinate order, so that results come out sorted without sorting. Draining
-               costs time proportional to the entries (plus extent / 2^18) and resets exactly what was used.
+Input      level buffers and values that the caller passed
+Scalar     a register, with a mark that tells whether anything was written where that matters
+DenseArea  an array over the workspace's variables, set to the identity at every `where`
+Bitmap     a dense array of values with a bitmap of three levels of 64-bit words above it; inserting sets a bit,
+           draining walks the bits in coordinate order, so that results come out sorted without sorting. Draining
+           costs time proportional to the entries (plus extent / 2^18) and resets exactly what was used.
 """
 
 from __future__ import annotations

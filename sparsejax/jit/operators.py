@@ -122,7 +122,16 @@ def _table() -> dict[str, Operator]:
             repeat=_keep,
         ),
         Operator(
-            "logical_or", 2, np.logical_or, True, True, True, _zero, left_annihilator=1, right_annihilator=1, repeat=_keep
+            "logical_or",
+            2,
+            np.logical_or,
+            True,
+            True,
+            True,
+            _zero,
+            left_annihilator=1,
+            right_annihilator=1,
+            repeat=_keep,
         ),
         Operator("logical_xor", 2, np.logical_xor, True, True, False, _zero),
         Operator(
@@ -155,11 +164,47 @@ def _table() -> dict[str, Operator]:
     ]
     ops += [
         Operator(name, 1, getattr(np, name))
-        for name in (
-            "negative positive absolute sign square sqrt cbrt reciprocal exp exp2 expm1 log log2 log10 log1p "
-            "sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh logical_not invert "
-            "isnan isinf isfinite floor ceil trunc rint conjugate real imag"
-        ).split()
+        for name in [
+            "negative",
+            "positive",
+            "absolute",
+            "sign",
+            "square",
+            "sqrt",
+            "cbrt",
+            "reciprocal",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "arcsin",
+            "arccos",
+            "arctan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "arcsinh",
+            "arccosh",
+            "arctanh",
+            "logical_not",
+            "invert",
+            "isnan",
+            "isinf",
+            "isfinite",
+            "floor",
+            "ceil",
+            "trunc",
+            "rint",
+            "conjugate",
+            "real",
+            "imag",
+        ]
     ]
     return {op.name: op for op in ops}
 

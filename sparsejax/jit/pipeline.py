@@ -166,7 +166,9 @@ def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
     if stage not in ("plan", "cin", "loops", "llvm", "asm"):
         raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
     plan = plan_of(closed)
-    env = dict(zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), (a.storage for a in (*closed.consts, *arrays)), strict=True))
+    env = dict(
+        zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), (a.storage for a in (*closed.consts, *arrays)), strict=True)
+    )
     parts = []
     for step in plan.steps:
         parts.append(_step_text(step, env, stage))

@@ -108,7 +108,9 @@ def compile_text(text: str) -> Kernel:
             address, tracker = engine.link(engine.object(text))
             kernel = _kernels[key] = Kernel(address, text, tracker)
             if config.log_compiles():
-                log.warning("compiled a kernel of %d lines in %.1f ms", text.count("\n"), 1e3 * (time.perf_counter() - started))
+                log.warning(
+                    "compiled a kernel of %d lines in %.1f ms", text.count("\n"), 1e3 * (time.perf_counter() - started)
+                )
     return kernel
 
 

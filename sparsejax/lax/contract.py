@@ -39,7 +39,9 @@ def _extents(shapes: Sequence[tuple[int, ...]], inputs: Sequence[Labels]) -> dic
     return {label: extent for label, (extent, _, _) in found.items()}
 
 
-def _notation(*operands: rules.Operand, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> cin.Definition:
+def _notation(
+    *operands: rules.Operand, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any
+) -> cin.Definition:
     extents = _extents([rules.shape_of(o) for o in operands], inputs)
     factors: list[cin.Expr] = []
     for operand, labels in zip(operands, inputs, strict=True):
@@ -66,7 +68,9 @@ def _reference(*args: Any, inputs: tuple[Labels, ...], output: Labels, dtype: An
     return np.einsum(*pairs, list(output))
 
 
-def _call(*args: Storage, out_aval: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> Storage:
+def _call(
+    *args: Storage, out_aval: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any
+) -> Storage:
     dense = [convert.to_dense(a).astype(dtype, copy=False) for a in args]
     if _is_matmul(inputs, output):
         made = dense[0] @ dense[1]
@@ -116,7 +120,9 @@ def contract(
     extents = _extents([a.shape for a in arrays], labels)
     for label in out:
         if label not in extents:
-            raise ValueError("einstein sum subscripts string included output subscript which never appeared in an input")
+            raise ValueError(
+                "einstein sum subscripts string included output subscript which never appeared in an input"
+            )
     form = None if out_format is None else Format.parse(out_format, len(out))
     return contract_p.bind(*arrays, inputs=labels, output=out, dtype=wanted, out_format=form)
 
@@ -171,7 +177,11 @@ def _pairs(arrays: list[Any], inputs: list[Labels], optimize: Any) -> list[tuple
 def _along(
     path: list[tuple[int, ...]], arrays: list[Any], inputs: list[Labels], output: Labels, out_format: Any, dtype: Any
 ) -> Any:
-    wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.result_type(*((a.dtype, a.aval.weak_type) for a in arrays))
+    wanted = (
+        dtypes.canonical(dtype)
+        if dtype is not None
+        else dtypes.result_type(*((a.dtype, a.aval.weak_type) for a in arrays))
+    )
     left = list(zip(arrays, inputs, strict=True))
     for picks in path:
         chosen = [left[k] for k in sorted(picks)]
@@ -206,7 +216,9 @@ def parse_subscripts(text: str, ranks: Sequence[int]) -> tuple[list[Labels], Lab
 def _letters(text: str) -> list[int]:
     for char in text:
         if not (char.isascii() and char.isalpha()):
-            raise ValueError(f"invalid subscript '{char}' in einstein sum subscripts string, subscripts must be letters")
+            raise ValueError(
+                f"invalid subscript '{char}' in einstein sum subscripts string, subscripts must be letters"
+            )
     return [ord(c) for c in text]
 
 
@@ -216,7 +228,11 @@ def _term(term: str, rank: int, number: int) -> Labels:
             raise ValueError("einstein sum subscripts string contains a '.' that is not part of an ellipsis ('...')")
         labels = _letters(term)
         if len(labels) != rank:
-            more = "too many subscripts in einstein sum" if len(labels) > rank else "operand has more dimensions than subscripts given in einstein sum, but no '...' ellipsis provided to broadcast the extra dimensions"
+            more = (
+                "too many subscripts in einstein sum"
+                if len(labels) > rank
+                else "operand has more dimensions than subscripts given in einstein sum, but no '...' ellipsis provided to broadcast the extra dimensions"
+            )
             raise ValueError(f"operand {number}: {more}")
         return tuple(labels)
     before, _, after = term.partition("...")
@@ -225,7 +241,9 @@ def _term(term: str, rank: int, number: int) -> Labels:
     head, tail = _letters(before), _letters(after)
     spare = rank - len(head) - len(tail)
     if spare < 0:
-        raise ValueError(f"operand {number}: einstein sum subscripts string contains too many subscripts for its {rank} dimensions")
+        raise ValueError(
+            f"operand {number}: einstein sum subscripts string contains too many subscripts for its {rank} dimensions"
+        )
     return (*head, *range(-spare, 0), *tail)
 
 
@@ -252,7 +270,9 @@ def _output(text: str, widest: list[int]) -> Labels:
 
 def _parse_interleaved(items: list[Any]) -> tuple[list[Any], list[Labels], Labels]:
     if len(items) < 2:
-        raise ValueError("must specify the einstein sum subscripts string and at least one operand, or at least one operand and its corresponding subscripts list")
+        raise ValueError(
+            "must specify the einstein sum subscripts string and at least one operand, or at least one operand and its corresponding subscripts list"
+        )
     explicit = items[-1] if len(items) % 2 else None
     arrays = [asarray(x, f"operand {k}") for k, x in enumerate(items[0 : len(items) - len(items) % 2 : 2])]
     terms = [_sublist(x) for x in items[1 : len(items) - len(items) % 2 : 2]]
@@ -286,7 +306,9 @@ def matmul(a: Any, b: Any) -> Any:
         raise ValueError("matmul: Input operand does not have enough dimensions (scalars are multiplied with *)")
     inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
     if inner[0] != inner[1]:
-        raise ValueError(f"matmul: the inner dimensions of shapes {a.shape} and {b.shape} differ: {inner[0]} is not {inner[1]}")
+        raise ValueError(
+            f"matmul: the inner dimensions of shapes {a.shape} and {b.shape} differ: {inner[0]} is not {inner[1]}"
+        )
     batch_a, batch_b = a.ndim - 2, b.ndim - 2
     left = [*range(-max(batch_a, 0), 0), *([1] if a.ndim > 1 else []), 2]
     right = [*range(-max(batch_b, 0), 0), 2, *([3] if b.ndim > 1 else [])]
@@ -306,7 +328,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     left, right = list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))
     for p, q in pairs:
         if a.shape[p] != b.shape[q]:
-            raise ValueError(f"shape-mismatch for sum: axis {p} of the first operand has extent {a.shape[p]}, axis {q} of the second {b.shape[q]}")
+            raise ValueError(
+                f"shape-mismatch for sum: axis {p} of the first operand has extent {a.shape[p]}, axis {q} of the second {b.shape[q]}"
+            )
         right[q] = left[p]
     summed = {left[p] for p, _ in pairs}
     return contract([a, b], [left, right], [x for x in (*left, *right) if x not in summed])

@@ -17,16 +17,72 @@ from sparsejax.core.trace import is_python_scalar
 from sparsejax.jit import cin, operators
 from sparsejax.lax import typing_rules as rules
 
-UNARY = (
-    "negative positive absolute sign square sqrt cbrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin "
-    "arccos arctan sinh cosh tanh arcsinh arccosh arctanh logical_not invert isnan isinf isfinite floor ceil trunc rint "
-    "conjugate"
-).split()
-BINARY = (
-    "add subtract multiply divide floor_divide remainder power maximum minimum equal not_equal less less_equal greater "
-    "greater_equal logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift arctan2 "
-    "hypot"
-).split()
+UNARY = [
+    "negative",
+    "positive",
+    "absolute",
+    "sign",
+    "square",
+    "sqrt",
+    "cbrt",
+    "reciprocal",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+    "logical_not",
+    "invert",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "conjugate",
+]
+BINARY = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "floor_divide",
+    "remainder",
+    "power",
+    "maximum",
+    "minimum",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "left_shift",
+    "right_shift",
+    "arctan2",
+    "hypot",
+]
 
 Signature = tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]
 
@@ -36,7 +92,10 @@ def loop_dtypes(op: str, avals: tuple[Aval, ...]) -> Signature:
     """(compute dtypes of the arguments, dtype of the result) of the NumPy ufunc `op`; TypeError where it has no loop."""
     python = {"b": bool, "i": int, "f": float, "c": complex}
     weak = [a.weak_type for a in avals]
-    wanted = [python[a.dtype.kind] if w and not all(weak) and a.dtype.kind != "b" else a.dtype for a, w in zip(avals, weak, strict=True)]
+    wanted = [
+        python[a.dtype.kind] if w and not all(weak) and a.dtype.kind != "b" else a.dtype
+        for a, w in zip(avals, weak, strict=True)
+    ]
     ufunc: Any = operators.get(op).numpy
     resolved = ufunc.resolve_dtypes((*wanted, None))
     made = [np.dtype(np.float32) if d == np.float16 else d for d in resolved]
@@ -142,7 +201,7 @@ def _where_typing(c: Aval, x: Aval, y: Aval, dtype: np.dtype[Any]) -> Aval:
 where_p = Primitive(
     "where",
     typing=_where_typing,
-    reference=lambda c, x, y, dtype: np.where(np.asarray(c).astype(bool), x, y).astype(dtype),
+    reference=lambda c, x, y, dtype: np.asarray(np.where(np.asarray(c).astype(bool), x, y), dtype),
     notation=_where_notation,
 )
 

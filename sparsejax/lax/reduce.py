@@ -16,7 +16,14 @@ from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.structural import normal_axis, pattern, refill, reshape
 
-OPERATORS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
+OPERATORS = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
 _NUMPY = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "any": np.any, "all": np.all}
 
 
@@ -54,7 +61,12 @@ def reduce(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: boo
     axes = _axes(axis, x.ndim)
     out = _dtype(kind, x.dtype, dtype)
     count = math.prod(x.shape[a] for a in axes)
-    if kind in ("max", "min") and count == 0 and x.size == 0 and math.prod(n for k, n in enumerate(x.shape) if k not in axes):
+    if (
+        kind in ("max", "min")
+        and count == 0
+        and x.size == 0
+        and math.prod(n for k, n in enumerate(x.shape) if k not in axes)
+    ):
         raise ValueError(f"zero-size array to reduction operation {OPERATORS[kind]} which has no identity")
     if kind in ("any", "all") and x.dtype != np.bool_:
         x = elementwise("not_equal", x, 0)

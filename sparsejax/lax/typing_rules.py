@@ -25,7 +25,11 @@ def operands_of(avals: Sequence[Aval]) -> list[Operand]:
 
 
 def infer(
-    notation: Callable[..., cin.Definition], avals: Sequence[Aval], params: dict[str, Any], shape: tuple[int, ...], dtype: Any
+    notation: Callable[..., cin.Definition],
+    avals: Sequence[Aval],
+    params: dict[str, Any],
+    shape: tuple[int, ...],
+    dtype: Any,
 ) -> Aval:
     """The type of `notation` applied to operands of these types."""
     definition = notation(*operands_of(avals), **params)

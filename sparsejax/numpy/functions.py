@@ -13,15 +13,13 @@ from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.formats import Format, convert, ingest
 from sparsejax.lax.contract import contract as _contract
-from sparsejax.lax.contract import einsum, matmul, tensordot
+from sparsejax.lax.contract import tensordot
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
-from sparsejax.lax.elementwise import imag, logistic, real, where
-from sparsejax.lax.reduce import mean
 from sparsejax.lax.reduce import reduce as _reduce
-from sparsejax.lax.structural import broadcast_to, reshape, transpose
-from sparsejax.lax.structural import convert_format as asformat
+from sparsejax.lax.structural import convert_format as _convert_format
 from sparsejax.lax.structural import normal_axis as _normal_axis
+from sparsejax.lax.structural import reshape, transpose
 
 # ---------------------------------------------------------------------------------------------------------- creation
 
@@ -51,7 +49,7 @@ def array(
     """
     if isinstance(obj, Array) or hasattr(obj, "aval"):
         made = obj if dtype is None else astype(obj, dtype)
-        return made if format is None else asformat(made, format)
+        return made if format is None else _convert_format(made, format)
     return Array(ingest.as_storage(obj, format, dtype, fill_value, copy, shape))
 
 
@@ -118,6 +116,7 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: st
 
 # ---------------------------------------------------------------------------------------------------------- products
 
+
 def dot(a: Any, b: Any) -> Any:
     """NumPy's dot: scalars multiply, else the last axis of `a` meets the last but one of `b`."""
     a, b = _asarray(a), _asarray(b)
@@ -156,47 +155,17 @@ def diagonal(x: Any, axis1: int = 0, axis2: int = 1) -> Any:
     first, second = (_normal_axis(a, x.ndim) for a in (axis1, axis2))
     count = min(x.shape[first], x.shape[second])
     if x.shape[first] != x.shape[second]:
-        raise ValueError(f"diagonal of axes of extents {x.shape[first]} and {x.shape[second]}: only square ones, {count} != both")
+        raise ValueError(
+            f"diagonal of axes of extents {x.shape[first]} and {x.shape[second]}: only square ones, {count} != both"
+        )
     labels = list(range(x.ndim))
     labels[second] = labels[first]
     kept = [k for k in range(x.ndim) if k not in (first, second)]
     return _contract([x], [labels], [*kept, first])
 
 
-# -------------------------------------------------------------------------------------------------------- reductions
-
-
-def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """`numpy.sum`."""
-    return _reduce("sum", x, axis, dtype, keepdims)
-
-
-def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """`numpy.prod`."""
-    return _reduce("prod", x, axis, dtype, keepdims)
-
-
-def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """`numpy.max`; entries that are not stored count with the fill."""
-    return _reduce("max", x, axis, None, keepdims)
-
-
-def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """`numpy.min`; entries that are not stored count with the fill."""
-    return _reduce("min", x, axis, None, keepdims)
-
-
-def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """`numpy.any`."""
-    return _reduce("any", x, axis, None, keepdims)
-
-
-def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """`numpy.all`."""
-    return _reduce("all", x, axis, None, keepdims)
-
-
 # ------------------------------------------------------------------------------------------------- shapes and types
+
 
 def astype(x: Any, dtype: Any) -> Any:
     """`x` with values of `dtype`."""
@@ -221,11 +190,15 @@ def expand_dims(x: Any, axis: Any) -> Any:
 def squeeze(x: Any, axis: Any = None) -> Any:
     """`x` without axes of extent one."""
     x = _asarray(x)
-    chosen = [k for k, n in enumerate(x.shape) if n == 1] if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    chosen = (
+        [k for k, n in enumerate(x.shape) if n == 1] if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    )
     axes = {_normal_axis(a, x.ndim) for a in chosen}
     for k in axes:
         if x.shape[k] != 1:
-            raise ValueError(f"cannot select an axis to squeeze out which has size not equal to one: axis {k} has {x.shape[k]}")
+            raise ValueError(
+                f"cannot select an axis to squeeze out which has size not equal to one: axis {k} has {x.shape[k]}"
+            )
     return reshape(x, [n for k, n in enumerate(x.shape) if k not in axes])
 
 
@@ -259,13 +232,17 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
     """Whether entries agree within `atol + rtol * |b|`; equal infinities do, NaN never does."""
     apply = _elementwise
-    near = apply("less_equal", apply("absolute", apply("subtract", a, b)), apply("add", apply("multiply", apply("absolute", b), rtol), atol))
+    near = apply(
+        "less_equal",
+        apply("absolute", apply("subtract", a, b)),
+        apply("add", apply("multiply", apply("absolute", b), rtol), atol),
+    )
     return apply("logical_or", apply("logical_and", near, apply("isfinite", b)), apply("equal", a, b))
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
     """Whether all entries agree; see `isclose`."""
-    return all(isclose(a, b, rtol, atol))
+    return _reduce("all", isclose(a, b, rtol, atol))
 
 
 def size(x: Any) -> int:

@@ -62,5 +62,3 @@ def _key(atom: Atom) -> Any:
 def clean(jaxpr: Jaxpr) -> Jaxpr:
     """Both clean-ups, in order."""
     return dead_code(common_subexpressions(jaxpr))
-
-

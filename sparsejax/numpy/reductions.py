@@ -1,0 +1,37 @@
+"""NumPy's reductions. Entries that are not stored count with the fill; see `sparsejax.lax.reduce`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparsejax.lax.reduce import reduce as _reduce
+
+
+def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.sum`."""
+    return _reduce("sum", x, axis, dtype, keepdims)
+
+
+def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.prod`."""
+    return _reduce("prod", x, axis, dtype, keepdims)
+
+
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.max`; entries that are not stored count with the fill."""
+    return _reduce("max", x, axis, None, keepdims)
+
+
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.min`; entries that are not stored count with the fill."""
+    return _reduce("min", x, axis, None, keepdims)
+
+
+def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.any`."""
+    return _reduce("any", x, axis, None, keepdims)
+
+
+def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.all`."""
+    return _reduce("all", x, axis, None, keepdims)

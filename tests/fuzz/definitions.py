@@ -1,0 +1,232 @@
+"""Random index-notation programs, and their dense NumPy meaning.
+
+A case is one definition `out[o] op= rhs` over 1 to 4 operands and up to 4 index variables, with random formats, mode
+orders, dtypes, extents (0 and 1 among them), stored zeros, literals, diagonals and fixed coordinates; the output has a
+random format too. It runs under the chosen loop order or under a random one.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Var
+from sparsejax.errors import ScheduleError
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, validate
+from sparsejax.jit import binding, cin, concretize, fuse, lower, nest, operators, pipeline, runtime, simplify
+from sparsejax.jit.llvm import LLVMBuilder
+
+LEVELS = (Dense(), Compressed(), Coordinate())
+DTYPES = ("f8", "f8", "f8", "f4", "i8", "i4", "u1", "?", "c16", "c8")
+REDUCTIONS = {"b": ("logical_or", "logical_and"), "c": ("add",)}
+CALLS = {
+    "b": ("logical_and", "logical_or", "logical_xor", "add", "multiply"),
+    "c": ("add", "subtract", "multiply"),
+}
+REAL_CALLS = ("add", "add", "subtract", "multiply", "multiply", "multiply", "maximum", "minimum")
+TESTS = ("less", "greater_equal", "equal", "not_equal")
+
+
+@dataclass
+class Case:
+    seed: int
+    definition: cin.Definition
+    output: cin.Tensor
+    arrays: dict[str, np.ndarray]
+    storages: dict[str, object]
+    extents: dict[cin.IndexVar, int]
+    order: tuple[cin.IndexVar, ...] | None
+
+    def __str__(self) -> str:
+        inputs = ", ".join(f"{n}:{s.dtype}{list(s.shape)} {s.format}" for n, s in self.storages.items())
+        order = "chosen" if self.order is None else ",".join(v.name for v in self.order)
+        return (
+            f"seed {self.seed}: {self.definition} -> {self.output.dtype} {self.output.format} order {order}; {inputs}"
+        )
+
+
+def random_format(rng: random.Random, ndim: int) -> Format:
+    order = list(range(ndim))
+    rng.shuffle(order)
+    return Format([rng.choice(LEVELS) for _ in range(ndim)], order)
+
+
+def random_storage(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object = 0):
+    """(storage, dense): random pattern with stored zeros, small values."""
+    nrng = np.random.default_rng(rng.getrandbits(32))
+    density = rng.choice((0.0, 0.2, 0.5, 1.0))
+    form = random_format(rng, len(shape))
+    values = nrng.integers(0, 4, shape)
+    if dtype.kind in "ifc":
+        values = values - 1
+    values = values.astype(dtype)
+    if dtype.kind == "c":
+        values = values + 1j * nrng.integers(-1, 2, shape)
+    if dtype.kind == "f":
+        values = values * dtype.type(0.5)
+    values = np.asarray(values, dtype)
+    if form.is_dense:
+        dense = np.where(nrng.random(shape) < density, values, dtype.type(fill)).astype(dtype)
+        return convert.from_dense(dense, form, 0), dense
+    mask = nrng.random(shape) < density
+    coords = np.array(np.nonzero(mask), np.int64).reshape(len(shape), -1)
+    stored = values[mask]
+    dense = np.full(shape, fill, dtype)
+    dense[mask] = stored
+    return convert.from_coords(coords, stored.reshape(-1), shape, form, fill), dense
+
+
+def make(seed: int) -> Case:
+    rng = random.Random(seed)
+    dtype = np.dtype(rng.choice(DTYPES))
+    count = rng.randint(1, 4)
+    extents = {cin.IndexVar("abcd"[k]): rng.choice((0, 1, 2, 3, 3, 4, 5)) for k in range(count)}
+    variables = list(extents)
+    arrays: dict[str, np.ndarray] = {}
+    storages: dict[str, object] = {}
+
+    def leaf() -> cin.Expr:
+        if rng.random() < 0.1:
+            return simplify.literal(rng.choice((0, 1, 2)), dtype)
+        if arrays and rng.random() < 0.1:
+            name = rng.choice(list(arrays))
+            return cin.Access(tensor(name), random_indices(arrays[name].shape))
+        ndim = rng.randint(0, min(3, len(variables) + 1))
+        picked: list[cin.Index] = rng.sample(variables, min(ndim, len(variables)))
+        if picked and rng.random() < 0.1:
+            picked.append(rng.choice(picked))
+        if rng.random() < 0.1:
+            picked.insert(rng.randint(0, len(picked)), 0)
+        shape = tuple(1 if isinstance(ix, int) else extents[ix] for ix in picked)
+        own = dtype if rng.random() < 0.8 or dtype.kind == "b" else np.dtype(rng.choice(("f4", "i4", "?")))
+        name = f"X{len(arrays)}"
+        fill = rng.choice((0, 0, 0, 0, 1)) if own == dtype else 0
+        storages[name], arrays[name] = random_storage(rng, shape, own, fill)
+        return cast(cin.Access(tensor(name), tuple(picked)))
+
+    def tensor(name: str) -> cin.Tensor:
+        s = storages[name]
+        return cin.Tensor(name, s.shape, s.dtype, s.format, s.fill_value)
+
+    def cast(expr: cin.Expr) -> cin.Expr:
+        return expr if expr.dtype == dtype else cin.Call("cast", (expr,), dtype)
+
+    def random_indices(shape: tuple[int, ...]) -> tuple[cin.Index, ...]:
+        chosen: list[cin.Index] = []
+        for n in shape:
+            fitting = [v for v in variables if extents[v] == n]
+            chosen.append(rng.choice(fitting) if fitting else 0)
+        return tuple(chosen)
+
+    def tree(operands: int) -> cin.Expr:
+        if operands == 1:
+            expr = leaf()
+            if dtype.kind in "fi" and rng.random() < 0.15:
+                expr = cin.Call(rng.choice(("negative", "absolute", "square")), (cast(expr),), dtype)
+            return cast(expr)
+        left = rng.randint(1, operands - 1)
+        x, y = tree(left), tree(operands - left)
+        if dtype.kind in "fiu" and rng.random() < 0.08:
+            test = cin.Call(rng.choice(TESTS), (x, y), np.dtype(bool))
+            return cin.Call("cast", (test,), dtype) if rng.random() < 0.5 else cin.Call("where", (test, x, y), dtype)
+        return cin.Call(rng.choice(CALLS.get(dtype.kind, REAL_CALLS)), (x, y), dtype)
+
+    rhs = tree(rng.randint(1, 4))
+    used = [v for v in variables if v in cin.variables(rhs)]
+    kept = [v for v in used if rng.random() < 0.6]
+    kept += [v for v in variables if v not in used and rng.random() < 0.3]
+    rng.shuffle(kept)
+    reduced = [v for v in used if v not in kept]
+    op = rng.choice(REDUCTIONS.get(dtype.kind, ("add", "add", "add", "maximum", "minimum"))) if reduced else None
+    definition = cin.Definition(tuple(kept), op, rhs)
+    shape = tuple(extents[v] for v in kept)
+    form = random_format(rng, len(kept))
+    sparse = [a for a in cin.accesses(rhs) if not a.tensor.format.is_dense]
+    if op is not None:
+        fill = operators.get(op).identity(dtype)
+    else:
+        value = simplify.exhaust(rhs, sparse)
+        fill = value.value if isinstance(value, cin.Literal) else 0
+    if form.is_dense:
+        fill = fill if op is None else 0
+    output = cin.Tensor("out", shape, dtype, form, dtype.type(fill) if not form.is_dense else dtype.type(0))
+    order = None
+    if rng.random() < 0.5:
+        every = list(dict.fromkeys((*kept, *cin.variables(rhs))))
+        rng.shuffle(every)
+        order = tuple(every)
+    return Case(seed, definition, output, arrays, storages, extents, order)
+
+
+def expected(case: Case) -> np.ndarray:
+    """The dense meaning: every operand laid out over the whole iteration space."""
+    space = list(dict.fromkeys((*case.definition.indices, *cin.variables(case.definition.rhs))))
+    shape = tuple(case.extents[v] for v in space)
+
+    def value(expr: cin.Expr) -> np.ndarray:
+        match expr:
+            case cin.Literal(v, dtype):
+                return np.full(shape, v, dtype)
+            case cin.Access(tensor, indices):
+                grid = np.indices(shape) if shape else []
+                place = tuple(np.zeros(shape, int) if isinstance(ix, int) else grid[space.index(ix)] for ix in indices)
+                return case.arrays[tensor.name][place] if indices else np.full(shape, case.arrays[tensor.name])
+            case cin.Call("cast", (x,), dtype):
+                return value(x).astype(dtype)
+            case cin.Call(op, args, dtype):
+                return np.asarray(operators.get(op).numpy(*(value(a) for a in args))).astype(dtype)
+        raise TypeError(expr)
+
+    full = value(case.definition.rhs)
+    axes = tuple(k for k, v in enumerate(space) if v not in case.definition.indices)
+    if case.definition.op is not None:
+        op = operators.get(case.definition.op)
+        full = op.numpy.reduce(full, axis=axes, initial=op.identity(full.dtype), dtype=full.dtype)
+    return np.asarray(full)
+
+
+def run(case: Case):
+    """The compiled result, as storage; None when the random loop order has no schedule."""
+    names = {name: Var(Aval(s.shape, s.dtype, s.format, s.fill_value)) for name, s in case.storages.items()}
+    made = nest.of_definition(case.output, case.definition)
+    made = nest.Nest(made.output, made.indices, made.producers, simplify.simplify(made.value))
+    step = fuse.canonical(made, Var(Aval((), "f8", Format(()))), names)
+    back = {var: name for name, var in names.items()}
+    inputs = [case.storages[back[v]] for v in step.arguments]
+    runner = pipeline.KernelRunner(step)
+    if case.order is None:
+        return runner.run(inputs)
+    rename = dict(zip(made.variables, step.nest.variables, strict=False))
+    order = tuple(rename[v] for v in case.order if v in rename)
+    try:
+        program = concretize.concretize(step.nest, order)
+    except ScheduleError:
+        return None
+    kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+    op = step.nest.producers[0].op if step.nest.direct else None
+    raw = binding.run(kernel, inputs, program.output, op)
+    if program.output.policy != "append":
+        return raw
+    coords, vals = convert.to_coords(raw)
+    combine = None if op is None else operators.get(op).numpy
+    target = step.nest.output
+    return convert.from_coords(coords, vals, target.shape, target.format, target.fill_value, combine)
+
+
+def check(seed: int) -> str | None:
+    """None when the case is right, else what is wrong."""
+    case = make(seed)
+    with np.errstate(all="ignore"):
+        want = expected(case)
+    got = run(case)
+    if got is None:
+        return None
+    validate.validate(got)
+    dense = convert.to_dense(got)
+    tolerance = 1e-5 if case.output.dtype in (np.float32, np.complex64) else 1e-12
+    if dense.shape != want.shape or not np.allclose(dense, want, rtol=tolerance, atol=tolerance, equal_nan=True):
+        return f"{case}\nexpected\n{want}\ngot\n{dense}"
+    return None
