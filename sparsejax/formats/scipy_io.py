@@ -95,7 +95,8 @@ def _from_bsr(obj: Any) -> Storage:
     rows, cols = obj.shape[0] // height, obj.shape[1] // width
     used = _check_compressed("bsr", pos, crd, data, rows)
     check_bounds(crd[:used], cols, "indices of the bsr array")
-    block_row = np.repeat(np.arange(rows), np.diff(pos.astype(np.int64)))
+    starts: NDArray[Any] = pos.astype(np.int64)
+    block_row = np.repeat(np.arange(rows), starts[1:] - starts[:-1])
     row = block_row[:, None, None] * height + np.arange(height)[None, :, None] + np.zeros((1, 1, width), np.int64)
     col = (
         crd[:used].astype(np.int64)[:, None, None] * width

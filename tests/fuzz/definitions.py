@@ -16,7 +16,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.errors import ScheduleError
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, validate
-from sparsejax.jit import binding, cin, concretize, fuse, lower, nest, operators, pipeline, runtime, simplify
+from sparsejax.jit import binding, cin, concretize, facts, fuse, interpret, lower, nest, operators, pipeline, runtime, simplify
 from sparsejax.jit.llvm import LLVMBuilder
 
 LEVELS = (Dense(), Compressed(), Coordinate())
@@ -80,6 +80,7 @@ def random_storage(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, 
 
 
 def make(seed: int) -> Case:
+    """The case of a seed."""
     rng = random.Random(seed)
     dtype = np.dtype(rng.choice(DTYPES))
     count = rng.randint(1, 4)
@@ -188,19 +189,24 @@ def expected(case: Case) -> np.ndarray:
     return np.asarray(full)
 
 
-def run(case: Case):
-    """The compiled result, as storage; None when the random loop order has no schedule."""
+def step_of(case: Case):
+    """The case as a kernel step, with its input storages."""
     names = {name: Var(Aval(s.shape, s.dtype, s.format, s.fill_value)) for name, s in case.storages.items()}
     made = nest.of_definition(case.output, case.definition)
     made = nest.Nest(made.output, made.indices, made.producers, simplify.simplify(made.value))
     step = fuse.canonical(made, Var(Aval((), "f8", Format(()))), names)
     back = {var: name for name, var in names.items()}
     inputs = [case.storages[back[v]] for v in step.arguments]
-    runner = pipeline.KernelRunner(step)
-    if case.order is None:
-        return runner.run(inputs)
     rename = dict(zip(made.variables, step.nest.variables, strict=False))
-    order = tuple(rename[v] for v in case.order if v in rename)
+    order = None if case.order is None else tuple(rename[v] for v in case.order if v in rename)
+    return step, inputs, order, [back[v] for v in step.arguments]
+
+
+def run(case: Case):
+    """The compiled result, as storage; None when the random loop order has no schedule."""
+    step, inputs, order, _ = step_of(case)
+    if order is None:
+        return pipeline.KernelRunner(step).run(inputs)
     try:
         program = concretize.concretize(step.nest, order)
     except ScheduleError:
@@ -214,6 +220,26 @@ def run(case: Case):
     combine = None if op is None else operators.get(op).numpy
     target = step.nest.output
     return convert.from_coords(coords, vals, target.shape, target.format, target.fill_value, combine)
+
+
+def check_interpreted(seed: int) -> str | None:
+    """None when the CIN interpreter agrees with the definition under the case's loop order."""
+    case = make(seed)
+    step, inputs, order, names = step_of(case)
+    if order is None:
+        _, program = pipeline.KernelRunner(step).schedule([facts.positions(s) for s in inputs])
+    else:
+        try:
+            program = concretize.concretize(step.nest, order)
+        except ScheduleError:
+            return None
+    if program.stmt is not None:
+        cin.check(program.stmt)
+    arrays = {t.name: case.arrays[name] for t, name in zip(step.nest.inputs, names, strict=True)}
+    op = case.definition.op if step.nest.direct else None
+    with np.errstate(all="ignore"):
+        want, got = expected(case), interpret.interpret(program.stmt, arrays, program.output, op)
+    return None if np.allclose(got, want, rtol=1e-5, equal_nan=True) else f"{case}\nexpected\n{want}\ngot\n{got}"
 
 
 def check(seed: int) -> str | None:
