@@ -131,7 +131,7 @@ def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:
     """
     if isinstance(value, Array | Tracer):
         return value
-    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex) or scipy_io.is_scipy(value):
+    if isinstance(value, np.ndarray | np.generic | list | bool | int | float | complex) or scipy_io.is_scipy(value):
         return Array(ingest.as_storage(value, copy=True) if keep else ingest.operand_storage(value))
     raise TypeError(
         f"{what} must be an array (sparsejax, NumPy or SciPy sparse) or a number, but it is of type {type(value).__name__}; "

@@ -64,8 +64,7 @@ def _typing(*avals: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any
 
 
 def _reference(*args: Any, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> Any:
-    pairs = [x for arg, labels in zip(args, inputs, strict=True) for x in (np.asarray(arg).astype(dtype), list(labels))]
-    return np.einsum(*pairs, list(output))
+    return np.einsum(*_numpy_operands([np.asarray(a).astype(dtype) for a in args], inputs, output))
 
 
 def _call(
@@ -75,9 +74,17 @@ def _call(
     if _is_matmul(inputs, output):
         made = dense[0] @ dense[1]
     else:
-        pairs: list[Any] = [x for arg, labels in zip(dense, inputs, strict=True) for x in (arg, list(labels))]
-        made = np.einsum(*pairs, list(output), optimize=len(args) > 1)
+        made = np.einsum(*_numpy_operands(dense, inputs, output), optimize=len(args) > 1)
     return convert.from_dense(np.array(made, dtype, copy=None), out_aval.format, out_aval.fill_value)
+
+
+def _numpy_operands(args: Sequence[Any], inputs: tuple[Labels, ...], output: Labels) -> list[Any]:
+    """Operands in NumPy's interleaved form, labels renumbered from zero."""
+    number = {label: k for k, label in enumerate(dict.fromkeys(x for labels in inputs for x in labels))}
+    made: list[Any] = []
+    for arg, labels in zip(args, inputs, strict=True):
+        made += [arg, [number[x] for x in labels]]
+    return [*made, [number[x] for x in output]]
 
 
 def _is_matmul(inputs: tuple[Labels, ...], output: Labels) -> bool:
