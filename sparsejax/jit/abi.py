@@ -4,8 +4,8 @@ For every tensor, inputs first and the output last:
 
     extent of each dimension, the buffers of each level (pos, crd), vals
 
-and for an output that grows, one count per level with coordinates, which the kernel writes back together with its
-pointers. A kernel returns a status code (`builder.OK`, `builder.OUT_OF_MEMORY`).
+and for an output that grows, one count per level with coordinates: on entry how many to make room for, on return how many
+there are; the kernel writes these and its pointers back. A kernel returns a status code (`builder.OK`, `builder.OUT_OF_MEMORY`).
 """
 
 from __future__ import annotations

@@ -13,9 +13,21 @@ Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord /
 
 from __future__ import annotations
 
+import sys
+
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
+
+
+MADV_HUGEPAGE = 14
+
+
+def clear(b: Builder, pointer: Val, lo: Val, hi: Val, size: int) -> None:
+    """Zero the elements lo to hi of `size` bytes each."""
+    address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(lo, size))
+    count = b.mul(b.sub(hi, lo), size)
+    b.call("memset", "ptr", [b.convert("inttoptr", address, "ptr"), b.const("i32", 0), count])
 
 
 class Growable:
@@ -39,9 +51,19 @@ class Growable:
                 b.fail(OUT_OF_MEMORY)
             b.set(self._pointer, fresh)
             if zero:
-                with b.for_(room, grown, "z") as z:
-                    b.store(fresh, z, b.i64(0))
+                clear(b, fresh, room, grown, self._size)
+            if sys.platform == "linux":
+                self._ask_for_huge_pages(b, fresh, b.mul(grown, self._size))
             b.set(self._capacity, grown)
+
+
+    def _ask_for_huge_pages(self, b: Builder, pointer: Val, size: Val) -> None:
+        """First touches of a large fresh buffer cost a fault per 4 KB otherwise (NumPy asks for its arrays too)."""
+        with b.if_(b.lt(b.i64(1 << 22), size)):
+            page = b.convert("ptrtoint", pointer, "i64")
+            start = b.and_(b.add(page, 4095), b.i64(-4096))
+            left = b.sub(size, b.sub(start, page))
+            b.call("madvise", "i32", [b.convert("inttoptr", start, "ptr"), left, b.const("i32", MADV_HUGEPAGE)])
 
 
 class Output:
@@ -68,6 +90,12 @@ class Output:
         self._block = self._product(b, range(self.sparse[-1] + 1, len(form.levels)))
         for lv in self.heads:
             self._reserve_pos(b, lv)
+            expected = b.slot(slots[abi.Slot(tensor.name, "count", lv)], "i64", f"expected{lv}")
+            for inside in self.sparse:
+                if self.head_of(inside) == lv:
+                    self._crd[inside].reserve(b, expected)
+            if lv == self.heads[-1]:
+                self._vals.reserve(b, b.mul(expected, self._block))
 
     # geometry
     def extent(self, level: int) -> Val:
@@ -121,9 +149,13 @@ class Output:
             last = b.mul(b.add(n, 1), self._block)
             self._vals.reserve(b, last)
             if self._block.ref != "1":
+                first = b.mul(n, self._block)
                 start = emit.constant(b, self.tensor.fill_value, self.tensor.dtype)
-                with b.for_(b.mul(n, self._block), last, "z") as z:
-                    emit.store(b, self._vals.pointer(b), z, start)
+                if self.tensor.fill_value == 0:
+                    clear(b, self._vals.pointer(b), first, last, self.tensor.dtype.itemsize)
+                else:
+                    with b.for_(first, last, "z") as z:
+                        emit.store(b, self._vals.pointer(b), z, start)
             b.set(self.wrote, b.i64(0))
         return n
 

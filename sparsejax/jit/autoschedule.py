@@ -99,6 +99,25 @@ def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts
     return Format(tuple(levels), dims)
 
 
+def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
+    """For every level of the output that starts a segment, how many coordinates to make room for at first.
+
+    Twice the expectation, since facts are rounded; never more than four times the entries of all inputs, since products
+    may have far more partial results than entries. Too small a number costs a reallocation, never a failure.
+    """
+    model = _Model(nest, facts)
+    limit = 1024 + 4 * sum(counts[-1] for counts in facts.values())
+    state = _State((), frozenset(), 0.0, 1.0)
+    form = nest.output.format
+    sizes = []
+    for level, var in enumerate(nest.storage_indices):
+        state = model.extend(state, var)
+        ends = level + 1 == form.ndim or not form.continues(level + 1)
+        if ends and not isinstance(form.levels[level], Dense):
+            sizes.append(int(min(limit, 2 * state.survivors)))
+    return tuple(sizes)
+
+
 class _Model:
     def __init__(self, nest: Nest, facts: Facts) -> None:
         self.nest = nest

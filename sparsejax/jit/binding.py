@@ -23,8 +23,14 @@ def input_slots(storage: Storage) -> tuple[int, ...]:
     return known
 
 
-def run(kernel: runtime.Kernel, inputs: list[Storage], output: cin.Tensor, op: str | None) -> Storage:
-    """Run `kernel`; the storage of its output."""
+def run(
+    kernel: runtime.Kernel,
+    inputs: list[Storage],
+    output: cin.Tensor,
+    op: str | None,
+    expected: tuple[int, ...] = (),
+) -> Storage:
+    """Run `kernel`; the storage of its output, which makes room for `expected` coordinates per level at first."""
     numbers: list[int] = []
     for storage in inputs:
         numbers += input_slots(storage)
@@ -37,7 +43,9 @@ def run(kernel: runtime.Kernel, inputs: list[Storage], output: cin.Tensor, op: s
         shape = output.shape
         return Storage(output.format, shape, output.dtype.type(0), ((),) * len(shape), vals)
     _check_size(output)
-    numbers += [*output.shape, *([0] * (len(slots) - len(output.shape)))]
+    heads = abi.heads(output)
+    counts = expected if len(expected) == len(heads) else (0,) * len(heads)
+    numbers += [*output.shape, *([0] * (len(slots) - len(output.shape) - len(heads))), *counts]
     array = np.array(numbers, np.int64)
     status = kernel(array)
     after = dict(zip(slots, array[first:].tolist(), strict=True))

@@ -39,6 +39,7 @@ class Planned:
     program: lower.Program
     kernel: runtime.Kernel
     formats: tuple[Format, ...]
+    expected: tuple[int, ...]
 
 
 @dataclass
@@ -53,7 +54,7 @@ class KernelRunner:
         ready = [converted(s, f) for s, f in zip(inputs, planned.formats, strict=True)]
         nest, output = self.step.nest, planned.program.output
         op = nest.producers[0].op if nest.direct else None
-        made = binding.run(planned.kernel, ready, output, op)
+        made = binding.run(planned.kernel, ready, output, op, planned.expected)
         if output.policy != "append":
             return made
         coords, vals = convert.to_coords(made)
@@ -69,7 +70,9 @@ class KernelRunner:
             kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
             moved = dict(schedule.conversions)
             formats = tuple(moved.get(t.name, unique_format(t.format)) for t in self.step.nest.inputs)
-            known = self.plans[key] = Planned(schedule, program, kernel, formats)
+            names = [t.name for t in self.step.nest.inputs]
+            expected = autoschedule.output_sizes(self.step.nest, dict(zip(names, observed, strict=True)))
+            known = self.plans[key] = Planned(schedule, program, kernel, formats, expected)
         return known
 
     def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
