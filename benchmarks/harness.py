@@ -97,9 +97,9 @@ def run(options: Namespace) -> int:
     wrong = 0
     for operation, name, load in rows(options):
         matrix = load()
-        if operation.kind in ("square", "pattern") and operation.kind != "tensor":
-            if matrix.shape[0] != matrix.shape[1] or _flops(matrix) > LARGEST_PRODUCT:
-                continue
+        squares = operation.kind in ("square", "pattern")
+        if squares and (matrix.shape[0] != matrix.shape[1] or _flops(matrix) > LARGEST_PRODUCT):
+            continue
         if operation.kind == "pattern" and np.iscomplexobj(matrix.data):
             continue
         data = operands(operation, matrix)

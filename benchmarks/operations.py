@@ -81,9 +81,11 @@ def scipy_runs(name: str, d: dict[str, Any]) -> Run | None:
         i, j, k = coords
         if stem == "mttkrp":
             n = shape[0]
+
             def mttkrp() -> Any:
                 rows = values[:, None] * d["B"][j] * d["C"][k]
                 return sp.csr_array((np.ones(len(i)), (i, np.arange(len(i)))), shape=(n, len(i))) @ rows
+
             return mttkrp
         flat = sp.csr_array((values, (i * shape[1] + j, k)), shape=(shape[0] * shape[1], shape[2]))
         used = np.flatnonzero(np.diff(flat.indptr))
@@ -166,8 +168,12 @@ def torch_runs(name: str, d: dict[str, Any]) -> Run | None:
         return None
     A = d["A"]
     stem = name.rstrip("0123456789")
+
     def csr(M: Any) -> Any:
-        return torch.sparse_csr_tensor(torch.tensor(M.indptr), torch.tensor(M.indices), torch.tensor(M.data), size=M.shape)
+        return torch.sparse_csr_tensor(
+            torch.tensor(M.indptr), torch.tensor(M.indices), torch.tensor(M.data), size=M.shape
+        )
+
     T = csr(A)
     if stem == "spmv":
         x = torch.tensor(d["x"])
@@ -179,7 +185,9 @@ def torch_runs(name: str, d: dict[str, Any]) -> Run | None:
         return lambda: T @ T
     if stem == "sddmm":
         U, V = torch.tensor(d["U"]), torch.tensor(d["V"]).T.contiguous()
-        zero = torch.sparse_csr_tensor(T.crow_indices(), T.col_indices(), torch.zeros(len(A.data), dtype=torch.float64), size=A.shape)
+        zero = torch.sparse_csr_tensor(
+            T.crow_indices(), T.col_indices(), torch.zeros(len(A.data), dtype=torch.float64), size=A.shape
+        )
         weights = T.values()
         return lambda: torch.sparse.sampled_addmm(zero, U, V).values() * weights
     if stem == "gcn":

@@ -75,7 +75,9 @@ class Aval:
 
     def strong(self) -> Aval:
         """The same type, not weak."""
-        return self if not self.weak_type else Aval(self.shape, self.dtype, self.format, self.fill_value)
+        if not self.weak_type:
+            return self
+        return Aval(self.shape, self.dtype, self.format, 0 if self.is_literal else self.fill_value)
 
     def __repr__(self) -> str:
         plain = self.format.order == tuple(range(self.ndim))

@@ -19,7 +19,6 @@ from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
 
-
 MADV_HUGEPAGE = 14
 
 
@@ -55,7 +54,6 @@ class Growable:
             if sys.platform == "linux":
                 self._ask_for_huge_pages(b, fresh, b.mul(grown, self._size))
             b.set(self._capacity, grown)
-
 
     def _ask_for_huge_pages(self, b: Builder, pointer: Val, size: Val) -> None:
         """First touches of a large fresh buffer cost a fault per 4 KB otherwise (NumPy asks for its arrays too)."""

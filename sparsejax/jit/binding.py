@@ -23,47 +23,60 @@ def input_slots(storage: Storage) -> tuple[int, ...]:
     return known
 
 
-def run(
-    kernel: runtime.Kernel,
-    inputs: list[Storage],
-    output: cin.Tensor,
-    op: str | None,
-    expected: tuple[int, ...] = (),
-) -> Storage:
-    """Run `kernel`; the storage of its output, which makes room for `expected` coordinates per level at first."""
-    numbers: list[int] = []
-    for storage in inputs:
-        numbers += input_slots(storage)
-    first = len(numbers)
-    slots = abi.slots_of(output, output=True)
-    if output.format.is_dense:
-        vals = dense_output(output, op)
-        numbers += (*output.shape, vals.ctypes.data)
-        runtime.check(kernel(np.array(numbers, np.int64)))
-        shape = output.shape
-        return Storage(output.format, shape, output.dtype.type(0), ((),) * len(shape), vals)
-    _check_size(output)
-    heads = abi.heads(output)
-    counts = expected if len(expected) == len(heads) else (0,) * len(heads)
-    numbers += [*output.shape, *([0] * (len(slots) - len(output.shape) - len(heads))), *counts]
-    array = np.array(numbers, np.int64)
-    status = kernel(array)
-    after = dict(zip(slots, array[first:].tolist(), strict=True))
-    if status:
-        runtime.release([after[s] for s in slots if s.what in ("pos", "crd", "vals")])
-        runtime.check(status)
-    return _adopt(output, after)
+class Binding:
+    """A kernel with everything about its output that does not change from call to call.
 
+    `op` is the operator by which a dense output accumulates (None: it is assigned); `expected` tells how many coordinates
+    to make room for at first, per level that starts a segment.
+    """
 
-def dense_output(output: cin.Tensor, op: str | None) -> NDArray[Any]:
-    """The values of a dense output, set to what the kernel accumulates onto."""
-    size = math.prod(output.shape)
-    start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
-    if size * output.dtype.itemsize > 2**62:
-        raise MemoryError(
-            f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
-        )
-    return np.zeros(size, output.dtype) if start == 0 else np.full(size, start, output.dtype)
+    def __init__(
+        self, kernel: runtime.Kernel, output: cin.Tensor, op: str | None, expected: tuple[int, ...] = ()
+    ) -> None:
+        self._kernel = kernel
+        self._output = output
+        self._slots = abi.slots_of(output, output=True)
+        self._dense = output.format.is_dense
+        self._buffers: tuple[tuple[NDArray[Any], ...], ...] = ((),) * len(output.shape)
+        self._size = math.prod(output.shape)
+        self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
+        self._zero = output.dtype.type(0)
+        if self._dense:
+            if self._size * output.dtype.itemsize > 2**62:
+                raise MemoryError(
+                    f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
+                )
+            return
+        _check_size(output)
+        heads = abi.heads(output)
+        counts = expected if len(expected) == len(heads) else (0,) * len(heads)
+        pointers = len(self._slots) - len(output.shape) - len(heads)
+        self._empty = (*output.shape, *((0,) * pointers), *counts)
+
+    def run(self, inputs: list[Storage]) -> Storage:
+        """Call the kernel on these inputs; the storage of its output."""
+        numbers: list[int] = []
+        for storage in inputs:
+            numbers += input_slots(storage)
+        output = self._output
+        if self._dense:
+            if self._start == 0:
+                vals = np.zeros(self._size, output.dtype)
+            else:
+                vals = np.full(self._size, self._start, output.dtype)
+            numbers += output.shape
+            numbers.append(vals.ctypes.data)
+            status, _ = self._kernel(numbers)
+            runtime.check(status)
+            return Storage(output.format, output.shape, self._zero, self._buffers, vals)
+        first = len(numbers)
+        numbers += self._empty
+        status, after = self._kernel(numbers)
+        found = dict(zip(self._slots, after[first:], strict=True))
+        if status:
+            runtime.release([found[s] for s in self._slots if s.what in ("pos", "crd", "vals")])
+            runtime.check(status)
+        return _adopt(output, found)
 
 
 def _check_size(output: cin.Tensor) -> None:

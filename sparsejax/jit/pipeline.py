@@ -37,9 +37,9 @@ class Planned:
 
     schedule: autoschedule.Schedule
     program: lower.Program
-    kernel: runtime.Kernel
-    formats: tuple[Format, ...]
-    expected: tuple[int, ...]
+    binding: binding.Binding
+    moves: tuple[tuple[int, Format], ...]
+    """Inputs, by position, that are converted first, with their formats."""
 
 
 @dataclass
@@ -51,14 +51,14 @@ class KernelRunner:
 
     def run(self, inputs: list[Storage]) -> Storage:
         planned = self.plan([facts.positions(s) for s in inputs])
-        ready = [converted(s, f) for s, f in zip(inputs, planned.formats, strict=True)]
-        nest, output = self.step.nest, planned.program.output
-        op = nest.producers[0].op if nest.direct else None
-        made = binding.run(planned.kernel, ready, output, op, planned.expected)
-        if output.policy != "append":
+        for position, form in planned.moves:
+            inputs[position] = converted(inputs[position], form)
+        made = planned.binding.run(inputs)
+        if planned.program.output.policy != "append":
             return made
+        nest = self.step.nest
         coords, vals = convert.to_coords(made)
-        combine = None if op is None else operators.get(op).numpy
+        combine = operators.get(nest.producers[0].op).numpy if nest.producers else None
         target = nest.output
         return convert.from_coords(coords, vals, target.shape, target.format, target.fill_value, combine)  # type: ignore[arg-type]
 
@@ -68,11 +68,14 @@ class KernelRunner:
         if known is None:
             schedule, program = self.schedule(observed)
             kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+            nest = self.step.nest
             moved = dict(schedule.conversions)
-            formats = tuple(moved.get(t.name, unique_format(t.format)) for t in self.step.nest.inputs)
-            names = [t.name for t in self.step.nest.inputs]
-            expected = autoschedule.output_sizes(self.step.nest, dict(zip(names, observed, strict=True)))
-            known = self.plans[key] = Planned(schedule, program, kernel, formats, expected)
+            wanted = [(k, t, moved.get(t.name, unique_format(t.format))) for k, t in enumerate(nest.inputs)]
+            moves = tuple((k, form) for k, tensor, form in wanted if form != tensor.format)
+            expected = autoschedule.output_sizes(nest, {t.name: o for t, o in zip(nest.inputs, observed, strict=True)})
+            op = nest.producers[0].op if nest.direct else None
+            bound = binding.Binding(kernel, program.output, op, expected)
+            known = self.plans[key] = Planned(schedule, program, bound, moves)
         return known
 
     def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
@@ -110,6 +113,7 @@ class Plan:
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self.jaxpr = staging.clean(closed.jaxpr)
+        self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
         self.steps = [KernelRunner(s) if isinstance(s, fuse.KernelStep) else s for s in fuse.fuse(self.jaxpr)]
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
@@ -152,7 +156,7 @@ def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
     borrowed = [s for s in storages if "transient" in s.cache]
     if borrowed:
         made = [_owned(s, borrowed) for s in made]
-    return [Array(s) for s in made]
+    return [Array(s, aval) for s, aval in zip(made, plan.out_avals, strict=True)]
 
 
 def _owned(made: Storage, borrowed: list[Storage]) -> Storage:

@@ -34,9 +34,10 @@ class Kernel:
         self._keep = assembly
         self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
-    def __call__(self, slots: NDArray[np.int64]) -> int:
-        """Run the kernel; the status code. The interpreter lock is released meanwhile."""
-        return int(self._function(slots.ctypes.data))
+    def __call__(self, slots: Sequence[int]) -> tuple[int, Any]:
+        """Run the kernel; the status code and the slots afterwards. The interpreter lock is released meanwhile."""
+        array = (ctypes.c_int64 * len(slots))(*slots)
+        return self._function(array), array
 
 
 class _Engine:

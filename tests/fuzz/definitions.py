@@ -16,7 +16,20 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.errors import ScheduleError
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, validate
-from sparsejax.jit import binding, cin, concretize, facts, fuse, interpret, lower, nest, operators, pipeline, runtime, simplify
+from sparsejax.jit import (
+    binding,
+    cin,
+    concretize,
+    facts,
+    fuse,
+    interpret,
+    lower,
+    nest,
+    operators,
+    pipeline,
+    runtime,
+    simplify,
+)
 from sparsejax.jit.llvm import LLVMBuilder
 
 LEVELS = (Dense(), Compressed(), Coordinate())
@@ -213,7 +226,7 @@ def run(case: Case):
         return None
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
     op = step.nest.producers[0].op if step.nest.direct else None
-    raw = binding.run(kernel, inputs, program.output, op)
+    raw = binding.Binding(kernel, program.output, op).run(inputs)
     if program.output.policy != "append":
         return raw
     coords, vals = convert.to_coords(raw)

@@ -87,7 +87,11 @@ def own_tests():
 
 @pytest.mark.parametrize(("name", "args"), own_tests())
 def test_numpys_own(name, args, monkeypatch):
-    if args and np.dtype(args[0] if not isinstance(args[0], bool) else bool) in (np.float16, np.longdouble, np.clongdouble):
+    if args and np.dtype(args[0] if not isinstance(args[0], bool) else bool) in (
+        np.float16,
+        np.longdouble,
+        np.clongdouble,
+    ):
         pytest.skip(f"dtype {np.dtype(args[0])} has no machine representation here")
     wrapper = Einsum(f"{name}{args}")
     monkeypatch.setattr(theirs, "np", Proxy(wrapper))
