@@ -5,7 +5,7 @@
     atom = Var(aval) | Literal(value, aval)
 
     { lambda A:f64[5:d,7:c] ; a:f64[7:d]. let
-        b:f64[5:d] = contract[inputs=((0, 1), (1,)) output=(0,)] A a        # app.py:12
+        b:f64[5:d] = contract[ij,j->i] A a
       in (b,) }
 
 Constants (arrays the function closed over) stand before the semicolon; they are run-time arguments like the inputs. A
@@ -121,7 +121,8 @@ def to_text(jaxpr: Jaxpr) -> str:
     lines = [f"{{ lambda {consts}; {inputs}. let"]
     for eqn in jaxpr.eqns:
         args = " ".join(use(a) for a in eqn.inputs)
-        params = " ".join(f"{k}={v}" for k, v in eqn.params)
+        describe = eqn.primitive.describe
+        params = " ".join(f"{k}={v}" for k, v in eqn.params) if describe is None else describe(**eqn.param_dict)
         outs = " ".join(define(v) for v in eqn.outputs)
         lines.append(f"    {outs} = {eqn.primitive.name}{f'[{params}]' if params else ''} {args}")
     outputs = ", ".join(use(a) for a in jaxpr.outputs)

@@ -39,6 +39,7 @@ class Primitive:
     typing(*avals, **params) -> Aval              reference(*ndarrays, **params) -> ndarray
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage
     prefers_call(*avals, **params) -> bool        batch, jvp, transpose: transformation rules
+    describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Primitive:
         batch: Rule | None = None,
         jvp: Rule | None = None,
         transpose: Rule | None = None,
+        describe: Callable[..., str] | None = None,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -63,6 +65,7 @@ class Primitive:
         self.batch = batch
         self.jvp = jvp
         self.transpose = transpose
+        self.describe = describe
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"

@@ -101,8 +101,23 @@ def _all_dense(*avals: Aval, **params: Any) -> bool:
     return all(a.format.is_dense for a in avals)
 
 
+def _describe(inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> str:
+    letters = "ijklmnopqrstuvwxyzabcdefghABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    labels = dict.fromkeys(x for ls in (*inputs, output) for x in ls)
+    names = {label: letters[k % len(letters)] for k, label in enumerate(labels)}
+    terms = ["".join(names[x] for x in ls) for ls in (*inputs, output)]
+    pinned = "" if out_format is None else f" out_format={out_format}"
+    return f"{','.join(terms[:-1])}->{terms[-1]}{pinned}"
+
+
 contract_p = Primitive(
-    "contract", typing=_typing, reference=_reference, notation=_notation, call=_call, prefers_call=_all_dense
+    "contract",
+    typing=_typing,
+    reference=_reference,
+    notation=_notation,
+    call=_call,
+    prefers_call=_all_dense,
+    describe=_describe,
 )
 
 

@@ -131,7 +131,7 @@ def _ufunc_primitive(op: str) -> Primitive:
         cast = [np.asarray(a).astype(d) for a, d in zip(args, loops[0], strict=True)]
         return operators.get(op).numpy(*cast)
 
-    return Primitive(op, typing=typing, reference=reference, notation=notation)
+    return Primitive(op, typing=typing, reference=reference, notation=notation, describe=lambda loops: "")
 
 
 primitives = {op: _ufunc_primitive(op) for op in UNARY + BINARY}
@@ -172,6 +172,7 @@ cast_p = Primitive(
     typing=lambda x, dtype: rules.infer(_cast_notation, (x,), {"dtype": dtype}, x.shape, dtype).strong(),
     reference=lambda x, dtype: np.asarray(x).astype(dtype),
     notation=_cast_notation,
+    describe=lambda dtype: str(dtype),
 )
 
 
@@ -203,6 +204,7 @@ where_p = Primitive(
     typing=_where_typing,
     reference=lambda c, x, y, dtype: np.asarray(np.where(np.asarray(c).astype(bool), x, y), dtype),
     notation=_where_notation,
+    describe=lambda dtype: "",
 )
 
 
@@ -225,6 +227,7 @@ unary_p = Primitive(
     typing=lambda x, **params: rules.infer(_unary_notation, (x,), params, x.shape, params["dtype"]),
     reference=lambda x, op, compute, dtype: operators.get(op).numpy(np.asarray(x).astype(compute)).astype(dtype),
     notation=_unary_notation,
+    describe=lambda op, compute, dtype: op,
 )
 
 

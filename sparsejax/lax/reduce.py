@@ -43,7 +43,13 @@ def _reference(x: Any, kind: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -
     return _NUMPY[kind](np.asarray(x).astype(dtype), axis=axes, **start)  # type: ignore[operator]
 
 
-reduce_p = Primitive("reduce", typing=_typing, reference=_reference, notation=_notation)
+reduce_p = Primitive(
+    "reduce",
+    typing=_typing,
+    reference=_reference,
+    notation=_notation,
+    describe=lambda kind, axes, dtype: f"{kind} axes={axes}",
+)
 
 
 def reduce(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
