@@ -22,7 +22,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.storage import Storage
 
 Array = NDArray[Any]
-_MAX_POSITIONS = 2**62
+_MAX_POSITIONS = 2**38
 
 
 def crd_dtype(extent: int) -> np.dtype[Any]:

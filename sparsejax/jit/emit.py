@@ -355,6 +355,10 @@ def _extremum(b: Builder, op: str, args: list[Num]) -> Num:
     x, y = args
     if x.kind == "b":
         return _arithmetic(b, op, args)
+    if x.kind == "c":
+        wins = _comparison(b, "greater_equal" if op == "maximum" else "less_equal", args).val
+        wins = b.binary("or", wins, _classify(b, "isnan", [x]).val)
+        return Num(x.dtype, tuple(b.select(wins, p, q) for p, q in zip(x.parts, y.parts, strict=True)))
     wins = _test(b, "ge" if op == "maximum" else "le", x.kind, x.val, y.val)
     if x.kind == "f":  # a NaN on either side wins
         wins = b.binary("or", wins, b.compare("uno", x.val, x.val))
@@ -452,10 +456,12 @@ def _function(b: Builder, op: str, args: list[Num]) -> Num:
     if x.kind == "f":
         return Num(x.dtype, (_libm(b, _LIBM[op], [a.val for a in args]),))
     if op in ("exp2", "log2", "log10"):
-        scale = constant(b, math.log(10 if op == "log10" else 2), x.dtype)
+        scale = b.const(machine_type(x.dtype), math.log(10 if op == "log10" else 2))
         if op == "exp2":
-            return _complex_call(b, "cexp", [_complex_arithmetic(b, "multiply", x, scale)])
-        return _complex_arithmetic(b, "divide", _complex_call(b, "clog", [x]), scale)
+            scaled = Num(x.dtype, tuple(b.binary("fmul", p, scale) for p in x.parts))
+            return _complex_call(b, "cexp", [scaled])
+        made = _complex_call(b, "clog", [x])
+        return Num(x.dtype, tuple(b.binary("fdiv", p, scale) for p in made.parts))
     one = constant(b, 1, x.dtype)
     if op == "expm1":
         return _complex_arithmetic(b, "subtract", _complex_call(b, "cexp", [x]), one)

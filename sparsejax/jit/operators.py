@@ -44,20 +44,21 @@ class Operator:
 
     def identity(self, dtype: DType) -> Scalar | None:
         """The neutral element as a NumPy scalar of `dtype`, or None when there is none."""
-        return None if self.identity_of is None else dtype.type(self.identity_of(dtype))
+        value = None if self.identity_of is None else self.identity_of(dtype)
+        return None if value is None else dtype.type(value)
 
 
 def lowest(dtype: DType) -> Scalar:
-    """The smallest value of `dtype` (-inf for floats, False for bool): the identity of maximum."""
-    if dtype.kind == "f":
-        return -np.inf
+    """The smallest value of `dtype` (-inf for floats, False for bool; none for complex): the identity of maximum."""
+    if dtype.kind in "fc":
+        return -np.inf if dtype.kind == "f" else None
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 
 
 def highest(dtype: DType) -> Scalar:
-    """The largest value of `dtype` (inf for floats, True for bool): the identity of minimum."""
-    if dtype.kind == "f":
-        return np.inf
+    """The largest value of `dtype` (inf for floats, True for bool; none for complex): the identity of minimum."""
+    if dtype.kind in "fc":
+        return np.inf if dtype.kind == "f" else None
     return True if dtype.kind == "b" else np.iinfo(dtype).max
 
 

@@ -46,14 +46,19 @@ def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generi
         if isinstance(left, cin.Literal):
             if operator.left_annihilator is not None and left.value == operator.left_annihilator:
                 return literal(operator.left_annihilator, dtype)
-            if operator.left_identity and cin.same_value(left.value, operator.identity(left.dtype)):
+            if operator.left_identity and _is_identity(operator, left):
                 return right
         if isinstance(right, cin.Literal):
             if operator.right_annihilator is not None and right.value == operator.right_annihilator:
                 return literal(operator.right_annihilator, dtype)
-            if operator.right_identity and cin.same_value(right.value, operator.identity(right.dtype)):
+            if operator.right_identity and _is_identity(operator, right):
                 return left
     return cin.Call(op, args, dtype)
+
+
+def _is_identity(operator: operators.Operator, constant: cin.Literal) -> bool:
+    identity = operator.identity(constant.dtype)
+    return identity is not None and cin.same_value(constant.value, identity)
 
 
 def _fold(op: str, args: list[cin.Literal], dtype: np.dtype[np.generic]) -> cin.Literal:

@@ -107,24 +107,15 @@ def loop_dtypes(op: str, avals: tuple[Aval, ...]) -> Signature:
     return tuple(made[:-1]), made[-1]
 
 
-def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape of operands, or NumPy's error."""
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        listed = " ".join(map(str, shapes))
-        raise ValueError(f"operands could not be broadcast together with shapes {listed} in {op}") from None
-
-
 def _ufunc_primitive(op: str) -> Primitive:
     def notation(*operands: rules.Operand, loops: Signature) -> cin.Definition:
-        shape = np.broadcast_shapes(*(rules.shape_of(o) for o in operands))
+        shape = rules.broadcast_shapes(*(rules.shape_of(o) for o in operands))
         indices = rules.index_vars(len(shape))
         args = [rules.cast(rules.aligned(o, indices, shape), d) for o, d in zip(operands, loops[0], strict=True)]
         return cin.Definition(indices, None, cin.Call(op, tuple(args), loops[1]))
 
     def typing(*avals: Aval, loops: Signature) -> Aval:
-        shape = broadcast(op, *(a.shape for a in avals))
+        shape = rules.broadcast_shapes(*(a.shape for a in avals))
         return rules.infer(notation, avals, {"loops": loops}, shape, loops[1])
 
     def reference(*args: Any, loops: Signature) -> Any:
@@ -187,7 +178,7 @@ def convert_element_type(x: Any, dtype: Any) -> Any:
 
 
 def _where_notation(c: rules.Operand, x: rules.Operand, y: rules.Operand, dtype: np.dtype[Any]) -> cin.Definition:
-    shape = np.broadcast_shapes(*(rules.shape_of(o) for o in (c, x, y)))
+    shape = rules.broadcast_shapes(*(rules.shape_of(o) for o in (c, x, y)))
     indices = rules.index_vars(len(shape))
     condition = rules.cast(rules.aligned(c, indices, shape), np.dtype(np.bool_))
     yes, no = (rules.cast(rules.aligned(o, indices, shape), dtype) for o in (x, y))
@@ -195,7 +186,7 @@ def _where_notation(c: rules.Operand, x: rules.Operand, y: rules.Operand, dtype:
 
 
 def _where_typing(c: Aval, x: Aval, y: Aval, dtype: np.dtype[Any]) -> Aval:
-    shape = broadcast("where", c.shape, x.shape, y.shape)
+    shape = rules.broadcast_shapes(c.shape, x.shape, y.shape)
     return rules.infer(_where_notation, (c, x, y), {"dtype": dtype}, shape, dtype)
 
 

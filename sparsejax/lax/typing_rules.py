@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,6 +62,17 @@ def aligned(operand: Operand, indices: Sequence[cin.Index], shape: Sequence[int]
         stretched = extent == 1 and shape[offset + axis] != 1
         picked.append(0 if stretched else indices[offset + axis])
     return access(operand, picked)
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape of operands by NumPy's rules (whose own function refuses sizes above 2^63)."""
+    made: list[int] = []
+    for extents in itertools.zip_longest(*(reversed(s) for s in shapes), fillvalue=1):
+        wide = {n for n in extents if n != 1}
+        if len(wide) > 1:
+            raise ValueError(f"operands could not be broadcast together with shapes {' '.join(map(str, shapes))}")
+        made.append(wide.pop() if wide else 1)
+    return tuple(reversed(made))
 
 
 def index_vars(count: int, stem: str = "i") -> tuple[cin.IndexVar, ...]:

@@ -71,7 +71,11 @@ def test_sparse_sums_and_products(matrix):
 
 
 def flops(A):
-    return float(np.dot(np.bincount(A.indices, minlength=A.shape[1]), np.diff(A.indptr))) if A.shape[0] == A.shape[1] else 0
+    return (
+        float(np.dot(np.bincount(A.indices, minlength=A.shape[1]), np.diff(A.indptr)))
+        if A.shape[0] == A.shape[1]
+        else 0
+    )
 
 
 def test_sparse_matrix_products(matrix):

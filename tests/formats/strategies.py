@@ -1,0 +1,31 @@
+"""Random formats and storages for property tests."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
+
+DTYPES = ("?", "i1", "i4", "i8", "u1", "u8", "f4", "f8", "c8", "c16")
+
+
+@st.composite
+def formats(draw, ndim):
+    levels = [draw(st.sampled_from((Dense(), Compressed(), Coordinate()))) for _ in range(ndim)]
+    return Format(levels, draw(st.permutations(range(ndim))))
+
+
+@st.composite
+def arrays(draw, max_ndim=5):
+    ndim = draw(st.integers(0, max_ndim))
+    shape = tuple(draw(st.integers(0, 4)) for _ in range(ndim))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    return np.asarray(rng.integers(0, 4, shape) * (rng.random(shape) < 0.5)).astype(dtype)
+
+
+@st.composite
+def storages(draw, max_ndim=5):
+    array = draw(arrays(max_ndim))
+    form = draw(formats(array.ndim))
+    return convert.from_dense(array, form, 0), array

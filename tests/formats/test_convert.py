@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparsejax.errors import FormatError
+from sparsejax.formats import Format, convert, structural, validate
+from tests.formats import strategies
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_any_format_to_any_other(data):
+    storage, array = data.draw(strategies.storages())
+    other = data.draw(strategies.formats(array.ndim))
+    made = convert.convert(storage, other)
+    for s in (storage, made):
+        validate.validate(s)
+        np.testing.assert_array_equal(convert.to_dense(s), array)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_stored_zeros_and_duplicates(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    n = data.draw(st.integers(0, 20))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    coords = np.stack([rng.integers(0, k, n) for k in shape])
+    vals = rng.integers(-2, 3, n).astype(float)
+    form = data.draw(strategies.formats(len(shape)))
+    made = convert.from_coords(coords, vals, shape, form, 0)
+    validate.validate(made)
+    want = np.zeros(shape)
+    np.add.at(want, tuple(coords), vals)
+    np.testing.assert_array_equal(convert.to_dense(made), want)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_reshape_and_transpose(data):
+    storage, array = data.draw(strategies.storages(4))
+    axes = data.draw(st.permutations(range(array.ndim)))
+    turned = structural.transpose(storage, axes)
+    validate.validate(turned)
+    np.testing.assert_array_equal(convert.to_dense(turned), array.transpose(axes))
+    flat = structural.reshape(storage, (array.size,), Format.parse("coo", 1))
+    validate.validate(flat)
+    np.testing.assert_array_equal(convert.to_dense(flat), array.reshape(-1))
+    back = structural.reshape(flat, array.shape, data.draw(strategies.formats(array.ndim)))
+    np.testing.assert_array_equal(convert.to_dense(back), array)
+
+
+def test_huge_extents_cost_nothing():
+    n = 2**40
+    coords = np.array([[5, 1, n - 1], [n - 1, 7, 0]])
+    made = convert.from_coords(coords, np.ones(3), (n, n), Format.parse("dcsr", 2), 0)
+    validate.validate(made)
+    turned = convert.convert(made, Format.parse("dcsc", 2))
+    validate.validate(turned)
+    assert turned.nbytes < 1000
+    with pytest.raises(FormatError, match="positions"):
+        convert.convert(made, Format.parse("csr", 2))
+
+
+def test_nan_fill_counts_as_fill():
+    made = convert.from_dense(np.array([np.nan, 1.0, np.nan]), Format.parse("coo", 1), np.nan)
+    assert made.nnz == 1
+
+
+@pytest.mark.parametrize("name", ["dense", "csr", "csc", "coo", "dcsr", "dcsc", "(d,q)@(1,0)", "(c,n)@(0,1)"])
+def test_names_round_trip(name):
+    assert Format.parse(str(Format.parse(name, 2)), 2) == Format.parse(name, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "ndim", "message"),
+    [
+        ("csr", 3, "for matrices"),
+        ("nope", 2, "unknown format"),
+        ("(d,z)", 2, "cannot read"),
+        ("(d,c)@(0,0)", 2, "permutation"),
+    ],
+)
+def test_bad_names(text, ndim, message):
+    with pytest.raises(FormatError, match=message):
+        Format.parse(text, ndim)

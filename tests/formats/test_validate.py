@@ -1,0 +1,154 @@
+"""Nothing malformed gets in, and nothing crashes: mutated buffers, mutated SciPy arrays."""
+
+import random
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+from sparsejax.errors import FormatError
+from sparsejax.formats import Dense, Format, convert, validate
+from sparsejax.formats.storage import Storage
+
+
+def mutated(rng, storage):
+    """A copy with one buffer damaged, or None when there is nothing to damage."""
+    buffers = [[np.array(b) for b in level] for level in storage.buffers]
+    places = [(lv, k) for lv, level in enumerate(buffers) for k in range(len(level))]
+    if not places:
+        return None
+    level, k = rng.choice(places)
+    old = buffers[level][k]
+    kind = rng.choice(["shift", "negative", "huge", "short", "long", "dtype", "swap"])
+    if kind == "short" and len(old):
+        new = old[:-1].copy()
+    elif kind == "long":
+        new = np.append(old, old[-1:] if len(old) else [0]).astype(old.dtype)
+    elif kind == "dtype":
+        new = old.astype(np.float64)
+    elif len(old) == 0:
+        return None
+    else:
+        new = old.copy()
+        at = rng.randrange(len(old))
+        new[at] = {"shift": new[at] + 1, "negative": -1, "huge": 2**30, "swap": new[-1 - at]}.get(kind, new[at] + 1)
+    buffers[level][k] = new
+    return Storage(storage.format, storage.shape, storage.fill_value, tuple(map(tuple, buffers)), storage.vals)
+
+
+def test_damaged_buffers_are_found_or_harmless():
+    rng = random.Random(0)
+    nrng = np.random.default_rng(0)
+    found = tried = 0
+    while tried < 1500:
+        shape = tuple(nrng.integers(1, 5, rng.randint(1, 4)))
+        array = nrng.integers(0, 3, shape).astype(float)
+        order = list(range(len(shape)))
+        rng.shuffle(order)
+        form = Format([rng.choice("dcq").replace("d", "d") and rng.choice(LEVELS) for _ in shape], order)
+        bad = mutated(rng, convert.from_dense(array, form, 0.0))
+        if bad is None:
+            continue
+        tried += 1
+        try:
+            validate.validate(bad)
+        except FormatError as error:
+            found += 1
+            assert any(word in str(error) for word in ("level", "vals")), error
+        else:
+            convert.to_dense(bad)  # what passes is a valid array
+    assert found > 1000
+
+
+LEVELS = Format.parse("(d,c,q)@(0,1,2)", 3).levels
+
+
+def broken_csr(**changes):
+    made = sp.csr_array(np.array([[1.0, 0, 2], [0, 0, 3], [4, 5, 0]]))
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"indices": np.array([0, 2, 9, 0, 1], np.int32)}, "out of bounds at position 2"),
+        ({"indices": np.array([0, -2, 2, 0, 1], np.int32)}, "negative at position 1"),
+        ({"indptr": np.array([0, 3, 2, 5], np.int32)}, "decreases at position 2"),
+        ({"indptr": np.array([0, 2, 3, 50], np.int32)}, "past the 5 entries"),
+        ({"indptr": np.array([1, 2, 3, 5], np.int32)}, "starts at 1"),
+        ({"indptr": np.array([0, 2, 5], np.int32)}, "has 3 entries; it must have 4"),
+        ({"indices": np.array([0.0, 1, 2, 0, 1])}, "integer arrays"),
+    ],
+)
+def test_malformed_scipy_is_named(changes, message):
+    with pytest.raises(FormatError, match=message):
+        sj.array(broken_csr(**changes))
+
+
+def test_unsorted_and_duplicate_scipy_is_canonicalised():
+    made = sp.csr_array((np.arange(1.0, 6), np.array([2, 0, 0, 1, 1]), np.array([0, 3, 5])), shape=(2, 3))
+    want = made.toarray()
+    ours = sj.array(made)
+    assert ours.nnz == 3
+    np.testing.assert_array_equal(ours.todense(), want)
+
+
+def test_random_scipy_damage_never_crashes():
+    rng = random.Random(1)
+    for _ in range(500):
+        made = sp.random_array((6, 7), density=0.4, format=rng.choice(["csr", "csc", "coo", "bsr"]))
+        name = rng.choice([n for n in ("indices", "indptr", "row", "col", "data") if hasattr(made, n)])
+        if name in ("row", "col"):
+            made.coords = tuple(np.array(c) for c in made.coords)
+            made.coords[0][rng.randrange(len(made.coords[0]))] = rng.choice([-1, 10**6, 3])
+        else:
+            value = np.array(getattr(made, name))
+            if name == "data":
+                made.data = value[:-1]
+            else:
+                value[rng.randrange(len(value))] = rng.choice([-5, 10**8, 2])
+                setattr(made, name, value)
+        try:
+            array = sj.array(made)
+        except FormatError:
+            continue
+        validate.validate(array.storage)
+        assert isinstance(array.format.levels[0], Dense) or array.nnz >= 0
+
+
+def test_every_scipy_class_and_zero_copy():
+    A = sp.random_array((6, 8), density=0.4, format="csr", rng=np.random.default_rng(0))
+    for name in ("csr", "csc", "coo", "bsr", "dia", "dok", "lil"):
+        np.testing.assert_array_equal(sj.array(A.asformat(name)).todense(), A.toarray())
+        np.testing.assert_array_equal(sj.array(sp.csr_matrix(A).asformat(name)).todense(), A.toarray())
+    ours = sj.array(A)
+    assert np.shares_memory(ours.storage.vals, A.data)
+    assert np.shares_memory(ours.to_scipy().data, A.data)
+    np.testing.assert_array_equal(ours.to_scipy().toarray(), A.toarray())
+
+
+def test_sources_are_frozen_or_copied():
+    x = np.arange(4.0)
+    borrowed = sj.array(x)
+    with pytest.raises(ValueError, match="read-only"):
+        x[0] = 9
+    y = np.arange(4.0)
+    copied = sj.array(y, copy=True)
+    y[0] = 9
+    assert copied.todense()[0] == 0 and borrowed.todense()[0] == 0
+    with pytest.raises(ValueError, match="copy"):
+        sj.array(np.arange(8.0)[::2], copy=False)
+    with pytest.raises(ValueError, match="read-only"):
+        borrowed.todense()[0] = 1
+
+
+def test_operands_of_a_call_are_not_frozen():
+    x = np.arange(3.0)
+    A = sj.array(np.eye(3), format="csr")
+    assert (A @ x).todense().tolist() == [0, 1, 2]
+    same = sj.jit(lambda x: x)(x)
+    x[0] = 5
+    assert same.todense()[0] == 0
