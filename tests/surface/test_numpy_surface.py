@@ -28,7 +28,9 @@ def agree(ours, theirs):
         theirs = theirs.astype(np.float32)
     assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
     loose = ours.dtype in (np.float32, np.complex64)
-    np.testing.assert_allclose(ours.todense(), theirs, rtol=2e-3 if half else 1e-5 if loose else 1e-12, atol=1e-6 if loose else 1e-13)
+    np.testing.assert_allclose(
+        ours.todense(), theirs, rtol=2e-3 if half else 1e-5 if loose else 1e-12, atol=1e-6 if loose else 1e-13
+    )
 
 
 @pytest.mark.parametrize("name", UNARY)
