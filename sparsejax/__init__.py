@@ -5,8 +5,8 @@
 >>> @sj.jit
 ... def layer(A, H, W):
 ...     return snp.maximum(A @ (H @ W), 0)
->>> layer(A, np.ones((3, 2)), np.ones((2, 1)))
-Array([[2.], [2.], [2.]], dtype=float64)
+>>> layer(A, np.ones((3, 2)), np.ones((2, 1))).T
+Array([[2., 2., 2.]], dtype=float64)
 """
 
 from sparsejax import config, formats, lax, numpy, tree_util

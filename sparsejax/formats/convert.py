@@ -80,11 +80,14 @@ def sort_order(keys: Sequence[Array], extents: Sequence[int]) -> Array | None:
     """The stable permutation that sorts entries by `keys` (most significant first); None when they are sorted already."""
     if not keys or _is_sorted(keys):
         return None
-    order = np.arange(len(keys[0]))
-    for key, extent in zip(reversed(keys), reversed(extents), strict=True):
-        for shift in range(0, max(1, (extent - 1).bit_length()), 16):
-            digit = ((key[order] >> shift) & 0xFFFF).astype(np.uint16)
-            order = order[np.argsort(digit, kind="stable")]
+    order: Array | None = None
+    for place in reversed(range(len(keys))):
+        if order is None and _is_sorted(keys[place:]):
+            continue  # the entries come in the order of these keys already
+        for shift in range(0, max(1, (extents[place] - 1).bit_length()), 16):
+            key = keys[place] if order is None else keys[place][order]
+            step = np.argsort((key >> shift).astype(np.uint16), kind="stable")
+            order = step if order is None else order[step]
     return order
 
 

@@ -241,38 +241,49 @@ class Lowering:
 
     # ---------------------------------------------------------------------------------------------------- vectors
     def _vector_loop(self, stmt: cin.Forall, env: Env) -> None:
-        """The innermost loop over lanes: vectors of 64 bytes, then a scalar remainder."""
+        """The innermost loop over lanes: vectors of 64 bytes, then of 16, then single values."""
         body = stmt.body
         assert isinstance(body, cin.Assign)
         b, var, extent = self.b, stmt.var, self.extents[stmt.var]
-        sizes = [a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs))]
-        lanes = VECTOR_BYTES // max(sizes)
-        wide = b.mul(b.binary("sdiv", extent, b.i64(lanes)), lanes)
+        widest = VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
         env = self.resolve(env, body)
         scalars = {e: self.value(e, env) for e in invariants(body.rhs, var)}
+        done = b.i64(0)
+        for lanes in dict.fromkeys((widest, max(1, widest // 4), 1)):
+            end = extent if lanes == 1 else b.mul(b.binary("sdiv", extent, b.i64(lanes)), lanes)
+            self._lanes(body, var, env, scalars, (done, end), lanes)
+            done = end
+
+    def _lanes(
+        self,
+        body: cin.Assign,
+        var: cin.IndexVar,
+        env: Env,
+        scalars: dict[cin.Expr, emit.Num],
+        bounds: tuple[Val, Val],
+        lanes: int,
+    ) -> None:
+        """One loop of a vector loop: `body` for `lanes` coordinates at a time."""
+        b = self.b
         splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
-        reducing = var not in body.lhs.indices
-        total: list[Var] = []
-        if reducing:
-            start = emit.splat(
-                b, emit.constant(b, operands.identity_of(body.op or "", body.lhs.tensor), body.lhs.dtype), lanes
-            )
-            total = [b.var("lanes", start.val)]
-        with b.for_(b.i64(0), wide, var.name, lanes) as index:
+        total: Var | None = None
+        if lanes > 1 and var not in body.lhs.indices:
+            identity = operands.identity_of(body.op or "", body.lhs.tensor)
+            total = b.var("lanes", emit.splat(b, emit.constant(b, identity, body.lhs.dtype), lanes).val)
+        with b.for_(*bounds, var.name, lanes) as index:
             here = self.resolve(env.bind(var, index), body)
             value = self.value(body.rhs, here, lanes, splats)
-            if reducing:
-                old = emit.Num(value.dtype, (b.get(total[0]),))
-                b.set(total[0], emit.apply(b, body.op or "", [old, value], value.dtype).val)
-            else:
+            if lanes == 1:
+                self._write(body, here, value)
+            elif total is None:
                 self._write_lanes(body, here, value, lanes)
-        if reducing:
-            vector = b.get(total[0])
+            else:
+                old = emit.Num(value.dtype, (b.get(total),))
+                b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
+        if total is not None:
+            vector = b.get(total)
             for lane in range(lanes):
                 self._write(body, env, emit.Num(body.lhs.dtype, (b.extract(vector, lane),)))
-        with b.for_(wide, extent, var.name) as index:
-            here = self.resolve(env.bind(var, index), body)
-            self._write(body, here, self.value(body.rhs, here, 1, scalars))
 
     def _write_lanes(self, stmt: cin.Assign, env: Env, value: emit.Num, lanes: int) -> None:
         b, tensor = self.b, stmt.lhs.tensor
