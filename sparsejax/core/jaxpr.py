@@ -82,6 +82,8 @@ class ClosedJaxpr:
 
     jaxpr: Jaxpr
     consts: tuple[Any, ...]
+    cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    """What was derived from the jaxpr once: its plan."""
 
     @property
     def in_avals(self) -> tuple[Aval, ...]:

@@ -32,6 +32,16 @@ class Storage:
             if array.flags.writeable:
                 array.flags.writeable = False
 
+    @classmethod
+    def dense(cls, format: Format, shape: tuple[int, ...], zero: Any, vals: NDArray[Any]) -> Storage:
+        """The storage of a fresh dense array: what `Storage(...)` makes, on the shortest road (results of small calls)."""
+        vals.flags.writeable = False
+        made = object.__new__(cls)
+        made.__dict__.update(
+            format=format, shape=shape, fill_value=zero, buffers=((),) * len(shape), vals=vals, cache={}
+        )
+        return made
+
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.vals.dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,6 @@ class Binding:
         self._output = output
         self._slots = abi.slots_of(output, output=True)
         self._dense = output.format.is_dense
-        self._buffers: tuple[tuple[NDArray[Any], ...], ...] = ((),) * len(output.shape)
         self._size = math.prod(output.shape)
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
         self._zero = output.dtype.type(0)
@@ -65,10 +65,11 @@ class Binding:
             else:
                 vals = np.full(self._size, self._start, output.dtype)
             numbers += output.shape
-            numbers.append(vals.ctypes.data)
-            status, _ = self._kernel(numbers)
-            runtime.check(status)
-            return Storage(output.format, output.shape, self._zero, self._buffers, vals)
+            numbers.append(vals.__array_interface__["data"][0])
+            status = self._kernel.run_packed(struct.pack(f"{len(numbers)}q", *numbers))
+            if status:
+                runtime.check(status)
+            return Storage.dense(output.format, output.shape, self._zero, vals)
         first = len(numbers)
         numbers += self._empty
         status, after = self._kernel(numbers)

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,14 +136,11 @@ class Plan:
         return env[atom]
 
 
-_plans: weakref.WeakKeyDictionary[ClosedJaxpr, Plan] = weakref.WeakKeyDictionary()
-
-
 def plan_of(closed: ClosedJaxpr) -> Plan:
     """The plan of a jaxpr, made once."""
-    known = _plans.get(closed)
+    known: Plan | None = closed.cache.get("plan")
     if known is None:
-        known = _plans[closed] = Plan(closed)
+        known = closed.cache["plan"] = Plan(closed)
     return known
 
 
@@ -156,7 +152,7 @@ def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
     borrowed = [s for s in storages if "transient" in s.cache]
     if borrowed:
         made = [_owned(s, borrowed) for s in made]
-    return [Array(s, aval) for s, aval in zip(made, plan.out_avals, strict=True)]
+    return list(map(Array, made, plan.out_avals))
 
 
 def _owned(made: Storage, borrowed: list[Storage]) -> Storage:

@@ -34,6 +34,11 @@ class Kernel:
         self._keep = assembly
         self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
+    def run_packed(self, slots: bytes) -> int:
+        """Run the kernel on packed slots that it only reads (a dense output); the status code."""
+        status: int = self._function(slots)
+        return status
+
     def __call__(self, slots: Sequence[int]) -> tuple[int, Any]:
         """Run the kernel; the status code and the slots afterwards. The interpreter lock is released meanwhile."""
         array = (ctypes.c_int64 * len(slots))(*slots)
