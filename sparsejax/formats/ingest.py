@@ -59,10 +59,11 @@ def astype(storage: Storage, dtype: np.dtype[Any]) -> Storage:
 
 
 def _is_coords(pair: tuple[Any, Any]) -> bool:
+    """Whether a tuple of two is (data, coords): a vector, and one vector of the same length per axis."""
     data, coords = pair
-    if np.ndim(data) != 1 or isinstance(data, list):
+    if not isinstance(coords, tuple | list | np.ndarray) or isinstance(data, tuple) or np.ndim(data) != 1:
         return False
-    return isinstance(coords, tuple | list) or (isinstance(coords, np.ndarray) and coords.ndim == 2)
+    return all(isinstance(c, list | np.ndarray) and np.ndim(c) == 1 for c in coords)
 
 
 def _from_pair(

@@ -90,6 +90,8 @@ def find_cases(body: cin.Stmt, leaders: list[cin.Access]) -> dict[Leaders, cin.S
             if left is None:
                 continue
             key = frozenset(a for a in cin.accesses(left) if a in present)
+            if len(key) < size and simplify.exhaust_stmt(body, frozenset(leaders) - key) != left:
+                key = frozenset(present)  # 0 / B[i] is 0 where B is stored and 0 / 0 elsewhere: B still matters
             cases.setdefault(key, left)
     return dict(sorted(cases.items(), key=lambda item: -len(item[0])))
 

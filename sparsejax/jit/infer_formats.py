@@ -100,23 +100,31 @@ def _restricts(access: cin.Access, index: cin.Index, outer: set[cin.Index], spar
             continue
         above = {access.level_index(lv) for lv in range(level)}
         free = [ix for ix in above if isinstance(ix, cin.IndexVar) and ix not in fixed]
-        if all(_filtered(ix, outer, sparse) for ix in free):
+        if not free or (outer and set(free) <= _few(outer, sparse)):
             return True
     return False
 
 
-def _filtered(reduced: cin.Index, kept: set[cin.Index], sparse: tuple[cin.Access, ...]) -> bool:
-    """Whether few coordinates of `reduced` remain once the outer output variables `kept` are fixed: some operand
-    holds both, and the deeper of the two is a sparse level."""
-    for access in sparse:
-        if reduced not in access.indices:
-            continue
-        for other in kept:
-            if other in access.indices:
-                deeper = max(_level_number(access, reduced), _level_number(access, other))
-                if not isinstance(access.tensor.format.levels[deeper], Dense):
-                    return True
-    return False
+def _few(outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> set[cin.Index]:
+    """The variables of which few coordinates remain once the output variables `outer` are fixed.
+
+    A variable joins when some operand holds it together with a member, and the deeper of the two is a sparse level:
+    in `A[i,j] B[j,k] C[k,l]` with i fixed, first j, then k.
+    """
+    known = set(outer)
+    grown = True
+    while grown:
+        grown = False
+        for access in sparse:
+            inside = [ix for ix in access.indices if ix in known]
+            for index in access.indices:
+                if index in known or not isinstance(index, cin.IndexVar):
+                    continue
+                deepest = [max(_level_number(access, index), _level_number(access, other)) for other in inside]
+                if any(not isinstance(access.tensor.format.levels[lv], Dense) for lv in deepest):
+                    known.add(index)
+                    grown = True
+    return known
 
 
 def _mode_order(definition: cin.Definition, sparse: tuple[cin.Access, ...]) -> tuple[int, ...]:

@@ -72,6 +72,16 @@ def test_binary(name, dtype):
         agree(getattr(snp, name)(sj.array(x, format=first, copy=True), sj.array(y, format=second, copy=True)), want)
 
 
+def test_quotients_of_entries_that_are_not_stored():
+    d = matrix("f8", 10)
+    x, y = sj.array(d, format="csr", copy=True), sj.array(np.roll(d, 1, axis=1), format="csr", copy=True)
+    with np.errstate(all="ignore"):
+        want = d / np.roll(d, 1, axis=1)
+    assert np.isnan((x / y).fill_value) and (x / x).nnz == x.nnz
+    np.testing.assert_array_equal((x / y).todense(), want)
+    assert (x / 2).nnz == x.nnz and (x / 2).fill_value == 0
+
+
 def test_integer_division_never_traps():
     x = sj.array(np.array([1, -(2**63), 7, -7]))
     with np.errstate(all="ignore"):
@@ -151,6 +161,7 @@ def test_products():
         (lambda A, B, x, U: A @ B, "csr", 0),
         (lambda A, B, x, U: A.T @ B.T, "csc", 0),
         (lambda A, B, x, U: A.T @ A, "csr", 0),
+        (lambda A, B, x, U: sj.einsum("ij,jk,kl->il", A, B, A), "csr", 0),
         (lambda A, B, x, U: A * 2, "csr", 0),
         (lambda A, B, x, U: A + 1, "csr", 1),
         (lambda A, B, x, U: snp.exp(A), "csr", 1),
