@@ -1,70 +1,107 @@
-"""The measuring loop and the table."""
+"""The measuring loop and the tables."""
 
 from __future__ import annotations
 
-import importlib
+import functools
+import importlib.metadata
+import importlib.util
 import json
 import math
+import os
+import platform
 import statistics
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from benchmarks import datasets
-from benchmarks.matrices import MATRICES, TENSORS
-from benchmarks.operations import LIBRARIES, OPERATIONS, Operation, operands
+from benchmarks.libraries import LIBRARIES, comparable
+from benchmarks.matrices import MATRICES, QUICK, TENSORS
+from benchmarks.operations import OPERATIONS, Data, Operation, Run, agree, operands
 
-LARGEST_PRODUCT = 3e8  # flops of A @ A beyond which a real matrix is left out of spgemm
+LARGEST_PRODUCT = 3e8  # multiplications in A @ A beyond which a matrix is left out of the products
+
+
+def chosen(text: str, known: list[str], what: str) -> list[str]:
+    """The names in a comma-separated option; one that does not exist ends the program."""
+    names = [name for name in text.split(",") if name]
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        sys.exit(f"unknown {what}: {', '.join(unknown)}; known are: {', '.join(known)}")
+    return names
 
 
 def rows(options: Namespace) -> Iterator[tuple[Operation, str, Callable[[], Any]]]:
-    """(operation, matrix name, loader) for every row of the table."""
-    chosen = [o for o in OPERATIONS if not options.ops or o.name in options.ops.split(",")]
+    """(operation, matrix name, loader) for every row of the table; `spmm` selects `spmm32` and `spmm128`."""
+    known = list(dict.fromkeys(name for o in OPERATIONS for name in (o.stem, o.name)))
+    wanted = chosen(options.ops, known, "operations")
+    selected = [o for o in OPERATIONS if not wanted or o.name in wanted or o.stem in wanted]
     if options.matrices == "real":
-        for name in datasets.matrix_names():
-            for operation in chosen:
-                if operation.kind != "tensor":
-                    yield operation, name, lambda name=name: datasets.matrix(name)
-        for name in datasets.tensor_names():
-            for operation in chosen:
-                if operation.kind == "tensor":
-                    yield operation, name, lambda name=name: datasets.tensor(name)
-        return
-    wanted = options.matrices.split(",") if options.matrices else None
-    for operation in chosen:
-        for name in operation.matrices if wanted is None else wanted:
-            table = TENSORS if operation.kind == "tensor" else MATRICES
+        if datasets.folder() is None:
+            sys.exit("the real data is absent: set SPARSEJAX_DATA to its folder")
+        matrices = {name: functools.partial(datasets.matrix, name) for name in datasets.matrix_names()}
+        tensors = {name: functools.partial(datasets.tensor, name) for name in datasets.tensor_names()}
+        names = list(matrices) + list(tensors)
+    else:
+        matrices, tensors = dict(MATRICES), dict(TENSORS)
+        default = ",".join(QUICK) if options.quick else ""
+        names = chosen(options.matrices or default, [*MATRICES, *TENSORS], "matrices")
+    for operation in selected:
+        table = tensors if operation.kind == "tensor" else matrices
+        for name in names or operation.matrices:
             if name in table:
                 yield operation, name, table[name]
 
 
-def dense_of(result: Any) -> Any:
-    """Something comparable: a sparse result as csr, others as NumPy."""
-    if hasattr(result, "to_scipy"):
-        if result.format.is_dense:
-            return result.todense()
-        return result.to_scipy() if result.ndim == 2 else result.storage.vals
-    return result
+def installed(libraries: list[str]) -> list[str]:
+    """The libraries that are there; the others are named."""
+    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"not installed, columns left out: {', '.join(missing)}\n")
+    return [name for name in libraries if name not in missing]
 
 
-def agree(ours: Any, theirs: Any) -> bool:
-    """Whether a result equals SciPy's."""
-    ours = dense_of(ours)
-    if sp.issparse(theirs):
-        gap = abs(sp.csr_array(ours) - sp.csr_array(theirs)).max()
-        return bool(gap <= 1e-9 * max(1.0, abs(theirs).max()))
-    if sp.issparse(ours):
-        ours = ours.data
-    ours = np.asarray(ours).reshape(-1)
-    return bool(np.allclose(ours, np.asarray(theirs).reshape(-1), rtol=1e-9, atol=1e-9))
+def fits(operation: Operation, matrix: Any) -> bool:
+    """Whether an operation makes sense on a matrix and takes seconds rather than minutes."""
+    if operation.kind == "pattern" and np.iscomplexobj(matrix.data):
+        return False
+    if operation.kind not in ("square", "pattern"):
+        return True
+    if matrix.shape[0] != matrix.shape[1]:
+        return False
+    uses = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    return float(np.dot(uses, np.diff(matrix.indptr))) <= LARGEST_PRODUCT
 
 
-def measure(runs: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """Median time of each, run in turn."""
+def prepared(operation: Operation, data: Data, libraries: list[str]) -> tuple[dict[str, Run], dict[str, str]]:
+    """The runs whose results equal SciPy's, and what is wrong with the others."""
+    runs: dict[str, Run] = {}
+    faults: dict[str, str] = {}
+    expected = None
+    for library in libraries:
+        try:
+            made = LIBRARIES[library](operation.stem, data)
+            if made is None:
+                continue
+            result = comparable(made())
+        except Exception as error:  # whatever a library throws is a cell of the table, not the end of it
+            faults[library] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            continue
+        if library == "scipy":
+            expected = result
+        elif not agree(operation, data, result, expected):
+            faults[library] = "its result differs from SciPy's"
+            continue
+        runs[library] = made
+    return runs, faults
+
+
+def measure(runs: dict[str, Run], seconds: float) -> dict[str, float]:
+    """Median seconds of each, run in turn."""
     first = {}
     for name, run in runs.items():
         run()
@@ -81,58 +118,78 @@ def measure(runs: dict[str, Callable[[], Any]], seconds: float) -> dict[str, flo
     return {name: statistics.median(t) for name, t in times.items()}
 
 
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def environment(options: Namespace, libraries: list[str]) -> dict[str, Any]:
+    """What the figures were measured with."""
+    packages = ["numpy", *libraries]
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    return {
+        "versions": versions,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": options.threads,
+    }
+
+
 def run(options: Namespace) -> int:
-    """Measure every row, print the table, and return 1 if any result was wrong."""
-    libraries = ["scipy", "sparsejax"]
-    for name in filter(None, options.peers.split(",")):
-        try:
-            importlib.import_module(name)
-            libraries.append(name)
-        except ImportError:
-            print(f"{name} is not installed; its column is left out")
-    print(f"| operation | matrix | scipy ms | {' | '.join(libraries[1:])} |")
-    print("|---" * (len(libraries) + 2) + "|")
+    """Measure every row, print the tables, and return 1 if a result of sparsejax was wrong."""
+    asked = chosen(options.peers, [name for name in LIBRARIES if name not in ("scipy", "sparsejax")], "peers")
+    libraries = installed(["scipy", "sparsejax", *asked])
+    others = [name for name in libraries if name != "scipy"]
+    print("Speed relative to SciPy: above 1 is faster. Medians of interleaved rounds.\n")
+    print(f"| operation | matrix | scipy ms | {' | '.join(others)} |")
+    print("|---" * (len(others) + 3) + "|")
     ratios: dict[str, dict[str, list[float]]] = {}
-    medians = {}
-    wrong = 0
-    for operation, name, load in rows(options):
-        matrix = load()
-        squares = operation.kind in ("square", "pattern")
-        if squares and (matrix.shape[0] != matrix.shape[1] or _flops(matrix) > LARGEST_PRODUCT):
-            continue
-        if operation.kind == "pattern" and np.iscomplexobj(matrix.data):
+    measured = []
+    complaints = []
+    load = functools.cache(lambda loader: loader())  # a matrix serves several operations
+    for operation, name, loader in rows(options):
+        matrix = load(loader)
+        if not fits(operation, matrix):
             continue
         data = operands(operation, matrix)
-        runs = {}
-        for library in libraries:
-            made = LIBRARIES[library](operation.name, data)
-            if made is not None:
-                runs[library] = made
-        if not agree(runs["sparsejax"](), runs["scipy"]()):
-            wrong += 1
-            print(f"WRONG: {operation.name} on {name}")
+        runs, faults = prepared(operation, data, libraries)
+        complaints += [(library, f"{library}, {operation.name} on {name}: {text}") for library, text in faults.items()]
+        if "scipy" not in runs:
             continue
-        found = measure(runs, options.seconds)
-        medians[f"{operation.name} {name}"] = found
+        seconds = measure(runs, options.seconds)
+        measured.append({"operation": operation.name, "matrix": name, "seconds": seconds, "faults": faults})
         cells = []
-        for library in libraries[1:]:
-            if library in found:
-                ratio = found["scipy"] / found[library]
+        for library in others:
+            if library in seconds:
+                ratio = seconds["scipy"] / seconds[library]
                 ratios.setdefault(operation.name, {}).setdefault(library, []).append(ratio)
                 cells.append(f"{ratio:.2f}")
             else:
-                cells.append("")
-        print(f"| {operation.name} | {name} | {1e3 * found['scipy']:.3f} | {' | '.join(cells)} |", flush=True)
-    print("\ngeometric means over matrices, relative to SciPy")
-    for name, by_library in ratios.items():
-        means = ", ".join(f"{lib} {math.exp(statistics.mean(map(math.log, r))):.2f}" for lib, r in by_library.items())
-        slowest = min(by_library["sparsejax"])
-        print(f"  {name}: {means} (slowest sparsejax row {slowest:.2f})")
+                cells.append("wrong" if library in faults else "")
+        print(f"| {operation.name} | {name} | {1e3 * seconds['scipy']:.3f} | {' | '.join(cells)} |", flush=True)
+    if not measured:
+        print("no row was measured: no chosen operation has operands among the chosen matrices")
+    summary(ratios, others)
+    for _, text in complaints:
+        print(text)
     if options.json:
         with open(options.json, "w") as file:
-            json.dump(medians, file, indent=1)
-    return 1 if wrong else 0
+            json.dump({"environment": environment(options, libraries), "rows": measured}, file, indent=1)
+    return 1 if not measured or any(library == "sparsejax" for library, _ in complaints) else 0
 
 
-def _flops(matrix: Any) -> float:
-    return float(np.dot(np.bincount(matrix.indices, minlength=matrix.shape[1]), np.diff(matrix.indptr)))
+def summary(ratios: dict[str, dict[str, list[float]]], libraries: list[str]) -> None:
+    """Geometric means over matrices, each library over the rows it has (their number in brackets where rows are missing)."""
+    print("\nGeometric means over matrices, relative to SciPy\n")
+    print(f"| operation | matrices | {' | '.join(libraries)} | slowest sparsejax row |")
+    print("|---" * (len(libraries) + 3) + "|")
+    for operation, found in ratios.items():
+        count = max(map(len, found.values()))
+        cells = []
+        for library in libraries:
+            values = found.get(library, [])
+            note = "" if len(values) == count else f" ({len(values)})"
+            cells.append(f"{geometric_mean(values):.2f}{note}" if values else "")
+        slowest = f"{min(found['sparsejax']):.2f}" if "sparsejax" in found else ""
+        print(f"| {operation} | {count} | {' | '.join(cells)} | {slowest} |")
+    print()

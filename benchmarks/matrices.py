@@ -39,7 +39,10 @@ def stencil(n: int) -> sp.csr_array:
     return made
 
 
-def random_tensor(shape: tuple[int, int, int], entries: int, skew: float, seed: int = 0):
+Tensor = tuple[np.ndarray, np.ndarray, tuple[int, int, int]]
+
+
+def random_tensor(shape: tuple[int, int, int], entries: int, skew: float, seed: int = 0) -> Tensor:
     """(coords, values, shape) of a 3-way tensor; `skew` above one crowds the low coordinates."""
     rng = np.random.default_rng(seed)
     coords = np.stack([(rng.random(entries) ** skew * n).astype(np.int64) for n in shape])
@@ -58,7 +61,8 @@ MATRICES: dict[str, Callable[[], sp.csr_array]] = {
     "dense10": lambda: uniform(4096, 4096, 1_677_721),
     "dense1k": lambda: uniform(1000, 1000, 100_000),
 }
-TENSORS = {
+TENSORS: dict[str, Callable[[], Tensor]] = {
     "t3u": lambda: random_tensor((2000, 2000, 2000), 1_000_000, 1.0),
     "t3s": lambda: random_tensor((2000, 2000, 2000), 1_000_000, 3.0),
 }
+QUICK = ("cora", "rmat13", "dense1k", "t3u")

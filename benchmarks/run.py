@@ -2,10 +2,12 @@
 
     python -m benchmarks.run                          every operation on the synthetic matrices of the peer table
     python -m benchmarks.run --matrices real          on every real matrix of the data folder
-    python -m benchmarks.run --ops spmv,spgemm --matrices uniform,cora --peers torch,jax,sparse
+    python -m benchmarks.run --quick                  a first look in under a minute
+    python -m benchmarks.run --ops spmv,spgemm --matrices uniform,cora --peers torch,jax,sparse,numba
 
-Each round runs every library once, so that drift of the machine hits all alike; medians are compared. Figures are speeds
-relative to SciPy (or to the NumPy composition where SciPy has no such operation): above one is faster than SciPy.
+Every result is compared with SciPy's before anything is timed. Each round runs every library once, so that drift of the machine
+hits all alike; medians are compared. Figures are speeds relative to SciPy (or to the NumPy composition where SciPy has no such
+operation): above one is faster than SciPy. Run it on an idle machine: a busy neighbour core can change a ratio by a factor.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", default="", help="comma-separated operations (default: all)")
     parser.add_argument("--matrices", default="", help="comma-separated names, or 'real' for every real matrix")
-    parser.add_argument("--peers", default="", help="comma-separated: torch, jax, sparse")
+    parser.add_argument("--peers", default="", help="comma-separated: torch, jax, sparse, numba")
     parser.add_argument("--threads", type=int, default=1, help="threads of the peers (sparsejax uses one)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="time per row and library, about")
-    parser.add_argument("--json", default="", help="also write all medians, in seconds, to this file")
+    parser.add_argument("--seconds", type=float, default=None, help="time per row and library, about (1; --quick: 0.1)")
+    parser.add_argument("--quick", action="store_true", help="small matrices and few rounds")
+    parser.add_argument("--json", default="", help="also write all medians, in seconds, and versions to this file")
     options = parser.parse_args()
+    if options.seconds is None:
+        options.seconds = 0.1 if options.quick else 1.0
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = str(options.threads)
     if options.threads == 1:

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.array import Array
-from sparsejax.core.avals import Aval
+from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.source import user_line
 from sparsejax.core.trace import Trace, Tracer, current, is_python_scalar
 from sparsejax.formats import ingest, scipy_io
+from sparsejax.formats.storage import Storage
 
 Rule = Callable[..., Any]
 Executor = Callable[[ClosedJaxpr, Sequence[Array]], list[Array]]
 
 _executor: list[Executor] = []
 _eager: dict[Any, ClosedJaxpr] = {}
+_lifts: dict[Any, bool] = {}
 _lock = threading.Lock()
 
 
@@ -94,7 +96,20 @@ class Primitive:
         trace.eqns.append(Eqn(self, atoms, tuple(params.items()), (out,), user_line()))
         return Tracer(trace, out)
 
+    def _lifted(self, values: list[Any], params: dict[str, Any]) -> list[Any]:
+        """Python numbers as run-time scalars where the type of the result does not need their values, so that another
+        number does not mean another kernel. It does need them for a fill: `A + 1` is sparse with fill 1."""
+        avals = [v.aval if isinstance(v, Array) else scalar_aval(v, is_literal=False) for v in values]
+        key = (self, tuple(params.items()), tuple(avals))
+        lift = _lifts.get(key)
+        if lift is None:
+            sparse = any(not a.format.is_dense for a in avals)
+            lift = _lifts[key] = not sparse or not self.typing(*avals, **params).format.is_dense
+        return [v if isinstance(v, Array) else weak_scalar(v) for v in values] if lift else values
+
     def _run(self, values: list[Any], params: dict[str, Any]) -> Array:
+        if any(not isinstance(v, Array) for v in values):
+            values = self._lifted(values, params)
         key = (
             self,
             tuple(params.items()),
@@ -125,6 +140,13 @@ def _value(value: Any, position: int, name: str, keep: bool) -> Any:
     if isinstance(value, Array | Tracer) or is_python_scalar(value):
         return value
     return asarray(value, f"argument {position} of {name}", keep)
+
+
+def weak_scalar(value: Any) -> Array:
+    """A Python number as a run-time array of no dimensions, weakly typed."""
+    aval = scalar_aval(value, is_literal=False)
+    stored = np.asarray([value], aval.dtype)
+    return Array(Storage(aval.format, (), aval.dtype.type(0), (), stored), aval)
 
 
 def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:

@@ -13,11 +13,10 @@ import numpy as np
 from sparsejax import tree_util
 from sparsejax.core import primitive, trace
 from sparsejax.core.array import Array
-from sparsejax.core.avals import Aval, ShapeDtypeStruct, scalar_aval
+from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.formats import ingest, scipy_io
-from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.transforms.staging import trace_to_jaxpr
 
@@ -257,9 +256,7 @@ def _as_leaf(leaf: Any, whole: Any) -> Any:
     if isinstance(leaf, Tracer):
         trace.Trace().atom(leaf)
     if trace.is_python_scalar(leaf):
-        aval = scalar_aval(leaf, is_literal=False)
-        value = np.asarray([leaf], aval.dtype)
-        return Array(Storage(aval.format, (), aval.dtype.type(0), (), value), aval)
+        return primitive.weak_scalar(leaf)
     if isinstance(leaf, np.ndarray | np.generic) or scipy_io.is_scipy(leaf):
         return Array(ingest.operand_storage(leaf))
     place = next((p for p, x in tree_util.leaves_with_paths(whole) if x is leaf), "")

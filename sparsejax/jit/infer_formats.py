@@ -39,7 +39,8 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
     (Format('csr'), np.float64(1.0))
     """
     rhs = simplify.simplify(definition.rhs)
-    sparse = tuple(dict.fromkeys(a for a in cin.accesses(rhs) if not a.tensor.format.is_dense))
+    # operands that simplification removed still lend their format: A * 0 is an empty csr, not a dense array of zeros
+    sparse = tuple(dict.fromkeys(a for a in cin.accesses(definition.rhs) if not a.tensor.format.is_dense))
     fill = _fill(definition, rhs, sparse, dtype)
     order = _mode_order(definition, sparse)
     kinds: list[Any] = []

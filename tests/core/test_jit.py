@@ -116,6 +116,29 @@ def test_shape_polymorphic_kernels():
     assert runtime.compile_count() == before
 
 
+def test_numbers_do_not_mean_new_kernels():
+    a = sj.array(A, copy=True)
+    a * 1.5, a + 1.5
+    before = runtime.compile_count()
+    for number in (2.5, 3.5, 7, 0):
+        assert (a * float(number)).format == a.format
+        np.testing.assert_array_equal((a * float(number)).todense(), A.toarray() * number)
+    assert runtime.compile_count() == before
+    assert (a + 2.5).fill_value == 2.5
+    assert sj.jit(lambda a: a * 0)(a).format == a.format
+
+
+def test_six_dimensions_and_duplicates():
+    x = RNG.integers(0, 2, (2, 1, 3, 2, 2, 2)).astype(float)
+    for form in ("csf", "coo", "(d,c,q,q,d,c)@(5,3,1,0,2,4)"):
+        made = sj.array(x, format=form, copy=True)
+        np.testing.assert_array_equal((made * 2 + made).todense(), x * 3)
+        np.testing.assert_array_equal(made.sum(axis=(1, 4)).todense(), x.sum(axis=(1, 4)))
+    b = sj.array(A, format="(d,n)@(0,1)", copy=True)
+    np.testing.assert_allclose((b @ X).todense(), A @ X)
+    np.testing.assert_allclose((b + b).todense(), 2 * A.toarray())
+
+
 def branch(x):
     return x if x > 0 else -x
 

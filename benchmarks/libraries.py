@@ -1,0 +1,212 @@
+"""How each library writes the operations: one adapter per library, from operands to a function that runs the operation once.
+
+An adapter returns None for what its library lacks. Operands are converted to the library's own types beforehand, so that only
+the operation is timed. `comparable` turns any library's result into a NumPy or SciPy array, outside the timed region.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.operations import Data, Run, baseline
+
+
+def sparsejax_runs(stem: str, d: Data) -> Run | None:
+    import sparsejax as sj
+    import sparsejax.numpy as snp
+
+    if stem in ("mttkrp", "ttm"):
+        T = sj.array((d["values"], d["coords"]), shape=d["shape"], format="csf")
+        B, C = sj.array(d["B"], copy=True), sj.array(d["C"], copy=True)
+        if stem == "mttkrp":
+            mttkrp = sj.jit(lambda T, B, C: sj.einsum("ijk,jr,kr->ir", T, B, C))
+            return lambda: mttkrp(T, B, C)
+        ttm = sj.jit(lambda T, C: sj.einsum("ijk,kr->ijr", T, C))
+        return lambda: ttm(T, C)
+    # copies: arrays borrow where they can and mark the source read-only, and the other libraries use the same source
+    A = sj.array(d["A"], copy=True)
+    rest = {key: sj.array(value, copy=True) for key, value in d.items() if key != "A"}
+    functions: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "spmv": (lambda A, x: A @ x, (A, rest.get("x"))),
+        "spmm": (lambda A, H: A @ H, (A, rest.get("H"))),
+        "spgemm": (lambda A, B: A @ B, (A, A)),
+        "spgemm_sorted": (lambda A, B: A @ B, (A, A)),
+        "sddmm": (lambda A, U, V: sj.einsum("ij,ik,jk->ij", A, U, V), (A, rest.get("U"), rest.get("V"))),
+        "add": (lambda A, B: A + B, (A, rest.get("B"))),
+        "mul": (lambda A, B: A * B, (A, rest.get("B"))),
+        "rowsum": (lambda A: A.sum(axis=1), (A,)),
+        "triangles": (lambda A: (A * (A @ A)).sum() / 6, (A,)),
+        "gcn": (lambda A, H, W: snp.maximum(A @ (H @ W), 0), (A, rest.get("H"), rest.get("W"))),
+        "tocsc": (lambda A: A.asformat("csc"), (A,)),
+        "coo2csr": (lambda A: A.asformat("csr"), (A.asformat("coo"),)),
+    }
+    function, arguments = functions[stem]
+    compiled = sj.jit(function)
+    return lambda: compiled(*arguments)
+
+
+def torch_runs(stem: str, d: Data) -> Run | None:
+    import torch
+
+    # torch announces that its csr layout is in beta, once per process
+    warnings.filterwarnings("ignore", message="Sparse (CSR|CSC|invariant)", category=UserWarning)
+    if stem == "mttkrp":
+        i, j, k = (torch.tensor(c) for c in d["coords"])
+        values, B, C = torch.tensor(d["values"])[:, None], torch.tensor(d["B"]), torch.tensor(d["C"])
+        rows, rank = d["shape"][0], B.shape[1]
+        return lambda: torch.zeros(rows, rank, dtype=B.dtype).index_add_(0, i, values * B[j] * C[k])
+    if "A" not in d:
+        return None
+
+    def csr(M: Any, values: Any = None) -> Any:
+        parts = torch.tensor(M.indptr), torch.tensor(M.indices), torch.tensor(M.data if values is None else values)
+        return torch.sparse_csr_tensor(*parts, size=M.shape)
+
+    A = csr(d["A"])
+    tensors = {key: torch.tensor(d[key]) for key in "xHWUV" if key in d}
+    if stem == "sddmm":
+        zero, across = csr(d["A"], np.zeros_like(d["A"].data)), tensors["V"].T.contiguous()
+        return lambda: torch.sparse.sampled_addmm(zero, tensors["U"], across).values() * A.values()
+    if stem in ("add", "mul"):
+        B = csr(d["B"])
+        return (lambda: A + B) if stem == "add" else (lambda: A * B)
+    if stem == "coo2csr":
+        coo = d["A"].tocoo()
+        places = torch.tensor(np.stack([coo.row, coo.col]).astype(np.int64))
+        entries = torch.sparse_coo_tensor(places, torch.tensor(coo.data), size=coo.shape, is_coalesced=True)
+        return lambda: entries.to_sparse_csr()
+    runs: dict[str, Run] = {
+        "spmv": lambda: A @ tensors["x"],
+        "spmm": lambda: A @ tensors["H"],
+        "spgemm": lambda: A @ A,
+        "gcn": lambda: torch.relu(A @ (tensors["H"] @ tensors["W"])),
+        "rowsum": lambda: torch.sum(A, dim=1, keepdim=True).to_dense()[:, 0],
+        "tocsc": lambda: A.to_sparse_csc(),
+    }
+    return runs.get(stem)
+
+
+def jax_runs(stem: str, d: Data) -> Run | None:
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import sparse as jsparse
+
+    jax.config.update("jax_enable_x64", True)
+
+    def ready(function: Callable[..., Any], *arguments: Any) -> Run:
+        compiled = jax.jit(function)
+        return lambda: compiled(*arguments).block_until_ready()
+
+    def gathered(rows: int, function: Callable[..., Any], segments: Any, *arguments: Any) -> Run:
+        """A sum by row of what `function` computes per entry; entries are sorted by row."""
+
+        def run(segments: Any, *arguments: Any) -> Any:
+            return jax.ops.segment_sum(function(*arguments), segments, num_segments=rows, indices_are_sorted=True)
+
+        return ready(run, segments, *arguments)
+
+    if stem == "mttkrp":
+        i, j, k = (jnp.asarray(c) for c in d["coords"])
+        values, B, C = jnp.asarray(d["values"]), jnp.asarray(d["B"]), jnp.asarray(d["C"])
+        return gathered(d["shape"][0], lambda v, j, k, B, C: v[:, None] * B[j] * C[k], i, values, j, k, B, C)
+    if stem not in ("spmv", "spmm", "gcn", "sddmm", "rowsum"):
+        return None
+    A = jsparse.BCSR.from_scipy_sparse(d["A"])
+    arrays = {key: jnp.asarray(d[key]) for key in "xHWUV" if key in d}
+    if stem == "gcn":
+        return ready(lambda A, H, W: jnp.maximum(A @ (H @ W), 0), A, arrays["H"], arrays["W"])
+    if stem in ("spmv", "spmm"):
+        return ready(lambda A, x: A @ x, A, arrays["x" if stem == "spmv" else "H"])
+    coo = d["A"].tocoo()
+    row, col, data = jnp.asarray(coo.row), jnp.asarray(coo.col), jnp.asarray(coo.data)
+    if stem == "rowsum":
+        return gathered(coo.shape[0], lambda data: data, row, data)
+    return ready(lambda data, row, col, U, V: data * (U[row] * V[col]).sum(1), data, row, col, arrays["U"], arrays["V"])
+
+
+def pydata_runs(stem: str, d: Data) -> Run | None:
+    import sparse
+
+    if "A" not in d:
+        return None
+    A = sparse.GCXS.from_scipy_sparse(d["A"])
+    if stem in ("add", "mul"):
+        B = sparse.GCXS.from_scipy_sparse(d["B"])
+        return (lambda: A + B) if stem == "add" else (lambda: A * B)
+    if stem == "coo2csr":
+        coo = sparse.COO.from_scipy_sparse(d["A"].tocoo())
+        return lambda: sparse.GCXS.from_coo(coo, compressed_axes=[0])
+    runs: dict[str, Run] = {
+        "spmv": lambda: A @ d["x"],
+        "spmm": lambda: A @ d["H"],
+        "spgemm": lambda: A @ A,
+        "rowsum": lambda: A.sum(axis=1),
+        "tocsc": lambda: A.change_compressed_axes([1]),
+    }
+    return runs.get(stem)
+
+
+def numba_runs(stem: str, d: Data) -> Run | None:
+    """Loops written by hand for one format each: a yardstick for compiled code rather than a library."""
+    from benchmarks import loops
+
+    if stem == "mttkrp":
+        order = np.lexsort(d["coords"][::-1])
+        i, j, k = (np.ascontiguousarray(c[order]) for c in d["coords"])
+        values = d["values"][order]
+        return lambda: loops.mttkrp(d["shape"][0], i, j, k, values, d["B"], d["C"])
+    if stem not in ("spmv", "spmm", "sddmm", "rowsum"):
+        return None
+    A = d["A"]
+    csr = A.indptr, A.indices, A.data
+    runs: dict[str, Run] = {
+        "spmv": lambda: loops.spmv(*csr, d["x"]),
+        "spmm": lambda: loops.spmm(*csr, d["H"]),
+        "sddmm": lambda: loops.sddmm(*csr, d["U"], d["V"]),
+        "rowsum": lambda: loops.rowsum(A.indptr, A.data),
+    }
+    return runs[stem]
+
+
+def comparable(result: Any) -> Any:
+    """A result of any library as a NumPy array or a SciPy sparse array."""
+    home = type(result).__module__.split(".")[0]
+    if home == "sparsejax":
+        if result.format.is_dense:
+            return result.todense()
+        if result.ndim == 1:
+            return result.todense()
+        return result.to_scipy() if result.ndim == 2 else _flattened(result)
+    if home == "torch":
+        if "sparse" not in str(result.layout):
+            return result.numpy()
+        made = result.to_sparse_csr()
+        parts = made.values().numpy(), made.col_indices().numpy(), made.crow_indices().numpy()
+        return sp.csr_array(parts, shape=tuple(made.shape))
+    if home == "sparse":
+        return result.to_scipy_sparse() if result.ndim == 2 else result.todense()
+    return result if sp.issparse(result) else np.asarray(result)
+
+
+def _flattened(result: Any) -> Any:
+    """A sparse 3-way Array as a matrix whose rows are its first two dimensions."""
+    from sparsejax.formats import convert
+
+    (i, j, k), values = convert.to_coords(result.storage)
+    rows, cols = result.shape[0] * result.shape[1], result.shape[2]
+    return sp.csr_array((values, (i * result.shape[1] + j, k)), shape=(rows, cols))
+
+
+LIBRARIES: dict[str, Callable[[str, Data], Run | None]] = {
+    "scipy": baseline,
+    "sparsejax": sparsejax_runs,
+    "torch": torch_runs,
+    "jax": jax_runs,
+    "sparse": pydata_runs,
+    "numba": numba_runs,
+}
