@@ -42,9 +42,10 @@ class Growable:
 
     def reserve(self, b: Builder, needed: Val, zero: bool = False) -> None:
         """Make room for `needed` elements, new ones zeroed where asked."""
-        room = b.get(self._capacity)
+        needed = b.named("needed", needed)
+        room = b.named("room", b.get(self._capacity))
         with b.if_(b.lt(room, needed)):
-            grown = b.max(b.mul(room, 2), b.max(needed, b.i64(16)))
+            grown = b.named("grown", b.max(b.named("twice", b.mul(room, 2)), b.max(needed, b.i64(16))))
             fresh = b.call("realloc", "ptr", [b.get(self._pointer), b.mul(grown, self._size)])
             with b.if_(b.eq(b.convert("ptrtoint", fresh, "i64"), 0)):
                 b.fail(OUT_OF_MEMORY)
@@ -59,7 +60,7 @@ class Growable:
         """First touches of a large fresh buffer cost a fault per 4 KB otherwise (NumPy asks for its arrays too)."""
         with b.if_(b.lt(b.i64(1 << 22), size)):
             page = b.convert("ptrtoint", pointer, "i64")
-            start = b.and_(b.add(page, 4095), b.i64(-4096))
+            start = b.named("start", b.and_(b.add(page, 4095), b.i64(-4096)))
             left = b.sub(size, b.sub(start, page))
             b.call("madvise", "i32", [b.convert("inttoptr", start, "ptr"), left, b.const("i32", MADV_HUGEPAGE)])
 

@@ -135,6 +135,10 @@ class Builder(ABC):
         """The kernel's text; `epilogue` is emitted once, where every path leaves the kernel."""
 
     # shared ---------------------------------------------------------------------------------------------------
+    def named(self, name: str, value: Val) -> Val:
+        """`value`; printed loops give it a name here instead of repeating its text."""
+        return value
+
     def i64(self, value: int) -> Val:
         return self.const("i64", value)
 

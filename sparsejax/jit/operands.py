@@ -73,7 +73,7 @@ class Scalar:
 
 def allocate(b: Builder, count: Val, size: int, zero: bool = True) -> Val:
     """`count` elements of `size` bytes from the C heap; the kernel fails when there is no memory."""
-    some = b.max(count, b.i64(1))
+    some = b.named("some", b.max(count, b.i64(1)))
     pointer = b.call("calloc", "ptr", [some, b.i64(size)]) if zero else b.call("malloc", "ptr", [b.mul(some, size)])
     with b.if_(b.eq(b.convert("ptrtoint", pointer, "i64"), 0)):
         b.fail(OUT_OF_MEMORY)
@@ -122,7 +122,7 @@ class Bitmap:
         self._words: list[Val] = []
         count = extent
         for _ in range(3):
-            count = b.binary("lshr", b.add(count, (1 << WORD) - 1), b.i64(WORD))
+            count = b.named("words", b.binary("lshr", b.add(count, (1 << WORD) - 1), b.i64(WORD)))
             self._words.append(allocate(b, count, 8))
         self._top = count
         self._list = allocate(b, extent, 4 if self._crd_type == "i32" else 8, zero=False)
@@ -140,7 +140,7 @@ class Bitmap:
         self._mark(b, coordinate, 0)
 
     def _mark(self, b: Builder, index: Val, level: int) -> None:
-        word_index = b.binary("lshr", index, b.i64(WORD))
+        word_index = b.named("word_index", b.binary("lshr", index, b.i64(WORD)))
         bit = b.binary("shl", b.i64(1), b.and_(index, b.i64((1 << WORD) - 1)))
         word = b.load(self._words[level], word_index, "i64", "word")
         b.store(self._words[level], word_index, b.binary("or", word, bit))
@@ -159,7 +159,7 @@ class Bitmap:
         with b.while_(lambda: b.ne(b.get(word), 0)):
             bits = b.get(word)
             lowest = b.call("llvm.cttz.i64", "i64", [bits, b.const("i1", 1)])
-            index = b.add(b.binary("shl", word_index, b.i64(WORD)), lowest)
+            index = b.named("index", b.add(b.binary("shl", word_index, b.i64(WORD)), lowest))
             if level:
                 self._drain_word(b, index, level - 1)
             else:

@@ -71,6 +71,13 @@ class PrettyBuilder(Builder):
     def store(self, pointer: Val, index: Val, value: Val) -> None:
         self._line(f"{pointer.ref}[{_range(index, value.type)}] = {value.ref}")
 
+    def named(self, name: str, value: Val) -> Val:
+        if value.ref.replace("_", "").replace(".", "").isalnum():
+            return value
+        fresh = self._name(name)
+        self._line(f"{fresh} = {value.ref}")
+        return Val(fresh, value.type)
+
     def slot(self, number: int, type: str, name: str) -> Val:
         return Val(name, type)
 
