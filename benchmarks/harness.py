@@ -140,6 +140,7 @@ def run(options: Namespace) -> int:
     asked = chosen(options.peers, [name for name in LIBRARIES if name not in ("scipy", "sparsejax")], "peers")
     libraries = installed(["scipy", "sparsejax", *asked])
     others = [name for name in libraries if name != "scipy"]
+    planned = list(rows(options))  # wrong names end the program here, before the table begins
     print("Speed relative to SciPy: above 1 is faster. Medians of interleaved rounds.\n")
     print(f"| operation | matrix | scipy ms | {' | '.join(others)} |")
     print("|---" * (len(others) + 3) + "|")
@@ -147,7 +148,7 @@ def run(options: Namespace) -> int:
     measured = []
     complaints = []
     load = functools.cache(lambda loader: loader())  # a matrix serves several operations
-    for operation, name, loader in rows(options):
+    for operation, name, loader in planned:
         matrix = load(loader)
         if not fits(operation, matrix):
             continue
