@@ -18,15 +18,9 @@ import sys
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
+from sparsejax.jit.operands import clear, fill
 
 MADV_HUGEPAGE = 14
-
-
-def clear(b: Builder, pointer: Val, lo: Val, hi: Val, size: int) -> None:
-    """Zero the elements lo to hi of `size` bytes each."""
-    address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(lo, size))
-    count = b.mul(b.sub(hi, lo), size)
-    b.call("memset", "ptr", [b.convert("inttoptr", address, "ptr"), b.const("i32", 0), count])
 
 
 class Growable:
@@ -150,11 +144,7 @@ class Output:
             if self._block.ref != "1":
                 first = b.mul(n, self._block)
                 start = emit.constant(b, self.tensor.fill_value, self.tensor.dtype)
-                if self.tensor.fill_value == 0:
-                    clear(b, self._vals.pointer(b), first, last, self.tensor.dtype.itemsize)
-                else:
-                    with b.for_(first, last, "z") as z:
-                        emit.store(b, self._vals.pointer(b), z, start)
+                fill(b, self._vals.pointer(b), first, last, start)
             b.set(self.wrote, b.i64(0))
         return n
 

@@ -80,8 +80,18 @@ def allocate(b: Builder, count: Val, size: int, zero: bool = True) -> Val:
     return pointer
 
 
+def clear(b: Builder, pointer: Val, lo: Val, hi: Val, size: int) -> None:
+    """Zero the elements lo to hi of `size` bytes each."""
+    address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(lo, size))
+    count = b.mul(b.sub(hi, lo), size)
+    b.call("memset", "ptr", [b.convert("inttoptr", address, "ptr"), b.const("i32", 0), count])
+
+
 def fill(b: Builder, pointer: Val, lo: Val, hi: Val, value: emit.Num) -> None:
     """`pointer[lo:hi] = value`."""
+    if all(part == b.const(part.type, 0) for part in value.parts):
+        clear(b, pointer, lo, hi, value.dtype.itemsize)
+        return
     with b.for_(lo, hi, "z") as position:
         emit.store(b, pointer, position, value)
 
