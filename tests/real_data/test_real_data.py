@@ -21,7 +21,8 @@ TENSORS = ["nations", "kinship", "fb15k-237"]
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 LARGEST_PRODUCT = 2e7
 
-pytestmark = pytest.mark.skipif(datasets.folder() is None, reason="no data folder; set SPARSEJAX_DATA")
+if datasets.folder() is None:
+    pytest.skip("no real data: set SPARSEJAX_DATA to its folder", allow_module_level=True)
 
 
 TOLERANCE = 1e-12  # times the sum of the magnitudes of an entry's terms; the longest sums here have about 10,000 terms
