@@ -54,7 +54,7 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
             coordinate = all(isinstance(_level_of(a, index), Coordinate) for a in owners)
             kinds.append(Coordinate() if coordinate else Compressed())
         else:
-            root = any(_is_root(a, index) for a in owners) and shape[axis] <= DENSE_ROOT_LIMIT
+            root = any(_is_root(a, index, outer, sparse) for a in owners) and shape[axis] <= DENSE_ROOT_LIMIT
             kinds.append(Dense() if root else Compressed())
     zero = dtype.type(0)
     if all(isinstance(k, Dense) for k in kinds):
@@ -82,26 +82,35 @@ def _level_of(access: cin.Access, index: cin.Index) -> object:
     return access.tensor.format.levels[_level_number(access, index)]
 
 
-def _is_root(access: cin.Access, index: cin.Index) -> bool:
-    """Whether no level of `access` above that of `index` is indexed by a variable."""
-    return not any(isinstance(access.level_index(lv), cin.IndexVar) for lv in range(_level_number(access, index)))
+def _is_root(access: cin.Access, index: cin.Index, outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> bool:
+    """Whether `index` addresses the outermost level of `access`, a sparse one, and nothing below restricts it either."""
+    level = _level_number(access, index)
+    if isinstance(access.tensor.format.levels[level], Dense):
+        return False
+    if any(isinstance(access.level_index(lv), cin.IndexVar) for lv in range(level)):
+        return False
+    reach = _few(outer, sparse) if outer else set()
+    below = range(level + 1, len(access.indices))
+    return not any(
+        access.level_index(lv) in reach and not isinstance(access.tensor.format.levels[lv], Dense) for lv in below
+    )
 
 
 def _restricts(access: cin.Access, index: cin.Index, outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> bool:
     """Whether `access` holds few coordinates of `index` once the output variables `outer` are fixed.
 
-    That is so when a sparse level at or below that of `index` belongs to `index` or `outer`, and every level above it is
-    fixed too, or reduced over few coordinates.
+    Within reach are `index`, `outer`, and the variables of which few coordinates remain. `access` restricts `index` when a
+    sparse level at or below that of `index` belongs to a variable within reach, and so does every level above it: in
+    `A[i,k] B[k,j]` with i fixed, few k remain, and B restricts j whether it is stored by k or by j.
     """
     if index not in access.indices:
         return False
-    fixed = outer | {index}
+    reach = outer | {index} | (_few(outer, sparse) if outer else set())
     for level in range(_level_number(access, index), len(access.indices)):
-        if isinstance(access.tensor.format.levels[level], Dense) or access.level_index(level) not in fixed:
+        if isinstance(access.tensor.format.levels[level], Dense) or access.level_index(level) not in reach:
             continue
         above = {access.level_index(lv) for lv in range(level)}
-        free = [ix for ix in above if isinstance(ix, cin.IndexVar) and ix not in fixed]
-        if not free or (outer and set(free) <= _few(outer, sparse)):
+        if all(ix in reach for ix in above if isinstance(ix, cin.IndexVar)):
             return True
     return False
 
