@@ -187,13 +187,17 @@ class _Model:
             if var not in access.indices:
                 continue
             level = max(lv for lv in range(len(access.indices)) if access.level_index(lv) == var)
-            if isinstance(access.tensor.format.levels[level], Dense):
-                strided += level + 1 < len(access.indices)
-                continue
-            leaders.append(access)
+            dense = isinstance(access.tensor.format.levels[level], Dense)
             outer = {access.level_index(lv) for lv in range(level)} - {var}
-            if any(isinstance(ix, cin.IndexVar) and ix not in bound for ix in outer):
+            if not dense and any(isinstance(ix, cin.IndexVar) and ix not in bound for ix in outer):
                 discordant.add(access)
+            if access in discordant:
+                if self._leads_as_copy(access, var, bound):
+                    leaders.append(access)
+            elif dense:
+                strided += level + 1 < len(access.indices)
+            else:
+                leaders.append(access)
         work = sum(self.children(a, var, bound) for a in leaders)
         if not leaders or not isinstance(simplify.exhaust(self.expr, leaders), cin.Literal):
             work += extent
@@ -204,6 +208,14 @@ class _Model:
         survivors = state.survivors * extent * (1.0 if density is None else density)
         cost = state.cost + state.survivors * work * each
         return _State((*state.order, var), frozenset(discordant), cost, survivors)
+
+    def _leads_as_copy(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
+        """Whether `var` will be a sparse level of the copy that `concordant_format` makes of a discordant operand."""
+        form, entries = access.tensor.format, self.facts[access.tensor.name][-1]
+        sparse = [lv for lv, level in enumerate(form.levels) if not isinstance(level, Dense)]
+        if all(lv > sparse[-1] for lv in range(form.ndim) if access.level_index(lv) == var):
+            return False
+        return bool(bound & set(access.indices)) or self.extents[var] > max(1024, 4 * entries)
 
     def total(self, state: _State) -> float:
         nest = self.nest

@@ -108,6 +108,17 @@ def test_stages():
         lowered.as_text("c++")
 
 
+def test_products_in_any_formats_are_not_inner_products():
+    n = 3000
+    big = sp.random_array((n, n), density=3e-3, format="csr", rng=np.random.default_rng(0))
+    f = sj.jit(lambda A, B: A @ B)
+    for first in ("csr", "csc", "coo"):
+        for second in ("csr", "csc", "coo"):
+            operands = sj.array(big, format=first, copy=True), sj.array(big, format=second, copy=True)
+            best = f.lower(*operands).as_text("plan").split("loop order ")[1]
+            assert not best.startswith(("i,j,k", "j,i,k")), (first, second, best)
+
+
 def test_shape_polymorphic_kernels():
     f = sj.jit(lambda A, x: A @ x)
     f(sj.array(np.eye(11), format="csr"), np.ones(11))
