@@ -47,7 +47,7 @@ OPERATIONS = (
     Operation("add", "pair", 0, FOUR),
     Operation("mul", "pair", 0, FOUR),
     Operation("rowsum", "alone", 0, FOUR),
-    Operation("triangles", "pattern", 0, ("rmat13", "cora")),
+    Operation("triangles", "pattern", 0, ("rmat13", "cora", "dense1k")),
     Operation("gcn", "layer", 32, ("uniform", "rmat16", "stencil", "cora")),
     Operation("tocsc", "alone", 0, FOUR),
     Operation("coo2csr", "alone", 0, FOUR),

@@ -133,7 +133,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50, help="timed forward passes (default 50)")
     options = parser.parse_args()
 
-    graph = planetoid(options.data) if options.data else digits()
+    try:
+        graph = planetoid(options.data) if options.data else digits()
+    except (OSError, KeyError) as error:  # no such file; or no labels in it, as in data sets for regression
+        parser.error(f"--data {options.data} is not a node classification data set: {error}")
     n, edges = graph.adjacency.shape[0], graph.adjacency.nnz
     A, X = normalised(graph.adjacency), graph.features
     print(f"Graph {graph.name}: {n} nodes, {edges} edges, {X.shape[1]} features, {int(graph.labels.max()) + 1} classes")
