@@ -1,8 +1,9 @@
 """Conversion between formats: remap, count, assemble.
 
-Entries are ordered by stable counting passes over 16-bit digits, last storage level first (NumPy's stable sort of 16-bit
-integers is a radix sort), so that the cost is linear in the entries and does not depend on the extents. Levels are then
-assembled top down with prefix sums. Source: "Automatic Generation of Efficient Sparse Tensor Format Conversion Routines".
+Entries are ordered by stable counting passes, last storage level first, and passes whose order is there already are
+skipped: csr to csc is one pass over the columns. A pass costs O(entries + extent); extents much larger than the number of
+entries are split into 16-bit digits, so that the cost never depends on them. Runs of levels are then assembled top down
+with prefix sums. Source: "Automatic Generation of Efficient Sparse Tensor Format Conversion Routines".
 """
 
 from __future__ import annotations
@@ -12,29 +13,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax.errors import FormatError
+from sparsejax.formats import segments
 from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
+from sparsejax.formats.dense import MAX_POSITIONS, Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.segments import Array
+from sparsejax.formats.segments import crd_dtype as crd_dtype
 from sparsejax.formats.storage import Storage
 
-Array = NDArray[Any]
-_MAX_POSITIONS = 2**38
-
-
-def crd_dtype(extent: int) -> np.dtype[Any]:
-    """The dtype of coordinates below `extent`: int32 where it fits."""
-    return np.dtype(np.int32 if extent <= 2**31 - 1 else np.int64)
+_SMALL = 2**15  # entries below which NumPy's radix sort of 16-bit digits beats the overhead of a SciPy call
+_HEAD = 4096  # entries looked at first, since unsorted entries mostly show early
 
 
 def convert(storage: Storage, format: Format) -> Storage:
     """`storage` in another format; entries that are stored stay stored, even zeros.
 
     Linear in the stored entries (and in the size of the dense levels of `format`). From a dense format, the entries that
-    differ from the fill are kept.
+    differ from the fill are kept. FormatError where a dense level would not fit in any memory.
 
     >>> dense = from_dense(np.eye(3), Format.parse("csr", 2), 0.0)
     >>> convert(dense, Format.parse("coo", 2)).nnz
@@ -44,65 +42,125 @@ def convert(storage: Storage, format: Format) -> Storage:
         return storage
     if storage.format.is_dense or format.is_dense:
         return from_dense(to_dense(storage), format, storage.fill_value)
-    coords, vals = to_coords(storage)
-    return from_coords(coords, vals, storage.shape, format, storage.fill_value)
+    plain = storage.format.levels == format.levels == (Dense(), Compressed())
+    if plain and storage.nnz >= _SMALL and storage.shape[format.order[0]] <= MAX_POSITIONS:
+        return _turned(storage, format)
+    columns = _columns(storage)
+    distinct = all(level.unique for level in storage.format.levels)
+    return _ordered(columns, storage.vals, storage.shape, format, storage.fill_value, None, distinct)
+
+
+def _turned(storage: Storage, format: Format) -> Storage:
+    """csr as csc, or the reverse: the one counting pass that is needed, with coordinates and values riding along."""
+    import scipy.sparse as sp
+
+    rows, cols = (storage.shape[d] for d in storage.format.order)
+    pos, crd = storage.buffers[1]
+    made = sp.csr_array((storage.vals, crd, pos), shape=(rows, cols)).tocsc()
+    turned = (made.indptr.astype(np.int64, copy=False), made.indices.astype(crd_dtype(rows), copy=False))
+    return Storage(format, storage.shape, storage.fill_value, ((), turned), made.data)
+
+
+def _columns(storage: Storage) -> list[Array]:
+    """The coordinates of every stored entry, one array per dimension, in storage order."""
+    form, count = storage.format, 1
+    columns: dict[int, Array] = {}
+    for first, stop in form.runs:
+        dimensions = form.order[first:stop]
+        extents = [storage.shape[d] for d in dimensions]
+        parent, found = form.levels[first].expand(storage.buffers[first:stop], count, extents)
+        if count != 1 or first:  # below the root, what is known above is repeated
+            columns = {d: np.take(column, parent) for d, column in columns.items()}
+        columns.update(zip(dimensions, found, strict=True))
+        count = len(parent)
+    return [columns[d] for d in range(storage.ndim)]
 
 
 def to_coords(storage: Storage) -> tuple[Array, Array]:
     """(coords, vals): an int64 array of shape (ndim, n) in dimension order, and the n stored values, in storage order.
 
-    Dense levels below sparse ones are expanded.
+    Dense levels below sparse ones are expanded. Linear in the stored entries.
+
+    >>> to_coords(from_dense(np.eye(2), Format.parse("csc", 2), 0.0))[0]
+    array([[0, 1],
+           [0, 1]])
     """
-    form = storage.format
-    count = 1
-    crds: list[Array] = []
-    for level, dimension in enumerate(form.order):
-        kind, buffers = form.levels[level], storage.buffers[level]
-        if isinstance(kind, Dense):
-            extent = storage.shape[dimension]
-            crds = [np.repeat(c, extent) for c in crds]
-            crds.append(np.tile(np.arange(extent, dtype=np.int64), count))
-            count *= extent
-        elif form.continues(level):
-            crds.append(buffers[0].astype(np.int64))
-        else:
-            parents = np.repeat(np.arange(count), np.diff(buffers[0]))
-            crds = [c[parents] for c in crds]
-            crds.append(buffers[1].astype(np.int64))
-            count = len(parents)
-    coords = np.empty((storage.ndim, count), np.int64)
-    for level, dimension in enumerate(form.order):
-        coords[dimension] = crds[level]
+    coords = np.empty((storage.ndim, storage.nnz), np.int64)
+    for dimension, column in enumerate(_columns(storage)):
+        coords[dimension] = column
     return coords, storage.vals
 
 
+# ---------------------------------------------------------------------------------------------------------- ordering
+
+
 def sort_order(keys: Sequence[Array], extents: Sequence[int]) -> Array | None:
-    """The stable permutation that sorts entries by `keys` (most significant first); None when they are sorted already."""
-    if not keys or _is_sorted(keys):
+    """The stable permutation that sorts entries by `keys` (most significant first); None when they are sorted already.
+
+    >>> sort_order([np.array([2, 0, 2]), np.array([1, 5, 0])], (3, 6))
+    array([1, 2, 0])
+    """
+    if not keys or is_sorted(keys):
         return None
     order: Array | None = None
     for place in reversed(range(len(keys))):
-        if order is None and _is_sorted(keys[place:]):
+        if order is None and is_sorted(keys[place:]):
             continue  # the entries come in the order of these keys already
-        for shift in range(0, max(1, (extents[place] - 1).bit_length()), 16):
-            key = keys[place] if order is None else keys[place][order]
-            step = np.argsort((key >> shift).astype(np.uint16), kind="stable")
-            order = step if order is None else order[step]
-    return order
+        order = _pass(order, keys[place], extents[place])
+    return None if order is None else order.astype(np.intp, copy=False)
 
 
-def _is_sorted(keys: Sequence[Array]) -> bool:
-    tied = np.ones(max(0, len(keys[0]) - 1), bool)
+def is_sorted(keys: Sequence[Array]) -> bool:
+    """Whether entries increase lexicographically by `keys` (equal neighbours are fine)."""
+    if len(keys[0]) > 2 * _HEAD and not is_sorted([key[:_HEAD] for key in keys]):
+        return False
+    if len(keys) == 1:
+        return not bool(np.any(keys[0][1:] < keys[0][:-1]))
+    tied: Array | None = None
     for key in keys:
-        step = np.diff(key)
-        if np.any(tied & (step < 0)):
+        falls, equal = key[1:] < key[:-1], key[1:] == key[:-1]
+        if np.any(falls if tied is None else tied & falls):
             return False
-        tied &= step == 0
+        tied = equal if tied is None else tied & equal
     return True
 
 
+def _pass(order: Array | None, key: Array, extent: int) -> Array:
+    """`order` (None: as they come) rearranged, stably, such that `key` increases."""
+    size = len(key)
+    key = key if order is None else np.take(key, order)
+    if size >= _SMALL and extent <= 4 * size:
+        return _count(order, key, extent)
+    for shift in range(0, max(1, (extent - 1).bit_length()), 16):
+        digit = ((key >> shift) & 0xFFFF).astype(np.int32 if size >= _SMALL else np.uint16)
+        if size >= _SMALL:
+            step = _count(None, digit, 2**16)
+        else:
+            step = np.argsort(digit, kind="stable")  # a radix sort for 16-bit integers
+        order = step if order is None else np.take(order, step)
+        if shift + 16 < (extent - 1).bit_length():
+            key = np.take(key, step)
+    assert order is not None
+    return order
+
+
+def _count(order: Array | None, key: Array, extent: int) -> Array:
+    """One counting pass: SciPy's transposition of a one-row matrix whose columns are `key` and whose values ride along."""
+    import scipy.sparse as sp
+
+    size = len(key)
+    narrow = np.dtype(np.int32 if max(size, extent) < 2**31 else np.int64)
+    values = np.arange(size, dtype=narrow) if order is None else order
+    row = sp.csr_array((values, key.astype(narrow, copy=False), np.array([0, size], narrow)), shape=(1, extent))
+    moved: Array = row.tocsc().data
+    return moved
+
+
+# ---------------------------------------------------------------------------------------------------------- assembly
+
+
 def from_coords(
-    coords: Array,
+    coords: Array | Sequence[Array],
     vals: Array,
     shape: Sequence[int],
     format: Format,
@@ -110,22 +168,51 @@ def from_coords(
     combine: np.ufunc | None = None,
     canonical: bool = False,
 ) -> Storage:
-    """Storage of the entries `vals` at `coords` (shape (ndim, n), dimension order, any order of entries).
+    """Storage of the entries `vals` at `coords`, in any order of entries.
+
+    `coords` is an array of shape (ndim, n), or one vector of 32- or 64-bit signed integers per dimension.
 
     Duplicates are combined by `combine` (default: sum; "or" for bool). `canonical=True` promises entries sorted by the
-    storage order of `format` without duplicates. Linear in the entries.
+    storage order of `format` without duplicates. Coordinates must be within `shape`. Never shares memory with `vals`.
+    Linear in the entries.
+
+    >>> from_coords(np.array([[1, 0, 1]]), np.array([1.0, 2.0, 3.0]), (2,), Format.parse("coo", 1), 0.0).vals
+    array([2., 4.])
     """
-    keys = [coords[d] for d in format.order]
-    extents = [shape[d] for d in format.order]
-    if not canonical and format.ndim:
-        order = sort_order(keys, extents)
-        if order is not None:
-            keys, vals = [k[order] for k in keys], vals[order]
+    extents = tuple(int(n) for n in shape)
+    columns = list(coords)
+    vals = vals.view()  # a storage freezes what it holds: the caller's own array must stay as it is
+    if canonical:
+        made = _assemble([columns[d] for d in format.order], vals, extents, format, fill_value)
+    else:
+        made = _ordered(columns, vals, extents, format, fill_value, combine, distinct=False)
+    if made.vals.base is None:
+        return made
+    return Storage(made.format, made.shape, made.fill_value, made.buffers, made.vals.copy())
+
+
+def _ordered(
+    columns: Sequence[Array],
+    vals: Array,
+    shape: tuple[int, ...],
+    format: Format,
+    fill_value: Any,
+    combine: np.ufunc | None,
+    distinct: bool,
+) -> Storage:
+    """Order entries for `format`, merge duplicates unless they are `distinct`, and assemble."""
+    if not format.ndim:
+        if len(vals) != 1:
+            total = (combine or _default_combine(vals)).reduce(vals) if len(vals) else fill_value
+            vals = np.asarray([total], vals.dtype)
+        return _assemble([], vals, shape, format, fill_value)
+    keys = [columns[d] for d in format.order]
+    order = sort_order(keys, [shape[d] for d in format.order])
+    if order is not None:
+        keys, vals = [np.take(key, order) for key in keys], np.take(vals, order)
+    if not distinct:
         keys, vals = _combine(keys, vals, combine)
-    elif not format.ndim and len(vals) != 1:
-        total = (combine or _default_combine(vals)).reduce(vals) if len(vals) else fill_value
-        vals = np.asarray([total], vals.dtype)
-    return _assemble(keys, vals, tuple(int(n) for n in shape), format, fill_value)
+    return _assemble(keys, vals, shape, format, fill_value)
 
 
 def _default_combine(vals: Array) -> np.ufunc:
@@ -136,80 +223,76 @@ def _combine(keys: list[Array], vals: Array, combine: np.ufunc | None) -> tuple[
     """Merge runs of equal coordinates."""
     if len(vals) < 2:
         return keys, vals
-    fresh = np.ones(len(vals), bool)
-    fresh[1:] = np.any([k[1:] != k[:-1] for k in keys], axis=0)
+    fresh = segments.changes(keys)
     if fresh.all():
         return keys, vals
     starts = np.flatnonzero(fresh)
     merged = (combine or _default_combine(vals)).reduceat(vals, starts).astype(vals.dtype, copy=False)
-    return [k[starts] for k in keys], merged
+    return [key[starts] for key in keys], merged
 
 
-def _assemble(keys: list[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
-    where = np.zeros(len(vals), np.int64)  # parent position of every entry
+def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
+    """Storage of distinct entries sorted by `keys`, in storage order; `vals` itself is used where it fits as it is."""
+    position = np.zeros(len(vals), np.int64)
     count = 1
     buffers: list[tuple[Array, ...]] = []
-    level = 0
-    while level < format.ndim:
-        kind, extent = format.levels[level], shape[format.order[level]]
-        if isinstance(kind, Dense):
-            where = where * extent + keys[level]
-            count = _checked(count * extent)
-            buffers.append(())
-            level += 1
-            continue
-        run = 1
-        while level + run < format.ndim and format.continues(level + run):
-            run += 1
-        fresh = np.ones(len(vals), bool)
-        if isinstance(kind, Coordinate) or (isinstance(kind, Compressed) and kind.unique):
-            columns = [where, *keys[level : level + run]]
-            fresh[1:] = np.any([c[1:] != c[:-1] for c in columns], axis=0)
-        pos = np.zeros(count + 1, np.int64)
-        np.cumsum(np.bincount(where[fresh], minlength=count), out=pos[1:])
-        for k in range(run):
-            crd = keys[level + k][fresh].astype(crd_dtype(shape[format.order[level + k]]))
-            buffers.append((pos, crd) if k == 0 else (crd,))
-        where = np.cumsum(fresh) - 1
-        count = int(fresh.sum())
-        level += run
-    if count == len(vals) and (count == 0 or bool(np.all(np.diff(where) == 1))):
-        stored = np.ascontiguousarray(vals)
-    else:
-        stored = np.full(count, fill_value, vals.dtype)
-        stored[where] = vals
-    if stored is vals or stored.base is not None:
-        stored = stored.copy()
-    return Storage(format, shape, vals.dtype.type(fill_value), tuple(buffers), stored)
-
-
-def _checked(count: int) -> int:
-    if count > _MAX_POSITIONS:
-        raise FormatError(
-            f"a dense level would need {count} positions, more than any memory holds; store that dimension compressed instead"
+    for first, stop in format.runs:
+        made, position, count = format.levels[first].assemble(
+            position,
+            count,
+            keys[first:stop],
+            [shape[d] for d in format.order[first:stop]],
+            distinct=stop == format.ndim,
         )
-    return count
+        buffers += made
+    fill = vals.dtype.type(fill_value)
+    if count == len(vals):  # sorted and distinct: as many positions as entries means that each has its own, in order
+        return Storage(format, shape, fill, tuple(buffers), np.ascontiguousarray(vals))
+    stored = np.full(count, fill, vals.dtype)
+    stored[position] = vals
+    return Storage(format, shape, fill, tuple(buffers), stored)
+
+
+# ------------------------------------------------------------------------------------------------------------- dense
 
 
 def to_dense(storage: Storage) -> Array:
-    """The array as NumPy sees it; a read-only view when the format is dense."""
+    """The array as NumPy sees it; a read-only view when the format is dense. O(size).
+
+    >>> to_dense(from_dense(np.eye(2), Format.parse("coo", 2), 0.0))
+    array([[1., 0.],
+           [0., 1.]])
+    """
     form = storage.format
     if form.is_dense:
         stored = storage.vals.reshape([storage.shape[d] for d in form.order])
         return stored.transpose(np.argsort(form.order)) if form.ndim else stored
-    size = math.prod(storage.shape)
-    if size > _MAX_POSITIONS:
+    if math.prod(storage.shape) > MAX_POSITIONS:
         raise FormatError(f"an array of shape {storage.shape} does not fit in memory as a dense one; keep it sparse")
-    coords, vals = to_coords(storage)
+    if not all(level.unique for level in form.levels):
+        merged = _ordered(
+            _columns(storage),
+            storage.vals,
+            storage.shape,
+            Format((Coordinate(),) * form.ndim),
+            storage.fill_value,
+            None,
+            distinct=False,
+        )
+        return to_dense(merged)
     out = np.full(storage.shape, storage.fill_value, storage.dtype)
-    if all(level.unique for level in form.levels):
-        out[tuple(coords)] = vals
-        return out
-    return to_dense(from_coords(coords, vals, storage.shape, Format((Coordinate(),) * form.ndim), storage.fill_value))
+    out[tuple(_columns(storage))] = storage.vals
+    return out
 
 
 def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
-    """Storage of a NumPy array; sparse formats keep what differs from the fill (NaN equals NaN)."""
+    """Storage of a NumPy array; sparse formats keep what differs from the fill (NaN equals NaN).
+
+    A dense format whose order matches the memory layout shares the memory. O(size).
+
+    >>> from_dense(np.array([np.nan, 1.0]), Format.parse("coo", 1), np.nan).nnz
+    1
+    """
     fill = array.dtype.type(fill_value)
     stored = array.transpose(format.order) if format.ndim else array
     if format.is_dense:
@@ -218,8 +301,5 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
     differs = stored != fill
     if fill != fill:
         differs &= ~np.isnan(stored)
-    found = np.nonzero(differs)
-    coords = np.empty((array.ndim, len(found[0])), np.int64)
-    for level, dimension in enumerate(format.order):
-        coords[dimension] = found[level]
-    return from_coords(coords, stored[found], array.shape, format, fill, canonical=True)
+    keys = np.nonzero(differs)
+    return _assemble(keys, stored[keys], array.shape, format, fill)

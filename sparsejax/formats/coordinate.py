@@ -6,10 +6,13 @@ run, the outer coordinates repeat; a whole coordinate tuple never does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sparsejax.formats import segments
 from sparsejax.formats.level import Level, segment_bounds, stored_coordinate
+from sparsejax.formats.segments import Array, Buffers
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,17 @@ class Coordinate(Level):
 
     def buffer_names(self, continues: bool) -> tuple[str, ...]:
         return ("crd",) if continues else ("pos", "crd")
+
+    def expand(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> tuple[Array, list[Array]]:
+        return segments.expand(buffers, parents)
+
+    def assemble(
+        self, parent: Array, parents: int, keys: Sequence[Array], extents: Sequence[int], distinct: bool
+    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+        return segments.assemble(parent, parents, keys, extents, merge=not distinct)
+
+    def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
+        return segments.check_run(buffers, parents, extents, names, unique=True)
 
     def bounds(self, b: Any, buffers: Any, parent: Any) -> tuple[Any, Any]:
         return segment_bounds(b, buffers, parent)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +26,9 @@ _NAMED = {
 class Format:
     """Storage levels and mode order: `order[l]` is the dimension stored at level `l` (default: 0, 1, 2, …).
 
+    A level without parameters may be given as its class. Compared and hashed by value. FormatError for an order that is no
+    permutation, and for a level with duplicates that is not the last.
+
     >>> Format((Dense, Compressed), order=(1, 0))
     Format('csc')
     """
@@ -33,13 +38,16 @@ class Format:
     _hash: int = field(compare=False, repr=False, default=0)
 
     def __init__(self, levels: Sequence[Level | type[Level]], order: Sequence[int] | None = None) -> None:
-        made = tuple(lv() if isinstance(lv, type) else lv for lv in levels)
+        made = tuple(lv() if isinstance(lv, type) and issubclass(lv, Level) else lv for lv in levels)
         for k, level in enumerate(made):
             if not isinstance(level, Level):
                 raise FormatError(f"levels[{k}] is {level!r}; it must be a level such as Dense or Compressed()")
             if not level.unique and k + 1 < len(made):
                 raise FormatError(f"levels[{k}] is not unique; only the last level may hold duplicates")
-        dims = tuple(range(len(made))) if order is None else tuple(int(d) for d in order)
+        try:
+            dims = tuple(range(len(made))) if order is None else tuple(operator.index(d) for d in order)
+        except TypeError:
+            raise FormatError(f"order={order!r} must hold one dimension number per level, such as (1, 0)") from None
         if sorted(dims) != list(range(len(made))):
             raise FormatError(f"order={dims} is not a permutation of the {len(made)} dimensions of this format")
         object.__setattr__(self, "levels", made)
@@ -48,6 +56,13 @@ class Format:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Format):
+            return NotImplemented
+        return self._hash == other._hash and self.order == other.order and self.levels == other.levels
 
     @property
     def ndim(self) -> int:
@@ -64,12 +79,24 @@ class Format:
             level > 0 and isinstance(self.levels[level], Coordinate) and isinstance(self.levels[level - 1], Coordinate)
         )
 
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """(first, stop) of the levels that are assembled together: a run of coordinate levels, or one level."""
+        starts = [k for k in range(self.ndim) if not self.continues(k)]
+        return list(itertools.pairwise([*starts, self.ndim]))
+
     def buffer_names(self, level: int) -> tuple[str, ...]:
         """The names of the buffers of `level`: ("pos", "crd"), ("crd",) or ()."""
         return self.levels[level].buffer_names(self.continues(level))
 
     def transposed(self, axes: Sequence[int]) -> Format:
-        """The format of `array.transpose(axes)` over the same buffers."""
+        """The format of `array.transpose(axes)` over the same buffers.
+
+        >>> Format.parse("csr", 2).transposed((1, 0))
+        Format('csc')
+        """
+        if sorted(axes) != list(range(self.ndim)):
+            raise FormatError(f"axes={tuple(axes)} is not a permutation of the {self.ndim} dimensions of format {self}")
         where = {old: new for new, old in enumerate(axes)}
         return Format(self.levels, tuple(where[d] for d in self.order))
 
@@ -84,6 +111,8 @@ class Format:
             if text.ndim != ndim:
                 raise FormatError(f"format {text} has {text.ndim} levels, but the array has {ndim} dimensions")
             return text
+        if not isinstance(text, str):
+            raise FormatError(f"format={text!r} must be a name such as 'csr' or a formats.Format")
         name = text.strip().lower()
         if name in ("dense", "coo", "csf"):
             return Format((_LETTERS[{"dense": "d", "coo": "q", "csf": "c"}[name]],) * ndim)

@@ -1,17 +1,19 @@
-"""Anything array-like becomes a validated Storage."""
+"""Anything array-like becomes a sound Storage."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax import dtypes
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, scipy_io, structural
 from sparsejax.formats.format import Format
+from sparsejax.formats.ownership import own, refuse_copy
+from sparsejax.formats.segments import Array
 from sparsejax.formats.storage import Storage
+from sparsejax.formats.validate import checked_shape
 
 
 def as_storage(
@@ -24,30 +26,69 @@ def as_storage(
 ) -> Storage:
     """Storage of `obj`: a NumPy array, a number, nested lists, a SciPy sparse array, or `(data, coords)`.
 
+    Without `format`, a dense source is stored dense in the order of its memory (C or Fortran), a csr or csc source as such,
+    and other sparse sources as coo. `coords` is an array of shape (ndim, n) or a sequence of ndim vectors; `shape` belongs
+    to it: without, the shape is the smallest that holds all coordinates. Unsorted entries are sorted, duplicates summed.
+
+    `fill_value` is the value of entries that are not stored: of a dense source, entries that differ from it are stored; a sparse
+    source stores what it stores, and `fill_value` is what the rest reads as.
+
     `copy=None` borrows memory where it can and marks the source read-only, else copies; `copy=True` always copies;
-    `copy=False` raises ValueError where a copy would be needed. `shape` belongs to `(data, coords)`; without it the
-    shape is the smallest that holds all coordinates.
+    `copy=False` raises ValueError where values or coordinates would have to be copied (row pointers of SciPy's arrays are
+    widened to 64 bits in any case). The rules are in `ownership`.
+
+    Raises FormatError for malformed input, TypeError for dtypes that are not supported. Linear in the input.
+
+    >>> as_storage(([3.0, 4.0], [[0, 2], [1, 1]]), format="csr").shape
+    (3, 2)
     """
     if scipy_io.is_scipy(obj):
         made = scipy_io.from_scipy(obj, copy)
+        if shape is not None:
+            _check_given(shape, made.shape)
     elif isinstance(obj, tuple) and len(obj) == 2 and _is_coords(obj):
-        return _from_pair(obj[0], obj[1], shape, format, dtype, fill_value, copy)
+        made = _from_pair(obj[0], obj[1], shape, dtype, copy)
     else:
         made = _from_array(obj, dtype, copy)
-    if shape is not None and tuple(shape) != made.shape:
-        raise FormatError(f"shape={tuple(shape)} is given, but the data has shape {made.shape}")
+        if shape is not None:
+            _check_given(shape, made.shape)
     if dtype is not None:
-        made = astype(made, dtypes.canonical(dtype))
-    if fill_value != 0 or fill_value != fill_value:
-        if not made.format.is_dense:
-            made = structural.refill(made, fill_value)
-        else:
-            made = Storage(made.format, made.shape, made.dtype.type(fill_value), made.buffers, made.vals)
+        wanted = dtypes.canonical(dtype)
+        if made.dtype != wanted:
+            refuse_copy(copy, f"the source has dtype {made.dtype} and dtype={wanted} is asked for")
+            made = astype(made, wanted)
+    made = structural.refill(made, fill_scalar(fill_value, made.dtype))
     if format is not None:
-        made = convert.convert(made, Format.parse(format, made.ndim))
-    if made.format.is_dense and made.fill_value != 0:
-        made = structural.refill(made, 0)
-    return made
+        form = Format.parse(format, made.ndim)
+        if form != made.format:
+            refuse_copy(copy, f"the source is stored as {made.format} and format={form} is asked for")
+            made = convert.convert(made, form)
+    return structural.refill(made, 0) if made.format.is_dense else made
+
+
+def fill_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
+    """`value` as a NumPy scalar of `dtype`; FormatError when it cannot be one (1.5 or NaN among integers).
+
+    >>> fill_scalar(1, np.dtype("float32"))
+    np.float32(1.0)
+    """
+    given = np.asarray(value)
+    if given.shape != () or given.dtype.kind not in "biufc":
+        raise FormatError(f"fill_value={value!r} must be one number")
+    if given.dtype.kind == "c" and dtype.kind != "c" and given.imag == 0:
+        given = given.real
+    with np.errstate(all="ignore"):
+        if given.dtype.kind == "c" and dtype.kind != "c":
+            fits = False
+        elif dtype.kind in "fc":  # rounding is fine, overflow is not
+            fits = bool(np.isfinite(given.astype(dtype)) or not np.isfinite(given))
+        else:
+            fits = bool(given.astype(dtype) == given)
+    if not fits:
+        raise FormatError(
+            f"fill_value={value!r} is not a value of dtype {dtype}; pass dtype= to choose one that holds it"
+        )
+    return given.astype(dtype)[()]
 
 
 def astype(storage: Storage, dtype: np.dtype[Any]) -> Storage:
@@ -58,6 +99,11 @@ def astype(storage: Storage, dtype: np.dtype[Any]) -> Storage:
     return Storage(storage.format, storage.shape, fill, storage.buffers, storage.vals.astype(dtype))
 
 
+def _check_given(shape: Any, found: tuple[int, ...]) -> None:
+    if checked_shape(shape) != found:
+        raise FormatError(f"shape={tuple(shape)} is given, but the data has shape {found}")
+
+
 def _is_coords(pair: tuple[Any, Any]) -> bool:
     """Whether a tuple of two is (data, coords): a vector, and one vector of the same length per axis."""
     data, coords = pair
@@ -66,52 +112,66 @@ def _is_coords(pair: tuple[Any, Any]) -> bool:
     return all(isinstance(c, list | np.ndarray) and np.ndim(c) == 1 for c in coords)
 
 
-def _from_pair(
-    data: Any, coords: Any, shape: Any, format: Any, dtype: Any, fill_value: Any, copy: bool | None
-) -> Storage:
-    columns = [np.asarray(c) for c in coords]
-    values = np.asarray(data) if dtype is None else np.asarray(data).astype(dtypes.canonical(dtype))
+def _from_pair(data: Any, coords: Any, shape: Any, dtype: Any, copy: bool | None) -> Storage:
+    columns = [_integers(c, axis, copy) for axis, c in enumerate(coords)]
+    values = np.asarray(data)
+    if not isinstance(data, np.ndarray):
+        refuse_copy(copy, f"data is a {type(data).__name__}")
+    if dtype is not None and values.dtype != dtypes.canonical(dtype):
+        refuse_copy(copy, f"data has dtype {values.dtype} and dtype={dtypes.canonical(dtype)} is asked for")
+        values = values.astype(dtypes.canonical(dtype))  # before duplicates are summed
     if shape is None:
-        for axis, crd in enumerate(columns):
-            if crd.dtype.kind not in "iu" and crd.size:
-                raise FormatError(f"coords of axis {axis} must be integers, not {crd.dtype}")
-        columns = [c.astype(np.int64) if not c.size else c for c in columns]
-        shape = tuple(int(c.max()) + 1 if c.size else 0 for c in columns)
-    shape = tuple(int(n) for n in shape)
-    if len(columns) != len(shape):
-        raise FormatError(f"coords has {len(columns)} axes, but shape={shape} has {len(shape)}")
-    form = None if format is None else Format.parse(format, len(shape))
-    if form is not None and form.is_dense:
-        made = scipy_io.from_coordinates(columns, values, shape, None, fill_value, copy)
-        return structural.refill(convert.convert(made, form), 0)
-    return scipy_io.from_coordinates(columns, values, shape, form, fill_value, copy)
+        shape = [int(c.max()) + 1 if c.size else 0 for c in columns]
+    extents = checked_shape(shape)
+    if len(columns) != len(extents):
+        raise FormatError(f"coords has {len(columns)} axes, but shape={extents} has {len(extents)}")
+    return scipy_io.from_coordinates(columns, values, extents, copy)
+
+
+def _integers(column: Any, axis: int, copy: bool | None) -> Array:
+    if not isinstance(column, np.ndarray):
+        refuse_copy(copy, f"coords of axis {axis} is a {type(column).__name__}")
+    made = np.asarray(column)
+    return made.astype(np.int64) if not made.size else made
 
 
 def _from_array(obj: Any, dtype: Any, copy: bool | None, freeze: bool = True) -> Storage:
-    try:
-        array: NDArray[Any] = np.asarray(obj)
-    except ValueError as error:
-        raise FormatError(f"cannot make an array of {type(obj).__name__}: {error}") from None
+    array = _as_ndarray(obj, copy)
     wanted = dtypes.canonical(array.dtype if dtype is None else dtype)
-    shared = array is obj
-    if array.dtype != wanted:
-        array, shared = array.astype(wanted), False
-    if array.ndim > 1 and not array.flags.c_contiguous and array.flags.f_contiguous:
-        form = Format.parse("dense", array.ndim)
+    fortran = array.ndim > 1 and array.flags.f_contiguous and not array.flags.c_contiguous
+    form = Format.parse("dense", array.ndim)
+    if fortran:
         form = Format(form.levels, tuple(reversed(range(array.ndim))))
-        flat = array.reshape(-1, order="F")
-    else:
-        form = Format.parse("dense", array.ndim)
-        if not array.flags.c_contiguous:
-            if copy is False:
-                raise ValueError("the array is not contiguous and cannot be shared; use copy=None to allow a copy")
-            array, shared = np.ascontiguousarray(array), False
-        flat = array.reshape(-1)
-    if shared and not freeze:
-        flat = flat.view()
-    elif shared:
-        flat = np.array(flat) if copy else scipy_io.borrow(flat, copy)
+    if array.dtype != wanted:
+        refuse_copy(copy, f"the source has dtype {array.dtype} and is needed as {wanted}")
+        array = array.astype(wanted)
+    elif not fortran and not array.flags.c_contiguous:
+        refuse_copy(copy, "the source is not contiguous")
+        array = np.ascontiguousarray(array)
+    elif freeze and isinstance(obj, np.ndarray):
+        flat = own(array.reshape(-1, order="F" if fortran else "C"), wanted, copy, "the source", obj)
+        return Storage(form, array.shape, wanted.type(0), ((),) * array.ndim, flat)
+    flat = array.reshape(-1, order="F" if fortran else "C")
     return Storage(form, array.shape, wanted.type(0), ((),) * array.ndim, flat)
+
+
+def _as_ndarray(obj: Any, copy: bool | None) -> Array:
+    """`obj` as a NumPy array; memory is shared with other NumPy arrays only, or with anything for `copy=False`."""
+    if isinstance(obj, np.ma.MaskedArray):
+        raise FormatError(
+            "masked arrays have no counterpart here; pass .filled(value), or the entries as (data, coords)"
+        )
+    try:
+        if isinstance(obj, np.ndarray):
+            return np.asarray(obj)
+        if isinstance(obj, np.generic | list | tuple | bool | int | float | complex):
+            refuse_copy(copy, f"the source is a {type(obj).__name__}")
+            return np.asarray(obj)
+        return np.asarray(obj) if copy is False else np.asarray(obj).copy()
+    except ValueError as error:
+        if copy is False:
+            raise
+        raise FormatError(f"cannot make an array of {type(obj).__name__}: {error}") from None
 
 
 def operand_storage(obj: Any) -> Storage:

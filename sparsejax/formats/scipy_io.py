@@ -1,19 +1,26 @@
-"""SciPy sparse arrays in and out. SciPy is imported only when one of its arrays is at hand."""
+"""SciPy sparse arrays in and out. SciPy is imported only when one of its arrays is at hand.
+
+SciPy's own routines trust the buffers of an array and crash on bad ones, so none is called on what comes in: every class is
+checked and read here.
+"""
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax import dtypes
 from sparsejax.errors import FormatError
-from sparsejax.formats import convert
+from sparsejax.formats import convert, segments
 from sparsejax.formats.format import Format
+from sparsejax.formats.ownership import own, refuse_copy
+from sparsejax.formats.segments import Array, check_bounds
 from sparsejax.formats.storage import Storage
-from sparsejax.formats.validate import check_bounds
+from sparsejax.formats.validate import checked_shape
 
 
 def is_scipy(obj: Any) -> bool:
@@ -23,51 +30,82 @@ def is_scipy(obj: Any) -> bool:
 
 
 def from_scipy(obj: Any, copy: bool | None = None) -> Storage:
-    """Storage of a SciPy sparse array of any class: csr and csc as such, the others as coo.
+    """Storage of a SciPy sparse array or matrix of any class: csr and csc as such, bsr as csr, the others as coo.
 
     Data and coordinates are shared when their dtypes allow and SciPy's array is sorted without duplicates; otherwise
-    they are copied, sorted and summed. Malformed input raises FormatError before any of SciPy's own routines sees it.
+    they are copied, sorted and summed. Malformed input raises FormatError, naming the fault and where it is. Linear in
+    the stored entries.
+
+    >>> import scipy.sparse as sp
+    >>> from_scipy(sp.eye_array(3, format="csc")).format
+    Format('csc')
     """
-    if obj.format in ("csr", "csc"):
-        return _from_compressed(obj, copy)
-    if obj.format == "bsr":
-        return _from_bsr(obj)
-    if obj.format == "coo":
-        coords = getattr(obj, "coords", None) or (obj.row, obj.col)
-        return _from_coo(coords, obj.data, obj.shape, copy)
-    made = obj.tocoo()
-    return _from_coo(getattr(made, "coords", None) or (made.row, made.col), made.data, made.shape, True)
-
-
-def _from_compressed(obj: Any, copy: bool | None) -> Storage:
-    major = 0 if obj.format == "csr" else 1
-    if len(obj.shape) != 2:
-        return from_scipy(obj.tocoo(), copy)
-    rows, extent = obj.shape[major], obj.shape[1 - major]
-    pos, crd, data = np.asarray(obj.indptr), np.asarray(obj.indices), np.asarray(obj.data)
+    shape = checked_shape(obj.shape)
     name = obj.format
+    if name in ("csr", "csc") and len(shape) == 2:
+        return _from_compressed(obj, shape, copy)
+    if name == "coo":
+        coords = getattr(obj, "coords", None) or (obj.row, obj.col)
+        return from_coordinates([np.asarray(c) for c in coords], np.asarray(obj.data), shape, copy)
+    if name == "csr":  # of one dimension
+        crd, data = np.asarray(obj.indices), np.asarray(obj.data)
+        used = _check_compressed(name, np.asarray(obj.indptr), crd, data, 1)
+        if used < len(crd) or used < len(data):
+            refuse_copy(copy, "the csr array has entries that are not in use")
+            crd, data = crd[:used].copy(), data[:used].copy()
+        return from_coordinates([crd], data, shape, copy)
+    refuse_copy(copy, f"SciPy's {name} has no counterpart here")
+    if name == "bsr":
+        return _from_bsr(obj, shape)
+    readers = {"dia": _read_dia, "lil": _read_lil, "dok": _read_dok}
+    if name not in readers:
+        raise FormatError(f"SciPy's {name} arrays are not known here; pass .tocsr()")
+    coords, data = readers[name](obj, shape)
+    return from_coordinates(coords, data, shape, None)
+
+
+# ------------------------------------------------------------------------------------------------- csr, csc and bsr
+
+
+def _from_compressed(obj: Any, shape: tuple[int, ...], copy: bool | None) -> Storage:
+    name, major = obj.format, 0 if obj.format == "csr" else 1
+    rows, extent = shape[major], shape[1 - major]
+    pos, crd, data = np.asarray(obj.indptr), np.asarray(obj.indices), np.asarray(obj.data)
     used = _check_compressed(name, pos, crd, data, rows)
-    check_bounds(crd[:used], extent, f"indices of the {name} array")
-    form = Format.parse(name, 2)
-    dtype = dtypes.canonical(data.dtype)
-    pos64: NDArray[np.int64] = pos.astype(np.int64)
-    crd_out, vals = _own(crd[:used], convert.crd_dtype(extent), copy), _own(data[:used], dtype, copy)
-    step = np.diff(crd_out.astype(np.int64, copy=False))
-    inside = np.ones(max(0, used - 1), bool)
-    edges = pos64[1:-1]
-    inside[edges[(edges > 0) & (edges < used)] - 1] = False
-    if np.any(inside & (step <= 0)):
-        parents = np.repeat(np.arange(rows), pos64[1:] - pos64[:-1])
-        coords = np.empty((2, used), np.int64)
-        coords[major], coords[1 - major] = parents, crd_out
-        return convert.from_coords(coords, vals, obj.shape, form, 0)
-    return Storage(form, tuple(map(int, obj.shape)), dtype.type(0), ((), (pos64, crd_out)), vals)
+    indices, values, pos = crd, data, pos.astype(np.int64)
+    crd, data = crd[:used], data[:used]
+    check_bounds(crd, extent, f"indices of the {name} array")
+    form, dtype = Format.parse(name, 2), dtypes.canonical(data.dtype)
+    if _increases(pos, crd):
+        crd = own(crd, convert.crd_dtype(extent), copy, f"indices of the {name} array", indices)
+        data = own(data, dtype, copy, f"data of the {name} array", values)
+        return Storage(form, shape, dtype.type(0), ((), (pos, crd)), data)
+    refuse_copy(copy, f"the {name} array is not sorted, or has duplicates")
+    wide = crd.astype(np.int64, copy=False)
+    parents = np.repeat(np.arange(rows), np.diff(pos))
+    return convert.from_coords(
+        (parents, wide) if major == 0 else (wide, parents), data.astype(dtype, copy=False), shape, form, 0
+    )
 
 
-def _check_compressed(name: str, pos: NDArray[Any], crd: NDArray[Any], data: NDArray[Any], rows: int) -> int:
-    """Check the buffers of a csr or csc array; the number of entries in use."""
-    if pos.ndim != 1 or pos.dtype.kind not in "iu" or crd.ndim != 1 or crd.dtype.kind not in "iu":
-        raise FormatError(f"indptr and indices of the {name} array must be one-dimensional integer arrays")
+def _increases(pos: Array, crd: Array) -> bool:
+    """Whether coordinates strictly increase inside each segment."""
+    bad = crd[1:] <= crd[:-1]
+    edges = pos[1:-1]
+    bad[edges[(edges > 0) & (edges < len(crd))] - 1] = False
+    return not bad.any()
+
+
+def _check_compressed(name: str, pos: Array, crd: Array, data: Array, rows: int) -> int:
+    """Check the buffers of a csr, csc or bsr array; the number of entries in use."""
+    for what, buffer in (("indptr", pos), ("indices", crd)):
+        if buffer.ndim != 1 or buffer.dtype.kind not in "iu":
+            raise FormatError(
+                f"{what} of the {name} array has dtype {buffer.dtype} and shape {buffer.shape}; indptr and indices must be "
+                "one-dimensional integer arrays"
+            )
+    if data.ndim != (3 if name == "bsr" else 1):
+        raise FormatError(f"data of the {name} array has shape {data.shape}; it must be one-dimensional")
     if len(pos) != rows + 1:
         raise FormatError(f"indptr of the {name} array has {len(pos)} entries; it must have {rows + 1}")
     if pos[0] != 0:
@@ -85,44 +123,120 @@ def _check_compressed(name: str, pos: NDArray[Any], crd: NDArray[Any], data: NDA
     return used
 
 
-def _from_bsr(obj: Any) -> Storage:
+def _from_bsr(obj: Any, shape: tuple[int, ...]) -> Storage:
     pos, crd, data = np.asarray(obj.indptr), np.asarray(obj.indices), np.asarray(obj.data)
     if data.ndim != 3 or 0 in data.shape[1:]:
         raise FormatError(f"data of the bsr array has shape {data.shape}; it must be (blocks, rows, columns)")
     _, height, width = data.shape
-    if obj.shape[0] % height or obj.shape[1] % width:
-        raise FormatError(f"blocks of {height} x {width} do not tile the shape {obj.shape} of the bsr array")
-    rows, cols = obj.shape[0] // height, obj.shape[1] // width
+    if shape[0] % height or shape[1] % width:
+        raise FormatError(f"blocks of {height} x {width} do not tile the shape {shape} of the bsr array")
+    rows, cols = shape[0] // height, shape[1] // width
     used = _check_compressed("bsr", pos, crd, data, rows)
     check_bounds(crd[:used], cols, "indices of the bsr array")
-    starts: NDArray[Any] = pos.astype(np.int64)
+    starts: Array = pos.astype(np.int64)
     block_row = np.repeat(np.arange(rows), starts[1:] - starts[:-1])
-    row = block_row[:, None, None] * height + np.arange(height)[None, :, None] + np.zeros((1, 1, width), np.int64)
-    col = (
-        crd[:used].astype(np.int64)[:, None, None] * width
-        + np.arange(width)[None, None, :]
-        + np.zeros((1, height, 1), np.int64)
-    )
-    coords = np.stack([row.reshape(-1), col.reshape(-1)])
-    vals = data[:used].reshape(-1).astype(dtypes.canonical(data.dtype))
-    return convert.from_coords(coords, vals, obj.shape, Format.parse("csr", 2), 0)
+    row = block_row[:, None, None] * height + np.arange(height)[:, None]
+    col = crd[:used].astype(np.int64)[:, None, None] * width + np.arange(width)
+    coords = np.stack([axis.reshape(-1) for axis in np.broadcast_arrays(row, col)])
+    vals = data[:used].reshape(-1).astype(dtypes.canonical(data.dtype), copy=False)
+    return convert.from_coords(coords, vals, shape, Format.parse("csr", 2), 0)
 
 
-def _from_coo(coords: Any, data: Any, shape: Any, copy: bool | None) -> Storage:
-    return from_coordinates([np.asarray(c) for c in coords], np.asarray(data), tuple(map(int, shape)), None, 0, copy)
+# ------------------------------------------------------------------------------------------------- dia, lil and dok
 
 
-def from_coordinates(
-    coords: list[NDArray[Any]],
-    data: NDArray[Any],
-    shape: tuple[int, ...],
-    format: Format | None,
-    fill: Any,
-    copy: bool | None,
-) -> Storage:
-    """Storage of entries `data` at `coords`, one integer vector per dimension; sorted and summed where needed."""
+def _read_dia(obj: Any, shape: tuple[int, ...]) -> tuple[list[Array], Array]:
+    """Entry (k, j) of data is at (j - offsets[k], j), where that is inside; zeros are padding."""
+    offsets, data = np.asarray(obj.offsets), np.asarray(obj.data)
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
+        raise FormatError(f"offsets of the dia array has dtype {offsets.dtype}; it must be a vector of integers")
+    if data.ndim != 2 or len(data) != len(offsets):
+        raise FormatError(
+            f"data of the dia array has shape {data.shape}; it must have {len(offsets)} rows, one per offset"
+        )
+    if len(np.unique(offsets)) != len(offsets):
+        raise FormatError("offsets of the dia array repeats a diagonal; sum the diagonals that are equal")
+    rows, cols = shape
+    inside = (offsets < cols) & (offsets > -rows)
+    kept, values = offsets[inside].astype(np.int64), data[inside][:, :cols]
+    col = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+    row = col - kept[:, None]
+    mask = (row >= 0) & (row < rows) & (values != 0)
+    return [row[mask], col[mask]], values[mask]
+
+
+def _read_lil(obj: Any, shape: tuple[int, ...]) -> tuple[list[Array], Array]:
+    """`rows` and `data` hold one list per row: columns, and their values."""
+    found = []
+    for what, lists in (("rows", obj.rows), ("data", obj.data)):
+        lists = np.asarray(lists)
+        if lists.shape != shape[:1]:
+            raise FormatError(
+                f"{what} of the lil array has shape {lists.shape}; it must have {shape[0]} lists, one per row"
+            )
+        for k, entries in enumerate(lists):
+            if not isinstance(entries, list):
+                raise FormatError(
+                    f"{what}[{k}] of the lil array is of type {type(entries).__name__}; it must be a list"
+                )
+        found.append(lists)
+    counts = [len(entries) for entries in found[0]]
+    for k, (count, values) in enumerate(zip(counts, found[1], strict=True)):
+        if count != len(values):
+            raise FormatError(f"row {k} of the lil array has {count} columns, but {len(values)} values; give one each")
+    row = np.repeat(np.arange(shape[0]), np.asarray(counts, np.int64))
+    col = _integers(list(itertools.chain.from_iterable(found[0])), "columns of the lil array")
+    return [row, col], _numbers(list(itertools.chain.from_iterable(found[1])), obj.dtype, "values of the lil array")
+
+
+def _read_dok(obj: Any, shape: tuple[int, ...]) -> tuple[list[Array], Array]:
+    """A dictionary from coordinates to values."""
+    keys = list(obj.keys())
+    columns = []
+    for axis in range(len(shape)):
+        try:
+            numbers = keys if len(shape) == 1 else [key[axis] for key in keys]
+        except (TypeError, IndexError):
+            raise FormatError(f"a key of the dok array is no tuple of {len(shape)} coordinates") from None
+        columns.append(_integers(numbers, f"coordinates of axis {axis} of the dok array"))
+    return columns, _numbers(list(obj.values()), obj.dtype, "values of the dok array")
+
+
+def _integers(numbers: list[Any], what: str) -> Array:
+    try:
+        made: Array = np.asarray(numbers if numbers else np.empty(0, np.int64))
+    except (ValueError, TypeError, OverflowError):
+        made = np.empty(0, object)
+    if made.ndim != 1 or made.dtype.kind not in "iu":
+        raise FormatError(f"{what} must be integers of at most 64 bits")
+    return made
+
+
+def _numbers(numbers: list[Any], dtype: np.dtype[Any], what: str) -> Array:
+    try:
+        made = np.array(numbers, dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise FormatError(f"{what} are not of its dtype {dtype}: {error}") from None
+    if made.ndim != 1:
+        raise FormatError(f"{what} must be single numbers")
+    return made
+
+
+# ------------------------------------------------------------------------------------------------------ coordinates
+
+
+def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...], copy: bool | None) -> Storage:
+    """Storage, as coo, of entries `data` at `coords`, one integer vector per dimension; sorted and summed where needed.
+
+    Shares memory (see `ownership`) when entries come sorted, without duplicates, in the right dtypes.
+
+    >>> from_coordinates([np.array([1, 1])], np.array([2.0, 3.0]), (4,), None).vals
+    array([5.])
+    """
     if data.ndim != 1:
         raise FormatError(f"data has shape {data.shape}; it must be one-dimensional")
+    if len(coords) != len(shape):
+        raise FormatError(f"coords has {len(coords)} axes, but the shape {shape} has {len(shape)}")
     for axis, (crd, extent) in enumerate(zip(coords, shape, strict=True)):
         if crd.ndim != 1 or crd.dtype.kind not in "iu":
             raise FormatError(
@@ -132,73 +246,49 @@ def from_coordinates(
             raise FormatError(f"coords of axis {axis} has {len(crd)} entries, but data has {len(data)}")
         check_bounds(crd, extent, f"coords of axis {axis}")
     dtype = dtypes.canonical(data.dtype)
-    target = Format.parse("coo", len(shape))
-    wide = [c.astype(np.int64, copy=False) for c in coords]
-    if wide and convert.sort_order(wide, shape) is None and not _repeats(wide) and format in (None, target):
-        vals = _own(data, dtype, copy)
-        crds = [_own(c, convert.crd_dtype(n), copy) for c, n in zip(coords, shape, strict=True)]
+    form = Format.parse("coo", len(shape))
+    if coords and convert.is_sorted(coords) and bool(segments.changes(coords).all()):
+        vals = own(data, dtype, copy, "data", data)
+        crds = [
+            own(crd, convert.crd_dtype(n), copy, f"coords of axis {axis}", crd)
+            for axis, (crd, n) in enumerate(zip(coords, shape, strict=True))
+        ]
         pos = np.asarray([0, len(vals)], np.int64)
-        buffers = tuple((pos, c) if k == 0 else (c,) for k, c in enumerate(crds))
-        return Storage(target, shape, dtype.type(fill), buffers, vals)
-    stacked = np.stack(wide) if wide else np.empty((0, len(data)), np.int64)
-    return convert.from_coords(stacked, data.astype(dtype), shape, format or target, fill)
-
-
-def _repeats(keys: list[NDArray[Any]]) -> bool:
-    same = np.ones(max(0, len(keys[0]) - 1), bool)
-    for key in keys:
-        same &= key[1:] == key[:-1]
-    return bool(same.any())
-
-
-def _own(buffer: NDArray[Any], dtype: np.dtype[Any], copy: bool | None) -> NDArray[Any]:
-    """`buffer` as a contiguous read-only array of `dtype`: borrowed where possible, the source being frozen with it."""
-    if copy or buffer.dtype != dtype or not buffer.flags.c_contiguous:
-        if copy is False:
-            raise ValueError(
-                f"a buffer of dtype {buffer.dtype} cannot be shared as {dtype}; use copy=None to allow a copy"
-            )
-        return np.array(buffer, dtype)
-    return borrow(buffer, copy)
-
-
-def borrow(buffer: NDArray[Any], copy: bool | None) -> NDArray[Any]:
-    """A read-only view of `buffer`; the arrays it views are frozen, or copied when they cannot be."""
-    view = buffer.view()
-    view.flags.writeable = False
-    base: Any = buffer
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            base.flags.writeable = False
-        base = base.base
-    if base is not None and copy is None:
-        return np.array(buffer)  # memory of another owner, which could still write to it
-    return view
+        buffers = tuple((pos, crd) if k == 0 else (crd,) for k, crd in enumerate(crds))
+        return Storage(form, shape, dtype.type(0), buffers, vals)
+    refuse_copy(copy, "the entries are not sorted, or have duplicates")
+    signed = [crd if crd.dtype in (np.int32, np.int64) else crd.astype(np.int64) for crd in coords]
+    return convert.from_coords(signed, data.astype(dtype, copy=False), shape, form, 0)
 
 
 def to_scipy(storage: Storage) -> Any:
-    """A SciPy sparse array: csr, csc or coo over the same buffers where the format is one of these, else converted to
-    csr (matrices) or coo. The fill must be zero."""
+    """A SciPy sparse array: csr, csc or coo over the same (read-only) buffers where the format is one of these.
+
+    Other matrices become csr, or coo where they have more rows than 32-bit numbers; arrays of other dimensions become coo.
+    The fill must be zero (FormatError).
+
+    >>> to_scipy(convert.from_dense(np.eye(2), Format.parse("dcsr", 2), 0.0)).format
+    'csr'
+    """
     import scipy.sparse as sp
 
     if storage.fill_value != 0:
         raise FormatError(
             f"SciPy's sparse arrays have fill 0, but this array has fill {storage.fill_value}; subtract it first"
         )
+    if not storage.ndim:
+        raise FormatError("SciPy has no sparse arrays of zero dimensions; use .todense()")
     name = str(storage.format)
     if name in ("csr", "csc"):
         pos, crd = storage.buffers[1]
         made = (sp.csr_array if name == "csr" else sp.csc_array)(storage.shape, dtype=storage.dtype)
-        made.data, made.indices = storage.vals, crd
-        made.indptr = pos.astype(crd.dtype) if len(crd) <= np.iinfo(crd.dtype).max else pos
+        made.data, made.indices = storage.vals.view(), crd.view()
+        made.indptr = pos.astype(crd.dtype) if len(crd) <= np.iinfo(crd.dtype).max else pos.view()
         made.has_sorted_indices = True
         made.has_canonical_format = True
         return made
-    if name != "coo" or not storage.ndim:
-        if storage.ndim == 2:
-            return to_scipy(convert.convert(storage, Format.parse("csr", 2)))
-        if not storage.ndim:
-            raise FormatError("SciPy has no sparse arrays of zero dimensions; use .todense()")
-        storage = convert.convert(storage, Format.parse("coo", storage.ndim))
-    coords = tuple(level[-1] for level in storage.buffers)
-    return sp.coo_array((storage.vals, coords), shape=storage.shape)
+    if name != "coo":
+        narrow = storage.ndim == 2 and storage.shape[0] < 2**31
+        return to_scipy(convert.convert(storage, Format.parse("csr" if narrow else "coo", storage.ndim)))
+    coords = tuple(level[-1].view() for level in storage.buffers)
+    return sp.coo_array((storage.vals.view(), coords), shape=storage.shape)

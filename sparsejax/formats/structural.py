@@ -13,26 +13,38 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import convert
 from sparsejax.formats.format import Format
 from sparsejax.formats.storage import Storage
+from sparsejax.formats.validate import checked_shape
 
 
 def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
-    """`storage.transpose(axes)` over the same buffers, in O(ndim).
+    """`storage.transpose(axes)` over the same buffers, in O(ndim). FormatError unless `axes` is a permutation.
 
     >>> A = convert.from_dense(np.eye(2, 3), Format.parse("csr", 2), 0.0)
     >>> transpose(A, (1, 0)).format
     Format('csc')
     """
+    form = storage.format.transposed(axes)
     shape = tuple(storage.shape[a] for a in axes)
-    return Storage(storage.format.transposed(axes), shape, storage.fill_value, storage.buffers, storage.vals)
+    return Storage(form, shape, storage.fill_value, storage.buffers, storage.vals)
 
 
 def refill(storage: Storage, fill_value: Any) -> Storage:
-    """The same entries over another fill."""
+    """The same entries over another fill: what is not stored changes its value. O(1).
+
+    >>> A = convert.from_dense(np.array([0.0, 5.0]), Format.parse("coo", 1), 0.0)
+    >>> convert.to_dense(refill(A, 2))
+    array([2., 5.])
+    """
     return Storage(storage.format, storage.shape, storage.dtype.type(fill_value), storage.buffers, storage.vals)
 
 
 def pattern(storage: Storage, dtype: Any) -> Storage:
-    """One for every stored entry, over fill zero."""
+    """One of `dtype` for every stored entry, over fill zero, in the same format. O(stored entries).
+
+    >>> A = convert.from_dense(np.array([0.0, 5.0]), Format.parse("coo", 1), 0.0)
+    >>> convert.to_dense(pattern(A, bool))
+    array([False,  True])
+    """
     made = np.dtype(dtype)
     ones = np.ones(len(storage.vals), made)
     return Storage(storage.format, storage.shape, made.type(0), storage.buffers, ones)
@@ -41,10 +53,15 @@ def pattern(storage: Storage, dtype: Any) -> Storage:
 def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
     """The same entries, in row-major order of dimensions, under another shape and format.
 
-    Linear in the entries. Only axes that merge or split are recomputed, so that huge shapes work as long as no merged
-    group of axes exceeds 2^63.
+    Linear in the entries. Only axes that merge or split are recomputed; a group of them with more than 2^63 positions is
+    recomputed in Python integers, which is slower but exact. A dense array is a view where its layout allows.
+    FormatError where the sizes differ or a new extent exceeds 64 bits.
+
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> convert.to_coords(reshape(A, (4,), Format.parse("coo", 1)))[0]
+    array([[0, 3]])
     """
-    new = tuple(int(n) for n in shape)
+    new = checked_shape(shape)
     if math.prod(storage.shape) != math.prod(new):
         raise FormatError(f"cannot reshape an array of shape {storage.shape} into {new}: the sizes differ")
     if storage.format.is_dense:
@@ -53,15 +70,12 @@ def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
     moved = np.zeros((len(new), coords.shape[1]), np.int64)
     for old_axes, new_axes in groups(storage.shape, new):
         size = math.prod(storage.shape[a] for a in old_axes)
-        if size >= 2**63:
-            raise FormatError(
-                f"reshape merges axes {old_axes} into more than 2^63 positions, beyond 64-bit coordinates"
-            )
-        flat: NDArray[Any] = np.zeros(coords.shape[1], np.int64)
+        flat: NDArray[Any] = np.zeros(coords.shape[1], np.int64 if size < 2**63 else object)
         for axis in old_axes:
             flat = flat * storage.shape[axis] + coords[axis]
         for axis in reversed(new_axes):
-            flat, moved[axis] = np.divmod(flat, max(1, new[axis]))
+            extent = max(1, new[axis])
+            flat, moved[axis] = flat // extent, flat % extent
     return convert.from_coords(moved, vals, new, format, storage.fill_value)
 
 

@@ -84,3 +84,60 @@ def test_names_round_trip(name):
 def test_bad_names(text, ndim, message):
     with pytest.raises(FormatError, match=message):
         Format.parse(text, ndim)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_every_road_through_the_counting_passes(data):
+    """Small arrays on the roads of large ones: SciPy's counting, 16-bit digits, heads looked at first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convert, "_SMALL", data.draw(st.sampled_from([0, 2**15])))
+        patch.setattr(convert, "_HEAD", data.draw(st.sampled_from([1, 4096])))
+        storage, array = data.draw(strategies.storages(4))
+        for _ in range(2):
+            storage = convert.convert(storage, data.draw(strategies.formats(array.ndim)))
+            validate.validate(storage)
+            np.testing.assert_array_equal(convert.to_dense(storage), array)
+
+
+@pytest.mark.parametrize("extents", [(300, 200), (2**40, 5), (7, 2**33, 2**20), (70_000, 3)])
+@pytest.mark.parametrize("size", [0, 1, 1000, 50_000])
+def test_sort_order_is_the_stable_order(extents, size):
+    rng = np.random.default_rng(0)
+    keys = [rng.choice(rng.integers(0, n, 500), size) if size else np.zeros(0, np.int64) for n in extents]
+    order = convert.sort_order(keys, extents)
+    if order is None:
+        assert convert.is_sorted(keys)
+    else:
+        np.testing.assert_array_equal(order, np.lexsort(keys[::-1]))
+    ordered = keys if order is None else [k[order] for k in keys]
+    assert convert.is_sorted(ordered) and convert.sort_order(ordered, extents) is None
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u8", "f4", "c16"])
+def test_large_matrices_turn(dtype):
+    rng = np.random.default_rng(0)
+    coords = np.stack([rng.integers(0, 3000, 60_000), rng.integers(0, 2000, 60_000)])
+    csr = convert.from_coords(coords, np.ones(60_000, dtype), (3000, 2000), Format.parse("csr", 2), 0)
+    csc = convert.convert(csr, Format.parse("csc", 2))
+    for storage in (csr, csc):
+        validate.validate(storage)
+    np.testing.assert_array_equal(convert.to_dense(csc), convert.to_dense(csr))
+    back = convert.convert(csc, csr.format)
+    np.testing.assert_array_equal(back.buffers[1][1], csr.buffers[1][1])
+    assert back.vals.dtype == csr.vals.dtype
+
+
+def test_results_never_share_the_values_given():
+    vals = np.ones(2)
+    made = convert.from_coords(np.array([[0, 1]]), vals, (2,), Format.parse("coo", 1), 0)
+    assert not np.shares_memory(made.vals, vals) and vals.flags.writeable
+
+
+@pytest.mark.parametrize("combine", [np.maximum, np.multiply, np.logical_or])
+def test_duplicates_are_combined_as_asked(combine):
+    coords = np.array([[1, 0, 1, 1], [0, 2, 0, 0]])
+    made = convert.from_coords(coords, np.array([2, 7, 5, 3]), (2, 3), Format.parse("csr", 2), 0, combine)
+    assert made.vals.tolist() == [combine.reduce([7]), combine.reduce([2, 5, 3])]
+    scalar = convert.from_coords(np.empty((0, 3), int), np.array([2, 5, 3]), (), Format(()), 0, combine)
+    assert scalar.vals.tolist() == [combine.reduce([2, 5, 3])]

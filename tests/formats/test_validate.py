@@ -61,6 +61,41 @@ def test_damaged_buffers_are_found_or_harmless():
     assert found > 1000
 
 
+ZERO = np.float64(0)
+
+
+def csr(pos=(0, 2, 3, 3), crd=(1, 3, 0), vals=(1.0, 2.0, 3.0), shape=(3, 4), fill=ZERO):
+    buffers = ((), (np.asarray(pos, np.int64), np.asarray(crd, np.int32)))
+    return Storage(Format.parse("csr", 2), shape, fill, buffers, np.asarray(vals))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (csr(pos=(0, 2**63 - 1, -2, 3)), "decreases"),  # differences that wrap around look like growth
+        (csr(pos=(0, 2, 3, 2**62)), "ends at"),
+        (csr(crd=(1, -(2**31), 0)), "negative at position 1"),
+        (csr(crd=(3, 1, 0)), "not sorted at position 1"),
+        (csr(crd=(1, 1, 0)), "repeats a coordinate at position 1"),
+        (csr(vals=(1.0, 2.0)), "vals has 2 entries"),
+        (csr(vals=np.ones(6)[::2]), "not contiguous"),
+        (csr(vals=np.ones((3, 1))), "one-dimensional"),
+        (csr(vals=np.array([1, 2, None])), "dtype object"),
+        (csr(vals=np.ones(3, "f2")), "dtype float16"),
+        (csr(vals=np.ones(3, ">f8")), "dtype >f8"),
+        (csr(fill=0), "the fill is 0"),
+        (csr(fill=np.zeros(2)), "the fill is"),
+        (csr(shape=(3, -4)), "extent -4"),
+        (csr(shape=(3, 2**70)), "2\\^63"),
+        (csr(shape=(3, 4.0)), "integers"),
+        (csr(shape=(3,)), "1 dimensions"),
+    ],
+)
+def test_each_fault_is_named(bad, message):
+    with pytest.raises(FormatError, match=message):
+        validate.validate(bad)
+
+
 LEVELS = Format.parse("(d,c,q)@(0,1,2)", 3).levels
 
 
