@@ -29,7 +29,7 @@ def canonical(dtype: Any) -> DType:
         raise TypeError(
             f"dtype {made} is not supported; use bool, (u)int8-64, float32/64 or complex64/128, e.g. .astype('float64')"
         )
-    return made
+    return np.dtype(made.name)  # one dtype of each name: NumPy has two 64-bit integers on most platforms
 
 
 def short_name(dtype: DType) -> str:

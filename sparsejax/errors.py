@@ -39,5 +39,5 @@ class NonConcreteBooleanIndexError(IndexError):
     """A traced boolean array was used as an index."""
 
 
-class UnexpectedTracerError(ValueError):
+class UnexpectedTracerError(TypeError):
     """A traced value was used after its trace had ended."""
