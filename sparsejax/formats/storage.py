@@ -30,16 +30,20 @@ class Storage:
     def __post_init__(self) -> None:
         for array in (*(a for level in self.buffers for a in level), self.vals):
             if array.flags.writeable:
-                array.flags.writeable = False
+                array.setflags(write=False)
 
     @classmethod
-    def dense(cls, format: Format, shape: tuple[int, ...], zero: Any, vals: NDArray[Any]) -> Storage:
-        """The storage of a fresh dense array: what `Storage(...)` makes, on the shortest road (results of small calls)."""
-        vals.flags.writeable = False
+    def dense(cls, template: dict[str, Any], vals: NDArray[Any]) -> Storage:
+        """The storage of a fresh dense array, on the shortest road (results of small calls).
+
+        `template` holds the other fields, see `dense_template`.
+        """
+        vals.setflags(write=False)
         made = object.__new__(cls)
-        made.__dict__.update(
-            format=format, shape=shape, fill_value=zero, buffers=((),) * len(shape), vals=vals, cache={}
-        )
+        fields = made.__dict__
+        fields.update(template)
+        fields["vals"] = vals
+        fields["cache"] = {}
         return made
 
     @property
@@ -58,3 +62,8 @@ class Storage:
     @property
     def nbytes(self) -> int:
         return sum(a.nbytes for level in self.buffers for a in level) + self.vals.nbytes
+
+
+def dense_template(format: Format, shape: tuple[int, ...], zero: Any) -> dict[str, Any]:
+    """The fields of a dense array's storage that do not change from one result to the next."""
+    return {"format": format, "shape": shape, "fill_value": zero, "buffers": ((),) * len(shape)}

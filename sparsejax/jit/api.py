@@ -61,8 +61,12 @@ class JitFunction:
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """Array leaves, and the cache key of the call."""
-        if not kwargs and not self._argnums and all(type(a) is Array for a in args):
-            return list(args), tuple([a._aval for a in args])
+        if not kwargs and not self._argnums:
+            for a in args:
+                if type(a) is not Array:
+                    break
+            else:
+                return list(args), tuple([a._aval for a in args])
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         arrays = [leaf if type(leaf) is Array else _as_leaf(leaf, dynamic) for leaf in leaves]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +13,25 @@ from numpy.typing import NDArray
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, convert
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit import abi, cin, operators, runtime
 
+_pack_one = struct.Struct("q").pack
+_INT64 = np.dtype(np.int64)
+_BYTE: Any = ctypes.c_char.from_buffer
 
-def input_slots(storage: Storage) -> tuple[int, ...]:
-    """The slots of an input: extents, buffer addresses, address of the values. Computed once per storage."""
-    known: tuple[int, ...] | None = storage.cache.get("slots")
+
+def input_slots(storage: Storage) -> bytes:
+    """The packed slots of an input: extents, buffer addresses, address of the values. Computed once per storage."""
+    known: bytes | None = storage.cache.get("slots")
     if known is None:
-        buffers = [a.ctypes.data for level in storage.buffers for a in level]
-        known = storage.cache["slots"] = (*storage.shape, *buffers, storage.vals.ctypes.data)
+        addresses = [a.ctypes.data for level in storage.buffers for a in level]
+        known = storage.cache["slots"] = _pack((*storage.shape, *addresses, storage.vals.ctypes.data))
     return known
+
+
+def _pack(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f"{len(numbers)}q", *numbers)
 
 
 class Binding:
@@ -35,49 +45,45 @@ class Binding:
         self, kernel: runtime.Kernel, output: cin.Tensor, op: str | None, expected: tuple[int, ...] = ()
     ) -> None:
         self._kernel = kernel
-        self._output = output
-        self._slots = abi.slots_of(output, output=True)
+        self._dtype = output.dtype
         self._dense = output.format.is_dense
         self._size = math.prod(output.shape)
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
-        self._zero = output.dtype.type(0)
         if self._dense:
             if self._size * output.dtype.itemsize > 2**62:
                 raise MemoryError(
                     f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
                 )
+            self._template = dense_template(output.format, output.shape, output.dtype.type(0))
+            self._extents = _pack(output.shape)
             return
         _check_size(output)
+        self._adoption = _Adoption(output)
         heads = abi.heads(output)
         counts = expected if len(expected) == len(heads) else (0,) * len(heads)
-        pointers = len(self._slots) - len(output.shape) - len(heads)
-        self._empty = (*output.shape, *((0,) * pointers), *counts)
+        pointers = len(abi.slots_of(output, output=True)) - len(output.shape) - len(heads)
+        self._empty = _pack((*output.shape, *((0,) * pointers), *counts))
 
     def run(self, inputs: list[Storage]) -> Storage:
         """Call the kernel on these inputs; the storage of its output."""
-        numbers: list[int] = []
-        for storage in inputs:
-            numbers += input_slots(storage)
-        output = self._output
+        slots = [s.cache.get("slots") or input_slots(s) for s in inputs]
         if self._dense:
-            if self._start == 0:
-                vals = np.zeros(self._size, output.dtype)
-            else:
-                vals = np.full(self._size, self._start, output.dtype)
-            numbers += output.shape
-            numbers.append(vals.__array_interface__["data"][0])
-            status = self._kernel.run_packed(struct.pack(f"{len(numbers)}q", *numbers))
+            vals = (
+                np.zeros(self._size, self._dtype) if self._start == 0 else np.full(self._size, self._start, self._dtype)
+            )
+            # of two ways to a fresh array's address, the one that costs a quarter of `vals.ctypes.data`
+            address = ctypes.addressof(_BYTE(vals)) if self._size else 0
+            slots += (self._extents, _pack_one(address))
+            status = self._kernel.run_packed(b"".join(slots))
             if status:
                 runtime.check(status)
-            return Storage.dense(output.format, output.shape, self._zero, vals)
-        first = len(numbers)
-        numbers += self._empty
-        status, after = self._kernel(numbers)
-        found = dict(zip(self._slots, after[first:], strict=True))
+            return Storage.dense(self._template, vals)
+        slots.append(self._empty)
+        status, after = self._kernel(b"".join(slots))
         if status:
-            runtime.release([found[s] for s in self._slots if s.what in ("pos", "crd", "vals")])
+            self._adoption.release(after)
             runtime.check(status)
-        return _adopt(output, found)
+        return self._adoption.take(after)
 
 
 def _check_size(output: cin.Tensor) -> None:
@@ -93,21 +99,48 @@ def _check_size(output: cin.Tensor) -> None:
         )
 
 
-def _adopt(output: cin.Tensor, after: dict[abi.Slot, int]) -> Storage:
-    form, name = output.format, output.name
-    count = 1
-    buffers: list[tuple[NDArray[Any], ...]] = []
-    for level, dimension in enumerate(form.order):
-        extent = output.shape[dimension]
-        if isinstance(form.levels[level], Dense):
-            buffers.append(())
-            count *= extent
-            continue
-        made: list[NDArray[Any]] = []
-        if not form.continues(level):
-            made.append(runtime.adopt(after[abi.Slot(name, "pos", level)], count + 1, np.dtype(np.int64)))
-            count = after[abi.Slot(name, "count", level)]
-        made.append(runtime.adopt(after[abi.Slot(name, "crd", level)], count, convert.crd_dtype(extent)))
-        buffers.append(tuple(made))
-    vals = runtime.adopt(after[abi.Slot(name, "vals", 0)], count, output.dtype)
-    return Storage(form, output.shape, output.fill_value, tuple(buffers), vals)
+class _Adoption:
+    """How the storage of a growing output is made from its slots after a call; everything static is worked out once."""
+
+    def __init__(self, output: cin.Tensor) -> None:
+        self._output = output
+        form, name = output.format, output.name
+        places = {slot: k for k, slot in enumerate(abi.slots_of(output, output=True))}
+        self._levels: list[tuple[int, int, int, int, np.dtype[Any]]] = []
+        for level, dimension in enumerate(form.order):
+            extent = output.shape[dimension]
+            if isinstance(form.levels[level], Dense):
+                self._levels.append((extent, -1, -1, -1, np.dtype(np.int64)))
+                continue
+            heads = not form.continues(level)
+            pos = places[abi.Slot(name, "pos", level)] if heads else -1
+            count = places[abi.Slot(name, "count", level)] if heads else -1
+            crd = places[abi.Slot(name, "crd", level)]
+            self._levels.append((extent, pos, count, crd, convert.crd_dtype(extent)))
+        self._vals = places[abi.Slot(name, "vals", 0)]
+        self._pointers = [k for slot, k in places.items() if slot.what in ("pos", "crd", "vals")]
+        self._size = len(places)
+
+    def take(self, slots: tuple[int, ...]) -> Storage:
+        """The storage; its arrays own the memory that the kernel allocated."""
+        slots = slots[-self._size :]
+        count = 1
+        buffers: list[tuple[NDArray[Any], ...]] = []
+        for extent, pos, number, crd, dtype in self._levels:
+            if crd < 0:
+                buffers.append(())
+                count *= extent
+            elif pos < 0:
+                buffers.append((runtime.adopt(slots[crd], count, dtype),))
+            else:
+                edges = runtime.adopt(slots[pos], count + 1, _INT64)
+                count = slots[number]
+                buffers.append((edges, runtime.adopt(slots[crd], count, dtype)))
+        output = self._output
+        vals = runtime.adopt(slots[self._vals], count, output.dtype)
+        return Storage(output.format, output.shape, output.fill_value, tuple(buffers), vals)
+
+    def release(self, slots: tuple[int, ...]) -> None:
+        """Free what a failed kernel left behind."""
+        slots = slots[-self._size :]
+        runtime.release([slots[k] for k in self._pointers])

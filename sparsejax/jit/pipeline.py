@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.array import Array
-from sparsejax.core.jaxpr import ClosedJaxpr, Literal, Var
+from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
@@ -49,9 +49,12 @@ class KernelRunner:
     plans: dict[Any, Planned] = field(default_factory=dict)
 
     def run(self, inputs: list[Storage]) -> Storage:
-        planned = self.plan([facts.positions(s) for s in inputs])
-        for position, form in planned.moves:
-            inputs[position] = converted(inputs[position], form)
+        observed = tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
+        planned = self.plans.get(observed) or self.plan(observed)
+        if planned.moves:
+            inputs = list(inputs)
+            for position, form in planned.moves:
+                inputs[position] = converted(inputs[position], form)
         made = planned.binding.run(inputs)
         if planned.program.output.policy != "append":
             return made
@@ -61,9 +64,8 @@ class KernelRunner:
         target = nest.output
         return convert.from_coords(coords, vals, target.shape, target.format, target.fill_value, combine)  # type: ignore[arg-type]
 
-    def plan(self, observed: Sequence[tuple[float, ...]]) -> Planned:
-        key = tuple(observed)
-        known = self.plans.get(key)
+    def plan(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
+        known = self.plans.get(observed)
         if known is None:
             schedule, program = self.schedule(observed)
             kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
@@ -74,7 +76,7 @@ class KernelRunner:
             expected = autoschedule.output_sizes(nest, {t.name: o for t, o in zip(nest.inputs, observed, strict=True)})
             op = nest.producers[0].op if nest.direct else None
             bound = binding.Binding(kernel, program.output, op, expected)
-            known = self.plans[key] = Planned(schedule, program, bound, moves)
+            known = self.plans[observed] = Planned(schedule, program, bound, moves)
         return known
 
     def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
@@ -108,32 +110,59 @@ def converted(storage: Storage, form: Format) -> Storage:
 
 
 class Plan:
-    """The steps of a jaxpr."""
+    """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results."""
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self.jaxpr = staging.clean(closed.jaxpr)
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
         self.steps = [KernelRunner(s) if isinstance(s, fuse.KernelStep) else s for s in fuse.fuse(self.jaxpr)]
+        self._numbers: dict[Var, int] = {}
+        for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
+            self._numbers[var] = len(self._numbers)
+        self._literals: list[Storage] = []
+        self._reads: list[list[int]] = []
+        first = len(self._numbers) + sum(isinstance(a, Literal) for atoms in self._atoms() for a in atoms)
+        for k, step in enumerate(self.steps):
+            self._numbers[_output(step)] = first + k
+        *self._reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
+
+    def _atoms(self) -> list[Sequence[Atom]]:
+        """What every step reads, and last what the jaxpr returns."""
+        reads: list[Sequence[Atom]] = [
+            s.step.arguments if isinstance(s, KernelRunner) else s.eqn.inputs for s in self.steps
+        ]
+        return [*reads, self.jaxpr.outputs]
+
+    def _number(self, atom: Atom) -> int:
+        if isinstance(atom, Var):
+            return self._numbers[atom]
+        value = np.asarray(atom.value, atom.aval.dtype).reshape(1)
+        self._literals.append(Storage(Format(()), (), atom.aval.dtype.type(0), (), value))
+        return len(self.jaxpr.consts) + len(self.jaxpr.inputs) + len(self._literals) - 1
+
+    def registers(self, storages: Sequence[Storage]) -> list[Storage]:
+        """The registers before the first step."""
+        return [*storages, *self._literals]
+
+    def step(self, number: int, registers: list[Storage]) -> list[Storage]:
+        """Run one step, whose result becomes the next register; what it read."""
+        step, inputs = self.steps[number], [registers[k] for k in self._reads[number]]
+        if isinstance(step, KernelRunner):
+            registers.append(step.run(inputs))
+        else:
+            eqn = step.eqn
+            registers.append(eqn.primitive.call(*inputs, out_aval=step.output.aval, **eqn.param_dict))  # type: ignore[misc]
+        return inputs
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
-        env: dict[Var, Storage] = dict(zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=True))
-        for step in self.steps:
-            self._step(step, env)
-        return [self._read(atom, env) for atom in self.jaxpr.outputs]
+        registers = self.registers(storages)
+        for number in range(len(self.steps)):
+            self.step(number, registers)
+        return [registers[k] for k in self.results]
 
-    def _step(self, step: KernelRunner | fuse.CallStep, env: dict[Var, Storage]) -> None:
-        if isinstance(step, KernelRunner):
-            env[step.step.output] = step.run([env[v] for v in step.step.arguments])
-            return
-        eqn = step.eqn
-        values = [self._read(a, env) for a in eqn.inputs]
-        env[step.output] = eqn.primitive.call(*values, out_aval=step.output.aval, **eqn.param_dict)  # type: ignore[misc]
 
-    def _read(self, atom: Any, env: dict[Var, Storage]) -> Storage:
-        if isinstance(atom, Literal):
-            value = np.asarray(atom.value, atom.aval.dtype).reshape(1)
-            return Storage(Format(()), (), atom.aval.dtype.type(0), (), value)
-        return env[atom]
+def _output(step: KernelRunner | fuse.CallStep) -> Var:
+    return step.step.output if isinstance(step, KernelRunner) else step.output
 
 
 def plan_of(closed: ClosedJaxpr) -> Plan:
@@ -146,8 +175,8 @@ def plan_of(closed: ClosedJaxpr) -> Plan:
 
 def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
     """Run `closed` on its inputs (constants are its own)."""
-    plan = plan_of(closed)
-    storages = [a.storage for a in (*closed.consts, *arrays)]
+    plan: Plan = closed.cache.get("plan") or plan_of(closed)
+    storages = [a._storage for a in (*closed.consts, *arrays)]
     made = plan.run(storages)
     borrowed = [s for s in storages if "transient" in s.cache]
     if borrowed:
@@ -169,21 +198,19 @@ def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
     if stage not in ("plan", "cin", "loops", "llvm", "asm"):
         raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
     plan = plan_of(closed)
-    env = dict(
-        zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), (a.storage for a in (*closed.consts, *arrays)), strict=True)
-    )
+    registers = plan.registers([a.storage for a in (*closed.consts, *arrays)])
     parts = []
-    for step in plan.steps:
-        parts.append(_step_text(step, env, stage))
-        plan._step(step, env)
+    for number, step in enumerate(plan.steps):
+        inputs = plan.step(number, registers)
+        parts.append(_step_text(step, inputs, stage))
     return "\n".join(parts)
 
 
-def _step_text(step: KernelRunner | fuse.CallStep, env: dict[Var, Storage], stage: str) -> str:
+def _step_text(step: KernelRunner | fuse.CallStep, inputs: list[Storage], stage: str) -> str:
     if isinstance(step, fuse.CallStep):
         name = f"{step.eqn.primitive.name} -> {step.output.aval}"
         return f"library call: {name}" if stage in ("plan", "cin", "loops") else f"; library call: {name}"
-    schedule, program = step.schedule([facts.positions(env[v]) for v in step.step.arguments])
+    schedule, program = step.schedule([facts.positions(s) for s in inputs])
     if stage == "plan":
         return _plan_text(step, schedule, program)
     if stage == "cin":

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import logging
+import struct
 import threading
 import time
 from collections.abc import Sequence
@@ -23,11 +24,12 @@ from sparsejax import config
 
 log = logging.getLogger("sparsejax")
 
-STATUS = {1: "out of memory"}
+SMALL = 1 << 14
+"""Bytes up to which copying a result is cheaper than an object that owns foreign memory."""
 
 
 class Kernel:
-    """A compiled kernel: call it with an int64 array of slots."""
+    """A compiled kernel: call it with packed 8-byte slots."""
 
     def __init__(self, address: int, text: str, assembly: Any) -> None:
         self.text = text
@@ -39,10 +41,11 @@ class Kernel:
         status: int = self._function(slots)
         return status
 
-    def __call__(self, slots: Sequence[int]) -> tuple[int, Any]:
-        """Run the kernel; the status code and the slots afterwards. The interpreter lock is released meanwhile."""
-        array = (ctypes.c_int64 * len(slots))(*slots)
-        return self._function(array), array
+    def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
+        """Run the kernel on packed slots; the status code and the slots afterwards. The interpreter lock is released meanwhile."""
+        array = ctypes.create_string_buffer(slots, len(slots))
+        status: int = self._function(array)
+        return status, struct.unpack(f"{len(slots) // 8}q", array)
 
 
 class _Engine:
@@ -153,13 +156,18 @@ _free = _libc.free
 
 
 def adopt(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A read-only array over `count` elements that a kernel allocated; the array owns the memory."""
+    """A read-only array over `count` elements that a kernel allocated; the array owns the memory (or a copy, when small)."""
     if address == 0 or count == 0:
         if address:
             _free(address)
         empty = np.empty(0, dtype)
         empty.flags.writeable = False
         return empty
+    size = count * dtype.itemsize
+    if size <= SMALL:
+        copied = np.frombuffer(ctypes.string_at(address, size), dtype)
+        _free(address)
+        return copied
     return np.asarray(_Owned(address, count, dtype))
 
 

@@ -14,7 +14,7 @@ from sparsejax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var, check_jaxpr, eval
 from sparsejax.jit import runtime
 
 RNG = np.random.default_rng(0)
-A = sp.random_array((6, 7), density=0.4, format="csr", rng=RNG)
+A = sp.random_array((6, 7), density=0.4, format="csr", random_state=RNG)
 X = RNG.standard_normal((7, 3))
 
 
@@ -110,7 +110,7 @@ def test_stages():
 
 def test_products_in_any_formats_are_not_inner_products():
     n = 3000
-    big = sp.random_array((n, n), density=3e-3, format="csr", rng=np.random.default_rng(0))
+    big = sp.random_array((n, n), density=3e-3, format="csr", random_state=np.random.default_rng(0))
     f = sj.jit(lambda A, B: A @ B)
     for first in ("csr", "csc", "coo"):
         for second in ("csr", "csc", "coo"):

@@ -271,7 +271,7 @@ def test_random_damage_is_found_or_harmless():
     rng, found = random.Random(2), 0
     for _ in range(600):
         name = rng.choice(["csr", "csc", "coo", "bsr", "dia"])
-        made = sp.random_array((6, 8), density=0.4, format=name, rng=np.random.default_rng(rng.randrange(100)))
+        made = sp.random_array((6, 8), density=0.4, format=name, random_state=np.random.default_rng(rng.randrange(100)))
         if name == "coo":
             buffers = [np.array(c) for c in made.coords]
             made.coords = tuple(buffers)

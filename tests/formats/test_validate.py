@@ -155,7 +155,7 @@ def test_random_scipy_damage_never_crashes():
 
 
 def test_every_scipy_class_and_zero_copy():
-    A = sp.random_array((6, 8), density=0.4, format="csr", rng=np.random.default_rng(0))
+    A = sp.random_array((6, 8), density=0.4, format="csr", random_state=np.random.default_rng(0))
     for name in ("csr", "csc", "coo", "bsr", "dia", "dok", "lil"):
         np.testing.assert_array_equal(sj.array(A.asformat(name)).todense(), A.toarray())
         np.testing.assert_array_equal(sj.array(sp.csr_matrix(A).asformat(name)).todense(), A.toarray())
