@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sparsejax.formats import segments
-from sparsejax.formats.level import Level, segment_bounds, stored_coordinate
+from sparsejax.formats.level import Level, segment_below
+from sparsejax.formats.segment import Place, Segment
 from sparsejax.formats.segments import Array, Buffers
 
 
@@ -36,8 +37,5 @@ class Compressed(Level):
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         return segments.check_run(buffers, parents, extents, names, unique=self.unique)
 
-    def bounds(self, b: Any, buffers: Any, parent: Any) -> tuple[Any, Any]:
-        return segment_bounds(b, buffers, parent)
-
-    def coordinate(self, b: Any, buffers: Any, position: Any) -> Any:
-        return stored_coordinate(b, buffers, position)
+    def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
+        return segment_below(b, buffers, place.parent)

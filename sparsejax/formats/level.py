@@ -7,6 +7,7 @@ A level maps a parent position and a coordinate to a child position. Properties 
     unique      no coordinate repeats inside a segment
     branchless  exactly one child position per parent position
     compact     no position is unused
+    locates     `locate` takes constant time
 
 The NumPy half works on runs: one level, or consecutive coordinate levels, which share their positions; `buffers` is one tuple
 of arrays per level of the run, `extents` one number. It says what a level means, converts between formats and checks what users bring.
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sparsejax.formats.segment import Place, Segment
 from sparsejax.formats.segments import Array, Buffers
 
 
@@ -33,6 +35,7 @@ class Level:
     ordered: ClassVar[bool] = True
     branchless: ClassVar[bool] = False
     compact: ClassVar[bool] = True
+    locates: ClassVar[bool] = False
 
     @property
     def unique(self) -> bool:
@@ -60,23 +63,28 @@ class Level:
         """The number of positions of the run; FormatError unless its buffers are sound. `names` name its levels."""
         raise TypeError(f"{type(self).__name__} does not say what its buffers must be")
 
-    def bounds(self, b: Any, buffers: Any, parent: Any) -> tuple[Any, Any]:
-        """The positions of the segment below `parent`."""
+    def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
+        """The stored coordinates at `place`, to be walked."""
         raise TypeError(f"{type(self).__name__} has no segments to walk")
 
-    def coordinate(self, b: Any, buffers: Any, position: Any) -> Any:
-        """The coordinate stored at `position`, as an i64."""
-        raise TypeError(f"{type(self).__name__} stores no coordinates")
+    def locate(self, b: Any, buffers: Any, place: Place, coordinate: Any) -> tuple[Any, Any] | None:
+        """(child position, whether `coordinate` is stored) without a walk; None where it must be searched in the segment."""
+        return None
 
 
-def segment_bounds(b: Any, buffers: Any, parent: Any) -> tuple[Any, Any]:
-    """`pos[parent], pos[parent + 1]`."""
-    pos = buffers["pos"]
-    return b.load(pos.pointer, parent, pos.type, "lo"), b.load(pos.pointer, b.add(parent, 1), pos.type, "hi")
-
-
-def stored_coordinate(b: Any, buffers: Any, position: Any) -> Any:
-    """`crd[position]` widened to 64 bits (coordinates are never negative)."""
+def segment_of(b: Any, buffers: Any, lo: Any, hi: Any) -> Segment:
+    """The segment whose coordinates are `crd[lo:hi]`."""
     crd = buffers["crd"]
-    value = b.load(crd.pointer, position, crd.type, "j")
-    return value if crd.type == "i64" else b.convert("zext", value, "i64")
+
+    def coordinate(position: Any) -> Any:
+        value = b.load(crd.pointer, position, crd.type, "j")
+        return value if crd.type == "i64" else b.convert("zext", value, "i64")  # coordinates are never negative
+
+    return Segment(lo, hi, coordinate)
+
+
+def segment_below(b: Any, buffers: Any, parent: Any) -> Segment:
+    """The segment whose coordinates are `crd[pos[parent]:pos[parent + 1]]`."""
+    pos = buffers["pos"]
+    lo = b.load(pos.pointer, parent, pos.type, "lo")
+    return segment_of(b, buffers, lo, b.load(pos.pointer, b.add(parent, 1), pos.type, "hi"))

@@ -22,8 +22,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
+from sparsejax.formats.level import segment_of
+from sparsejax.formats.segment import Place, Segment
 from sparsejax.jit import cin, simplify
-from sparsejax.jit.builder import Val, Var
+from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.operands import Bitmap, Input
 
@@ -36,15 +38,25 @@ END = 2**62  # larger than any coordinate
 
 @dataclass
 class Walker:
-    """A leader being walked: position, end, and in ranges (coordinate runs) the end of the present coordinate."""
+    """A leader being walked: its segment, the present place and coordinate; in ranges (coordinate runs) a coordinate may
+    fill several places."""
 
     access: cin.Access
     level: int
-    lo: Val
-    hi: Val
+    segment: Segment
     ranged: bool
     at: Var | None = None
     here: Var | None = None
+
+    def cursor(self, place: Val, end: Val | None, coordinate: Val) -> Cursor:
+        """The cursor of the access once `coordinate` at `place` is bound; a range goes on to `end`."""
+        return Cursor(self.level + 1, self.segment.child(place, coordinate), end)
+
+    def after(self, b: Builder, place: Val, coordinate: Val) -> Val:
+        """The next place."""
+        step = self.segment.after
+        made: Val = b.add(place, 1) if step is None else step(place, coordinate)
+        return made
 
 
 def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
@@ -53,7 +65,7 @@ def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     leaders = [a for a in dict.fromkeys(cin.accesses(body)) if _leads(a, var, env)]
     cases = find_cases(body, leaders)
     fiber = _fiber(lowering, stmt, env)
-    walkers = {a: _walker(lowering, a, env.cursors[a]) for a in leaders}
+    walkers = {a: _walker(lowering, a, env) for a in leaders}
 
     def at(coordinate: Val, key: Leaders, matched: dict[cin.Access, Cursor]) -> None:
         _visit(lowering, cases[key], var, coordinate, env.with_cursors(matched))
@@ -69,7 +81,7 @@ def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
         _universe(lowering, lowering.extents[var], var, walkers, cases, at)
     elif len(needed) == 1 and len(needed[0]) == 1:
         _single(lowering, walkers[next(iter(needed[0]))], var, needed[0], at)
-    elif len(needed) == 1 and len(needed[0]) == 2 and not any(walkers[a].ranged for a in needed[0]):
+    elif len(needed) == 1 and len(needed[0]) == 2 and all(_side_by_side(walkers[a]) for a in needed[0]):
         _intersection(lowering, [w for a, w in walkers.items() if a in needed[0]], needed[0], at)
     else:
         used = {a for k in needed for a in k}
@@ -113,14 +125,30 @@ def _readable(lowering: Lowering, access: cin.Access) -> Input | Bitmap:
     return operand
 
 
-def _walker(lowering: Lowering, access: cin.Access, cursor: Cursor) -> Walker:
-    form = access.tensor.format
+def _walker(lowering: Lowering, access: cin.Access, env: Env) -> Walker:
+    cursor, form = env.cursors[access], access.tensor.format
     ranged = cursor.level + 1 < len(form.levels) and form.continues(cursor.level + 1)
+    operand = _readable(lowering, access)
     if form.continues(cursor.level):
-        assert cursor.end is not None
-        return Walker(access, cursor.level, cursor.pos, cursor.end, ranged)
-    lo, hi = _readable(lowering, access).bounds(lowering.b, cursor.level, cursor.pos)
-    return Walker(access, cursor.level, lo, hi, ranged)
+        assert cursor.end is not None and isinstance(operand, Input)
+        within = segment_of(lowering.b, operand.buffers[cursor.level], cursor.pos, cursor.end)
+        return Walker(access, cursor.level, within, ranged)
+    segment = operand.segment(lowering.b, cursor.level, _place(lowering, access, env))
+    return Walker(access, cursor.level, segment, ranged)
+
+
+def _place(lowering: Lowering, access: cin.Access, env: Env) -> Place:
+    """Where the next level of `access` is asked for its coordinates."""
+    cursor = env.cursors[access]
+    above = None
+    if cursor.level:
+        above = env.coordinate(lowering.b, access.level_index(cursor.level - 1))
+    return Place(cursor.pos, lowering.extent_of_level(access, cursor.level), above)
+
+
+def _side_by_side(walker: Walker) -> bool:
+    """Whether the places of a walk are consecutive and each has its own coordinate."""
+    return not walker.ranged and walker.segment.after is None
 
 
 def _fiber(lowering: Lowering, stmt: cin.Forall, env: Env) -> tuple[int, Val] | None:
@@ -154,63 +182,55 @@ def _visit(lowering: Lowering, stmt: cin.Stmt, var: cin.IndexVar, coordinate: Va
         output.leave(b, level)
 
 
-def _cursor(walker: Walker, operand: Input | Bitmap, position: Val, end: Val | None, coordinate: Val) -> Cursor:
-    return Cursor(walker.level + 1, operand.child(position, coordinate), end)
-
-
 At = Callable[[Val, Leaders, dict[cin.Access, Cursor]], None]
 
 
 def _segment_end(lowering: Lowering, walker: Walker, position: Val, coordinate: Val) -> Val:
     """The first position after `position` with another coordinate (never reads past the end)."""
-    b, operand = lowering.b, _readable(lowering, walker.access)
+    b, segment = lowering.b, walker.segment
     end = b.var("seg", b.add(position, 1))
-    going = b.var("going", b.lt(b.get(end), walker.hi))
+    going = b.var("going", b.lt(b.get(end), segment.hi))
     with b.while_(lambda: b.get(going)):
-        same = b.eq(operand.coordinate(b, walker.level, b.get(end)), coordinate)
+        same = b.eq(segment.coordinate(b.get(end)), coordinate)
         b.increment(end, b.convert("zext", same, "i64"))
-        b.set(going, b.and_(same, b.lt(b.get(end), walker.hi)))
+        b.set(going, b.and_(same, b.lt(b.get(end), segment.hi)))
     return b.get(end)
 
 
 def _single(lowering: Lowering, walker: Walker, var: cin.IndexVar, key: Leaders, at: At) -> None:
-    b, operand = lowering.b, _readable(lowering, walker.access)
-    if not walker.ranged:
-        with b.for_(walker.lo, walker.hi, "p") as position:
-            coordinate = operand.coordinate(b, walker.level, position)
-            at(coordinate, key, {walker.access: _cursor(walker, operand, position, None, coordinate)})
+    b, segment = lowering.b, walker.segment
+    if _side_by_side(walker):
+        with b.for_(segment.lo, segment.hi, "p") as place:
+            coordinate = segment.coordinate(place)
+            at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
         return
-    place = b.var("p", walker.lo)
-    with b.while_(lambda: b.lt(b.get(place), walker.hi)):
-        position = b.get(place)
-        coordinate = operand.coordinate(b, walker.level, position)
-        end = _segment_end(lowering, walker, position, coordinate)
-        at(coordinate, key, {walker.access: _cursor(walker, operand, position, end, coordinate)})
-        b.set(place, end)
+    present = b.var("p", segment.lo)
+    with b.while_(lambda: b.lt(b.get(present), segment.hi)):
+        place = b.get(present)
+        coordinate = segment.coordinate(place)
+        end = _segment_end(lowering, walker, place, coordinate) if walker.ranged else None
+        at(coordinate, key, {walker.access: walker.cursor(place, end, coordinate)})
+        b.set(present, walker.after(b, place, coordinate) if end is None else end)
 
 
 def _intersection(lowering: Lowering, walkers: list[Walker], key: Leaders, at: At) -> None:
     b = lowering.b
-    operands = [_readable(lowering, w.access) for w in walkers]
-    places = [b.var("p", w.lo) for w in walkers]
+    present = [b.var("p", w.segment.lo) for w in walkers]
 
     def inside() -> Val:
-        return b.and_(*(b.lt(b.get(p), w.hi) for p, w in zip(places, walkers, strict=True)))
+        return b.and_(*(b.lt(b.get(p), w.segment.hi) for p, w in zip(present, walkers, strict=True)))
 
     with b.while_(inside):
-        positions = [b.get(p) for p in places]
-        x, y = (o.coordinate(b, w.level, p) for o, w, p in zip(operands, walkers, positions, strict=True))
+        places = [b.get(p) for p in present]
+        x, y = (w.segment.coordinate(p) for w, p in zip(walkers, places, strict=True))
         with b.if_(b.eq(x, y)):
-            matched = {
-                w.access: _cursor(w, o, p, None, x) for w, o, p in zip(walkers, operands, positions, strict=True)
-            }
-            at(x, key, matched)
-        b.set(places[0], b.add(positions[0], b.convert("zext", b.compare("sle", x, y), "i64")))
-        b.set(places[1], b.add(positions[1], b.convert("zext", b.compare("sle", y, x), "i64")))
+            at(x, key, {w.access: w.cursor(p, None, x) for w, p in zip(walkers, places, strict=True)})
+        b.set(present[0], b.add(places[0], b.convert("zext", b.compare("sle", x, y), "i64")))
+        b.set(present[1], b.add(places[1], b.convert("zext", b.compare("sle", y, x), "i64")))
 
 
 def _start(lowering: Lowering, walker: Walker) -> None:
-    walker.at = lowering.b.var("p", walker.lo)
+    walker.at = lowering.b.var("p", walker.segment.lo)
     walker.here = lowering.b.var("c", lowering.b.i64(END))
     _look(lowering, walker)
 
@@ -223,9 +243,9 @@ def _look(lowering: Lowering, walker: Walker) -> None:
     position = b.get(at)
 
     def read() -> None:
-        b.set(here, _readable(lowering, walker.access).coordinate(b, walker.level, position))
+        b.set(here, walker.segment.coordinate(position))
 
-    b.if_else(b.lt(position, walker.hi), read, lambda: b.set(here, b.i64(END)))
+    b.if_else(b.lt(position, walker.segment.hi), read, lambda: b.set(here, b.i64(END)))
 
 
 def _match(
@@ -249,8 +269,7 @@ def _match(
             walker = walkers[access]
             assert walker.at is not None
             end = b.get(ends[access]) if walker.ranged else None
-            operand = _readable(lowering, access)
-            found[access] = _cursor(walker, operand, b.get(walker.at), end, coordinate)
+            found[access] = walker.cursor(b.get(walker.at), end, coordinate)
         return found
 
     def chain(keys: list[Leaders]) -> None:
@@ -271,8 +290,8 @@ def _match(
     for access, walker in walkers.items():
         assert walker.at is not None
         with b.if_(hit[access]):
-            moved = b.get(ends[access]) if walker.ranged else b.add(b.get(walker.at), 1)
-            b.set(walker.at, moved)
+            place = b.get(walker.at)
+            b.set(walker.at, b.get(ends[access]) if walker.ranged else walker.after(b, place, coordinate))
             _look(lowering, walker)
 
 
@@ -331,20 +350,25 @@ def _catch_up(lowering: Lowering, walker: Walker, coordinate: Val) -> None:
     assert walker.at is not None and walker.here is not None
     at, here = walker.at, walker.here
     with b.while_(lambda: b.lt(b.get(here), coordinate)):
-        b.increment(at)
+        b.set(at, walker.after(b, b.get(at), b.get(here)))
         _look(lowering, walker)
 
 
-def search(lowering: Lowering, access: cin.Access, cursor: Cursor, coordinate: Val) -> Cursor:
-    """Resolve a sparse level at a known coordinate by binary search in its segment."""
-    b, operand = lowering.b, _readable(lowering, access)
-    walker = _walker(lowering, access, cursor)
+def search(lowering: Lowering, access: cin.Access, env: Env, coordinate: Val) -> Cursor:
+    """Resolve a sparse level at a known coordinate: by its own `locate`, else by binary search in its segment."""
+    b, level = lowering.b, env.cursors[access].level
+    if not access.tensor.format.continues(level):
+        located = _readable(lowering, access).locate(b, level, _place(lowering, access, env), coordinate)
+        if located is not None:
+            return Cursor(level + 1, located[0], None, located[1])
+    walker = _walker(lowering, access, env)
+    segment = walker.segment
 
     def lower_bound(target: Val) -> Val:
-        lo, hi = b.var("lo", walker.lo), b.var("hi", walker.hi)
+        lo, hi = b.var("lo", segment.lo), b.var("hi", segment.hi)
         with b.while_(lambda: b.lt(b.get(lo), b.get(hi))):
             half = b.binary("ashr", b.add(b.get(lo), b.get(hi)), b.i64(1))
-            below = b.lt(operand.coordinate(b, walker.level, half), target)
+            below = b.lt(segment.coordinate(half), target)
             b.set(lo, b.select(below, b.add(half, 1), b.get(lo)))
             b.set(hi, b.select(below, b.get(hi), half))
         return b.get(lo)
@@ -352,8 +376,8 @@ def search(lowering: Lowering, access: cin.Access, cursor: Cursor, coordinate: V
     first = lower_bound(coordinate)
     if walker.ranged:
         end = lower_bound(b.add(coordinate, b.i64(1)))
-        return Cursor(walker.level + 1, first, end, b.lt(first, end))
+        return Cursor(level + 1, first, end, b.lt(first, end))
     hit = b.var("hit", b.const("i1", 0))
-    with b.if_(b.lt(first, walker.hi)):
-        b.set(hit, b.eq(operand.coordinate(b, walker.level, first), coordinate))
-    return Cursor(walker.level + 1, operand.child(first, coordinate), None, b.get(hit))
+    with b.if_(b.lt(first, segment.hi)):
+        b.set(hit, b.eq(segment.coordinate(first), coordinate))
+    return Cursor(level + 1, segment.child(first, coordinate), None, b.get(hit))

@@ -216,13 +216,13 @@ class Lowering:
         reads = [a for a in cin.accesses(stmt) if a.tensor.policy != "scalar"]
         for access in dict.fromkeys((*reads, *_targets(stmt))):
             cursor = env.cursors[access]
-            fresh = self._resolve_one(access, cursor, env, access not in reads)
+            fresh = self._resolve_one(access, env, access not in reads)
             if fresh is not cursor:
                 moved[access] = fresh
         return env.with_cursors(moved)
 
-    def _resolve_one(self, access: cin.Access, cursor: Cursor, env: Env, target: bool) -> Cursor:
-        levels = access.tensor.format.levels
+    def _resolve_one(self, access: cin.Access, env: Env, target: bool) -> Cursor:
+        cursor, levels = env.cursors[access], access.tensor.format.levels
         while cursor.level < len(levels) and cursor.found is None:  # what lies below a miss must not be read
             level = cursor.level
             index = access.level_index(level)
@@ -236,7 +236,8 @@ class Lowering:
             elif target:
                 break  # appended by its loop
             else:
-                cursor = coiterate.search(self, access, cursor, env.coordinate(self.b, index))
+                here = env.with_cursors({access: cursor})
+                cursor = coiterate.search(self, access, here, env.coordinate(self.b, index))
         return cursor
 
     # ---------------------------------------------------------------------------------------------------- vectors

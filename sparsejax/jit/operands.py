@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparsejax.formats.segment import Place, Segment
 from sparsejax.jit import cin, emit, operators
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
 
@@ -36,17 +37,11 @@ class Input:
     buffers: tuple[dict[str, Buffer], ...]
     vals: Val
 
-    def bounds(self, b: Builder, level: int, parent: Val) -> tuple[Val, Val]:
-        lo, hi = self.tensor.format.levels[level].bounds(b, self.buffers[level], parent)
-        return lo, hi
+    def segment(self, b: Builder, level: int, place: Place) -> Segment:
+        return self.tensor.format.levels[level].segment(b, self.buffers[level], place)
 
-    def coordinate(self, b: Builder, level: int, position: Val) -> Val:
-        value: Val = self.tensor.format.levels[level].coordinate(b, self.buffers[level], position)
-        return value
-
-    def child(self, position: Val, coordinate: Val) -> Val:
-        """The position from which the next level continues."""
-        return position
+    def locate(self, b: Builder, level: int, place: Place, coordinate: Val) -> tuple[Val, Val] | None:
+        return self.tensor.format.levels[level].locate(b, self.buffers[level], place, coordinate)
 
     def leaf(self, b: Builder, position: Val, lanes: int = 1) -> emit.Num:
         return emit.load(b, self.vals, position, self.tensor.dtype, lanes, self.tensor.name.lower())
@@ -182,17 +177,17 @@ class Bitmap:
     def reset(self, b: Builder) -> None:
         """Put the identity back wherever something was written."""
         with b.for_(b.i64(0), b.get(self._count), "q") as q:
-            emit.store(b, self.vals, self.coordinate(b, 0, q), self._identity)
+            emit.store(b, self.vals, self._coordinate(b, q), self._identity)
 
-    def bounds(self, b: Builder, level: int, parent: Val) -> tuple[Val, Val]:
-        return b.i64(0), b.get(self._count)
+    def segment(self, b: Builder, level: int, place: Place) -> Segment:
+        return Segment(b.i64(0), b.get(self._count), lambda q: self._coordinate(b, q), lambda q, coordinate: coordinate)
 
-    def coordinate(self, b: Builder, level: int, position: Val) -> Val:
-        value = b.load(self._list, position, self._crd_type, "j")
+    def locate(self, b: Builder, level: int, place: Place, coordinate: Val) -> tuple[Val, Val] | None:
+        return None
+
+    def _coordinate(self, b: Builder, place: Val) -> Val:
+        value = b.load(self._list, place, self._crd_type, "j")
         return value if self._crd_type == "i64" else b.convert("zext", value, "i64")
-
-    def child(self, position: Val, coordinate: Val) -> Val:
-        return coordinate
 
     def leaf(self, b: Builder, position: Val, lanes: int = 1) -> emit.Num:
         return emit.load(b, self.vals, position, self.tensor.dtype, lanes, self.tensor.name)
