@@ -12,7 +12,8 @@
     Definition(indices, op, rhs)           what an operation computes, before any loop is chosen:
                                            out[indices] op= rhs over all variables, those outside `indices` being reduced
 
-`kind` of a Forall is "serial" or "vector" (the innermost loop runs over SIMD lanes). A Tensor with a `policy` is a
+`kind` of a Forall is "serial", "vector" (the innermost loop runs over SIMD lanes) or "tile" (in strips of registers, the
+body once per strip). A Tensor with a `policy` is a
 workspace: "scalar" (one register), "dense" (an array over its variables) or "bitmap" (a dense array with a
 hierarchical bitmap, drained in coordinate order). Nodes are frozen, compared by value, and never changed.
 """

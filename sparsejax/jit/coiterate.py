@@ -1,6 +1,7 @@
 """Loops over one variable: who leads, which cases there are, and the shape of the loop.
 
-Leaders are accesses whose next level is sparse and indexed by the loop's variable. The cases are the subsets of leaders
+Leaders are accesses whose next level is sparse and indexed by the loop's variable, but for those that others restrict and
+that can be located in constant time (bitmaps, hash tables, bands). The cases are the subsets of leaders
 for which something remains to be done when the others are absent (`simplify.exhaust_stmt`); they are tried largest
 first. Shapes, the first that applies:
 
@@ -62,7 +63,7 @@ class Walker:
 def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     """Emit the loop of `stmt`."""
     b, var, body = lowering.b, stmt.var, stmt.body
-    leaders = [a for a in dict.fromkeys(cin.accesses(body)) if _leads(a, var, env)]
+    leaders = find_leaders(body, [a for a in dict.fromkeys(cin.accesses(body)) if _leads(a, var, env)], env)
     cases = find_cases(body, leaders)
     fiber = _fiber(lowering, stmt, env)
     walkers = {a: _walker(lowering, a, env) for a in leaders}
@@ -106,6 +107,18 @@ def find_cases(body: cin.Stmt, leaders: list[cin.Access]) -> dict[Leaders, cin.S
                 key = frozenset(present)  # 0 / B[i] is 0 where B is stored and 0 / 0 elsewhere: B still matters
             cases.setdefault(key, left)
     return dict(sorted(cases.items(), key=lambda item: -len(item[0])))
+
+
+def find_leaders(body: cin.Stmt, sparse: list[cin.Access], env: Env) -> list[cin.Access]:
+    """Those of the accesses `sparse` that must be walked. The others follow: their coordinates are located one by one, in
+    constant time, and nothing is left to do where the leaders are absent."""
+    leaders = list(sparse)
+    for access in sparse:
+        rest = [a for a in leaders if a is not access]
+        locates = access.tensor.format.levels[env.cursors[access].level].locates
+        if locates and rest and simplify.exhaust_stmt(body, rest) is None:
+            leaders = rest
+    return leaders
 
 
 def _leads(access: cin.Access, var: cin.IndexVar, env: Env) -> bool:

@@ -31,6 +31,7 @@ from sparsejax.formats import Compressed, Coordinate, Dense, Format
 from sparsejax.jit import cin, simplify
 from sparsejax.jit.lower import Program, mark_vectors
 from sparsejax.jit.nest import Nest, Producer
+from sparsejax.jit.tiling import tile
 
 IN_ORDER, IN_PLACE, BITMAP, APPEND = "in order", "in place", "bitmap", "append"
 
@@ -131,7 +132,7 @@ def _program(nest: Nest, stmt: cin.Stmt) -> Program:
         for dimension, index in enumerate(access.indices):
             if isinstance(index, cin.IndexVar):
                 extents.setdefault(index, (access.tensor.name, dimension))
-    return Program(None if left is None else mark_vectors(left), nest.inputs, nest.output, extents)
+    return Program(None if left is None else tile(mark_vectors(left)), nest.inputs, nest.output, extents)
 
 
 def _names(order: Sequence[cin.IndexVar]) -> str:

@@ -13,13 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify
+from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips
 from sparsejax.jit.assemble import Output
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.operands import Bitmap, DenseArea, Input, Scalar
-
-VECTOR_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,8 @@ class Lowering:
         self.program = program
         self.b = builder
         self.scalars: dict[str, Scalar] = {}
+        self.registers: dict[str, strips.Registers] = {}
+        self.strip: strips.Strip | None = None
         self.operands: dict[str, operands.Operand] = {}
         self._owned: list[Var] = []
 
@@ -74,10 +74,9 @@ class Lowering:
 
         buffers = []
         for level, dimension in enumerate(tensor.format.order):
-            narrow = tensor.shape[dimension] <= 2**31 - 1
-            types = {"pos": "i64", "crd": "i32" if narrow else "i64"}
+            machine = {"pos": "i64", "word": "i64", "crd": "i32" if tensor.shape[dimension] <= 2**31 - 1 else "i64"}
             names = tensor.format.buffer_names(level)
-            buffers.append({n: operands.Buffer(pointer(n, level), types[n]) for n in names})
+            buffers.append({n: operands.Buffer(pointer(n, level), machine[n]) for n in names})
         sizes = tuple(extents[tensor.name, d] for d in range(len(tensor.shape)))
         return Input(tensor, sizes, tuple(buffers), pointer("vals", 0))
 
@@ -126,6 +125,8 @@ class Lowering:
                 self._assign(stmt, env)
             case cin.Forall(_, _, "vector"):
                 self._vector_loop(stmt, env)
+            case cin.Forall(_, _, "tile"):
+                strips.tile_loop(self, stmt, env)
             case cin.Forall():
                 coiterate.forall(self, stmt, env)
             case cin.Where():
@@ -139,8 +140,11 @@ class Lowering:
         b = self.b
         if tensor.policy == "scalar":
             partial = bool(self.output.sparse) and any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
-            scalar = Scalar(b, tensor, tracked=partial)
-            self.scalars[tensor.name] = scalar
+            scalar: Scalar | strips.Registers
+            if self.strip is None:
+                scalar = self.scalars[tensor.name] = Scalar(b, tensor, tracked=partial)
+            else:
+                scalar = self.registers[tensor.name] = strips.Registers(b, tensor, partial, self.strip)
             self.guarded(stmt.producer, env)
             if scalar.mark is not None:
                 mark = b.get(scalar.mark)
@@ -164,6 +168,9 @@ class Lowering:
         return any(not isinstance(lv, Dense) for lv in levels[env.cursors[access].level :])
 
     def _assign(self, stmt: cin.Assign, env: Env) -> None:
+        if self.strip is not None:
+            strips.assign(self, stmt, env)
+            return
         self._write(stmt, env, self.value(stmt.rhs, env))
 
     def _write(self, stmt: cin.Assign, env: Env, value: emit.Num) -> None:
@@ -246,7 +253,7 @@ class Lowering:
         body = stmt.body
         assert isinstance(body, cin.Assign)
         b, var, extent = self.b, stmt.var, self.extents[stmt.var]
-        widest = VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
+        widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
         env = self.resolve(env, body)
         scalars = {e: self.value(e, env) for e in invariants(body.rhs, var)}
         done = b.i64(0)
@@ -277,7 +284,7 @@ class Lowering:
             if lanes == 1:
                 self._write(body, here, value)
             elif total is None:
-                self._write_lanes(body, here, value, lanes)
+                self.write_lanes(body, here.cursors[body.lhs].pos, value, lanes)
             else:
                 old = emit.Num(value.dtype, (b.get(total),))
                 b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
@@ -286,9 +293,9 @@ class Lowering:
             for lane in range(lanes):
                 self._write(body, env, emit.Num(body.lhs.dtype, (b.extract(vector, lane),)))
 
-    def _write_lanes(self, stmt: cin.Assign, env: Env, value: emit.Num, lanes: int) -> None:
+    def write_lanes(self, stmt: cin.Assign, position: Val, value: emit.Num, lanes: int) -> None:
+        """`stmt` at `lanes` consecutive positions."""
         b, tensor = self.b, stmt.lhs.tensor
-        position = env.cursors[stmt.lhs].pos
         pointer = self.operands[tensor.name].vals if tensor.policy == "dense" else self.output.vals(b)
         if stmt.op is not None:
             old = emit.load(b, pointer, position, tensor.dtype, lanes, tensor.name)

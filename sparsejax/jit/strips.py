@@ -1,0 +1,120 @@
+"""Strips: the code of a tiled loop (`tiling`), one register per vector of the strip.
+
+    for k0 in 0 .. n by 32:             four vectors of 64 bytes, then one, then 16 bytes, then single values
+      t0 .. t3 = 0
+      for p in pos[i] .. pos[i + 1]:    any loops: co-iteration knows nothing of strips
+        a = vals[p]
+        t0 .. t3 += a * B[crd[p], k0 .. k0 + 31]
+      C[i, k0 .. k0 + 31] += t0 .. t3
+
+While a strip is being emitted, every assignment is made for all its lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparsejax.jit import cin, emit
+from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.cursor import Env
+
+if TYPE_CHECKING:
+    from sparsejax.jit.lower import Lowering
+
+VECTOR_BYTES = 64
+VECTORS = 4
+
+
+@dataclass
+class Strip:
+    """The strip in work: `vectors` vectors of `lanes` lanes along `var`, and the registers that accumulate."""
+
+    var: cin.IndexVar
+    lanes: int
+    vectors: int
+
+
+class Registers:
+    """A scalar workspace over the lanes of a strip. `mark` (when tracked) is true once something was written."""
+
+    def __init__(self, b: Builder, tensor: cin.Tensor, tracked: bool, strip: Strip) -> None:
+        self.tensor = tensor
+        start = emit.splat(b, emit.constant(b, tensor.fill_value, tensor.dtype), strip.lanes)
+        self._vars = [b.var(f"{tensor.name}{v}", start.val) for v in range(strip.vectors)]
+        self.mark: Var | None = b.var(f"{tensor.name}_set", b.const("i1", 0)) if tracked else None
+
+    def get(self, b: Builder, vector: int) -> emit.Num:
+        return emit.Num(self.tensor.dtype, (b.get(self._vars[vector]),))
+
+    def set(self, b: Builder, vector: int, value: emit.Num) -> None:
+        b.set(self._vars[vector], value.val)
+        if self.mark is not None and vector == 0:
+            b.set(self.mark, b.const("i1", 1))
+
+
+def tile_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
+    """Emit a tiled loop: strips of decreasing width until all coordinates are done."""
+    b, var, extent = lowering.b, stmt.var, lowering.extents[stmt.var]
+    used = [a for a in cin.accesses(stmt.body) if a.tensor.policy != "scalar"]
+    used += [w.lhs for w in cin.writes(stmt.body) if w.lhs.tensor.policy != "scalar"]
+    widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
+    done = b.i64(0)
+    for lanes, vectors in dict.fromkeys(((widest, VECTORS), (widest, 1), (max(1, widest // 4), 1), (1, 1))):
+        width = lanes * vectors
+        end = extent if width == 1 else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
+        with b.for_(done, end, var.name, width) as index:
+            lowering.strip = Strip(var, lanes, vectors)
+            lowering.guarded(stmt.body, lowering.resolve(env.bind(var, index), stmt.body))
+            lowering.strip = None
+        done = end
+
+
+def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
+    """`stmt` for every lane of the strip."""
+    b, strip, target = lowering.b, lowering.strip, stmt.lhs.tensor
+    assert strip is not None and stmt.op is not None
+    once = {
+        e: emit.splat(b, lowering.value(e, env), strip.lanes) for e in dict.fromkeys(_invariants(stmt.rhs, strip.var))
+    }
+    for vector in range(strip.vectors):
+        value = _value(lowering, stmt.rhs, env, vector, once)
+        if target.policy == "scalar":
+            registers = lowering.registers[target.name]
+            old = registers.get(b, vector)
+            registers.set(b, vector, emit.apply(b, stmt.op, [old, value], target.dtype))
+        else:
+            position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
+            lowering.write_lanes(stmt, position, value, strip.lanes)
+
+
+def _value(lowering: Lowering, expr: cin.Expr, env: Env, vector: int, once: dict[cin.Expr, emit.Num]) -> emit.Num:
+    """`expr` for the lanes of one vector."""
+    b, strip = lowering.b, lowering.strip
+    assert strip is not None
+    if expr in once:
+        return once[expr]
+    match expr:
+        case cin.Access(tensor, _):
+            if tensor.policy == "scalar":
+                return lowering.registers[tensor.name].get(b, vector)
+            position = _shifted(b, env.cursors[expr].pos, vector * strip.lanes)
+            return lowering.operands[tensor.name].leaf(b, position, strip.lanes)
+        case cin.Call(op, args, dtype):
+            return emit.apply(b, op, [_value(lowering, a, env, vector, once) for a in args], dtype)
+        case cin.Literal(value, dtype):
+            return emit.splat(b, emit.constant(b, value, dtype), strip.lanes)
+
+
+def _shifted(b: Builder, position: Val, by: int) -> Val:
+    return b.add(position, by) if by else position
+
+
+def _invariants(expr: cin.Expr, var: cin.IndexVar) -> Iterable[cin.Expr]:
+    """The largest sub-expressions of `expr` that have one value for all lanes."""
+    if all(var not in a.indices and a.tensor.policy != "scalar" for a in cin.accesses(expr)):
+        yield expr
+    elif isinstance(expr, cin.Call):
+        for arg in expr.args:
+            yield from _invariants(arg, var)
