@@ -75,9 +75,10 @@ class Lowering:
         buffers = []
         for level, dimension in enumerate(tensor.format.order):
             narrow = tensor.shape[dimension] <= 2**31 - 1
-            types = {"pos": "i64", "crd": "i32" if narrow else "i64"}
+            types = {"pos": "i64", "crd": "i32" if narrow else "i64", "word": "i64"}
+            kinds = tensor.format.levels[level].buffer_types()
             names = tensor.format.buffer_names(level)
-            buffers.append({n: operands.Buffer(pointer(n, level), types[n]) for n in names})
+            buffers.append({n: operands.Buffer(pointer(n, level), types[kinds[n]]) for n in names})
         sizes = tuple(extents[tensor.name, d] for d in range(len(tensor.shape)))
         return Input(tensor, sizes, tuple(buffers), pointer("vals", 0))
 
