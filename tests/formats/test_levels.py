@@ -42,7 +42,7 @@ def adds_fills(form):
 
 
 def check(storage, coords, vals, fill):
-    """`storage` is sound, and holds the entries, and and no others but fills where levels are full, bands or diagonals."""
+    """`storage` is sound, and holds the entries, and no others but fills where levels are full, bands or diagonals."""
     validate.validate(storage)
     found, want = entries(*convert.to_coords(storage)), entries(coords, vals)
     assert storage.nnz == len(found)
