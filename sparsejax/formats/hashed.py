@@ -116,17 +116,17 @@ def home(coordinate: Array, size: Array) -> Array:
 
 def _slots(start: Array, size: Array, first: Array, total: int) -> Array:
     """The slot that every coordinate gets in its table (at `start`, of `size` slots), given where its search starts."""
-    for _ in range(2):
-        # tables get twice their space here, so that what runs past an end does not run into the next table
-        order = sort_order([start, first], [total, total])
-        wide = 2 * start + first if order is None else (2 * start + first)[order]
-        number = np.arange(len(wide))
-        placed = number + np.maximum.accumulate(wide - number)
-        slot = np.empty_like(placed)
-        slot[slice(None) if order is None else order] = placed
-        slot -= 2 * start
-        past = slot >= size
-        if not past.any():
-            break
-        first = np.where(past, 0, first)  # a second time nothing runs past: half of every table is empty
+    # tables get twice their space here, so that what runs past an end does not run into the next table
+    wide, order = 2 * start + first, sort_order([start + first], [total])
+    number = np.arange(len(wide))
+    placed = number + np.maximum.accumulate((wide if order is None else wide[order]) - number)
+    slot = np.empty_like(placed)
+    slot[slice(None) if order is None else order] = placed
+    slot -= 2 * start
+    past = slot >= size
+    if past.any():  # these tables again, from slot 0: since half of a table is empty, nothing runs past a second time
+        full = np.zeros(total, bool)
+        full[start[past]] = True
+        again = full[start]
+        slot[again] = _slots(start[again], size[again], np.where(past, 0, first)[again], total)
     return slot
