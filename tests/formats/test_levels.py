@@ -11,6 +11,7 @@ import sparsejax as sj
 from sparsejax.errors import FormatError
 from sparsejax.formats import Banded, Diagonal, Format, RunLength, convert, hashed, structural, validate
 from sparsejax.formats.storage import Storage
+from sparsejax.jit import facts
 from tests.formats import strategies
 from tests.formats.sloppy import first_slot, relabelled, sloppy
 
@@ -363,3 +364,13 @@ def test_storages_given_by_users_are_borrowed_or_copied():
     assert sj.array(given, shape=(2, 5)).format == given.format
     with pytest.raises(FormatError, match="shape"):
         sj.array(given, shape=(3, 5))
+
+
+@pytest.mark.parametrize("name", ["ell", "bitmap", "hash", "rle", "lil"])
+def test_schedules_count_entries(name):
+    """What loop orders are chosen by does not depend on unused slots or on merged runs."""
+    x = np.zeros((8, 512))
+    x[0, :300] = 1
+    x[5, 7] = 2
+    want = facts.positions(convert.from_dense(x, Format.parse("csr", 2), 0.0))
+    assert facts.positions(convert.from_dense(x, Format.parse(name, 2), 0.0)) == want
