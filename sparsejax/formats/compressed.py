@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from sparsejax.formats import segments
 from sparsejax.formats.level import Level, segment_below
-from sparsejax.formats.segment import Place, Segment
-from sparsejax.formats.segments import Array, Buffers
+from sparsejax.formats.segments import Above, Array, Buffers
+from sparsejax.formats.walk import Place, Segment
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,19 @@ class Compressed(Level):
     unique: bool = True
     letter: ClassVar[str] = "c"
 
-    def buffer_names(self, continues: bool) -> tuple[str, ...]:
-        return ("pos", "crd")
+    def buffer_types(self) -> dict[str, str]:
+        return {"pos": "pos", "crd": "crd"}
 
-    def expand(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> tuple[Array, list[Array]]:
-        return segments.expand(buffers, parents)
+    def positions(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> int:
+        return len(buffers[-1][-1])
+
+    def expand(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> tuple[Array, list[Array], Array | None]:
+        return segments.expand(buffers, above)
 
     def assemble(
-        self, parent: Array, parents: int, keys: Sequence[Array], extents: Sequence[int], distinct: bool
+        self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array, int]:
-        return segments.assemble(parent, parents, keys, extents, merge=self.unique and not distinct)
+        return segments.assemble(above, keys, extents, merge=self.unique and not distinct)
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         return segments.check_run(buffers, parents, extents, names, unique=self.unique)

@@ -1,9 +1,8 @@
 """Conversion between formats: remap, count, assemble.
 
-Entries are ordered by stable counting passes, last storage level first, and passes whose order is there already are
-skipped: csr to csc is one pass over the columns. A pass costs O(entries + extent); extents much larger than the number of
-entries are split into 16-bit digits, so that the cost never depends on them. Runs of levels are then assembled top down
-with prefix sums. Source: "Automatic Generation of Efficient Sparse Tensor Format Conversion Routines".
+Entries are ordered by stable counting passes, last storage level first (see `ordering`): csr to csc is one pass over the columns.
+Runs of levels are then assembled top down with prefix sums; below a level that is not ordered, entries are ordered again, by
+their positions in it. Source: "Automatic Generation of Efficient Sparse Tensor Format Conversion Routines".
 """
 
 from __future__ import annotations
@@ -15,17 +14,14 @@ from typing import Any
 import numpy as np
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import segments
+from sparsejax.formats import ordering, segments
 from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import MAX_POSITIONS, Dense
+from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
-from sparsejax.formats.segments import Array
+from sparsejax.formats.segments import MAX_POSITIONS, Above, Array
 from sparsejax.formats.segments import crd_dtype as crd_dtype
 from sparsejax.formats.storage import Storage
-
-_SMALL = 2**15  # entries below which NumPy's radix sort of 16-bit digits beats the overhead of a SciPy call
-_HEAD = 4096  # entries looked at first, since unsorted entries mostly show early
 
 
 def convert(storage: Storage, format: Format) -> Storage:
@@ -43,11 +39,11 @@ def convert(storage: Storage, format: Format) -> Storage:
     if storage.format.is_dense or format.is_dense:
         return from_dense(to_dense(storage), format, storage.fill_value)
     plain = storage.format.levels == format.levels == (Dense(), Compressed())
-    if plain and storage.nnz >= _SMALL and storage.shape[format.order[0]] <= MAX_POSITIONS:
+    if plain and storage.nnz >= ordering.SMALL and storage.shape[format.order[0]] <= MAX_POSITIONS:
         return _turned(storage, format)
-    columns = _columns(storage)
+    columns, vals = storage.expand()
     distinct = all(level.unique for level in storage.format.levels)
-    return _ordered(columns, storage.vals, storage.shape, format, storage.fill_value, None, distinct)
+    return _ordered(columns, vals, storage.shape, format, storage.fill_value, None, distinct)
 
 
 def _turned(storage: Storage, format: Format) -> Storage:
@@ -61,99 +57,20 @@ def _turned(storage: Storage, format: Format) -> Storage:
     return Storage(format, storage.shape, storage.fill_value, ((), turned), made.data)
 
 
-def _columns(storage: Storage) -> list[Array]:
-    """The coordinates of every stored entry, one array per dimension, in storage order."""
-    form, count = storage.format, 1
-    columns: dict[int, Array] = {}
-    for first, stop in form.runs:
-        dimensions = form.order[first:stop]
-        extents = [storage.shape[d] for d in dimensions]
-        parent, found = form.levels[first].expand(storage.buffers[first:stop], count, extents)
-        if count != 1 or first:  # below the root, what is known above is repeated
-            columns = {d: np.take(column, parent) for d, column in columns.items()}
-        columns.update(zip(dimensions, found, strict=True))
-        count = len(parent)
-    return [columns[d] for d in range(storage.ndim)]
-
-
 def to_coords(storage: Storage) -> tuple[Array, Array]:
     """(coords, vals): an int64 array of shape (ndim, n) in dimension order, and the n stored values, in storage order.
 
-    Dense levels below sparse ones are expanded. Linear in the stored entries.
+    Dense levels below sparse ones, and runs, are expanded. Linear in the stored entries.
 
     >>> to_coords(from_dense(np.eye(2), Format.parse("csc", 2), 0.0))[0]
     array([[0, 1],
            [0, 1]])
     """
-    coords = np.empty((storage.ndim, storage.nnz), np.int64)
-    for dimension, column in enumerate(_columns(storage)):
+    columns, vals = storage.expand()
+    coords = np.empty((storage.ndim, len(vals)), np.int64)
+    for dimension, column in enumerate(columns):
         coords[dimension] = column
-    return coords, storage.vals
-
-
-# ---------------------------------------------------------------------------------------------------------- ordering
-
-
-def sort_order(keys: Sequence[Array], extents: Sequence[int]) -> Array | None:
-    """The stable permutation that sorts entries by `keys` (most significant first); None when they are sorted already.
-
-    >>> sort_order([np.array([2, 0, 2]), np.array([1, 5, 0])], (3, 6))
-    array([1, 2, 0])
-    """
-    if not keys or is_sorted(keys):
-        return None
-    order: Array | None = None
-    for place in reversed(range(len(keys))):
-        if order is None and is_sorted(keys[place:]):
-            continue  # the entries come in the order of these keys already
-        order = _pass(order, keys[place], extents[place])
-    return None if order is None else order.astype(np.intp, copy=False)
-
-
-def is_sorted(keys: Sequence[Array]) -> bool:
-    """Whether entries increase lexicographically by `keys` (equal neighbours are fine)."""
-    if len(keys[0]) > 2 * _HEAD and not is_sorted([key[:_HEAD] for key in keys]):
-        return False
-    if len(keys) == 1:
-        return not bool(np.any(keys[0][1:] < keys[0][:-1]))
-    tied: Array | None = None
-    for key in keys:
-        falls, equal = key[1:] < key[:-1], key[1:] == key[:-1]
-        if np.any(falls if tied is None else tied & falls):
-            return False
-        tied = equal if tied is None else tied & equal
-    return True
-
-
-def _pass(order: Array | None, key: Array, extent: int) -> Array:
-    """`order` (None: as they come) rearranged, stably, such that `key` increases."""
-    size = len(key)
-    key = key if order is None else np.take(key, order)
-    if size >= _SMALL and extent <= 4 * size:
-        return _count(order, key, extent)
-    for shift in range(0, max(1, (extent - 1).bit_length()), 16):
-        digit = ((key >> shift) & 0xFFFF).astype(np.int32 if size >= _SMALL else np.uint16)
-        if size >= _SMALL:
-            step = _count(None, digit, 2**16)
-        else:
-            step = np.argsort(digit, kind="stable")  # a radix sort for 16-bit integers
-        order = step if order is None else np.take(order, step)
-        if shift + 16 < (extent - 1).bit_length():
-            key = np.take(key, step)
-    assert order is not None
-    return order
-
-
-def _count(order: Array | None, key: Array, extent: int) -> Array:
-    """One counting pass: SciPy's transposition of a one-row matrix whose columns are `key` and whose values ride along."""
-    import scipy.sparse as sp
-
-    size = len(key)
-    narrow = np.dtype(np.int32 if max(size, extent) < 2**31 else np.int64)
-    values = np.arange(size, dtype=narrow) if order is None else order
-    row = sp.csr_array((values, key.astype(narrow, copy=False), np.array([0, size], narrow)), shape=(1, extent))
-    moved: Array = row.tocsc().data
-    return moved
+    return coords, vals
 
 
 # ---------------------------------------------------------------------------------------------------------- assembly
@@ -207,7 +124,7 @@ def _ordered(
             vals = np.asarray([total], vals.dtype)
         return _assemble([], vals, shape, format, fill_value)
     keys = [columns[d] for d in format.order]
-    order = sort_order(keys, [shape[d] for d in format.order])
+    order = ordering.sort_order(keys, [shape[d] for d in format.order])
     if order is not None:
         keys, vals = [np.take(key, order) for key in keys], np.take(vals, order)
     if not distinct:
@@ -233,22 +150,25 @@ def _combine(keys: list[Array], vals: Array, combine: np.ufunc | None) -> tuple[
 
 def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
     """Storage of distinct entries sorted by `keys`, in storage order; `vals` itself is used where it fits as it is."""
-    position = np.zeros(len(vals), np.int64)
-    count = 1
+    position: Array = np.zeros(len(vals), np.int64)
+    above = Above(position, 1)
     buffers: list[tuple[Array, ...]] = []
     for first, stop in format.runs:
-        made, position, count = format.levels[first].assemble(
-            position,
-            count,
-            keys[first:stop],
-            [shape[d] for d in format.order[first:stop]],
-            distinct=stop == format.ndim,
-        )
+        level = format.levels[first]
+        extents = [shape[d] for d in format.order[first:stop]]
+        made, position, count = level.assemble(above, keys[first:stop], extents, stop == format.ndim, vals)
         buffers += made
+        if not level.ordered and stop < format.ndim:
+            order = ordering.sort_order([position], [count])
+            if order is not None:
+                keys, vals, position = [np.take(key, order) for key in keys], np.take(vals, order), position[order]
+        above = Above(position, count, keys[stop - 1])
     fill = vals.dtype.type(fill_value)
-    if count == len(vals):  # sorted and distinct: as many positions as entries means that each has its own, in order
+    if above.positions == len(
+        vals
+    ):  # sorted and distinct: as many positions as entries means that each has its own, in order
         return Storage(format, shape, fill, tuple(buffers), np.ascontiguousarray(vals))
-    stored = np.full(count, fill, vals.dtype)
+    stored = np.full(above.positions, fill, vals.dtype)
     stored[position] = vals
     return Storage(format, shape, fill, tuple(buffers), stored)
 
@@ -270,18 +190,11 @@ def to_dense(storage: Storage) -> Array:
     if math.prod(storage.shape) > MAX_POSITIONS:
         raise FormatError(f"an array of shape {storage.shape} does not fit in memory as a dense one; keep it sparse")
     if not all(level.unique for level in form.levels):
-        merged = _ordered(
-            _columns(storage),
-            storage.vals,
-            storage.shape,
-            Format((Coordinate(),) * form.ndim),
-            storage.fill_value,
-            None,
-            distinct=False,
-        )
-        return to_dense(merged)
+        coo = Format((Coordinate(),) * form.ndim)
+        return to_dense(_ordered(*storage.expand(), storage.shape, coo, storage.fill_value, None, distinct=False))
     out = np.full(storage.shape, storage.fill_value, storage.dtype)
-    out[tuple(_columns(storage))] = storage.vals
+    columns, vals = storage.expand()
+    out[tuple(columns)] = vals
     return out
 
 

@@ -8,12 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sparsejax.errors import FormatError
 from sparsejax.formats.level import Level
-from sparsejax.formats.segments import Array, Buffers, crd_dtype
-
-MAX_POSITIONS = 2**38
-"""More positions than this are an error at once, rather than an allocation that cannot succeed."""
+from sparsejax.formats.segments import Above, Array, Buffers, check_size, crd_dtype, parents_of
 
 
 @dataclass(frozen=True)
@@ -27,24 +23,27 @@ class Dense(Level):
     letter: ClassVar[str] = "d"
     full: ClassVar[bool] = True
 
-    def buffer_names(self, continues: bool) -> tuple[str, ...]:
-        return ()
+    def buffer_types(self) -> dict[str, str]:
+        return {}
 
-    def expand(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> tuple[Array, list[Array]]:
+    def positions(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> int:
+        return parents * extents[0]
+
+    def expand(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> tuple[Array, list[Array], Array | None]:
         (extent,) = extents
-        above, here = (np.arange(n, dtype=crd_dtype(n)) for n in (parents, extent))
-        return np.repeat(above, extent), [np.tile(here, parents)]
+        entries, here = (np.arange(n, dtype=crd_dtype(n)) for n in (above.entries, extent))
+        position = None if above.position is None else np.add.outer(above.position * extent, here).reshape(-1)
+        return np.repeat(entries, extent), [np.tile(here, above.entries)], position
+
+    def count(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> int:
+        return above.entries * extents[0]
 
     def assemble(
-        self, parent: Array, parents: int, keys: Sequence[Array], extents: Sequence[int], distinct: bool
+        self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array, int]:
         (key,), (extent,) = keys, extents
-        count = parents * extent
-        if count > MAX_POSITIONS:
-            raise FormatError(
-                f"a dense level would need {count} positions, more than any memory holds; store that dimension compressed instead"
-            )
-        return [()], key.astype(np.int64) if parents == 1 else parent * extent + key, count
+        count = check_size(above.positions * extent, "a dense level")
+        return [()], key.astype(np.int64) if above.positions == 1 else parents_of(above) * extent + key, count
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         return parents * extents[0]

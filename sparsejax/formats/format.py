@@ -8,17 +8,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparsejax.errors import FormatError
+from sparsejax.formats.banded import Banded
+from sparsejax.formats.bitmap import Bitmap
 from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
+from sparsejax.formats.diagonal import Diagonal
+from sparsejax.formats.ell import Ell
+from sparsejax.formats.hashed import Hash
 from sparsejax.formats.level import Level
+from sparsejax.formats.loose import LooseCompressed
+from sparsejax.formats.runlength import RunLength
 
-_LETTERS: dict[str, Level] = {"d": Dense(), "c": Compressed(), "q": Coordinate(), "n": Compressed(unique=False)}
+_LETTERS: dict[str, Level] = {
+    "d": Dense(),
+    "c": Compressed(),
+    "n": Compressed(unique=False),
+    "q": Coordinate(),
+    "l": LooseCompressed(),
+    "b": Bitmap(),
+    "h": Hash(),
+    "r": RunLength(),
+    "s": Banded(),
+    "o": Diagonal(),
+    "e": Ell(),
+}
 _NAMED = {
     "csr": ("dc", (0, 1)),
     "csc": ("dc", (1, 0)),
     "dcsr": ("cc", (0, 1)),
     "dcsc": ("cc", (1, 0)),
+    "ell": ("de", (0, 1)),
+    "dia": ("do", (0, 1)),
+    "banded": ("ds", (0, 1)),
+    "bitmap": ("db", (0, 1)),
+    "hash": ("dh", (0, 1)),
+    "rle": ("dr", (0, 1)),
+    "lil": ("dl", (0, 1)),
 }
 
 
@@ -27,7 +53,7 @@ class Format:
     """Storage levels and mode order: `order[l]` is the dimension stored at level `l` (default: 0, 1, 2, …).
 
     A level without parameters may be given as its class. Compared and hashed by value. FormatError for an order that is no
-    permutation, and for a level with duplicates that is not the last.
+    permutation, and for a level where it makes no sense: duplicates or runs that are not last, diagonals that are outermost.
 
     >>> Format((Dense, Compressed), order=(1, 0))
     Format('csc')
@@ -44,6 +70,14 @@ class Format:
                 raise FormatError(f"levels[{k}] is {level!r}; it must be a level such as Dense or Compressed()")
             if not level.unique and k + 1 < len(made):
                 raise FormatError(f"levels[{k}] is not unique; only the last level may hold duplicates")
+            if level.shared and k + 1 < len(made):
+                raise FormatError(
+                    f"levels[{k}] is {level!r}, whose coordinates share positions; only the last level may do so"
+                )
+            if level.relative and k == 0:
+                raise FormatError(
+                    f"levels[0] is {level!r}, whose coordinates depend on the level above; it cannot be the outermost level"
+                )
         try:
             dims = tuple(range(len(made))) if order is None else tuple(operator.index(d) for d in order)
         except TypeError:
@@ -73,6 +107,11 @@ class Format:
         """Whether every level is dense."""
         return all(isinstance(level, Dense) for level in self.levels)
 
+    @property
+    def packed(self) -> bool:
+        """Whether entry k is at position k, always: no position is unused, and none holds several entries."""
+        return all(level.compact and not level.shared for level in self.levels)
+
     def continues(self, level: int) -> bool:
         """Whether `level` continues a run of coordinate levels (and so shares the positions of the level above)."""
         return (
@@ -86,7 +125,7 @@ class Format:
         return list(itertools.pairwise([*starts, self.ndim]))
 
     def buffer_names(self, level: int) -> tuple[str, ...]:
-        """The names of the buffers of `level`: ("pos", "crd"), ("crd",) or ()."""
+        """The names of the buffers of `level`, such as ("pos", "crd"), ("crd",) or ()."""
         return self.levels[level].buffer_names(self.continues(level))
 
     def transposed(self, axes: Sequence[int]) -> Format:
@@ -104,8 +143,9 @@ class Format:
     def parse(text: str | Format, ndim: int) -> Format:
         """The format called `text` for arrays of `ndim` dimensions.
 
-        Names: dense, coo, csf (any number of dimensions), csr, csc, dcsr, dcsc, or spelled "(d,c,d)@(0,2,1)": d dense,
-        c compressed, q coordinate, n compressed with duplicates.
+        Names: dense, coo, csf (any number of dimensions), csr, csc, dcsr, dcsc, ell, dia, banded, bitmap, hash, rle, lil, or
+        spelled "(d,c,d)@(0,2,1)": d dense, c compressed, n compressed with duplicates, q coordinate, l loose compressed,
+        b bitmap, h hash, r run-length, s banded (skyline), o diagonal (offsets), e ELL.
         """
         if isinstance(text, Format):
             if text.ndim != ndim:

@@ -13,7 +13,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.ownership import own, refuse_copy
 from sparsejax.formats.segments import Array
 from sparsejax.formats.storage import Storage
-from sparsejax.formats.validate import checked_shape
+from sparsejax.formats.validate import checked_shape, validate
 
 
 def as_storage(
@@ -24,7 +24,8 @@ def as_storage(
     copy: bool | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> Storage:
-    """Storage of `obj`: a NumPy array, a number, nested lists, a SciPy sparse array, or `(data, coords)`.
+    """Storage of `obj`: a NumPy array, a number, nested lists, a SciPy sparse array, `(data, coords)`, or the
+    buffers themselves as a `Storage`, which is validated and keeps its own fill.
 
     Without `format`, a dense source is stored dense in the order of its memory (C or Fortran), a csr or csc source as such,
     and other sparse sources as coo. `coords` is an array of shape (ndim, n) or a sequence of ndim vectors; `shape` belongs
@@ -42,7 +43,11 @@ def as_storage(
     >>> as_storage(([3.0, 4.0], [[0, 2], [1, 1]]), format="csr").shape
     (3, 2)
     """
-    if scipy_io.is_scipy(obj):
+    if isinstance(obj, Storage):
+        made, fill_value = _from_storage(obj, copy), obj.fill_value
+        if shape is not None:
+            _check_given(shape, made.shape)
+    elif scipy_io.is_scipy(obj):
         made = scipy_io.from_scipy(obj, copy)
         if shape is not None:
             _check_given(shape, made.shape)
@@ -102,6 +107,17 @@ def astype(storage: Storage, dtype: np.dtype[Any]) -> Storage:
 def _check_given(shape: Any, found: tuple[int, ...]) -> None:
     if checked_shape(shape) != found:
         raise FormatError(f"shape={tuple(shape)} is given, but the data has shape {found}")
+
+
+def _from_storage(storage: Storage, copy: bool | None) -> Storage:
+    """A sound storage over the buffers of `storage`, borrowed or copied."""
+    validate(storage)
+    buffers = tuple(
+        tuple(own(buffer, buffer.dtype, copy, f"buffer {k} of level {level}", buffer) for k, buffer in enumerate(here))
+        for level, here in enumerate(storage.buffers)
+    )
+    vals = own(storage.vals, storage.dtype, copy, "vals", storage.vals)
+    return Storage(storage.format, checked_shape(storage.shape), storage.fill_value, buffers, vals)
 
 
 def _is_coords(pair: tuple[Any, Any]) -> bool:

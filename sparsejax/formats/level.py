@@ -8,9 +8,13 @@ A level maps a parent position and a coordinate to a child position. Properties 
     branchless  exactly one child position per parent position
     compact     no position is unused
     locates     `locate` takes constant time
+    shared      several coordinates may share one position (such a level is the last one)
+    relative    its coordinates depend on those of the level above (such a level is not the outermost one)
 
 The NumPy half works on runs: one level, or consecutive coordinate levels, which share their positions; `buffers` is one tuple
 of arrays per level of the run, `extents` one number. It says what a level means, converts between formats and checks what users bring.
+Entries are what is stored; positions are where: some may be unused, and some hold several entries. `above` (`segments.Above`) is
+what is known of the entries above the run.
 
 The code-generating half receives a builder (`jit.builder.Builder`) and machine values; `buffers` maps a buffer's name to its
 `pointer` and element `type`. Source: "Format Abstraction for Sparse Tensor Algebra Compilers", section 3.
@@ -22,8 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparsejax.formats.segment import Place, Segment
-from sparsejax.formats.segments import Array, Buffers
+from sparsejax.formats.segments import Above, Array, Buffers, buffer_dtype, check_vector
+from sparsejax.formats.walk import Place, Segment
 
 
 @dataclass(frozen=True)
@@ -36,32 +40,62 @@ class Level:
     branchless: ClassVar[bool] = False
     compact: ClassVar[bool] = True
     locates: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
+    relative: ClassVar[bool] = False
 
     @property
     def unique(self) -> bool:
         return True
 
-    def buffer_names(self, continues: bool) -> tuple[str, ...]:
-        """Names of the level's buffers; `continues` when it continues a coordinate run."""
+    def buffer_types(self) -> dict[str, str]:
+        """What each buffer holds: "pos" (int64), "crd" (32 or 64 bits, by the extent) or "word" (uint64)."""
         raise TypeError(f"{type(self).__name__} does not define its buffers")
 
-    def expand(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> tuple[Array, list[Array]]:
-        """The parent of every position below `parents` positions, and its coordinate at every level of the run."""
+    def buffer_names(self, continues: bool) -> tuple[str, ...]:
+        """Names of the level's buffers; `continues` when it continues a coordinate run."""
+        return tuple(self.buffer_types())
+
+    def positions(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> int:
+        """The number of positions of the run below `parents` positions, used or not. O(1)."""
+        raise TypeError(f"{type(self).__name__} does not say how many positions it has")
+
+    def expand(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> tuple[Array, list[Array], Array | None]:
+        """Every entry of the run: the entry above that it is below, its coordinate at every level, and its position.
+
+        Positions are None when entry k is at position k, and no position is unused.
+        """
         raise TypeError(f"{type(self).__name__} does not say which positions it has")
 
+    def count(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> int:
+        """The number of entries of the run: as many as `expand` finds."""
+        return len(self.expand(buffers, above, extents)[0])
+
+    def used(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> Array | None:
+        """The positions of all entries of the run, each once; None when no position is unused."""
+        return self.expand(buffers, above, extents)[2]
+
     def assemble(
-        self, parent: Array, parents: int, keys: Sequence[Array], extents: Sequence[int], distinct: bool
+        self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array, int]:
         """The buffers of the run, the position of every entry in it, and the number of positions.
 
-        Entries come sorted by (parent, *keys), a position above and a coordinate per level of the run; `distinct` promises
-        that no two are equal.
+        Entries come sorted by (position above, *keys), with a coordinate per level of the run and a value each; `distinct`
+        promises that no two are equal. FormatError where no memory would hold all positions.
         """
         raise TypeError(f"{type(self).__name__} does not say how it is assembled")
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
-        """The number of positions of the run; FormatError unless its buffers are sound. `names` name its levels."""
+        """The number of positions of the run; FormatError unless its buffers, of the right types, are sound.
+
+        `names` name its levels.
+        """
         raise TypeError(f"{type(self).__name__} does not say what its buffers must be")
+
+    def check_types(self, buffers: Sequence[Array], continues: bool, extent: int, name: str) -> None:
+        """FormatError unless the buffers are contiguous vectors of the right types."""
+        types = self.buffer_types()
+        for what, buffer in zip(self.buffer_names(continues), buffers, strict=True):
+            check_vector(buffer, f"{what} of {name}", buffer_dtype(types[what], extent))
 
     def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
         """The stored coordinates at `place`, to be walked."""

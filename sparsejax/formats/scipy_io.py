@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.errors import FormatError
-from sparsejax.formats import convert, segments
+from sparsejax.formats import convert, ordering, segments
 from sparsejax.formats.format import Format
 from sparsejax.formats.ownership import own, refuse_copy
 from sparsejax.formats.segments import Array, check_bounds
@@ -247,7 +247,7 @@ def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...
         check_bounds(crd, extent, f"coords of axis {axis}")
     dtype = dtypes.canonical(data.dtype)
     form = Format.parse("coo", len(shape))
-    if coords and convert.is_sorted(coords) and bool(segments.changes(coords).all()):
+    if coords and ordering.is_sorted(coords) and bool(segments.changes(coords).all()):
         vals = own(data, dtype, copy, "data", data)
         crds = [
             own(crd, convert.crd_dtype(n), copy, f"coords of axis {axis}", crd)
@@ -264,6 +264,7 @@ def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...
 def to_scipy(storage: Storage) -> Any:
     """A SciPy sparse array: csr, csc or coo over the same (read-only) buffers where the format is one of these.
 
+    Diagonals become dia, unless there are many more columns than rows.
     Other matrices become csr, or coo where they have more rows than 32-bit numbers; arrays of other dimensions become coo.
     The fill must be zero (FormatError).
 
@@ -287,8 +288,25 @@ def to_scipy(storage: Storage) -> Any:
         made.has_sorted_indices = True
         made.has_canonical_format = True
         return made
+    if name == "dia" and storage.shape[1] <= 4 * storage.shape[0]:  # SciPy's has a column for every column
+        return _to_dia(storage)
     if name != "coo":
         narrow = storage.ndim == 2 and storage.shape[0] < 2**31
         return to_scipy(convert.convert(storage, Format.parse("csr" if narrow else "coo", storage.ndim)))
     coords = tuple(level[-1].view() for level in storage.buffers)
     return sp.coo_array((storage.vals.view(), coords), shape=storage.shape)
+
+
+def _to_dia(storage: Storage) -> Any:
+    """Entry (row, column) of diagonal k is at data[k, column] in SciPy's class, and at vals[row * diagonals + k] here."""
+    import scipy.sparse as sp
+
+    off = storage.buffers[1][1]
+    rows, cols = storage.shape
+    inside = np.flatnonzero((off > -rows) & (off < cols))
+    data = np.zeros((len(inside), cols), storage.dtype)
+    ours = storage.vals.reshape(rows, len(off))
+    for made, k in zip(data, inside, strict=True):
+        first, last = max(0, -int(off[k])), min(rows, cols - int(off[k]))
+        made[first + off[k] : last + off[k]] = ours[first:last, k]
+    return sp.dia_array((data, off[inside]), shape=storage.shape)

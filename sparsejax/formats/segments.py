@@ -4,13 +4,16 @@ A run is one compressed level, or consecutive coordinate levels, which share the
 
     pos = [0, 2, 3]    crd = [1, 4, 0]    segment of parent 0: positions 0 and 1, of parent 1: position 2
 
+What is above a run comes as `Above`: the entries that are stored there, and the positions they have among all positions there are.
+Below levels with unused positions, an entry is not the same as a position.
+
 Functions whose name starts with `check` raise FormatError, naming the fault, where it is and what to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,9 @@ from sparsejax.errors import FormatError
 
 Array = NDArray[Any]
 Buffers = Sequence[Sequence[Array]]
+
+MAX_POSITIONS = 2**38
+"""More positions than this are an error at once, rather than an allocation that cannot succeed."""
 
 
 def crd_dtype(extent: int) -> np.dtype[Any]:
@@ -30,30 +36,99 @@ def crd_dtype(extent: int) -> np.dtype[Any]:
     return np.dtype(np.int32 if extent <= 2**31 - 1 else np.int64)
 
 
-def expand(buffers: Buffers, parents: int) -> tuple[Array, list[Array]]:
-    """The parent of every position of a run, and its coordinate at every level of the run."""
-    parent = np.repeat(np.arange(parents, dtype=crd_dtype(parents)), np.diff(buffers[0][0]))
-    return parent, [level[-1] for level in buffers]
+class Above(NamedTuple):
+    """The entries above a run: where they are stored, and their coordinates at the level just above it."""
+
+    position: Array | None
+    """The position of every entry; None: entry k is at position k, and no position is unused."""
+    positions: int
+    """How many positions there are, used or not."""
+    coordinate: Array | None = None
+    """The coordinate of every entry at the level just above; None at the root."""
+
+    @property
+    def entries(self) -> int:
+        return self.positions if self.position is None else len(self.position)
+
+
+ROOT = Above(None, 1)
+"""What is above the outermost level: one position without coordinates."""
+
+
+def check_size(count: int, what: str) -> int:
+    """`count` positions, unless no memory holds as many."""
+    if count > MAX_POSITIONS:
+        raise FormatError(
+            f"{what} would need {count} positions, more than any memory holds; store that dimension compressed instead"
+        )
+    return count
+
+
+def expand(buffers: Buffers, above: Above) -> tuple[Array, list[Array], Array | None]:
+    """What levels with `pos` and `crd` expand to: see `Level.expand`."""
+    pos, crds = buffers[0][0], [level[-1] for level in buffers]
+    if above.position is None:
+        return np.repeat(np.arange(above.positions, dtype=crd_dtype(above.positions)), np.diff(pos)), crds, None
+    parent, position = ranges(*segment_ends(pos, above))
+    return parent, [np.take(crd, position) for crd in crds], position
+
+
+def segment_ends(pos: Array, above: Above) -> tuple[Array, Array]:
+    """The segments `lo <= position < hi` below every entry above."""
+    if above.position is None:
+        return pos[:-1], pos[1:]
+    return np.take(pos, above.position), np.take(pos, above.position + 1)
+
+
+def ranges(lo: Array, hi: Array) -> tuple[Array, Array]:
+    """(owner, number): every number of every range `lo[k] <= number < hi[k]`, in order, and the k that it is of.
+
+    >>> ranges(np.array([5, 0, 1]), np.array([7, 0, 2]))
+    (array([0, 0, 2], dtype=int32), array([5, 6, 1]))
+    """
+    counts = hi.astype(np.int64) - lo
+    owner = np.repeat(np.arange(len(lo), dtype=crd_dtype(len(lo))), counts)
+    ends = np.cumsum(counts)
+    return owner, np.arange(len(owner)) + np.repeat(lo - (ends - counts), counts)
 
 
 def assemble(
-    parent: Array, parents: int, keys: Sequence[Array], extents: Sequence[int], merge: bool
+    above: Above, keys: Sequence[Array], extents: Sequence[int], merge: bool
 ) -> tuple[list[tuple[Array, ...]], Array, int]:
     """The buffers of a run, the position of every entry in it, and the number of positions.
 
-    Entries come sorted by (parent, *keys); with `merge`, equal neighbours get one position.
+    Entries come sorted by (position above, *keys); with `merge`, equal neighbours get one position.
     """
-    size = len(parent)
+    parent, keys, position = grouped(above, keys, merge)
+    crds = [np.array(key, crd_dtype(extent)) for key, extent in zip(keys, extents, strict=True)]
+    return [(offsets(parent, above.positions), crds[0]), *((crd,) for crd in crds[1:])], position, len(parent)
+
+
+def grouped(above: Above, keys: Sequence[Array], merge: bool) -> tuple[Array, list[Array], Array]:
+    """(parents, keys) without equal neighbours, and the number of every entry among them; as they are without `merge`."""
+    parent = parents_of(above)
     fresh = changes([parent, *keys]) if merge else None
     if fresh is None or fresh.all():
-        first, position, count = parent, np.arange(size), size
-    else:
-        first, position, count = parent[fresh], np.cumsum(fresh) - 1, int(np.count_nonzero(fresh))
-        keys = [key[fresh] for key in keys]
+        return parent, list(keys), np.arange(len(parent))
+    return parent[fresh], [key[fresh] for key in keys], np.cumsum(fresh) - 1
+
+
+def parents_of(above: Above) -> Array:
+    """The position of every entry above, as int64."""
+    if above.position is None:
+        return np.arange(above.positions)
+    return above.position.astype(np.int64, copy=False)
+
+
+def offsets(parent: Array, parents: int) -> Array:
+    """`pos`: where the segment of each of `parents` positions starts, given the parent of every entry in order.
+
+    >>> offsets(np.array([0, 0, 2]), 3)
+    array([0, 2, 2, 3])
+    """
     pos = np.zeros(parents + 1, np.int64)
-    np.cumsum(np.bincount(first, minlength=parents), out=pos[1:])
-    crds = [np.array(key, crd_dtype(extent)) for key, extent in zip(keys, extents, strict=True)]
-    return [(pos, crds[0]), *((crd,) for crd in crds[1:])], position, count
+    np.cumsum(np.bincount(parent, minlength=parents), out=pos[1:])
+    return pos
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
@@ -72,9 +147,6 @@ def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
 def check_run(buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str], unique: bool) -> int:
     """Check the buffers of a run below `parents` positions, level by level; the number of its positions."""
     pos, crds = buffers[0][0], [level[-1] for level in buffers]
-    check_vector(pos, f"pos of {names[0]}", np.dtype(np.int64))
-    for crd, extent, name in zip(crds, extents, names, strict=True):
-        check_vector(crd, f"crd of {name}", crd_dtype(extent))
     check_pos(pos, parents, len(crds[0]), f"pos of {names[0]}")
     for crd, extent, name in zip(crds, extents, names, strict=True):
         if len(crd) != len(crds[0]):
@@ -82,8 +154,19 @@ def check_run(buffers: Buffers, parents: int, extents: Sequence[int], names: Seq
                 f"crd of {name} has {len(crd)} entries, but the level above has {len(crds[0])} positions; give one each"
             )
         check_bounds(crd, extent, f"crd of {name}")
-    check_order([expand(buffers, parents)[0], *crds], f"crd of {names[-1]}", unique)
+    check_order([expand(buffers, Above(None, parents))[0], *crds], f"crd of {names[-1]}", unique)
     return len(crds[0])
+
+
+def check_length(buffer: Array, length: int, what: str, reason: str) -> None:
+    """`buffer` has `length` entries."""
+    if len(buffer) != length:
+        raise FormatError(f"{what} has {len(buffer)} entries; it must have {length}, {reason}")
+
+
+def buffer_dtype(kind: str, extent: int) -> np.dtype[Any]:
+    """The dtype of a buffer of `kind` ("pos", "crd" or "word") of a level of `extent`."""
+    return {"pos": np.dtype(np.int64), "crd": crd_dtype(extent), "word": np.dtype(np.uint64)}[kind]
 
 
 def check_vector(buffer: Any, what: str, dtype: np.dtype[Any]) -> None:
@@ -100,8 +183,8 @@ def _described(buffer: Any) -> str:
     return f"of shape {buffer.shape}" if isinstance(buffer, np.ndarray) else f"of type {type(buffer).__name__}"
 
 
-def check_pos(pos: Array, parents: int, entries: int, what: str) -> None:
-    """`pos` starts at 0, never decreases, and ends at the number of entries."""
+def check_pos(pos: Array, parents: int, entries: int | None, what: str, of: str = "coordinates") -> None:
+    """`pos` starts at 0, never decreases, and ends at the number of entries (None: anywhere), which are called `of`."""
     if len(pos) != parents + 1:
         raise FormatError(
             f"{what} has {len(pos)} entries; it must have {parents + 1}, one more than the positions above"
@@ -112,21 +195,22 @@ def check_pos(pos: Array, parents: int, entries: int, what: str) -> None:
     if len(falls):
         k = int(falls[0])
         raise FormatError(f"{what} decreases from {pos[k]} to {pos[k + 1]} at position {k + 1}; it must never decrease")
-    if pos[-1] != entries:
-        raise FormatError(f"{what} ends at {pos[-1]}, but there are {entries} coordinates; it must end at their number")
+    if entries is not None and pos[-1] != entries:
+        raise FormatError(f"{what} ends at {pos[-1]}, but there are {entries} {of}; it must end at their number")
 
 
-def check_bounds(crd: Array, extent: int, what: str) -> None:
-    """All coordinates are in [0, extent)."""
+def check_bounds(crd: Array, extent: int, what: str, position: Array | None = None) -> None:
+    """All coordinates are in [0, extent); entry k is called position[k]."""
     if not len(crd) or (crd.min() >= 0 and crd.max() < extent):
         return
     k = int(np.flatnonzero((crd < 0) | (crd >= extent))[0])
     fault = "negative" if crd[k] < 0 else "out of bounds"
-    raise FormatError(f"{what} is {fault} at position {k}: {crd[k]} is not in [0, {extent})")
+    at = k if position is None else position[k]
+    raise FormatError(f"{what} is {fault} at position {at}: {crd[k]} is not in [0, {extent})")
 
 
-def check_order(columns: Sequence[Array], what: str, unique: bool) -> None:
-    """Entries increase lexicographically by `columns` (the parent first)."""
+def check_order(columns: Sequence[Array], what: str, unique: bool, position: Array | None = None) -> None:
+    """Entries increase lexicographically by `columns` (the parent first); entry k is called position[k]."""
     if len(columns[0]) < 2:
         return
     tied = np.ones(len(columns[0]) - 1, bool)
@@ -136,9 +220,11 @@ def check_order(columns: Sequence[Array], what: str, unique: bool) -> None:
         tied &= column[1:] == column[:-1]
     if bad.any():
         k = int(np.flatnonzero(bad)[0]) + 1
+        k = k if position is None else int(position[k])
         raise FormatError(f"{what} is not sorted at position {k}; sort the entries, or pass them as (data, coords)")
     if unique and tied.any():
         k = int(np.flatnonzero(tied)[0]) + 1
+        k = k if position is None else int(position[k])
         raise FormatError(
             f"{what} repeats a coordinate at position {k}; sum the duplicates, or pass them as (data, coords)"
         )

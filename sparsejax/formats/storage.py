@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.formats import entries
 from sparsejax.formats.format import Format
 
 
@@ -16,7 +17,7 @@ class Storage:
     """Buffers of an array of `shape` (dimension order) stored as `format`.
 
     `buffers[l]` belongs to level `l`, in the order of `format.buffer_names(l)`; `vals` holds one value per position of the last
-    level. Positions are int64; coordinates int32 where the extent allows, else int64.
+    level, the fill where a position is unused. Positions are int64; coordinates int32 where the extent allows, else int64.
     """
 
     format: Format
@@ -56,8 +57,23 @@ class Storage:
 
     @property
     def nnz(self) -> int:
-        """The number of stored entries."""
-        return len(self.vals)
+        """The number of stored entries: O(1), or counted once where positions are not entries."""
+        if self.format.packed:
+            return len(self.vals)
+        return self.counts[-1]
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of stored entries of every level, outermost first; counted once."""
+        known: list[int] | None = self.cache.get("counts")
+        if known is None:
+            known = self.cache["counts"] = entries.counts(self.format, self.shape, self.buffers)
+        return known
+
+    def expand(self) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+        """The coordinates of every stored entry, one array per dimension, in storage order; and its value."""
+        columns, position = entries.expand(self.format, self.shape, self.buffers)
+        return columns, self.vals if position is None else np.take(self.vals, position)
 
     @property
     def nbytes(self) -> int:

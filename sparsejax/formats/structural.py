@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import convert
+from sparsejax.formats import convert, entries
 from sparsejax.formats.format import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape
@@ -29,24 +29,46 @@ def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
 
 
 def refill(storage: Storage, fill_value: Any) -> Storage:
-    """The same entries over another fill: what is not stored changes its value. O(1).
+    """The same entries over another fill: what is not stored changes its value.
+
+    O(1); O(positions) where positions are unused, since these hold the fill.
 
     >>> A = convert.from_dense(np.array([0.0, 5.0]), Format.parse("coo", 1), 0.0)
     >>> convert.to_dense(refill(A, 2))
     array([2., 5.])
     """
-    return Storage(storage.format, storage.shape, storage.dtype.type(fill_value), storage.buffers, storage.vals)
+    fill, vals = storage.dtype.type(fill_value), storage.vals
+    used = None if same_bits(fill, storage.fill_value) else entries.used(storage.format, storage.shape, storage.buffers)
+    if used is not None:
+        vals = np.full(len(vals), fill, vals.dtype)
+        vals[used] = storage.vals[used]
+    return Storage(storage.format, storage.shape, fill, storage.buffers, vals)
+
+
+def same_bits(x: Any, y: Any) -> bool:
+    """Whether two scalars are the same to the last bit.
+
+    >>> same_bits(np.float64(0.0), np.float64(-0.0)), same_bits(np.float64("nan"), np.float64("nan"))
+    (False, True)
+    """
+    left, right = np.asarray(x), np.asarray(y)
+    return left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
 def pattern(storage: Storage, dtype: Any) -> Storage:
-    """One of `dtype` for every stored entry, over fill zero, in the same format. O(stored entries).
+    """One of `dtype` for every stored entry, over fill zero, in the same format. O(positions).
 
     >>> A = convert.from_dense(np.array([0.0, 5.0]), Format.parse("coo", 1), 0.0)
     >>> convert.to_dense(pattern(A, bool))
     array([False,  True])
     """
     made = np.dtype(dtype)
-    ones = np.ones(len(storage.vals), made)
+    used = entries.used(storage.format, storage.shape, storage.buffers)
+    if used is None:
+        ones = np.ones(len(storage.vals), made)
+    else:
+        ones = np.zeros(len(storage.vals), made)
+        ones[used] = 1
     return Storage(storage.format, storage.shape, made.type(0), storage.buffers, ones)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.errors import FormatError
+from sparsejax.formats import entries
 from sparsejax.formats.segments import check_vector
 from sparsejax.formats.storage import Storage
 
@@ -17,8 +18,9 @@ from sparsejax.formats.storage import Storage
 def validate(storage: Storage) -> None:
     """Raise FormatError unless the buffers of `storage` fit its shape and format. Linear in the buffers.
 
-    Checked: lengths, dtypes and contiguity of every buffer; `pos` starting at 0, never decreasing and ending at the number of
-    coordinates; coordinates in bounds, sorted, and without repetition where the level is unique; dtype of values and fill.
+    Checked: lengths, dtypes and contiguity of every buffer; what each level demands, such as `pos` starting at 0, never decreasing
+    and ending at the number of coordinates; coordinates in bounds, without repetition where the level is unique, and sorted, or
+    found by probing; dtype of values and fill; the fill at unused positions.
 
     >>> from sparsejax.formats import Format, convert
     >>> validate(convert.from_dense(np.eye(3), Format.parse("csr", 2), 0.0))
@@ -37,6 +39,7 @@ def validate(storage: Storage) -> None:
         wanted, given = form.buffer_names(level), len(storage.buffers[level])
         if given != len(wanted):
             raise FormatError(f"{name} needs the buffers {wanted}, but {given} are given")
+        form.levels[level].check_types(storage.buffers[level], form.continues(level), shape[form.order[level]], name)
     count = 1
     for first, stop in form.runs:
         extents = [shape[d] for d in form.order[first:stop]]
@@ -57,6 +60,15 @@ def _check_values(storage: Storage, count: int) -> None:
         raise FormatError(
             f"the fill is {storage.fill_value!r}, but it must be a scalar of the dtype {vals.dtype} of vals"
         )
+    used = entries.used(storage.format, storage.shape, storage.buffers)
+    if used is not None:
+        wrong = (vals != fill) & ((vals == vals) | (fill == fill))
+        wrong[used] = False
+        if wrong.any():
+            k = int(np.flatnonzero(wrong)[0])
+            raise FormatError(
+                f"vals is {vals[k]} at position {k}, which is unused; unused positions hold the fill, {fill}"
+            )
 
 
 def checked_shape(shape: Iterable[Any]) -> tuple[int, ...]:

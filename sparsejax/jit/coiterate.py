@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_of
-from sparsejax.formats.segment import Place, Segment
+from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, simplify
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor, Env
@@ -113,11 +113,12 @@ def find_leaders(body: cin.Stmt, sparse: list[cin.Access], env: Env) -> list[cin
     """Those of the accesses `sparse` that must be walked. The others follow: their coordinates are located one by one, in
     constant time, and nothing is left to do where the leaders are absent."""
     leaders = list(sparse)
-    for access in sparse:
+    levels = {a: a.tensor.format.levels[env.cursors[a].level] for a in sparse}
+    for access in sorted(sparse, key=lambda a: levels[a].ordered):
         rest = [a for a in leaders if a is not access]
-        locates = access.tensor.format.levels[env.cursors[access].level].locates
-        if locates and rest and simplify.exhaust_stmt(body, rest) is None:
+        if levels[access].locates and rest and simplify.exhaust_stmt(body, rest) is None:
             leaders = rest
+    assert all(levels[a].ordered for a in leaders), "unordered levels are never walked: see adapt.readable"
     return leaders
 
 

@@ -11,6 +11,7 @@ from sparsejax.formats.storage import Storage
 def positions(storage: Storage) -> tuple[float, ...]:
     """The number of positions of every level, rounded to a power of two so that schedules are reused.
 
+    Where positions are unused, or hold several entries, entries count.
     Inside a coordinate run, where positions repeat coordinates, the expected number of distinct ones stands in.
     """
     known: tuple[float, ...] | None = storage.cache.get("positions")
@@ -30,7 +31,7 @@ def _positions(storage: Storage) -> tuple[float, ...]:
         if isinstance(form.levels[level], Dense):
             count *= extent
         else:
-            count = float(len(storage.buffers[level][-1]))
+            count = float(len(storage.buffers[level][-1]) if form.packed else storage.counts[level])
             if level + 1 < form.ndim and form.continues(level + 1):
                 distinct = size * -math.expm1(-count / size) if size else 0.0
                 counts.append(_rounded(distinct))

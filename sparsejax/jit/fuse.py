@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, operators, simplify
+from sparsejax.jit import adapt, cin, operators, simplify
 from sparsejax.jit.nest import Nest, Producer
 
 CHEAP = frozenset(
@@ -201,6 +201,7 @@ class _Fuser:
 
     def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
         output = tensor_of("out", var.aval)
+        output = replace(output, format=adapt.assembled(output.format))
         nest = Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value))
         return canonical(nest, var, self.vars)
 

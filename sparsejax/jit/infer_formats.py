@@ -6,7 +6,8 @@ Users can predict a result's format without knowing any number of stored entries
    constant; with a reduction: the identity of its operator. `A + 1` has fill 1, `A * s` has fill 0.
 2. Level algebra. A level of the result is sparse when the expression falls back to the fill once the operands that
    hold few of its coordinates, for fixed outer coordinates of the result, are absent: products are sparse when any
-   factor is, sums when every term is.
+   factor is, sums when every term is. Without a reduction it keeps the type that the operands' levels agree on (coordinate,
+   bitmap, ELL, …), else it is compressed.
 3. Fill-in. In a reduction, an operand does not hold few coordinates where they lie below a reduced variable that runs
    over its whole extent: `A @ x` of a CSC matrix is dense, `A @ B` of two sparse matrices is sparse, `A.sum(axis=0)` is
    dense. The outermost level of an operand becomes dense too (most rows of a matrix are not empty) up to extent 2^24.
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats import Compressed, Dense, Format, Level, LooseCompressed
 from sparsejax.jit import cin, operators, simplify
 
 DENSE_ROOT_LIMIT = 1 << 24
@@ -51,8 +52,7 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
         if not owners or fill is None or not _is(simplify.exhaust(rhs, owners), fill):
             kinds.append(Dense())
         elif definition.op is None:
-            coordinate = all(isinstance(_level_of(a, index), Coordinate) for a in owners)
-            kinds.append(Coordinate() if coordinate else Compressed())
+            kinds.append(_kept([_level_of(a, index) for a in owners], level, len(order)))
         else:
             root = any(_is_root(a, index, outer, sparse) for a in owners) and shape[axis] <= DENSE_ROOT_LIMIT
             kinds.append(Dense() if root else Compressed())
@@ -60,6 +60,14 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
     if all(isinstance(k, Dense) for k in kinds):
         return Format(tuple(kinds), None), zero
     return Format(tuple(kinds), order), zero if fill is None else fill
+
+
+def _kept(levels: list[Level], number: int, count: int) -> Level:
+    """The level that operands agree on, where it may stand at level `number` of `count`; else a compressed one."""
+    first = levels[0]
+    agreed = all(level == first for level in levels) and not isinstance(first, LooseCompressed) and first.unique
+    stands = not (first.relative and number == 0) and not (first.shared and number + 1 < count)
+    return first if agreed and stands else Compressed()
 
 
 def _fill(definition: cin.Definition, rhs: cin.Expr, sparse: tuple[cin.Access, ...], dtype: np.dtype[Any]) -> Any:
@@ -77,7 +85,7 @@ def _level_number(access: cin.Access, index: cin.Index) -> int:
     return next(lv for lv in range(len(access.indices)) if access.level_index(lv) == index)
 
 
-def _level_of(access: cin.Access, index: cin.Index) -> object:
+def _level_of(access: cin.Access, index: cin.Index) -> Level:
     """The outermost level of `access` that `index` addresses."""
     return access.tensor.format.levels[_level_number(access, index)]
 

@@ -75,8 +75,9 @@ class Lowering:
         buffers = []
         for level, dimension in enumerate(tensor.format.order):
             machine = {"pos": "i64", "word": "i64", "crd": "i32" if tensor.shape[dimension] <= 2**31 - 1 else "i64"}
+            types = tensor.format.levels[level].buffer_types()
             names = tensor.format.buffer_names(level)
-            buffers.append({n: operands.Buffer(pointer(n, level), machine[n]) for n in names})
+            buffers.append({n: operands.Buffer(pointer(n, level), machine[types[n]]) for n in names})
         sizes = tuple(extents[tensor.name, d] for d in range(len(tensor.shape)))
         return Input(tensor, sizes, tuple(buffers), pointer("vals", 0))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsejax.formats.segment import Place, Segment
+from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit, operators
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
 

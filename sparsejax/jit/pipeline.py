@@ -24,7 +24,7 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, binding, cin, concretize, facts, fuse, lower, operators, runtime
+from sparsejax.jit import adapt, autoschedule, binding, cin, concretize, facts, fuse, lower, operators, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.transforms import staging
@@ -48,6 +48,9 @@ class KernelRunner:
     step: fuse.KernelStep
     plans: dict[Any, Planned] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.exact = self.step.output.aval.format == self.step.nest.output.format
+
     def run(self, inputs: list[Storage]) -> Storage:
         observed = tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
         planned = self.plans.get(observed) or self.plan(observed)
@@ -57,12 +60,12 @@ class KernelRunner:
                 inputs[position] = converted(inputs[position], form)
         made = planned.binding.run(inputs)
         if planned.program.output.policy != "append":
-            return made
+            return made if self.exact else convert.convert(made, self.step.output.aval.format)
         nest = self.step.nest
         coords, vals = convert.to_coords(made)
         combine = operators.get(nest.producers[0].op).numpy if nest.producers else None
-        target = nest.output
-        return convert.from_coords(coords, vals, target.shape, target.format, target.fill_value, combine)  # type: ignore[arg-type]
+        target, form = nest.output, self.step.output.aval.format
+        return convert.from_coords(coords, vals, target.shape, form, target.fill_value, combine)  # type: ignore[arg-type]
 
     def plan(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
         known = self.plans.get(observed)
@@ -70,9 +73,8 @@ class KernelRunner:
             schedule, program = self.schedule(observed)
             kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
             nest = self.step.nest
-            moved = dict(schedule.conversions)
-            wanted = [(k, t, moved.get(t.name, unique_format(t.format))) for k, t in enumerate(nest.inputs)]
-            moves = tuple((k, form) for k, tensor, form in wanted if form != tensor.format)
+            pairs = enumerate(zip(nest.inputs, program.inputs, strict=True))
+            moves = tuple((k, read.format) for k, (given, read) in pairs if read.format != given.format)
             expected = autoschedule.output_sizes(nest, {t.name: o for t, o in zip(nest.inputs, observed, strict=True)})
             op = nest.producers[0].op if nest.direct else None
             bound = binding.Binding(kernel, program.output, op, expected)
@@ -87,15 +89,9 @@ class KernelRunner:
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
         moved = dict(schedule.conversions)
-        wanted = {t: moved.get(t.name, unique_format(t.format)) for t in nest.inputs}
-        return schedule, concretize.concretize(concretize.with_formats(nest, wanted), schedule.order)
-
-
-def unique_format(form: Format) -> Format:
-    """`form` without duplicates: what kernels read."""
-    if all(level.unique for level in form.levels):
-        return form
-    return Format(tuple(level if level.unique else type(level)() for level in form.levels), form.order)
+        nest = concretize.with_formats(nest, {t: moved.get(t.name, t.format) for t in nest.inputs})
+        nest = concretize.with_formats(nest, {t: adapt.readable(nest, t) for t in nest.inputs})
+        return schedule, concretize.concretize(nest, schedule.order)
 
 
 def converted(storage: Storage, form: Format) -> Storage:
@@ -228,7 +224,10 @@ def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: low
     lines += [f"  {p.target} reduces {p.op} of {p.rhs}" for p in nest.producers]
     lines.append(f"  out[{','.join(map(str, nest.indices))}] = {nest.value}")
     lines += [f"  loop order {','.join(map(str, o))}: estimated cost {c:.4g}" for o, c in schedule.candidates]
-    lines += [f"  {name} is converted to {form} first" for name, form in schedule.conversions]
+    pairs = zip(nest.inputs, program.inputs, strict=True)
+    lines += [f"  {t.name} is converted to {read.format} first" for t, read in pairs if t.format != read.format]
     if program.output.policy == "append":
         lines.append("  entries are appended in any order, then sorted by counting")
+    if not step.exact:
+        lines.append(f"  the result is converted to {step.step.output.aval.format} last")
     return "\n".join(lines)

@@ -33,10 +33,11 @@ def array(
     copy: bool | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> Any:
-    """An array from NumPy, SciPy sparse, nested lists, a number, or `(data, coords)`.
+    """An array from NumPy, SciPy sparse, nested lists, a number, `(data, coords)`, or buffers as a `formats.Storage`.
 
-    `format` is a name ("dense", "csr", "csc", "coo", "dcsr", "dcsc", "csf"), a spelled format such as "(d,c,d)@(0,2,1)", or a
-    `formats.Format`; default: dense for dense input, the source's own format for SciPy's, coo for `(data, coords)`.
+    `format` is a name ("dense", "csr", "csc", "coo", "dcsr", "dcsc", "csf", "ell", "dia", "banded", "bitmap", "hash", "rle", "lil"), a
+    spelled format such as "(d,c,d)@(0,2,1)", or a `formats.Format`; default: dense for dense input, the source's own format for
+    SciPy's, coo for `(data, coords)`.
     `fill_value` is the value of entries that are not stored. Memory is shared where dtypes and layout allow (`copy=None`: the
     source becomes read-only), always copied with `copy=True`, and never with `copy=False` (ValueError where needed).
 

@@ -3,15 +3,47 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
+from sparsejax.formats import (
+    Banded,
+    Bitmap,
+    Compressed,
+    Coordinate,
+    Dense,
+    Diagonal,
+    Ell,
+    Format,
+    Hash,
+    LooseCompressed,
+    RunLength,
+    convert,
+)
 
 DTYPES = ("?", "i1", "i4", "i8", "u1", "u8", "f4", "f8", "c8", "c16")
 
 
+LEVELS = (
+    Dense(),
+    Compressed(),
+    Coordinate(),
+    LooseCompressed(),
+    Bitmap(),
+    Hash(),
+    Banded(),
+    Ell(),
+    Diagonal(),
+    RunLength(),
+)
+
+
+def allowed(level, place, ndim):
+    """Whether `level` makes sense at `place` of a format of `ndim` levels."""
+    return not (level.relative and place == 0) and not (level.shared and place < ndim - 1)
+
+
 @st.composite
-def formats(draw, ndim):
-    levels = [draw(st.sampled_from((Dense(), Compressed(), Coordinate()))) for _ in range(ndim)]
-    return Format(levels, draw(st.permutations(range(ndim))))
+def formats(draw, ndim, levels=LEVELS):
+    drawn = [draw(st.sampled_from([lv for lv in levels if allowed(lv, k, ndim)])) for k in range(ndim)]
+    return Format(drawn, draw(st.permutations(range(ndim))))
 
 
 @st.composite

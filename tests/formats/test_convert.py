@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import Format, convert, structural, validate
+from sparsejax.formats import Format, convert, ordering, structural, validate
 from tests.formats import strategies
 
 
@@ -91,8 +91,8 @@ def test_bad_names(text, ndim, message):
 def test_every_road_through_the_counting_passes(data):
     """Small arrays on the roads of large ones: SciPy's counting, 16-bit digits, heads looked at first."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(convert, "_SMALL", data.draw(st.sampled_from([0, 2**15])))
-        patch.setattr(convert, "_HEAD", data.draw(st.sampled_from([1, 4096])))
+        patch.setattr(ordering, "SMALL", data.draw(st.sampled_from([0, 2**15])))
+        patch.setattr(ordering, "HEAD", data.draw(st.sampled_from([1, 4096])))
         storage, array = data.draw(strategies.storages(4))
         for _ in range(2):
             storage = convert.convert(storage, data.draw(strategies.formats(array.ndim)))
@@ -105,13 +105,13 @@ def test_every_road_through_the_counting_passes(data):
 def test_sort_order_is_the_stable_order(extents, size):
     rng = np.random.default_rng(0)
     keys = [rng.choice(rng.integers(0, n, 500), size) if size else np.zeros(0, np.int64) for n in extents]
-    order = convert.sort_order(keys, extents)
+    order = ordering.sort_order(keys, extents)
     if order is None:
-        assert convert.is_sorted(keys)
+        assert ordering.is_sorted(keys)
     else:
         np.testing.assert_array_equal(order, np.lexsort(keys[::-1]))
     ordered = keys if order is None else [k[order] for k in keys]
-    assert convert.is_sorted(ordered) and convert.sort_order(ordered, extents) is None
+    assert ordering.is_sorted(ordered) and ordering.sort_order(ordered, extents) is None
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u8", "f4", "c16"])

@@ -1,12 +1,28 @@
 """Formats as values, and the level protocol: what a level assembles, it expands again, and finds sound."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level
+from sparsejax.formats import (
+    Banded,
+    Bitmap,
+    Compressed,
+    Coordinate,
+    Dense,
+    Diagonal,
+    Ell,
+    Format,
+    Hash,
+    Level,
+    LooseCompressed,
+    RunLength,
+)
+from sparsejax.formats.segments import ROOT, Above
 from tests.formats import strategies
 
 
@@ -16,7 +32,7 @@ def test_text_round_trip_and_value_equality(data):
     form = data.draw(strategies.formats(data.draw(st.integers(0, 6))))
     again = Format.parse(str(form), form.ndim)
     assert again == form and hash(again) == hash(form) and again is not form
-    assert form != Format((*form.levels, Dense()))
+    assert form != Format((Dense(), *form.levels))
     axes = data.draw(st.permutations(range(form.ndim)))
     back = [axes.index(d) for d in range(form.ndim)]
     assert form.transposed(axes).transposed(back) == form
@@ -33,12 +49,35 @@ def test_names():
 
 
 @pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("ell", Ell),
+        ("dia", Diagonal),
+        ("banded", Banded),
+        ("bitmap", Bitmap),
+        ("hash", Hash),
+        ("rle", RunLength),
+        ("lil", LooseCompressed),
+    ],
+)
+def test_names_of_matrices(name, level):
+    form = Format((Dense, level))
+    assert Format.parse(name, 2) == form and str(form) == name and repr(form) == f"Format({name!r})"
+    assert str(form.transposed((1, 0))) == f"(d,{level.letter})@(1,0)"
+    with pytest.raises(FormatError, match="for matrices"):
+        Format.parse(name, 3)
+
+
+@pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Format((Dense, Dense), (0, 0)), "permutation"),
         (lambda: Format((Dense,), (0, 1)), "permutation"),
         (lambda: Format((Dense, Dense), (0.0, 1.5)), "dimension number"),
         (lambda: Format((Compressed(unique=False), Dense)), "only the last"),
+        (lambda: Format((RunLength(), Dense())), "share positions; only the last"),
+        (lambda: Format((Diagonal(), Dense())), "cannot be the outermost"),
+        (lambda: Format.parse("(o)", 1), "cannot be the outermost"),
         (lambda: Format((int,)), "must be a level"),
         (lambda: Format("dc"), "must be a level"),
         (lambda: Format.parse(5, 2), "must be a name"),
@@ -51,33 +90,72 @@ def test_combinations_that_make_no_sense(make, message):
         make()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(st.data())
 def test_levels_expand_what_they_assemble(data):
-    kind, length = data.draw(st.sampled_from([(Dense(), 1), (Compressed(), 1), (Coordinate(), 1), (Coordinate(), 3)]))
+    """With entries at all positions above, or at some of them in some order of positions."""
+    kind = data.draw(st.sampled_from([*strategies.LEVELS, Compressed(unique=False)]))
+    length = data.draw(st.sampled_from([1, 3])) if isinstance(kind, Coordinate) else 1
     parents, size = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 12))
-    extents = [data.draw(st.integers(1, 4)) for _ in range(length)]
+    extents = [data.draw(st.sampled_from([1, 2, 4, 70, 2**40])) for _ in range(length)]
+    if data.draw(st.booleans()):
+        extents = [min(n, 70) for n in extents]  # also where a dense level fits
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     parent = rng.integers(0, parents, size)
-    keys = [rng.integers(0, n, size) for n in extents]
+    keys = [rng.integers(0, min(n, 90), size) + (rng.integers(0, 2, size) * (n - 90) if n > 90 else 0) for n in extents]
+    row = rng.integers(0, 5, parents)  # the coordinates of the positions above
+    if kind.shared or not kind.unique:  # last levels: their entries are distinct
+        entries = sorted(set(zip(parent.tolist(), *[k.tolist() for k in keys], strict=True)))
+        parent, *keys = np.array(entries, np.int64).reshape(-1, 1 + length).T
+        size = len(parent)
     order = np.lexsort([*keys[::-1], parent])
     parent, keys = parent[order], [key[order] for key in keys]
-    buffers, position, count = kind.assemble(parent, parents, keys, extents, distinct=False)
-    assert kind.check(buffers, parents, extents, [f"level {k}" for k in range(length)]) == count
-    assert [len(b) for b in buffers] == [len(kind.buffer_names(k > 0)) for k in range(length)]
-    above, coordinates = kind.expand(buffers, parents, extents)
-    assert len(above) == count
-    np.testing.assert_array_equal(above[position], parent)
-    for found, key in zip(coordinates, keys, strict=True):
-        np.testing.assert_array_equal(found[position], key)
-    assert kind.full or count == len(set(zip(parent.tolist(), *[k.tolist() for k in keys], strict=True)))
+    vals = rng.integers(0, 2, size).astype(float)
+    above = Above(parent, parents, row[parent])
+    try:
+        buffers, position, count = kind.assemble(above, keys, extents, False, vals)
+    except FormatError as error:
+        assert "positions" in str(error) and max(extents) > 70
+        return
+    names = [f"level {k}" for k in range(length)]
+    for k in range(length):
+        assert len(buffers[k]) == len(kind.buffer_names(k > 0))
+        kind.check_types(buffers[k], k > 0, extents[k], names[k])
+    assert kind.check(buffers, parents, extents, names) == count == kind.positions(buffers, parents, extents)
+    assert position.dtype == np.int64 and (not size or 0 <= position.min() <= position.max() < count)
+    given = set(zip(parent.tolist(), *[k.tolist() for k in keys], position.tolist(), strict=True))
+    if max(extents) > 70 and isinstance(kind, Banded):
+        return
+    stored = np.unique(parent)
+    subset = rng.permutation(stored)
+    for at in (None, stored, subset):
+        known = Above(at, parents, row if at is None else row[at])
+        owner, coordinates, where = kind.expand(buffers, known, extents)
+        assert len(owner) == kind.count(buffers, known, extents)
+        assert at is not None or where is not None or len(owner) == count
+        slots = np.arange(len(owner)) if where is None else where
+        owners = owner if at is None else at[owner]
+        found = list(zip(owners.tolist(), *[c.tolist() for c in coordinates], slots.tolist(), strict=True))
+        assert len(found) == len(set(found)) and given <= set(found)
+        if not isinstance(kind, Dense | Banded | Diagonal):
+            assert set(found) == given
+        used = kind.used(buffers, known, extents)
+        np.testing.assert_array_equal(np.unique(slots), np.arange(count) if used is None else np.sort(used))
+    if kind.shared:
+        for one, other in itertools.pairwise(range(size)):
+            joined = parent[one] == parent[other] and keys[0][one] + 1 == keys[0][other] and vals[one] == vals[other]
+            assert (position[one] == position[other]) == joined
+    elif not kind.unique:
+        assert count == size
 
 
 def test_levels_that_define_nothing_say_so():
     for call in (
         lambda: Level().buffer_names(False),
-        lambda: Level().expand((), 1, (2,)),
-        lambda: Level().assemble(np.zeros(0), 1, [], [], True),
+        lambda: Level().buffer_types(),
+        lambda: Level().positions((), 1, (2,)),
+        lambda: Level().expand((), ROOT, (2,)),
+        lambda: Level().assemble(ROOT, [], [], True, np.zeros(0)),
         lambda: Level().check((), 1, (2,), ("x",)),
     ):
         with pytest.raises(TypeError, match="Level"):

@@ -10,6 +10,7 @@ import sparsejax as sj
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert, validate
 from sparsejax.formats.storage import Storage
+from tests.formats import strategies
 
 
 def mutated(rng, storage):
@@ -27,6 +28,8 @@ def mutated(rng, storage):
         new = np.append(old, old[-1:] if len(old) else [0]).astype(old.dtype)
     elif kind == "dtype":
         new = old.astype(np.float64)
+    elif kind == "negative" and old.dtype == np.uint64:
+        new = ~old
     elif len(old) == 0:
         return None
     else:
@@ -41,13 +44,14 @@ def test_damaged_buffers_are_found_or_harmless():
     rng = random.Random(0)
     nrng = np.random.default_rng(0)
     found = tried = 0
-    while tried < 1500:
+    while tried < 3000:
         shape = tuple(nrng.integers(1, 5, rng.randint(1, 4)))
         array = nrng.integers(0, 3, shape).astype(float)
         order = list(range(len(shape)))
         rng.shuffle(order)
-        form = Format([rng.choice("dcq").replace("d", "d") and rng.choice(LEVELS) for _ in shape], order)
-        bad = mutated(rng, convert.from_dense(array, form, 0.0))
+        places = range(len(shape))
+        levels = [rng.choice([lv for lv in strategies.LEVELS if strategies.allowed(lv, k, len(shape))]) for k in places]
+        bad = mutated(rng, convert.from_dense(array, Format(levels, order), 0.0))
         if bad is None:
             continue
         tried += 1
@@ -58,7 +62,7 @@ def test_damaged_buffers_are_found_or_harmless():
             assert any(word in str(error) for word in ("level", "vals")), error
         else:
             convert.to_dense(bad)  # what passes is a valid array
-    assert found > 1000
+    assert found > 2000
 
 
 ZERO = np.float64(0)
@@ -94,9 +98,6 @@ def csr(pos=(0, 2, 3, 3), crd=(1, 3, 0), vals=(1.0, 2.0, 3.0), shape=(3, 4), fil
 def test_each_fault_is_named(bad, message):
     with pytest.raises(FormatError, match=message):
         validate.validate(bad)
-
-
-LEVELS = Format.parse("(d,c,q)@(0,1,2)", 3).levels
 
 
 def broken_csr(**changes):

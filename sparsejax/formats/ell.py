@@ -1,0 +1,88 @@
+"""Ell: parent p stores len[p] coordinates, at most `width`, at positions p * width onwards; unused slots hold 0 and the fill.
+
+    width = [2]    len = [1, 2]    crd = [3, 0, 1, 4]    parent 0 stores 3, and parent 1 stores 1 and 4
+
+With a dense level above, this is the ELLPACK format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsejax.errors import FormatError
+from sparsejax.formats import segments
+from sparsejax.formats.level import Level, segment_of
+from sparsejax.formats.segments import Above, Array, Buffers
+from sparsejax.formats.walk import Place, Segment
+
+
+@dataclass(frozen=True)
+class Ell(Level):
+    """An ELL level: buffers `width` (slots per parent), `len` (one entry per parent) and `crd` (one per slot).
+
+    >>> Ell().buffer_names(False)
+    ('width', 'len', 'crd')
+    """
+
+    letter: ClassVar[str] = "e"
+    compact: ClassVar[bool] = False
+
+    def buffer_types(self) -> dict[str, str]:
+        return {"width": "pos", "len": "pos", "crd": "crd"}
+
+    def positions(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> int:
+        return len(buffers[0][2])
+
+    def expand(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> tuple[Array, list[Array], Array | None]:
+        width, lengths, crd = buffers[0]
+        at = segments.parents_of(above)
+        lengths = lengths if above.position is None else np.take(lengths, at)
+        parent, position = segments.ranges(at * width[0], at * width[0] + lengths)
+        return parent, [np.take(crd, position)], position
+
+    def count(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> int:
+        lengths = buffers[0][1]
+        return int((lengths if above.position is None else np.take(lengths, above.position)).sum())
+
+    def assemble(
+        self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
+    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+        parent, (key,), group = segments.grouped(above, keys, not distinct)
+        pos = segments.offsets(parent, above.positions)
+        lengths = np.diff(pos)
+        width = int(lengths.max(initial=0))
+        count = segments.check_size(above.positions * width, "an ell level")
+        position = parent * width + (np.arange(len(parent)) - pos[parent])
+        crd = np.zeros(count, segments.crd_dtype(extents[0]))
+        crd[position] = key
+        return [(np.array([width]), lengths, crd)], position[group], count
+
+    def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
+        (width, lengths, crd), (name,) = buffers[0], names
+        segments.check_length(width, 1, f"width of {name}", "the number of slots per position above")
+        slots = int(width[0])
+        if slots < 0:
+            raise FormatError(f"width of {name} is {slots}; it must not be negative")
+        segments.check_length(lengths, parents, f"len of {name}", "one per position above")
+        segments.check_length(crd, parents * slots, f"crd of {name}", f"{slots} per position above, as width says")
+        segments.check_bounds(lengths, slots + 1, f"len of {name}")
+        parent, (found,), position = self.expand(buffers, Above(None, parents), extents)
+        assert position is not None
+        segments.check_bounds(found, extents[0], f"crd of {name}", position)
+        segments.check_order([parent, found], f"crd of {name}", unique=True, position=position)
+        unused = np.ones(len(crd), bool)
+        unused[position] = False
+        filled = np.flatnonzero(unused & (crd != 0))
+        if len(filled):
+            k = int(filled[0])
+            raise FormatError(f"crd of {name} is {crd[k]} at position {k}, an unused slot; unused slots hold 0")
+        return len(crd)
+
+    def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
+        width = b.load(buffers["width"].pointer, b.i64(0), "i64", "width")
+        lo = b.mul(place.parent, width)
+        return segment_of(b, buffers, lo, b.add(lo, b.load(buffers["len"].pointer, place.parent, "i64", "len")))

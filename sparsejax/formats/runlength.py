@@ -1,0 +1,145 @@
+"""RunLength: run q covers the coordinates start[q] <= c < stop[q], which share the position q, and so one value.
+
+    pos = [0, 2]    start = [0, 5]    stop = [3, 6]    vals = [7, 8]    is    7 7 7 · · 8
+
+Runs increase and are disjoint. What is assembled has the longest runs of values that are equal bit by bit; where a long run is
+stored by few numbers, expanding it costs its coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsejax.errors import FormatError
+from sparsejax.formats import segments
+from sparsejax.formats.level import Level
+from sparsejax.formats.segments import Above, Array, Buffers
+from sparsejax.formats.walk import Place, Segment
+
+
+@dataclass(frozen=True)
+class RunLength(Level):
+    """A run-length level, the last of a format: buffers `pos` (parents + 1), `start` and `stop` (one entry per run).
+
+    >>> RunLength().shared
+    True
+    """
+
+    letter: ClassVar[str] = "r"
+    shared: ClassVar[bool] = True
+
+    def buffer_types(self) -> dict[str, str]:
+        return {"pos": "pos", "start": "crd", "stop": "crd"}
+
+    def positions(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> int:
+        return len(buffers[0][1])
+
+    def expand(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> tuple[Array, list[Array], Array | None]:
+        pos, start, stop = buffers[0]
+        segments.check_size(self.count(buffers, above, extents), "the coordinates of a run-length level")
+        parent, run = segments.ranges(*segments.segment_ends(pos, above))
+        which, coordinate = segments.ranges(start[run], stop[run])
+        return parent[which], [coordinate.astype(start.dtype, copy=False)], run[which]
+
+    def count(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> int:
+        _, start, stop = buffers[0]
+        run = self.used(buffers, above, extents)
+        lengths = stop.astype(np.int64) - start if run is None else stop[run].astype(np.int64) - start[run]
+        # beyond 64 bits in Python integers
+        return int(lengths.sum()) if len(lengths) * extents[0] < 2**63 else sum(lengths.tolist())
+
+    def used(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> Array | None:
+        if above.position is None:
+            return None
+        return segments.ranges(*segments.segment_ends(buffers[0][0], above))[1]
+
+    def assemble(
+        self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
+    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+        (key,), dtype = keys, segments.crd_dtype(extents[0])
+        parent = segments.parents_of(above)
+        fresh = segments.changes([parent, *_bits(vals)])
+        if len(key):
+            fresh[1:] |= key[1:] != key[:-1] + 1
+        starts = np.flatnonzero(fresh)
+        pos = segments.offsets(parent[starts], above.positions)
+        ends = np.append(starts[1:] - 1, len(key) - 1) if len(starts) else starts
+        start, stop = key[starts].astype(dtype), (key[ends].astype(np.int64) + 1).astype(dtype)
+        return [(pos, start, stop)], np.cumsum(fresh) - 1, len(starts)
+
+    def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
+        (pos, start, stop), (name,) = buffers[0], names
+        segments.check_length(stop, len(start), f"stop of {name}", "one per run, as start")
+        segments.check_pos(pos, parents, len(start), f"pos of {name}", "runs")
+        segments.check_bounds(start, extents[0], f"start of {name}")
+        segments.check_bounds(stop, extents[0] + 1, f"stop of {name}")
+        empty = np.flatnonzero(stop <= start)
+        if len(empty):
+            k = int(empty[0])
+            raise FormatError(
+                f"stop of {name} is {stop[k]} at position {k}, where the run starts at {start[k]}; runs are not empty"
+            )
+        parent = np.repeat(np.arange(parents), np.diff(pos))
+        early = np.flatnonzero((parent[1:] == parent[:-1]) & (start[1:] < stop[:-1]))
+        if len(early):
+            k = int(early[0]) + 1
+            raise FormatError(
+                f"start of {name} is {start[k]} at position {k}, before the end {stop[k - 1]} of the run before; "
+                "runs of one parent increase and do not overlap"
+            )
+        return len(start)
+
+    def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
+        pos, extent = buffers["pos"].pointer, place.extent
+        run = b.var("run", b.load(pos, place.parent, "i64", "lo"))
+        hi = b.load(pos, b.add(place.parent, 1), "i64", "hi")
+
+        def start() -> Any:
+            """The first coordinate of the present run; the extent behind the last."""
+            at = b.var("at", extent)
+            with b.if_(b.lt(b.get(run), hi)):
+                b.set(at, _bound(b, buffers["start"], b.get(run)))
+            return b.get(at)
+
+        def after(at: Any, coordinate: Any) -> Any:
+            following = b.var("next", b.add(at, 1))
+            with b.if_(b.eq(b.get(following), _bound(b, buffers["stop"], b.get(run)))):
+                b.increment(run)
+                b.set(following, start())
+            return b.get(following)
+
+        return Segment(start(), extent, lambda at: at, lambda at, coordinate: b.get(run), after)
+
+    def locate(self, b: Any, buffers: Any, place: Place, coordinate: Any) -> tuple[Any, Any]:
+        pos = buffers["pos"].pointer
+        lo = b.var("lo", b.load(pos, place.parent, "i64", "lo"))
+        end = b.load(pos, b.add(place.parent, 1), "i64", "hi")
+        hi = b.var("hi", end)
+        with b.while_(lambda: b.lt(b.get(lo), b.get(hi))):
+            half = b.named("half", b.binary("ashr", b.add(b.get(lo), b.get(hi)), b.i64(1)))
+            before = b.lt(coordinate, _bound(b, buffers["stop"], half))
+            b.set(hi, b.select(before, half, b.get(hi)))
+            b.set(lo, b.select(before, b.get(lo), b.add(half, 1)))
+        found = b.var("found", b.const("i1", 0))
+        with b.if_(b.lt(b.get(lo), end)):
+            b.set(found, b.compare("sle", _bound(b, buffers["start"], b.get(lo)), coordinate))
+        return b.get(lo), b.get(found)
+
+
+def _bits(vals: Array) -> list[Array]:
+    """Values as integers of the same bits (two of them for the widest)."""
+    size = vals.dtype.itemsize
+    if size <= 8:
+        return [vals.view(f"u{size}")]
+    halves = np.ascontiguousarray(vals).view(np.uint64)
+    return [halves[0::2], halves[1::2]]
+
+
+def _bound(b: Any, buffer: Any, run: Any) -> Any:
+    """One end of a run, as an i64."""
+    value = b.load(buffer.pointer, run, buffer.type, "c")
+    return value if buffer.type == "i64" else b.convert("zext", value, "i64")
