@@ -164,9 +164,8 @@ def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
                 keys, vals, position = [np.take(key, order) for key in keys], np.take(vals, order), position[order]
         above = Above(position, count, keys[stop - 1])
     fill = vals.dtype.type(fill_value)
-    if above.positions == len(
-        vals
-    ):  # sorted and distinct: as many positions as entries means that each has its own, in order
+    # sorted and distinct: as many positions as entries means that each has its own, in order, unless the last level has none
+    if above.positions == len(vals) and all(level.ordered for level in format.levels[-1:]):
         return Storage(format, shape, fill, tuple(buffers), np.ascontiguousarray(vals))
     stored = np.full(above.positions, fill, vals.dtype)
     stored[position] = vals

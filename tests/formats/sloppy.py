@@ -122,8 +122,9 @@ SLOPPY = {
 }
 
 
-def sloppy(form):
-    """`form` with levels that are assembled as users may."""
+def sloppy(form, seed):
+    """`form` with levels that are assembled as users may; choices follow from `seed`."""
+    RNG.bit_generator.state = np.random.default_rng(seed).bit_generator.state
     return Format([SLOPPY.get(type(level), lambda level=level: level)() for level in form.levels], form.order)
 
 
