@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.enumeration import cases, engine
-from tests.fuzz import definitions
+from tests.enumeration import cases
+from tests.fuzz import definitions, engine
 
 
 @dataclass
@@ -91,7 +91,7 @@ def main() -> int:
         tally = Tally(**json.loads(args.log.read_text()))
     numbers = [n for n in range(first + offset, last, stride) if n >= tally.next]
     started = time.perf_counter()
-    for tally in run(numbers, tally, args.optimise):
+    for _ in run(numbers, tally, args.optimise):
         if tally.run % 1000 == 0:
             _save(args.log, tally)
             print(f"next case {tally.next} of {last}: {tally}", flush=True)

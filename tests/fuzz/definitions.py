@@ -63,7 +63,8 @@ class Case:
 
 
 def stored(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, form: Format, fill: object, density: float):
-    """(storage, dense): a random pattern of small values, stored zeros among them; a dense format has fill 0."""
+    """(storage, dense): a random pattern of small values, stored zeros among them; a dense format has fill 0, and one that may
+    hold duplicates has some."""
     nrng = np.random.default_rng(rng.getrandbits(32))
     values = nrng.integers(0, 4, shape)
     if dtype.kind in "ifc":
@@ -79,7 +80,14 @@ def stored(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, form: Fo
     if form.is_dense:
         return convert.from_dense(dense, form, 0), dense
     coords = np.array(np.nonzero(mask), np.int64).reshape(len(shape), -1)
-    return convert.from_coords(coords, values[mask].reshape(-1), shape, form, fill), dense
+    entries = values[mask].reshape(-1)
+    if not all(level.unique for level in form.levels):
+        part = entries[::2] if dtype.kind == "b" else np.ones_like(entries[::2])
+        rest = entries[::2] if dtype.kind == "b" else entries[::2] - part
+        entries = np.concatenate([entries, part])
+        entries[: 2 * len(part) : 2] = rest
+        coords = np.hstack([coords, coords[:, ::2]])
+    return convert.from_coords(coords, entries, shape, form, fill), dense
 
 
 def random_storage(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object = 0):

@@ -1,7 +1,7 @@
 """Quick compilation: the code generator without optimisation, and kernels forgotten after use.
 
 What is under test is the text that the compiler emits; without optimisation a case takes a third of the time. Some cases of
-the default suite run with the shipped pipeline.
+each suite run with the shipped pipeline.
 """
 
 from __future__ import annotations
