@@ -45,7 +45,8 @@ class LLVMBuilder(Builder):
     # helpers
     def _fresh(self, stem: str = "t") -> str:
         self._count += 1
-        return f"%{stem}{self._count}"
+        end = "_" if stem[-1].isdigit() else ""  # w1 and 23 must not be w and 123
+        return f"%{stem}{end}{self._count}"
 
     def _emit(self, line: str) -> None:
         if self._open:

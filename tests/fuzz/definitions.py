@@ -1,8 +1,8 @@
 """Random index-notation programs, and their dense NumPy meaning.
 
-A case is one definition `out[o] op= rhs` over 1 to 4 operands and up to 4 index variables, with random formats, mode
-orders, dtypes, extents (0 and 1 among them), stored zeros, literals, diagonals and fixed coordinates; the output has a
-random format too. It runs under the chosen loop order or under a random one.
+A case is one definition `out[o] op= rhs` over 1 to 5 operands and up to 4 index variables, with random formats, mode
+orders, dtypes, fills, extents (0 and 1 among them), stored zeros, literals, diagonals and fixed coordinates; the output has
+0 to 4 dimensions and a random format too. It runs under the chosen loop order or under a random one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.errors import ScheduleError
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, validate
+from sparsejax.formats import Format, convert, validate
 from sparsejax.jit import (
     binding,
     cin,
@@ -31,8 +31,8 @@ from sparsejax.jit import (
     simplify,
 )
 from sparsejax.jit.llvm import LLVMBuilder
+from tests.fuzz.levels import OUTPUTS, random_format
 
-LEVELS = (Dense(), Compressed(), Coordinate())
 DTYPES = ("f8", "f8", "f8", "f4", "i8", "i4", "u1", "?", "c16", "c8")
 REDUCTIONS = {"b": ("logical_or", "logical_and"), "c": ("add",)}
 CALLS = {
@@ -40,6 +40,7 @@ CALLS = {
     "c": ("add", "subtract", "multiply"),
 }
 REAL_CALLS = ("add", "add", "subtract", "multiply", "multiply", "multiply", "maximum", "minimum")
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
 TESTS = ("less", "greater_equal", "equal", "not_equal")
 
 
@@ -61,17 +62,10 @@ class Case:
         )
 
 
-def random_format(rng: random.Random, ndim: int) -> Format:
-    order = list(range(ndim))
-    rng.shuffle(order)
-    return Format([rng.choice(LEVELS) for _ in range(ndim)], order)
-
-
-def random_storage(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object = 0):
-    """(storage, dense): random pattern with stored zeros, small values."""
+def stored(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, form: Format, fill: object, density: float):
+    """(storage, dense): a random pattern of small values, stored zeros among them; a dense format has fill 0, and one that may
+    hold duplicates has some."""
     nrng = np.random.default_rng(rng.getrandbits(32))
-    density = rng.choice((0.0, 0.2, 0.5, 1.0))
-    form = random_format(rng, len(shape))
     values = nrng.integers(0, 4, shape)
     if dtype.kind in "ifc":
         values = values - 1
@@ -81,15 +75,36 @@ def random_storage(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, 
     if dtype.kind == "f":
         values = values * dtype.type(0.5)
     values = np.asarray(values, dtype)
+    mask = np.asarray(nrng.random(shape) < density)
+    dense = np.where(mask, values, dtype.type(fill)).astype(dtype)
     if form.is_dense:
-        dense = np.where(nrng.random(shape) < density, values, dtype.type(fill)).astype(dtype)
         return convert.from_dense(dense, form, 0), dense
-    mask = nrng.random(shape) < density
     coords = np.array(np.nonzero(mask), np.int64).reshape(len(shape), -1)
-    stored = values[mask]
-    dense = np.full(shape, fill, dtype)
-    dense[mask] = stored
-    return convert.from_coords(coords, stored.reshape(-1), shape, form, fill), dense
+    entries = values[mask].reshape(-1)
+    if not all(level.unique for level in form.levels):
+        part = entries[::2] if dtype.kind == "b" else np.ones_like(entries[::2])
+        rest = entries[::2] if dtype.kind == "b" else entries[::2] - part
+        entries = np.concatenate([entries, part])
+        entries[: 2 * len(part) : 2] = rest
+        coords = np.hstack([coords, coords[:, ::2]])
+    return convert.from_coords(coords, entries, shape, form, fill), dense
+
+
+def random_storage(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object = 0):
+    """`stored` in a random format with a random density."""
+    return stored(rng, shape, dtype, random_format(rng, len(shape)), fill, rng.choice((0.0, 0.2, 0.5, 1.0)))
+
+
+def output_of(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype, form: Format) -> cin.Tensor:
+    """The output of a definition in `form`, with the fill that its type rule gives (0 where that is not one constant)."""
+    fill: object = 0
+    if not form.is_dense and definition.op is not None:
+        fill = operators.get(definition.op).identity(dtype)
+    elif not form.is_dense:
+        sparse = [a for a in cin.accesses(definition.rhs) if not a.tensor.format.is_dense]
+        value = simplify.exhaust(definition.rhs, sparse)
+        fill = value.value if isinstance(value, cin.Literal) else 0
+    return cin.Tensor("out", shape, dtype, form, dtype.type(fill))
 
 
 def make(seed: int) -> Case:
@@ -117,7 +132,7 @@ def make(seed: int) -> Case:
         shape = tuple(1 if isinstance(ix, int) else extents[ix] for ix in picked)
         own = dtype if rng.random() < 0.8 or dtype.kind == "b" else np.dtype(rng.choice(("f4", "i4", "?")))
         name = f"X{len(arrays)}"
-        fill = rng.choice((0, 0, 0, 0, 1)) if own == dtype else 0
+        fill = rng.choice((0, 0, 0, 1, 2))
         storages[name], arrays[name] = random_storage(rng, shape, own, fill)
         return cast(cin.Access(tensor(name), tuple(picked)))
 
@@ -143,12 +158,21 @@ def make(seed: int) -> Case:
             return cast(expr)
         left = rng.randint(1, operands - 1)
         x, y = tree(left), tree(operands - left)
-        if dtype.kind in "fiu" and rng.random() < 0.08:
-            test = cin.Call(rng.choice(TESTS), (x, y), np.dtype(bool))
-            return cin.Call("cast", (test,), dtype) if rng.random() < 0.5 else cin.Call("where", (test, x, y), dtype)
+        if dtype.kind in "fiub" and rng.random() < 0.15:
+            return choice(x, y, operands)
         return cin.Call(rng.choice(CALLS.get(dtype.kind, REAL_CALLS)), (x, y), dtype)
 
-    rhs = tree(rng.randint(1, 4))
+    def choice(x: cin.Expr, y: cin.Expr, operands: int) -> cin.Expr:
+        """A test or logical operation of x and y as a number, or `where` with an own condition."""
+        test = cin.Call(rng.choice((*TESTS, *LOGICAL)), (x, y), np.dtype(bool))
+        if rng.random() < 0.4:
+            return cast(test)
+        return cin.Call("where", (truth(leaf()) if operands < 5 and rng.random() < 0.7 else test, x, y), dtype)
+
+    def truth(expr: cin.Expr) -> cin.Expr:
+        return cin.Call("cast", (expr,), np.dtype(bool)) if expr.dtype.kind != "b" else expr
+
+    rhs = tree(rng.choice((1, 2, 2, 3, 3, 4, 5)))
     used = [v for v in variables if v in cin.variables(rhs)]
     kept = [v for v in used if rng.random() < 0.6]
     kept += [v for v in variables if v not in used and rng.random() < 0.3]
@@ -157,16 +181,7 @@ def make(seed: int) -> Case:
     op = rng.choice(REDUCTIONS.get(dtype.kind, ("add", "add", "add", "maximum", "minimum"))) if reduced else None
     definition = cin.Definition(tuple(kept), op, rhs)
     shape = tuple(extents[v] for v in kept)
-    form = random_format(rng, len(kept))
-    sparse = [a for a in cin.accesses(rhs) if not a.tensor.format.is_dense]
-    if op is not None:
-        fill = operators.get(op).identity(dtype)
-    else:
-        value = simplify.exhaust(rhs, sparse)
-        fill = value.value if isinstance(value, cin.Literal) else 0
-    if form.is_dense:
-        fill = fill if op is None else 0
-    output = cin.Tensor("out", shape, dtype, form, dtype.type(fill) if not form.is_dense else dtype.type(0))
+    output = output_of(definition, shape, dtype, random_format(rng, len(kept), OUTPUTS))
     order = None
     if rng.random() < 0.5:
         every = list(dict.fromkeys((*kept, *cin.variables(rhs))))
@@ -256,8 +271,12 @@ def check_interpreted(seed: int) -> str | None:
 
 
 def check(seed: int) -> str | None:
-    """None when the case is right, else what is wrong."""
-    case = make(seed)
+    """None when the case of a seed is right, else what is wrong."""
+    return check_case(make(seed))
+
+
+def check_case(case: Case) -> str | None:
+    """None when the compiled kernel agrees with the dense meaning, else what is wrong."""
     with np.errstate(all="ignore"):
         want = expected(case)
     got = run(case)

@@ -1,0 +1,74 @@
+"""Up to four operands over all level types, by pairwise covering arrays, against dense NumPy."""
+
+import itertools
+import random
+
+import pytest
+
+from sparsejax.formats import Compressed
+from tests.enumeration import pairwise, run
+from tests.enumeration.covering import covering_array, pairs, pairs_of
+from tests.enumeration.test_enumeration import slice_number
+from tests.fuzz import engine
+from tests.fuzz.levels import INPUTS, OUTPUTS
+
+RANDOM_TEMPLATES = 12
+
+
+def assert_right(text, seed):
+    tally = run.Tally()
+    with engine.quick():
+        for case in pairwise.cases(text, seed):
+            run.run_case(case, text, tally)
+    assert tally.run
+    assert not tally.faults, f"{text}: {tally}\n\n" + "\n\n".join(tally.faults[:10])
+
+
+@pytest.mark.parametrize("text", pairwise.TEMPLATES)
+def test_template(text):
+    assert_right(text, 0)
+
+
+@pytest.mark.parametrize("number", range(RANDOM_TEMPLATES))
+def test_rotating_random_template(number):
+    seed = RANDOM_TEMPLATES * (slice_number() % 10**9) + number
+    assert_right(pairwise.template(seed), seed)
+
+
+# --------------------------------------------------------------------------------------------- the arrays themselves
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_pair_is_covered(seed):
+    sizes = random.Random(seed).choices(range(1, 6), k=seed)
+    rows = covering_array(sizes, seed)
+    assert all(len(row) == len(sizes) for row in rows)
+    assert set().union(*map(pairs_of, rows)) == pairs(sizes)
+    assert len(rows) < 4 * max([1, *(a * b for a, b in itertools.combinations(sizes, 2))])
+
+
+def test_rows_obey_the_constraint_and_cover_what_it_allows():
+    space = pairwise.Space("ijk,ij->kj")
+    sizes = [len(f.values) for f in space.factors]
+    rows = space.rows(0)
+    assert all(space.possible(dict(enumerate(row))) for row in rows)
+    wanted = pairs(sizes, space.possible)
+    assert set().union(*map(pairs_of, rows)) == wanted
+    assert wanted < pairs(sizes)  # levels with duplicates stand last
+
+
+def test_every_level_type_meets_every_other():
+    space = pairwise.Space("ijk,jl,kl->il")
+    cases = [space.case(row, n) for n, row in enumerate(space.rows(0))]
+    seen = {(c.storages["X0"].format.levels[2], c.storages["X1"].format.levels[0]) for c in cases}
+    assert seen == {(x, y) for x in INPUTS for y in INPUTS if y.unique}
+    assert {lv for c in cases for lv in c.output.format.levels} == set(OUTPUTS)
+
+
+def test_duplicates_are_there():
+    space = pairwise.Space("ij,j->i")
+    cases = [space.case(row, n) for n, row in enumerate(space.rows(0))]
+    repeated = [s for c in cases for s in c.storages.values() if s.format.levels[-1:] == (Compressed(unique=False),)]
+    assert any(
+        len(set(s.buffers[-1][1][a:b])) < b - a for s in repeated for a, b in itertools.pairwise(s.buffers[-1][0])
+    )

@@ -1,0 +1,40 @@
+"""Quick compilation: the code generator without optimisation, and kernels forgotten after use.
+
+What is under test is the text that the compiler emits; without optimisation a case takes a third of the time. Some cases of
+each suite run with the shipped pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sparsejax.jit import runtime
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """Compile without optimisation inside the block."""
+    engine = runtime._engine()
+    llvm = engine.llvm
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=0,
+        reloc="pic",
+        codemodel="default",
+    )
+    known, made = dict(runtime._kernels), engine.object
+    engine.object = lambda text: bytes(machine.emit_object(llvm.parse_assembly(text)))
+    runtime._kernels.clear()
+    try:
+        yield
+    finally:
+        engine.object = made
+        runtime._kernels.clear()
+        runtime._kernels.update(known)
+
+
+def forget() -> None:
+    """Drop compiled kernels, so that memory does not grow with the number of cases."""
+    runtime._kernels.clear()

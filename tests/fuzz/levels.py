@@ -1,0 +1,46 @@
+"""The level types that random and enumerated tests draw formats from. A new level type joins by a line in INPUTS, and by one
+in OUTPUTS when kernels can assemble it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from sparsejax.errors import FormatError
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level
+
+ENUMERATED: tuple[Level, ...] = (Dense(), Compressed(), Coordinate())
+"""What the exhaustive enumeration runs over."""
+
+INPUTS: tuple[Level, ...] = (
+    Dense(),
+    Compressed(),
+    Coordinate(),
+    Compressed(unique=False),
+)
+"""Every level that an operand may have."""
+
+OUTPUTS: tuple[Level, ...] = (
+    Dense(),
+    Compressed(),
+    Coordinate(),
+)
+"""Every level that a result may have."""
+
+
+def fits(levels: Sequence[Level]) -> bool:
+    """Whether the levels make a format."""
+    try:
+        Format(levels)
+    except FormatError:
+        return False
+    return True
+
+
+def random_format(rng: random.Random, ndim: int, levels: Sequence[Level] = INPUTS) -> Format:
+    """Any levels in any order that make a format."""
+    order = rng.sample(range(ndim), ndim)
+    while True:
+        chosen = [rng.choice(levels) for _ in range(ndim)]
+        if fits(chosen):
+            return Format(chosen, order)

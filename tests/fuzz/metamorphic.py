@@ -1,0 +1,180 @@
+"""Metamorphic relations over random programs: what must not change a result, or change it in a known way.
+
+oracle      the jitted program is what NumPy computes on dense arrays
+commute     operands of commutative operations and factors of contractions in another order: the same result
+formats     operands in other formats, every conversion inside to another format: the same result
+transpose   operands stored with their axes in another order and transposed back inside, result transposed: its transpose
+split       all operands cut in two along an axis that nothing reduces: the results concatenated; along an axis that only
+            the last step sums over: the results added
+zeros       entries equal to the fill stored explicitly: the same result
+permute     coordinates of one axis renumbered everywhere: the result renumbered
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
+from tests.fuzz.programs import COMMUTATIVE, EXTENTS, Operand, Program, Value, evaluate, program
+
+Case = tuple[Program, Callable[[np.ndarray], np.ndarray]]
+"""A changed program, and what turns the result of the original into its result."""
+
+
+def compiled(made: Program) -> np.ndarray:
+    """The dense result of the jitted program."""
+    function = sj.jit(lambda *arrays: evaluate(snp, made.result, arrays))
+    return np.asarray(function(*(x.array() for x in made.inputs)).todense())
+
+
+def same(result: np.ndarray) -> np.ndarray:
+    return result
+
+
+def rebuilt(value: Value, change: Callable[[Value], Value]) -> Value:
+    """`value` with `change` applied to every node, arguments first."""
+    return change(replace(value, args=tuple(rebuilt(a, change) for a in value.args)))
+
+
+def commute(rng: random.Random, made: Program) -> Case:
+    def swap(value: Value) -> Value:
+        if value.op == "einsum" or (value.op == "binary" and value.detail in COMMUTATIVE):
+            return replace(value, args=tuple(rng.sample(value.args, len(value.args))))
+        return value
+
+    return replace(made, result=rebuilt(made.result, swap)), same
+
+
+def formats(rng: random.Random, made: Program) -> Case:
+    def other(value: Value) -> Value:
+        if value.op == "format":
+            return replace(value, detail=random_format(rng, len(value.labels), OUTPUTS))
+        return value
+
+    def restored(x: Operand) -> Operand:
+        form = random_format(rng, len(x.labels), INPUTS)
+        return replace(x, format=form)
+
+    result = rebuilt(made.result, other)
+    if result.labels and rng.random() < 0.7:
+        result = Value("format", result.labels, (result,), random_format(rng, len(result.labels), OUTPUTS))
+    return Program(tuple(map(restored, made.inputs)), result), same
+
+
+def transpose(rng: random.Random, made: Program) -> Case:
+    inputs = []
+    for x in made.inputs:
+        axes = rng.sample(range(len(x.labels)), len(x.labels))
+        labels = "".join(x.labels[k] for k in axes)
+        form = x.format.transposed(axes) if rng.random() < 0.5 else random_format(rng, len(axes), INPUTS)
+        inputs.append(Operand(labels, x.dense.transpose(axes), x.stored.transpose(axes), x.fill, form))
+
+    def back(value: Value) -> Value:
+        if value.op != "input" or value.labels == inputs[value.detail].labels:
+            return value
+        return Value("transpose", value.labels, (replace(value, labels=inputs[value.detail].labels),))
+
+    result = rebuilt(made.result, back)
+    axes = rng.sample(range(len(result.labels)), len(result.labels))
+    turned = Value("transpose", "".join(result.labels[k] for k in axes), (result,))
+    return Program(tuple(inputs), turned), lambda r: r.transpose(axes)
+
+
+def zeros(rng: random.Random, made: Program) -> Case:
+    nrng = np.random.default_rng(rng.getrandbits(32))
+    inputs = [replace(x, stored=x.stored | (nrng.random(x.stored.shape) < 0.4)) for x in made.inputs]
+    return Program(tuple(inputs), made.result), same
+
+
+def permute(rng: random.Random, made: Program) -> Case:
+    label = rng.choice(list(EXTENTS))
+    order = rng.sample(range(EXTENTS[label]), EXTENTS[label])
+    inputs = tuple(_taken(x, label, order) for x in made.inputs)
+    axis = made.result.labels.find(label)
+    return Program(inputs, made.result), lambda r: r if axis < 0 else r.take(order, axis)
+
+
+RELATIONS = {f.__name__: f for f in (commute, formats, transpose, zeros, permute)}
+
+
+def _taken(x: Operand, label: str, coordinates: list[int]) -> Operand:
+    axis = x.labels.find(label)
+    if axis < 0:
+        return x
+    return replace(x, dense=x.dense.take(coordinates, axis), stored=x.stored.take(coordinates, axis))
+
+
+def _carried(value: Value, label: str) -> bool:
+    """Whether nothing inside `value` reduces `label`."""
+    if any(label in a.labels for a in value.args) and label not in value.labels:
+        return False
+    return all(_carried(a, label) for a in value.args)
+
+
+def split_axis(made: Program) -> tuple[str, bool] | None:
+    """An axis that may be cut, and whether the results are added instead of concatenated."""
+    result = made.result
+    for label in EXTENTS:
+        if label in result.labels and _carried(result, label):
+            return label, False
+        summed = result.op == "einsum" or (result.op == "reduce" and result.detail[0] == "sum")
+        if not summed or label in result.labels or not any(label in a.labels for a in result.args):
+            continue
+        if all(_carried(a, label) for a in result.args):
+            return label, True
+    return None
+
+
+def split(rng: random.Random, made: Program) -> Iterator[tuple[Program, list[int]]]:
+    """The two halves of a program, with the coordinates that each covers; nothing where no axis may be cut."""
+    found = split_axis(made)
+    if found is None:
+        return
+    label, _ = found
+    cut = rng.randint(0, EXTENTS[label])
+    for part in (list(range(cut)), list(range(cut, EXTENTS[label]))):
+        if part or _allows_empty(made.result):
+            yield Program(tuple(_taken(x, label, part) for x in made.inputs), made.result), part
+
+
+def _allows_empty(value: Value) -> bool:
+    """Whether no maximum or minimum inside would be one of nothing."""
+    return not (value.op == "reduce" and value.detail[0] in ("max", "min")) and all(map(_allows_empty, value.args))
+
+
+def check(seed: int) -> tuple[int, str | None]:
+    """(number of programs compiled, what is wrong or None)."""
+    rng = random.Random(seed)
+    made = program(seed)
+    with np.errstate(all="ignore"):
+        oracle = np.asarray(evaluate(np, made.result, [x.dense for x in made.inputs]))
+    result = compiled(made)
+    count = 1
+    fault = _difference("oracle", seed, made, oracle, result)
+    for name in rng.sample(list(RELATIONS), min(2, len(RELATIONS))):
+        if fault is not None:
+            break
+        changed, turn = RELATIONS[name](rng, made)
+        count += 1
+        fault = _difference(name, seed, changed, turn(result), compiled(changed))
+    parts = list(split(rng, made)) if fault is None else []
+    if parts:
+        count += len(parts)
+        found = split_axis(made)
+        assert found is not None
+        results = [compiled(p) for p, _ in parts]
+        joined = sum(results) if found[1] else np.concatenate(results, made.result.labels.index(found[0]))
+        fault = _difference("split", seed, parts[0][0], result, np.asarray(joined))
+    return count, fault
+
+
+def _difference(relation: str, seed: int, made: Program, want: np.ndarray, got: np.ndarray) -> str | None:
+    if want.shape == got.shape and np.allclose(got, want, rtol=1e-4, atol=1e-4, equal_nan=True):
+        return None
+    return f"seed {seed}, {relation}: {made}\nexpected\n{want}\ngot\n{got}"

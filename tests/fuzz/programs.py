@@ -1,0 +1,186 @@
+"""Random whole functions over named axes: up to five operands of 1 to 4 dimensions in any format with any fill; contractions,
+elementwise operations with broadcasting, reductions, `where`, logical operations, conversions; results of 0 to 4 dimensions.
+
+Axes have names, so a program has a meaning whatever way its operands are split, permuted or transposed (`metamorphic`).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.array import Array
+from sparsejax.formats import Format, convert
+from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
+
+EXTENTS = {"a": 2, "b": 3, "c": 4, "d": 3}
+BINARY = ("add", "subtract", "multiply", "multiply", "maximum", "minimum")
+COMMUTATIVE = (
+    "add",
+    "multiply",
+    "maximum",
+    "minimum",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "equal",
+)
+TESTS = ("greater", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_xor")
+UNARY = ("negative", "absolute", "sign", "square", "exp", "logical_not", "isfinite")
+REDUCTIONS = ("sum", "sum", "max", "min", "any", "all")
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of a program; `labels` names its axes, `detail` holds the parameters of `op`."""
+
+    op: str
+    labels: str
+    args: tuple[Value, ...] = ()
+    detail: Any = None
+
+    def __str__(self) -> str:
+        parts = [*map(str, self.args), *([] if self.detail is None else [str(self.detail)])]
+        return f"{self.op}({', '.join(parts)})" if self.op != "input" else f"x{self.detail}[{self.labels}]"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An input: dense values, which entries are stored, the fill of the others, and the format."""
+
+    labels: str
+    dense: np.ndarray = field(repr=False)
+    stored: np.ndarray = field(repr=False)
+    fill: float
+    format: Format
+
+    def array(self) -> Array:
+        if self.format.is_dense:
+            return Array(convert.from_dense(np.ascontiguousarray(self.dense), self.format, 0))
+        coords = np.array(np.nonzero(self.stored), np.int64).reshape(self.dense.ndim, -1)
+        values = self.dense[self.stored].reshape(-1)
+        return Array(
+            convert.from_coords(coords, values, self.dense.shape, self.format, self.dense.dtype.type(self.fill))
+        )
+
+
+@dataclass(frozen=True)
+class Program:
+    """Inputs and one result over them."""
+
+    inputs: tuple[Operand, ...]
+    result: Value
+
+    def __str__(self) -> str:
+        inputs = ", ".join(
+            f"x{k}:{x.dense.dtype}[{x.labels}] {x.format} fill {x.fill}" for k, x in enumerate(self.inputs)
+        )
+        return f"{self.result}; {inputs}"
+
+
+def operand(rng: random.Random, labels: str) -> Operand:
+    """A random operand over `labels`."""
+    nrng = np.random.default_rng(rng.getrandbits(32))
+    shape = tuple(EXTENTS[c] for c in labels)
+    dtype = np.dtype(rng.choice(("f8", "f8", "f8", "f4", "i8")))
+    form = random_format(rng, len(labels), INPUTS)
+    fill = 0 if form.is_dense else rng.choice((0, 0, 0, 1, -1))
+    mask = np.asarray(nrng.random(shape) < rng.choice((0.0, 0.2, 0.5, 1.0)))
+    dense = np.where(mask, nrng.integers(-1, 3, shape), fill).astype(dtype)
+    return Operand(labels, dense, mask, fill, form)
+
+
+def program(seed: int) -> Program:
+    """The program of a seed."""
+    rng = random.Random(seed)
+    count = rng.randint(1, 5)
+    letters = "".join(EXTENTS)
+    inputs = tuple(operand(rng, "".join(rng.sample(letters, rng.choice((1, 2, 2, 2, 3, 3, 4))))) for _ in range(count))
+    pool = [Value("input", x.labels, detail=k) for k, x in enumerate(inputs)]
+    for _ in range(rng.randint(count, count + 3)):
+        made = step(rng, pool)
+        if made is not None:
+            pool.append(made)
+    return Program(inputs, pool[-1])
+
+
+def step(rng: random.Random, pool: list[Value]) -> Value | None:
+    """One more value over those of `pool`, the latest by preference."""
+    x = pool[-1] if rng.random() < 0.7 else rng.choice(pool)
+    kind = rng.choice(
+        ("binary", "binary", "binary", "einsum", "einsum", "reduce", "unary", "scalar", "where", "format")
+    )
+    if kind == "einsum":
+        args = (x, *rng.choices(pool, k=rng.choice((0, 1, 1, 1, 2))))
+        labels = sorted(set("".join(a.labels for a in args)))
+        return Value("einsum", "".join(rng.sample(labels, rng.randint(0, len(labels)))), args)
+    if kind == "unary":
+        return Value("unary", x.labels, (x,), rng.choice(UNARY))
+    if kind == "scalar":
+        return Value("scalar", x.labels, (x,), (rng.choice(BINARY), rng.choice((0, 1, 2, -0.5))))
+    if kind == "reduce" and x.labels:
+        gone = rng.choice(x.labels)
+        return Value("reduce", x.labels.replace(gone, ""), (x,), (rng.choice(REDUCTIONS), gone))
+    if kind == "format" and x.labels:
+        return Value("format", x.labels, (x,), random_format(rng, len(x.labels), OUTPUTS))
+    fitting = [v for v in pool if set(v.labels) <= set(x.labels)]
+    y = rng.choice(fitting)
+    if kind == "where":
+        c = rng.choice([v for v in fitting if set(v.labels) <= set(y.labels) or set(y.labels) <= set(v.labels)])
+        short, long = sorted((y, c), key=lambda v: len(v.labels))
+        tail = "".join(k for k in long.labels if k not in short.labels) + short.labels
+        labels = "".join(k for k in x.labels if k not in tail) + tail
+        return Value("where", labels, (_arranged(c, tail), _arranged(x, labels), _arranged(y, tail)))
+    name = rng.choice(BINARY if rng.random() < 0.75 else TESTS)
+    labels = "".join(k for k in x.labels if k not in y.labels) + y.labels
+    args = [_arranged(x, labels), y]
+    if rng.random() < 0.5:
+        args.reverse()
+    return Value("binary", labels, tuple(args), name)
+
+
+def _arranged(value: Value, labels: str) -> Value:
+    """`value` with its axes in the order they have in `labels`."""
+    order = "".join(k for k in labels if k in value.labels)
+    return value if order == value.labels else Value("transpose", order, (value,))
+
+
+def evaluate(xp: Any, value: Value, inputs: Any, known: dict[Value, Any] | None = None) -> Any:
+    """The value with `xp` = numpy or sparsejax.numpy."""
+    known = {} if known is None else known
+    if value in known:
+        return known[value]
+    args = [evaluate(xp, a, inputs, known) for a in value.args]
+    made = known[value] = _apply(xp, value, args, inputs)
+    return made
+
+
+def _apply(xp: Any, value: Value, args: list[Any], inputs: Any) -> Any:
+    x = args[0] if args else None
+    match value.op:
+        case "input":
+            return inputs[value.detail]
+        case "transpose":
+            return xp.transpose(x, [value.args[0].labels.index(k) for k in value.labels])
+        case "einsum":
+            return xp.einsum(f"{','.join(a.labels for a in value.args)}->{value.labels}", *args)
+        case "unary" if value.detail == "exp":
+            return xp.exp(xp.minimum(xp.absolute(x), 2.0))
+        case "unary":
+            return getattr(xp, value.detail)(x) * 1.0
+        case "binary":
+            return getattr(xp, value.detail)(*args) * 1.0
+        case "scalar":
+            return getattr(xp, value.detail[0])(x, value.detail[1])
+        case "where":
+            return xp.where(args[0] > 0.5, args[1], args[2])
+        case "reduce":
+            kind, gone = value.detail
+            return getattr(xp, kind)(x, axis=value.args[0].labels.index(gone)) * 1.0
+        case "format":
+            return x if xp is np else x.asformat(value.detail)
+    raise ValueError(value.op)

@@ -1,0 +1,103 @@
+"""Random programs with up to five operands: against NumPy, and against themselves after changes that must not matter."""
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+from sparsejax.jit import coiterate
+from tests.fuzz import engine, metamorphic, programs
+
+BATCHES, BATCH = 12, 25
+
+
+def faults_of(seeds):
+    count, faults = 0, []
+    with engine.quick():
+        for seed in seeds:
+            made, fault = metamorphic.check(seed)
+            count += made
+            faults += [fault] if fault else []
+            engine.forget()
+    return count, faults
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_relations(batch):
+    count, faults = faults_of(range(batch * BATCH, (batch + 1) * BATCH))
+    assert count >= 3 * BATCH
+    assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.slow
+def test_long_run():
+    """SPARSEJAX_FUZZ=first:last chooses the seeds (default: ten thousand)."""
+    first, last = map(int, os.environ.get("SPARSEJAX_FUZZ", "0:10000").split(":"))
+    _, faults = faults_of(range(first, last))
+    assert not faults, "\n\n".join(faults[:10])
+
+
+def test_programs_are_varied():
+    made = [programs.program(seed) for seed in range(300)]
+    assert {len(p.inputs) for p in made} == {1, 2, 3, 4, 5}
+    assert {len(p.result.labels) for p in made} == {0, 1, 2, 3, 4}
+    assert {x.fill for p in made for x in p.inputs} == {-1, 0, 1}
+    ops = {v.op for p in made for v in nodes(p.result)}
+    assert ops == {"input", "transpose", "einsum", "unary", "binary", "scalar", "where", "reduce", "format"}
+    details = {v.detail for p in made for v in nodes(p.result) if v.op in ("binary", "unary")}
+    assert details >= {"logical_and", "logical_or", "logical_xor", "logical_not", "maximum", "greater"}
+
+
+def nodes(value):
+    yield value
+    for arg in value.args:
+        yield from nodes(arg)
+
+
+@pytest.mark.parametrize("name", metamorphic.RELATIONS)
+def test_relations_change_the_program(name):
+    changed = 0
+    for seed in range(40):
+        made = programs.program(seed)
+        other, turn = metamorphic.RELATIONS[name](random.Random(seed), made)
+        same_inputs = all(
+            x.format == y.format and np.array_equal(x.dense, y.dense) and np.array_equal(x.stored, y.stored)
+            for x, y in zip(made.inputs, other.inputs, strict=True)
+        )
+        changed += not same_inputs or other.result != made.result
+        with np.errstate(all="ignore"):
+            want, got = (programs.evaluate(np, p.result, [x.dense for x in p.inputs]) for p in (made, other))
+        np.testing.assert_allclose(got, turn(np.asarray(want)), rtol=1e-5, atol=1e-5)
+    assert changed > 10
+
+
+def test_split_concatenates_and_adds():
+    found = [metamorphic.split_axis(programs.program(seed)) for seed in range(200)]
+    assert sum(f is not None and f[1] for f in found) > 10
+    assert sum(f is not None and not f[1] for f in found) > 30
+
+
+def test_the_check_can_fail(monkeypatch):
+    real = coiterate.find_cases
+    monkeypatch.setattr(coiterate, "find_cases", lambda body, leaders: dict(list(real(body, leaders).items())[:1]))
+    assert faults_of(range(30))[1]
+
+
+@pytest.mark.parametrize("name", [*metamorphic.RELATIONS, "split"])
+def test_every_relation_can_fail(monkeypatch, name):
+    """A compiler that is wrong from its second program on."""
+    calls = []
+
+    def wrong(made):
+        calls.append(made)
+        return np.asarray(programs.evaluate(np, made.result, [x.dense for x in made.inputs])) + (len(calls) > 1)
+
+    monkeypatch.setattr(metamorphic, "compiled", wrong)
+    kept = {} if name == "split" else {name: metamorphic.RELATIONS[name]}
+    monkeypatch.setattr(metamorphic, "RELATIONS", kept)
+    made = "concatenated or added"
+    for seed in range(40):
+        calls.clear()
+        made = metamorphic.check(seed)[1] or made
+    assert f", {name}:" in made
