@@ -13,7 +13,7 @@ FLOORS = {
     0: ["errors", "config", "dtypes", "tree_util"],
     1: ["formats"],
     2: ["core"],
-    3: ["transforms", "jit.operators", "jit.cin", "jit.simplify", "jit.interpret", "jit.infer_formats"],
+    3: ["transforms", "jit.operators", "jit.cin", "jit.simplify", "jit.interpret", "jit.infer_formats", "jit.scalar_functions"],
     4: ["lax"],
     5: ["jit"],
     6: ["numpy", ""],

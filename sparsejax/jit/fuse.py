@@ -17,6 +17,7 @@ variables, or is cheap and sparse.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sparsejax.core.avals import Aval
@@ -140,10 +141,11 @@ class _Fuser:
         producers: list[Producer] = []
         replace_: dict[cin.Access, cin.Expr] = {}
         accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
+        patterns = set(_patterns(made.rhs))
         for access in accesses:
             var = self.vars.get(access.tensor.name)
             fragment = self.fragments.get(var) if var is not None else None
-            if var is None or fragment is None or var in self.kept:
+            if var is None or fragment is None or var in self.kept or access in patterns:
                 continue
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
@@ -208,6 +210,16 @@ class _Fuser:
 def tensor_of(name: str, aval: Aval) -> cin.Tensor:
     """The CIN tensor of an abstract value."""
     return cin.Tensor(name, aval.shape, aval.dtype, aval.format, aval.fill_value)
+
+
+def _patterns(expr: cin.Expr) -> Iterator[cin.Access]:
+    """The accesses of which `expr` asks whether they are stored: these must be arrays, not expressions."""
+    if isinstance(expr, cin.Call):
+        for arg in expr.args:
+            if expr.op == "stored" and isinstance(arg, cin.Access):
+                yield arg
+            else:
+                yield from _patterns(arg)
 
 
 def _depth_ok(expr: cin.Expr) -> bool:
