@@ -174,7 +174,7 @@ class _Model:
                 known = [d for d in (self.density(a, var, bound) for a in args) if d is not None]
                 if not known:
                     return None
-                if op in ("multiply", "logical_and", "bitwise_and", "masked") or _annihilates(op):
+                if op in ("multiply", "logical_and", "bitwise_and", "masked") or operators.annihilates(op):
                     return math.prod(known)
                 return 1.0 - math.prod(1.0 - d for d in known)
             case _:
@@ -242,9 +242,3 @@ class _Model:
         for var in order:
             state = self.extend(state, var)
         return state.survivors
-
-
-def _annihilates(op: str) -> bool:
-    """Whether `op` is the product of a semiring."""
-    operator = operators.get(op)
-    return operator.body is not None and operator.left_annihilator is not None

@@ -173,7 +173,8 @@ class Lowering:
         b = self.b
         if tensor.policy == "scalar":
             partial = bool(self.output.sparse) and (
-                any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer)) or bool(simplify.conditions(stmt.producer))
+                any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
+                or bool(simplify.conditions(stmt.producer))
             )
             scalar = Scalar(b, tensor, tracked=partial)
             self.scalars[tensor.name] = scalar

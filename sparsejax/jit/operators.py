@@ -227,6 +227,12 @@ def register(operator: Operator) -> Operator:
     return OPERATORS.setdefault(operator.name, operator)
 
 
+def annihilates(name: str) -> bool:
+    """Whether `name` is the product of a semiring: where an argument lacks an entry, so does the result."""
+    operator = OPERATORS[name]
+    return operator.body is not None and operator.left_annihilator is not None
+
+
 def get(name: str) -> Operator:
     """The operator called `name`.
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax import dtypes
 from sparsejax.formats import Format
 from sparsejax.jit import cin, operators, simplify
 
@@ -34,7 +35,7 @@ def spell(body: cin.Expr) -> str:
             name = f"cast<{dtype}>" if op == "cast" else op
             return f"{name}({', '.join(map(spell, args))})"
         case cin.Literal(value, dtype):
-            return repr(np.asarray(value, dtype)[()])
+            return f"{_plain(value, dtype)}:{dtypes.short_name(dtype)}"
         case cin.Access(tensor, _):
             return tensor.name
 
@@ -52,7 +53,7 @@ def reduction(body: cin.Expr, identity: Any) -> operators.Operator:
         operators.Operator(
             name,
             2,
-            Fold(_function(body)),
+            Fold(meaning(body)),
             commutative=True,
             associative=True,
             identity_of=lambda _: identity,
@@ -68,7 +69,7 @@ def product(body: cin.Expr, zero: Any, one: Any = None) -> operators.Operator:
     dtype = body.dtype
     unit = "" if one is None else f"one {_plain(one, dtype)}; "
     name = f"{{{spell(body)}; zero {_plain(zero, dtype)}; {unit}{dtype}}}"
-    plain = _function(body)
+    plain = meaning(body)
 
     def annihilated(x: Any, y: Any) -> Any:
         return np.where((np.asarray(x) == zero) | (np.asarray(y) == zero), zero, plain(x, y))
@@ -92,7 +93,7 @@ def _plain(value: Any, dtype: np.dtype[Any]) -> str:
     return str(np.asarray(value, dtype)[()])
 
 
-def _function(body: cin.Expr) -> Callable[..., Any]:
+def meaning(body: cin.Expr) -> Callable[..., Any]:
     """The NumPy meaning of `body`."""
     dtype = body.dtype
 

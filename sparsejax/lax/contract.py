@@ -126,8 +126,13 @@ def _reference(
     used = ring or _arithmetic(dtype)
     extents = _extents([a.shape for a in arrays], inputs)
     summed = [label for label in extents if label not in output]
-    space = dict(zip((*output, *summed), np.indices([extents[x] for x in (*output, *summed)], sparse=True), strict=True))
-    factors = [a[tuple(space[x] * (n != 1) for x, n in zip(ls, a.shape, strict=True))] for a, ls in zip(arrays, inputs, strict=True)]
+    space = dict(
+        zip((*output, *summed), np.indices([extents[x] for x in (*output, *summed)], sparse=True), strict=True)
+    )
+    factors = [
+        a[tuple(space[x] * (n != 1) for x, n in zip(ls, a.shape, strict=True))]
+        for a, ls in zip(arrays, inputs, strict=True)
+    ]
     made = functools.reduce(operators.get(used.mul).numpy, factors)
     made = np.broadcast_to(made, [extents[x] for x in (*output, *summed)]).reshape(*(extents[x] for x in output), -1)
     total = np.full(made.shape[:-1], used.zero, dtype)

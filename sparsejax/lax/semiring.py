@@ -41,7 +41,7 @@ class Semiring:
     and "pair", which is 1 where both factors are present) or Python functions of two scalars, written with operators and
     `sparsejax.numpy`, which are traced and compiled. `zero` is the identity of `add` (default: that of the operator called
     `add`), annihilates `mul`, and is what a result reads where nothing contributes. `one`, where given, is the identity of `mul`.
-    An infinite constant is the extreme value of an integer dtype; integer products absorb it. Addition must be associative and
+    An infinite constant is the extreme value of an integer dtype, and is absorbed as infinity is. Addition must be associative and
     commutative: terms are combined in any order.
 
     Semirings are hashable and compared by structure: two lambdas with equal bodies are equal.
@@ -79,7 +79,12 @@ class Semiring:
     @property
     def is_logical(self) -> bool:
         """Whether it computes with truth values, whatever the dtype of its operands."""
-        return self.add in ("logical_or", "logical_xor") and self.mul in ("logical_and", "logical_or", "logical_xor", "pair")
+        return self.add in ("logical_or", "logical_xor") and self.mul in (
+            "logical_and",
+            "logical_or",
+            "logical_xor",
+            "pair",
+        )
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ def ring_of(semiring: Semiring, dtype: np.dtype[Any]) -> Ring:
         add = scalar_functions.reduction(_body(semiring.add, dtype), zero)
     mul = operators.OPERATORS.get(semiring.mul) if isinstance(semiring.mul, str) else None
     if mul is None or not _annihilates(mul, zero):
-        mul = scalar_functions.product(_absorbing(_body(semiring.mul, dtype), semiring.zero, zero), zero, one)
+        mul = scalar_functions.product(_absorbing(semiring.mul, semiring.zero, dtype), zero, one)
     return Ring(add.name, mul.name, zero)
 
 
@@ -150,15 +155,21 @@ def _annihilates(operator: operators.Operator, zero: Any) -> bool:
     return all(side is not None and side == zero for side in sides)
 
 
-def _absorbing(body: cin.Expr, wanted: Any, zero: Any) -> cin.Expr:
-    """`body`, but `zero` where either argument is: integers have no infinity that absorbs by itself."""
-    dtype = body.dtype
-    if dtype.kind not in "iu" or not isinstance(wanted, float) or np.isfinite(wanted):
+def _absorbing(operation: Operation, zero: Any, dtype: np.dtype[Any]) -> cin.Expr:
+    """`operation` on `dtype`. Integers have no infinity: where an infinite zero of the same product of floats absorbs an
+    argument, the extreme that stands for it does so too, instead of wrapping around."""
+    body = _body(operation, dtype)
+    if dtype.kind not in "iu" or not isinstance(zero, float) or np.isfinite(zero):
         return body
-    nothing = simplify.literal(zero, dtype)
-    for side in scalar_functions.parameters(dtype):
-        if side in set(cin.accesses(body)):
-            body = cin.Call("where", (cin.Call("equal", (side, nothing), np.dtype(np.bool_)), nothing, body), dtype)
+    try:
+        floats = scalar_functions.meaning(_body(operation, np.dtype(np.float64)))
+    except TypeError:
+        return body
+    extreme = simplify.literal(_value(zero, dtype, "zero"), dtype)
+    for side, example in zip(scalar_functions.parameters(dtype), ((zero, 2.0), (2.0, zero)), strict=True):
+        if floats(*example) == zero:
+            test = cin.Call("equal", (side, extreme), np.dtype(np.bool_))
+            body = cin.Call("where", (test, extreme, body), dtype)
     return body
 
 
@@ -190,7 +201,9 @@ def _result(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     except TypeError:
         raise TypeError(f"operator {name!r} of the semiring is not defined for dtype {dtype}") from None
     if name == "divide" and dtype.kind in "biu":
-        raise TypeError(f"operator 'divide' of the semiring needs floating point values, not {dtype}; cast the operands")
+        raise TypeError(
+            f"operator 'divide' of the semiring needs floating point values, not {dtype}; cast the operands"
+        )
     return resolved
 
 
@@ -214,7 +227,9 @@ def _traced(function: Callable[[Any, Any], Any], dtype: np.dtype[Any]) -> cin.Ex
 
     for eqn in jaxpr.eqns:
         if eqn.primitive.notation is None:
-            raise TypeError(f"a semiring's function uses {eqn.primitive.name}, which is not a scalar operation ({eqn.source})")
+            raise TypeError(
+                f"a semiring's function uses {eqn.primitive.name}, which is not a scalar operation ({eqn.source})"
+            )
         names = {f"v{k}": expression(a) for k, a in enumerate(eqn.inputs)}
         operands = [
             a if isinstance(a, cin.Literal) else cin.Tensor(n, (), a.dtype, Format(()), a.dtype.type(0))
@@ -222,7 +237,9 @@ def _traced(function: Callable[[Any, Any], Any], dtype: np.dtype[Any]) -> cin.Ex
         ]
         made: cin.Definition = eqn.primitive.notation(*operands, **eqn.param_dict)
         if made.indices or made.op is not None:
-            raise TypeError(f"a semiring's function uses {eqn.primitive.name} on arrays; it may use scalars only ({eqn.source})")
+            raise TypeError(
+                f"a semiring's function uses {eqn.primitive.name} on arrays; it may use scalars only ({eqn.source})"
+            )
         values[eqn.outputs[0]] = cin.substitute(made.rhs, {a: names[a.tensor.name] for a in cin.accesses(made.rhs)})
     return expression(jaxpr.outputs[0])
 
@@ -246,12 +263,16 @@ def _checked(operation: Any, more: tuple[str, ...]) -> Operation:
     if callable(operation):
         return operation  # type: ignore[no-any-return]
     if not isinstance(operation, str):
-        raise TypeError(f"an operation of a semiring is a name or a function of two scalars, not {type(operation).__name__}")
+        raise TypeError(
+            f"an operation of a semiring is a name or a function of two scalars, not {type(operation).__name__}"
+        )
     name = _ALIASES.get(operation, operation)
     known = operators.OPERATORS.get(name)
     if name in more or (known is not None and known.arity == 2 and isinstance(known.numpy, np.ufunc)):
         return name
-    raise ValueError(f"unknown operation {operation!r} of a semiring: name a binary operator such as add, minimum or times")
+    raise ValueError(
+        f"unknown operation {operation!r} of a semiring: name a binary operator such as add, minimum or times"
+    )
 
 
 def _scalar(value: Any, what: str) -> Any:
