@@ -107,7 +107,8 @@ def forward(A, frontier, paths):
 @sj.jit
 def backward(A, dependency, paths, reached, before):
     share = snp.where(reached, (1 + dependency) / snp.where(paths, paths, 1), 0)
-    return dependency + paths * sj.einsum("ij,sj->si", A, share, semiring="plus_second", mask=before)
+    inside = snp.asformat(before, "dense")  # a dense mask is looked up, a sparse one would be walked once per term
+    return dependency + paths * sj.einsum("ij,sj->si", A, share, semiring="plus_second", mask=inside)
 
 
 def betweenness(A, sources):

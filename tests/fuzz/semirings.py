@@ -18,6 +18,10 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import Compressed, Coordinate, convert, validate
+from sparsejax.jit import cin
+from sparsejax.lax import semiring
+from sparsejax.lax.contract import contract_p as contract
+from tests.fuzz import definitions
 from tests.fuzz.definitions import random_format, random_storage
 
 INF = np.inf
@@ -76,11 +80,12 @@ class Operand:
 def make(seed: int):
     """The case of a seed: our result, and the expected entries, as a function of nothing."""
     rng = random.Random(seed)
-    semiring, add, mul, zero, logical = random_semiring(rng)
+    chosen, add, mul, zero, logical = random_semiring(rng)
     dtype = np.dtype(rng.choice(DTYPES))
     labels = LABELS[: rng.randint(1, 4)]
     extents = {x: rng.choice((0, 1, 2, 3, 3, 4)) for x in labels}
-    operands, terms = [], []
+    operands: list[Operand] = []
+    terms: list[str] = []
     for _ in range(rng.randint(1, 3)):
         term = "".join(rng.sample(labels, rng.randint(0, min(3, len(labels)))))
         if term and rng.random() < 0.15:
@@ -99,7 +104,7 @@ def make(seed: int):
     output = [x for x in used if rng.random() < 0.6]
     rng.shuffle(output)
     shape = tuple(extents[x] for x in output)
-    options = {"semiring": semiring}
+    options = {"semiring": chosen}
     allowed = set(np.ndindex(*shape))
     if rng.random() < 0.5:
         kind = rng.choice(("sparse", "dense"))
@@ -114,8 +119,8 @@ def make(seed: int):
         compute = np.dtype(bool)
     else:
         compute = np.result_type(*(o.array.dtype for o in operands))
-        compute = np.dtype(np.int64) if compute.kind == "b" and semiring != "plus_times" else compute
-        if semiring == "plus_times" and compute.kind == "b":
+        compute = np.dtype(np.int64) if compute.kind == "b" and chosen != "plus_times" else compute
+        if chosen == "plus_times" and compute.kind == "b":
             add, mul = np.logical_or, np.logical_and
     return operands, terms, "".join(output), extents, options, (add, mul, zero), compute, allowed
 
@@ -183,4 +188,41 @@ def check(seed: int, compiled: bool = False) -> str | None:
             return f"{case}\nstores\n{sorted(stored)}\nbut there are terms at\n{sorted(present)}"
     if not got.format.is_dense and got.fill_value != constant(algebra[2], dtype):
         return f"{case}: fill {got.fill_value}"
+    return None
+
+
+def check_order(seed: int) -> str | None:
+    """The same contraction as one kernel under a random loop order, with a result in any format; None when right."""
+    operands, terms, output, extents, options, algebra, dtype, allowed = make(seed)
+    rng = random.Random(-seed)
+    storages = {f"X{k}": o.array.storage for k, o in enumerate(operands)}
+    if "mask" in options:
+        storages["M"] = options["mask"].storage
+    tensors = [cin.Tensor(n, s.shape, s.dtype, s.format, s.fill_value) for n, s in storages.items()]
+    labels = tuple(tuple(map(ord, t)) for t in terms)
+    ring = semiring.ring_of(semiring.semiring_of(options["semiring"]), dtype)
+    mask = None if "mask" not in options else "complement" if options["complement"] else "mask"
+    definition = contract.notation(
+        *tensors, inputs=labels, output=tuple(map(ord, output)), dtype=dtype, out_format=None, ring=ring, mask=mask
+    )
+    shape = tuple(extents[x] for x in output)
+    form = random_format(rng, len(output))
+    zero = constant(algebra[2], dtype)
+    # without a reduction a dense result is assigned where there are entries, and starts at its fill
+    fill = dtype.type(0) if form.is_dense and definition.op is not None else zero
+    target = cin.Tensor("out", shape, dtype, form, fill)
+    every = list(dict.fromkeys((*definition.indices, *cin.variables(definition.rhs))))
+    rng.shuffle(every)
+    sizes = {v: extents[chr(int(v.name[1:]))] for v in every}
+    case = definitions.Case(seed, definition, target, {}, storages, sizes, tuple(every))
+    with np.errstate(all="ignore"):
+        want, _ = expected(operands, terms, output, extents, algebra, dtype, allowed)
+    got = definitions.run(case)
+    if got is None:
+        return None
+    validate.validate(got)
+    loose = 1e-5 if dtype == np.float32 else 1e-12
+    dense = convert.to_dense(got)
+    if not np.allclose(dense, want, rtol=loose, atol=loose, equal_nan=True):
+        return f"{case} {options}\nexpected\n{want}\ngot\n{dense}"
     return None
