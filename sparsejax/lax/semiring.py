@@ -135,6 +135,8 @@ def ring_of(semiring: Semiring, dtype: np.dtype[Any]) -> Ring:
     Ring(add='add', mul='multiply', zero=np.int32(0))
     """
     known = operators.OPERATORS.get(semiring.add) if isinstance(semiring.add, str) else None
+    if dtype.kind == "c" and semiring.add in ("minimum", "maximum"):
+        raise TypeError(f"{semiring} orders numbers, which complex ones are not")
     identity = None if known is None else known.identity(dtype)
     if semiring.zero is None and identity is None:
         raise TypeError(f"{semiring} has no zero of dtype {dtype}; give it one")
