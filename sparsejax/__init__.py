@@ -25,6 +25,7 @@ from sparsejax.errors import (
     UnexpectedTracerError,
 )
 from sparsejax.lax.contract import einsum
+from sparsejax.lax.semiring import Semiring
 from sparsejax.numpy.functions import array
 
 from sparsejax.jit.api import eval_shape, jit, make_jaxpr  # isort: skip  (last: `jit` is also a folder)
@@ -38,6 +39,7 @@ __all__ = [
     "JaxprTypeError",
     "NonConcreteBooleanIndexError",
     "ScheduleError",
+    "Semiring",
     "ShapeDtypeStruct",
     "SparseEfficiencyWarning",
     "TracerArrayConversionError",

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparsejax.formats import Compressed, Dense, Format, Level
-from sparsejax.jit import cin, simplify
+from sparsejax.jit import cin, operators, simplify
 from sparsejax.jit.concretize import APPEND, BITMAP, assembly
 from sparsejax.jit.nest import Nest
 
@@ -169,10 +169,12 @@ class _Model:
                     return 1.0
                 return min(1.0, self.children(expr, var, bound) / max(1, self.extents[var]))
             case cin.Call(op, args, _):
+                if op == "logical_not":
+                    return 1.0
                 known = [d for d in (self.density(a, var, bound) for a in args) if d is not None]
                 if not known:
                     return None
-                if op in ("multiply", "logical_and", "bitwise_and"):
+                if op in ("multiply", "logical_and", "bitwise_and", "masked") or operators.annihilates(op):
                     return math.prod(known)
                 return 1.0 - math.prod(1.0 - d for d in known)
             case _:

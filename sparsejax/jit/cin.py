@@ -20,7 +20,7 @@ hierarchical bitmap, drained in coordinate order). Nodes are frozen, compared by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -208,6 +208,19 @@ def writes(stmt: Stmt) -> Iterator[Assign]:
         case Seq(stmts):
             for inner in stmts:
                 yield from writes(inner)
+
+
+def map_values(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """`stmt` with every right-hand side changed."""
+    match stmt:
+        case Assign(lhs, op, rhs):
+            return Assign(lhs, op, change(rhs))
+        case Forall(var, body, kind):
+            return Forall(var, map_values(body, change), kind)
+        case Where(consumer, producer):
+            return Where(map_values(consumer, change), map_values(producer, change))
+        case Seq(stmts):
+            return Seq(tuple(map_values(s, change) for s in stmts))
 
 
 def variables(expr: Expr) -> tuple[IndexVar, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.jit import cin, operators, scalar_functions
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.llvm import lanes_of, scalar_of, vector_of
 
@@ -144,8 +145,35 @@ def apply(b: Builder, op: str, args: list[Num], dtype: DType) -> Num:
     """The operator `op` of `operators` on `args`, which have its compute dtype; the result has `dtype`."""
     if op == "cast":
         return cast(b, args[0], dtype)
-    result = _FAMILIES[op](b, op, args)
+    family = _FAMILIES.get(op)
+    result = _defined(b, operators.get(op).body, args) if family is None else family(b, op, args)
     return cast(b, result, dtype)
+
+
+def _defined(b: Builder, body: cin.Expr, args: list[Num]) -> Num:
+    """The body of an operator that is defined by others, in place."""
+    match body:
+        case cin.Access(tensor, _):
+            return args[scalar_functions.PARAMETERS.index(tensor.name)]
+        case cin.Literal(value, dtype):
+            return splat(b, constant(b, value, dtype), lanes_of(args[0].val.type))
+        case cin.Call(op, inner, dtype):
+            return apply(b, op, [_defined(b, a, args) for a in inner], dtype)
+
+
+def lanewise(op: str) -> bool:
+    """Whether `op` works lane by lane without a call of a scalar library function."""
+    known = operators.OPERATORS.get(op)
+    body = None if known is None else known.body
+    return op in VECTOR_OPERATORS if body is None else _lanewise_body(body)
+
+
+def _lanewise_body(body: cin.Expr) -> bool:
+    if not isinstance(body, cin.Call):
+        return body.dtype.kind in "iuf"
+    kinds = {a.dtype.kind for a in body.args} | {body.dtype.kind}
+    inside = kinds <= set("iuf") or (body.op != "cast" and kinds <= set("iufb"))
+    return inside and lanewise(body.op) and all(_lanewise_body(a) for a in body.args)
 
 
 # ---------------------------------------------------------------------------------------------------- arithmetic

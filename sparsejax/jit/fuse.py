@@ -17,6 +17,7 @@ variables, or is cheap and sparse.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sparsejax.core.avals import Aval
@@ -140,15 +141,18 @@ class _Fuser:
         producers: list[Producer] = []
         replace_: dict[cin.Access, cin.Expr] = {}
         accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
+        patterns = set(_patterns(made.rhs))
         for access in accesses:
             var = self.vars.get(access.tensor.name)
             fragment = self.fragments.get(var) if var is not None else None
-            if var is None or fragment is None or var in self.kept:
+            if var is None or fragment is None or var in self.kept or access in patterns:
                 continue
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
             if self._readers(var) > 1 and not (self._cheap(fragment) and made.op is None):
                 continue
+            if _has_product(made.rhs) and isinstance(simplify.simplify(fragment.value), cin.Literal):
+                continue  # a dense array that is constant holds values, it does not lack entries
             moved = self._moved(access, fragment, made, indices, out.aval)
             if moved is None:
                 continue
@@ -209,6 +213,23 @@ class _Fuser:
 def tensor_of(name: str, aval: Aval) -> cin.Tensor:
     """The CIN tensor of an abstract value."""
     return cin.Tensor(name, aval.shape, aval.dtype, aval.format, aval.fill_value)
+
+
+def _patterns(expr: cin.Expr) -> Iterator[cin.Access]:
+    """The accesses of which `expr` asks whether they are stored: these must be arrays, not expressions."""
+    if isinstance(expr, cin.Call):
+        for arg in expr.args:
+            if expr.op == "stored" and isinstance(arg, cin.Access):
+                yield arg
+            else:
+                yield from _patterns(arg)
+
+
+def _has_product(expr: cin.Expr) -> bool:
+    """Whether `expr` multiplies in a semiring whose zero means that an entry is absent."""
+    if not isinstance(expr, cin.Call):
+        return False
+    return operators.annihilates(expr.op) or any(map(_has_product, expr.args))
 
 
 def _depth_ok(expr: cin.Expr) -> bool:

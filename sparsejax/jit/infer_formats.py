@@ -10,7 +10,8 @@ Users can predict a result's format without knowing any number of stored entries
    bitmap, ELL, …), else it is compressed.
 3. Fill-in. In a reduction, an operand does not hold few coordinates where they lie below a reduced variable that runs
    over its whole extent: `A @ x` of a CSC matrix is dense, `A @ B` of two sparse matrices is sparse, `A.sum(axis=0)` is
-   dense. The outermost level of an operand becomes dense too (most rows of a matrix are not empty) up to extent 2^24.
+   dense. The outermost level of an operand becomes dense too (most rows of a matrix are not empty) up to extent 2^24, but
+   that of a mask stays sparse. A complemented mask restricts nothing.
 4. Order. Modes keep the storage order of the sparse operands where these agree, else the order of dimensions.
    A dense result is stored in the order of its dimensions.
 """
@@ -43,6 +44,8 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
     # operands that simplification removed still lend their format: A * 0 is an empty csr, not a dense array of zeros
     sparse = tuple(dict.fromkeys(a for a in cin.accesses(definition.rhs) if not a.tensor.format.is_dense))
     fill = _fill(definition, rhs, sparse, dtype)
+    masks = _masks(definition.rhs)
+    sparse = tuple(a for a in sparse if masks.get(a) is not False)
     order = _mode_order(definition, sparse)
     kinds: list[Any] = []
     for level, axis in enumerate(order):
@@ -54,7 +57,10 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
         elif definition.op is None:
             kinds.append(_kept([_level_of(a, index) for a in owners], level, len(order)))
         else:
-            root = any(_is_root(a, index, outer, sparse) for a in owners) and shape[axis] <= DENSE_ROOT_LIMIT
+            few = any(masks.get(a) and _is_root(a, index, outer, sparse) for a in owners)
+            root = (
+                any(_is_root(a, index, outer, sparse) for a in owners) and shape[axis] <= DENSE_ROOT_LIMIT and not few
+            )
             kinds.append(Dense() if root else Compressed())
     zero = dtype.type(0)
     if all(isinstance(k, Dense) for k in kinds):
@@ -75,6 +81,19 @@ def _fill(definition: cin.Definition, rhs: cin.Expr, sparse: tuple[cin.Access, .
         return operators.get(definition.op).identity(dtype)
     value = simplify.exhaust(rhs, sparse)
     return dtype.type(value.value) if isinstance(value, cin.Literal) else None
+
+
+def _masks(expr: cin.Expr) -> dict[cin.Access, bool]:
+    """The sparse masks around the whole of `expr`: True for one that the result's entries are among, False for a complement."""
+    match expr:
+        case cin.Call("masked", (cin.Call("stored", (cin.Access() as mask,), _), _, _), _):
+            return {mask: True}
+        case cin.Call(
+            "masked", (cin.Call("logical_not", (cin.Call("stored", (cin.Access() as mask,), _),), _), inner, _), _
+        ):
+            return {} if mask in set(cin.accesses(inner)) else {mask: False}
+        case _:
+            return {}
 
 
 def _is(expr: cin.Expr, value: Any) -> bool:

@@ -100,7 +100,14 @@ class Lowering:
 
     # ------------------------------------------------------------------------------------------------ statements
     def guarded(self, stmt: cin.Stmt, env: Env) -> None:
-        """`stmt`, emitted twice for every access that may turn out not to be stored."""
+        """`stmt`, emitted twice for every access that may turn out not to be stored, and for every mask.
+
+        A mask is tested as soon as its condition is known, outside all loops that do not change it.
+        """
+        for condition in simplify.conditions(stmt):
+            if self._known(condition, stmt, env):
+                self._decide(condition, stmt, env)
+                return
         for access in dict.fromkeys(cin.accesses(stmt)):
             cursor = env.cursors.get(access)
             if cursor is None or cursor.found is None:
@@ -119,6 +126,33 @@ class Lowering:
             self.b.if_else(found, present, None if without is None else absent)
             return
         self.statement(stmt, env)
+
+    def _known(self, condition: cin.Expr, stmt: cin.Stmt, env: Env) -> bool:
+        """Whether everything that `condition` reads is resolved before `stmt` runs."""
+        written = {w.lhs.tensor.name for w in cin.writes(stmt)}
+        for access in cin.accesses(condition):
+            cursor = env.cursors.get(access)
+            if access.tensor.name in written or (cursor is not None and cursor.found is not None):
+                return False
+            if access.tensor.policy != "scalar" and (cursor is None or cursor.level < len(access.indices)):
+                return False
+        return True
+
+    def _decide(self, condition: cin.Expr, stmt: cin.Stmt, env: Env) -> None:
+        """`stmt` under a mask whose condition is known."""
+        holds = simplify.assume(stmt, condition, True)
+        fails = simplify.assume(stmt, condition, False)
+        known = simplify.simplify(_all_stored(condition))
+
+        def emit_stmt(left: cin.Stmt | None) -> None:
+            if left is not None:
+                self.guarded(left, env)
+
+        if isinstance(known, cin.Literal):
+            emit_stmt(holds if known.value else fails)
+            return
+        test = emit.truth(self.b, self.value(known, env)).val
+        self.b.if_else(test, lambda: emit_stmt(holds), None if fails is None else lambda: emit_stmt(fails))
 
     def statement(self, stmt: cin.Stmt, env: Env) -> None:
         match stmt:
@@ -140,7 +174,10 @@ class Lowering:
         tensor = next(iter(cin.writes(stmt.producer))).lhs.tensor
         b = self.b
         if tensor.policy == "scalar":
-            partial = bool(self.output.sparse) and any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
+            partial = bool(self.output.sparse) and (
+                any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
+                or bool(simplify.conditions(stmt.producer))
+            )
             scalar: Scalar | strips.Registers
             if self.strip is None:
                 scalar = self.scalars[tensor.name] = Scalar(b, tensor, tracked=partial)
@@ -315,6 +352,15 @@ def invariants(expr: cin.Expr, var: cin.IndexVar) -> Iterable[cin.Expr]:
             yield from invariants(arg, var)
 
 
+def _all_stored(condition: cin.Expr) -> cin.Expr:
+    """`condition` where every access has been found: what it says of stored entries holds."""
+    if not isinstance(condition, cin.Call):
+        return condition
+    if condition.op == "stored":
+        return simplify.literal(True, condition.dtype)
+    return cin.Call(condition.op, tuple(map(_all_stored, condition.args)), condition.dtype)
+
+
 def _targets(stmt: cin.Stmt) -> list[cin.Access]:
     """The accesses that `stmt` writes, but scalars and bitmaps, which have no position."""
     return [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy not in ("scalar", "bitmap")]
@@ -327,12 +373,13 @@ def vectorizable(stmt: cin.Forall) -> bool:
         return False
     if var not in cin.variables(body.rhs):
         return False
-    used = [body.lhs, *cin.accesses(body.rhs)]
+    decided = [a for c in simplify.conditions(body) if var not in cin.variables(c) for a in cin.accesses(c)]
+    used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
     if any(a.dtype.kind not in "iuf" for a in used) or not all(_contiguous(a, var) for a in used):
         return False
     if var not in body.lhs.indices and (body.op is None or body.lhs.tensor.policy != "scalar"):
         return False
-    return _lanewise(body.rhs) and (body.op is None or body.op in emit.VECTOR_OPERATORS)
+    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op))
 
 
 def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
@@ -346,9 +393,11 @@ def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
     )
 
 
-def _lanewise(expr: cin.Expr) -> bool:
+def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
     if isinstance(expr, cin.Call):
-        if expr.op not in emit.VECTOR_OPERATORS or not all(_lanewise(a) for a in expr.args):
+        if expr.op == "masked" and var not in cin.variables(expr.args[0]):
+            return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
+        if not emit.lanewise(expr.op) or not all(_lanewise(a, var) for a in expr.args):
             return False
         kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
         return kinds <= set("iuf") or (expr.op != "cast" and kinds <= set("iufb"))

@@ -38,9 +38,10 @@ class Operator:
     identity_of: Callable[[DType], Scalar] | None = None
     left_identity: bool = False
     right_identity: bool = False
-    left_annihilator: float | None = None
-    right_annihilator: float | None = None
+    left_annihilator: Scalar | None = None
+    right_annihilator: Scalar | None = None
     repeat: Callable[[Any, Any], Any] | None = None
+    body: Any = None
 
     def identity(self, dtype: DType) -> Scalar | None:
         """The neutral element as a NumPy scalar of `dtype`, or None when there is none."""
@@ -76,6 +77,10 @@ def _all_ones(dtype: DType) -> Scalar:
 
 def _keep(value: Any, count: Any) -> Any:
     return value
+
+
+def _stored(x: Any) -> Any:
+    return np.asarray(x) != 0
 
 
 def _logistic(x: Any) -> Any:
@@ -156,6 +161,10 @@ def _table() -> dict[str, Operator]:
         Operator("arctan2", 2, np.arctan2),
         Operator("hypot", 2, np.hypot),
         Operator("where", 3, np.where),
+        # masked(c, x, z) is x where c holds; elsewhere there is no entry, and z is what is read there
+        Operator("masked", 3, np.where),
+        # stored(A[i]) tells whether the entry is stored, whatever its value (without formats: whether it is not zero)
+        Operator("stored", 1, _stored),
         Operator("cast", 1, _cast),
         Operator("logistic", 1, _logistic),
     ]
@@ -211,6 +220,17 @@ def _table() -> dict[str, Operator]:
 
 
 OPERATORS = _table()
+
+
+def register(operator: Operator) -> Operator:
+    """Add an operator whose name tells all about it; the one that is there already under that name, if any."""
+    return OPERATORS.setdefault(operator.name, operator)
+
+
+def annihilates(name: str) -> bool:
+    """Whether `name` is the product of a semiring: where an argument lacks an entry, so does the result."""
+    operator = OPERATORS[name]
+    return operator.body is not None and operator.left_annihilator is not None
 
 
 def get(name: str) -> Operator:

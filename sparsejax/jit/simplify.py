@@ -31,11 +31,13 @@ def fill_of(access: cin.Access) -> cin.Literal:
 
 def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) -> cin.Expr:
     """`op(args)` with constants folded, identities dropped and annihilators applied."""
+    if op == "stored" and isinstance(args[0], cin.Literal):
+        return literal(False, dtype)  # the access is gone: nothing is stored there
     if all(isinstance(a, cin.Literal) for a in args):
         return _fold(op, [a for a in args if isinstance(a, cin.Literal)], dtype)
     if op == "cast":
         return args[0] if args[0].dtype == dtype else cin.Call(op, args, dtype)
-    if op == "where":
+    if op in ("where", "masked"):
         condition, yes, no = args
         if isinstance(condition, cin.Literal):
             return yes if condition.value else no
@@ -115,6 +117,41 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
         case cin.Seq(stmts):
             left = [s for s in (exhaust_stmt(s, gone) for s in stmts) if s is not None]
             return None if not left else left[0] if len(left) == 1 else cin.Seq(tuple(left))
+
+
+def conditions(stmt: cin.Stmt) -> dict[cin.Expr, None]:
+    """The conditions of the masks in `stmt`, in order of appearance."""
+    found: dict[cin.Expr, None] = {}
+
+    def look(expr: cin.Expr) -> None:
+        if isinstance(expr, cin.Call):
+            if expr.op == "masked":
+                found[expr.args[0]] = None
+            for arg in expr.args:
+                look(arg)
+
+    for write in cin.writes(stmt):
+        look(write.rhs)
+    return found
+
+
+def assume(stmt: cin.Stmt, condition: cin.Expr, holds: bool) -> cin.Stmt | None:
+    """`stmt` where the masks with `condition` are decided; None when nothing is left to do.
+
+    before:  C[i] += masked(m[i], A[i,j] * x[j], 0)
+    after:   C[i] += A[i,j] * x[j]          where it holds, None where it does not
+    """
+    decided = literal(holds, condition.dtype)
+
+    def look(expr: cin.Expr) -> cin.Expr:
+        if not isinstance(expr, cin.Call):
+            return expr
+        args = tuple(look(a) for a in expr.args)
+        if expr.op == "masked" and expr.args[0] == condition:
+            args = (decided, *args[1:])
+        return cin.Call(expr.op, args, expr.dtype)
+
+    return exhaust_stmt(cin.map_values(stmt, look), ())
 
 
 def nothing(target: cin.Tensor, op: str | None) -> object:

@@ -3,9 +3,11 @@
 from sparsejax.lax.contract import contract, contract_p, einsum
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.reduce import reduce
+from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import broadcast_to, convert_format, pattern, refill, reshape, transpose
 
 __all__ = [
+    "Semiring",
     "broadcast_to",
     "contract",
     "contract_p",

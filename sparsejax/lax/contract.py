@@ -14,11 +14,13 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin
+from sparsejax.jit import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.semiring import Ring, Semiring, ring_of, semiring_of
 from sparsejax.lax.structural import convert_format
 
 Labels = tuple[int, ...]
+BOOL: np.dtype[Any] = np.dtype(np.bool_)
 
 
 def _extents(shapes: Sequence[tuple[int, ...]], inputs: Sequence[Labels]) -> dict[int, int]:
@@ -40,36 +42,109 @@ def _extents(shapes: Sequence[tuple[int, ...]], inputs: Sequence[Labels]) -> dic
 
 
 def _notation(
-    *operands: rules.Operand, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any
+    *operands: rules.Operand,
+    inputs: tuple[Labels, ...],
+    output: Labels,
+    dtype: Any,
+    out_format: Any,
+    ring: Ring | None = None,
+    mask: str | None = None,
 ) -> cin.Definition:
-    extents = _extents([rules.shape_of(o) for o in operands], inputs)
+    """out[o] add= masked(mask[o], mul(A[..], B[..], ...), zero); sparse operands read the ring's zero where nothing is stored."""
+    count = len(inputs)
+    extents = _extents([rules.shape_of(o) for o in operands[:count]], inputs)
+    used = ring or _arithmetic(dtype)
+    zero = simplify.literal(used.zero, dtype)
     factors: list[cin.Expr] = []
-    for operand, labels in zip(operands, inputs, strict=True):
+    for operand, labels in zip(operands[:count], inputs, strict=True):
         picked: list[cin.Index] = []
         for extent, label in zip(rules.shape_of(operand), labels, strict=True):
             picked.append(0 if extent == 1 and extents[label] != 1 else cin.IndexVar(f"i{label}"))
-        factors.append(rules.cast(rules.access(operand, picked), dtype))
-    multiply, add = ("logical_and", "logical_or") if dtype == np.bool_ else ("multiply", "add")
-    product = functools.reduce(lambda a, b: cin.Call(multiply, (a, b), dtype), factors)
+        factors.append(_factor(rules.access(operand, picked), dtype, zero if ring else None))
+    product = functools.reduce(lambda a, b: cin.Call(used.mul, (a, b), dtype), factors)
     indices = tuple(cin.IndexVar(f"i{label}") for label in output)
-    return cin.Definition(indices, add if set(extents) - set(output) else None, product)
+    if mask is not None:
+        shape = tuple(extents[label] for label in output)
+        condition = _condition(rules.aligned(operands[count], indices, shape), mask)
+        product = cin.Call("masked", (condition, product, zero), dtype)
+    return cin.Definition(indices, used.add if set(extents) - set(output) else None, product)
 
 
-def _typing(*avals: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> Aval:
-    extents = _extents([a.shape for a in avals], inputs)
+def _arithmetic(dtype: Any) -> Ring:
+    """What NumPy's einsum multiplies and adds with."""
+    multiply, add = ("logical_and", "logical_or") if dtype == np.bool_ else ("multiply", "add")
+    return Ring(add, multiply, np.dtype(dtype).type(0))
+
+
+def _factor(expr: cin.Expr, dtype: Any, zero: cin.Literal | None) -> cin.Expr:
+    """An operand as `dtype`; in a semiring, `zero` where nothing is stored, whatever its fill."""
+    made = rules.cast(expr, dtype)
+    if zero is None or not isinstance(expr, cin.Access) or expr.tensor.format.is_dense:
+        return made
+    if simplify.exhaust(made, {expr}) == zero:
+        return made
+    return cin.Call("masked", (cin.Call("stored", (expr,), BOOL), made, zero), dtype)
+
+
+def _condition(expr: cin.Expr, mask: str) -> cin.Expr:
+    """Where a result may have entries: the pattern of a sparse mask, the true entries of a dense one, or the complement."""
+    sparse = isinstance(expr, cin.Access) and not expr.tensor.format.is_dense
+    inside = cin.Call("stored", (expr,), BOOL) if sparse else rules.cast(expr, BOOL)
+    return cin.Call("logical_not", (inside,), BOOL) if mask == "complement" else inside
+
+
+def _typing(
+    *avals: Aval,
+    inputs: tuple[Labels, ...],
+    output: Labels,
+    dtype: Any,
+    out_format: Any,
+    ring: Ring | None = None,
+    mask: str | None = None,
+) -> Aval:
+    extents = _extents([a.shape for a in avals[: len(inputs)]], inputs)
     shape = tuple(extents[label] for label in output)
-    params = {"inputs": inputs, "output": output, "dtype": dtype, "out_format": out_format}
+    params = {"inputs": inputs, "output": output, "dtype": dtype, "out_format": out_format, "ring": ring, "mask": mask}
     made = rules.infer(_notation, avals, params, shape, dtype).strong()
-    return made if out_format is None else Aval(shape, dtype, out_format, 0)
+    zero = 0 if ring is None or (out_format is not None and out_format.is_dense) else ring.zero
+    return made if out_format is None else Aval(shape, dtype, out_format, zero)
 
 
-def _reference(*args: Any, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> Any:
-    return np.einsum(*_numpy_operands([np.asarray(a).astype(dtype) for a in args], inputs, output))
+def _reference(
+    *args: Any,
+    inputs: tuple[Labels, ...],
+    output: Labels,
+    dtype: Any,
+    out_format: Any,
+    ring: Ring | None = None,
+    mask: str | None = None,
+) -> Any:
+    """On dense arrays a mask holds where it is not zero, and a semiring's zero is an absent entry."""
+    arrays = [np.asarray(a).astype(dtype) for a in args[: len(inputs)]]
+    if ring is None and mask is None:
+        return np.einsum(*_numpy_operands(arrays, inputs, output))
+    used = ring or _arithmetic(dtype)
+    extents = _extents([a.shape for a in arrays], inputs)
+    summed = [label for label in extents if label not in output]
+    space = dict(
+        zip((*output, *summed), np.indices([extents[x] for x in (*output, *summed)], sparse=True), strict=True)
+    )
+    factors = [
+        a[tuple(space[x] * (n != 1) for x, n in zip(ls, a.shape, strict=True))]
+        for a, ls in zip(arrays, inputs, strict=True)
+    ]
+    made = functools.reduce(operators.get(used.mul).numpy, factors)
+    made = np.broadcast_to(made, [extents[x] for x in (*output, *summed)]).reshape(*(extents[x] for x in output), -1)
+    total = np.full(made.shape[:-1], used.zero, dtype)
+    for k in range(made.shape[-1]):
+        total = operators.get(used.add).numpy(total, made[..., k])
+    if mask is None:
+        return total
+    inside = np.asarray(args[-1]) != 0
+    return np.where(inside if mask == "mask" else ~inside, total, used.zero).astype(dtype)
 
 
-def _call(
-    *args: Storage, out_aval: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any
-) -> Storage:
+def _call(*args: Storage, out_aval: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, **_: Any) -> Storage:
     dense = [convert.to_dense(a).astype(dtype, copy=False) for a in args]
     if _is_matmul(inputs, output):
         made = dense[0] @ dense[1]
@@ -97,16 +172,25 @@ def _is_matmul(inputs: tuple[Labels, ...], output: Labels) -> bool:
     return len(right) == 2 and right[0] == k and right[1] not in (i, k) and output == (i, right[1])
 
 
-def _all_dense(*avals: Aval, **params: Any) -> bool:
-    return all(a.format.is_dense for a in avals)
+def _for_blas(*avals: Aval, ring: Ring | None = None, mask: str | None = None, **params: Any) -> bool:
+    return ring is None and mask is None and all(a.format.is_dense for a in avals)
 
 
-def _describe(inputs: tuple[Labels, ...], output: Labels, dtype: Any, out_format: Any) -> str:
+def _describe(
+    inputs: tuple[Labels, ...],
+    output: Labels,
+    dtype: Any,
+    out_format: Any,
+    ring: Ring | None = None,
+    mask: str | None = None,
+) -> str:
     letters = "ijklmnopqrstuvwxyzabcdefghABCDEFGHIJKLMNOPQRSTUVWXYZ"
     labels = dict.fromkeys(x for ls in (*inputs, output) for x in ls)
     names = {label: letters[k % len(letters)] for k, label in enumerate(labels)}
     terms = ["".join(names[x] for x in ls) for ls in (*inputs, output)]
     pinned = "" if out_format is None else f" out_format={out_format}"
+    pinned += "" if ring is None else f" semiring={ring}"
+    pinned += "" if mask is None else f" mask={mask}"
     return f"{','.join(terms[:-1])}->{terms[-1]}{pinned}"
 
 
@@ -116,7 +200,7 @@ contract_p = Primitive(
     reference=_reference,
     notation=_notation,
     call=_call,
-    prefers_call=_all_dense,
+    prefers_call=_for_blas,
     describe=_describe,
 )
 
@@ -127,18 +211,21 @@ def contract(
     output: Sequence[int],
     out_format: str | Format | None = None,
     dtype: Any = None,
+    semiring: str | Semiring | None = None,
+    mask: Any = None,
+    complement: bool = False,
 ) -> Any:
     """Multiply operands entry by entry and sum over every label that is not in `output`.
 
     `inputs` holds one integer label per axis of each operand. Labels may repeat inside an operand (diagonals) and be
     shared by any number of operands. Sparse operands compile to one kernel that visits only coordinates where the
-    product can be non-zero; products of dense operands go to BLAS.
+    product can be non-zero; products of dense operands go to BLAS. `semiring`, `mask` and `complement` as in `einsum`.
     """
     arrays = [asarray(x, f"operand {k}") for k, x in enumerate(operands)]
     labels = tuple(tuple(map(int, ls)) for ls in inputs)
     out = tuple(map(int, output))
-    pairs = [(a.dtype, a.aval.weak_type) for a in arrays]
-    wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.result_type(*pairs)
+    chosen = semiring_of(semiring)
+    wanted = _wanted(arrays, dtype, chosen)
     extents = _extents([a.shape for a in arrays], labels)
     for label in out:
         if label not in extents:
@@ -146,17 +233,58 @@ def contract(
                 "einstein sum subscripts string included output subscript which never appeared in an input"
             )
     form = None if out_format is None else Format.parse(out_format, len(out))
-    return contract_p.bind(*arrays, inputs=labels, output=out, dtype=wanted, out_format=form)
+    params: dict[str, Any] = {"inputs": labels, "output": out, "dtype": wanted, "out_format": form}
+    if chosen is not None:
+        params["ring"] = ring_of(chosen, wanted)
+    if mask is not None:
+        arrays.append(_mask(mask, tuple(extents[label] for label in out)))
+        params["mask"] = "complement" if complement else "mask"
+    elif complement:
+        raise ValueError("complement=True needs a mask")
+    return contract_p.bind(*arrays, **params)
+
+
+def _wanted(arrays: Sequence[Any], dtype: Any, semiring: Semiring | None) -> np.dtype[Any]:
+    """The dtype that a contraction computes in: NumPy's promotion; bool in a logical semiring; int64 for other semirings of
+    booleans, which count or compare."""
+    if dtype is not None:
+        return dtypes.canonical(dtype)
+    if semiring is not None and semiring.is_logical:
+        return BOOL
+    made = dtypes.result_type(*((a.dtype, a.aval.weak_type) for a in arrays))
+    arithmetic = semiring is None or (semiring.add, semiring.mul) == ("add", "multiply")
+    return made if arithmetic or made != np.bool_ else np.dtype(np.int64)
+
+
+def _mask(mask: Any, shape: tuple[int, ...]) -> Any:
+    made = asarray(mask, "the mask")
+    if made.ndim > len(shape) or any(n not in (1, m) for n, m in zip(made.shape[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"the mask has shape {made.shape}, which does not broadcast to the result's shape {shape}")
+    return made
 
 
 def einsum(
-    subscripts: Any, *operands: Any, out_format: str | Format | None = None, optimize: Any = "auto", dtype: Any = None
+    subscripts: Any,
+    *operands: Any,
+    out_format: str | Format | None = None,
+    semiring: str | Semiring | None = None,
+    mask: Any = None,
+    complement: bool = False,
+    optimize: Any = "auto",
+    dtype: Any = None,
 ) -> Any:
-    """NumPy's einsum over arrays in any formats.
+    """NumPy's einsum over arrays in any formats, over any semiring, under a mask.
 
     Takes everything that `numpy.einsum` takes as subscripts: implicit output, ellipses, repeated subscripts, spaces,
     and the interleaved form `einsum(A, [0, 1], B, [1, 2], [0, 2])`. The result's format follows from the operands' types
     (see docs/formats.md); `out_format` pins it. `optimize=False` forces one kernel over all operands at once.
+
+    `semiring` (a name such as "min_plus", or a `sparsejax.Semiring`) says what to multiply and add with. An entry that a sparse
+    operand does not store is the semiring's zero then, whatever the operand's fill; what it stores, and every entry of a dense
+    operand, is a value. Where nothing contributes the result is the semiring's zero, which is also the fill of a sparse one.
+
+    `mask` limits the entries of the result: a sparse mask to the entries that it stores, whatever their values, a dense one to
+    where it is true; with `complement=True` to all others. Masked entries are never computed. The mask broadcasts to the result.
 
     Raises ValueError for malformed subscripts or extents that disagree, naming operand and axis.
 
@@ -164,15 +292,18 @@ def einsum(
     >>> A = sj.array(np.eye(3), format="csr")
     >>> einsum("ij,j->i", A, np.arange(3.0))
     Array([0., 1., 2.], dtype=float64)
+    >>> einsum("ij,j->i", A, np.arange(3.0), semiring="min_plus", mask=np.array([True, False, True]))
+    Array([ 1., inf,  3.], dtype=float64)
     """
     if isinstance(subscripts, str):
         arrays = [asarray(x, f"operand {k}") for k, x in enumerate(operands)]
         inputs, output = parse_subscripts(subscripts, [a.ndim for a in arrays])
     else:
         arrays, inputs, output = _parse_interleaved([subscripts, *operands])
-    path = _pairs(arrays, inputs, optimize)
+    plain = semiring is None and mask is None and not complement
+    path = _pairs(arrays, inputs, optimize) if plain else None
     if path is None:
-        return contract(arrays, inputs, output, out_format, dtype)
+        return contract(arrays, inputs, output, out_format, dtype, semiring, mask, complement)
     return _along(path, arrays, inputs, output, out_format, dtype)
 
 
@@ -199,11 +330,7 @@ def _pairs(arrays: list[Any], inputs: list[Labels], optimize: Any) -> list[tuple
 def _along(
     path: list[tuple[int, ...]], arrays: list[Any], inputs: list[Labels], output: Labels, out_format: Any, dtype: Any
 ) -> Any:
-    wanted = (
-        dtypes.canonical(dtype)
-        if dtype is not None
-        else dtypes.result_type(*((a.dtype, a.aval.weak_type) for a in arrays))
-    )
+    wanted = _wanted(arrays, dtype, None)
     left = list(zip(arrays, inputs, strict=True))
     for picks in path:
         chosen = [left[k] for k in sorted(picks)]
@@ -321,8 +448,10 @@ def _sublist(labels: Any) -> str:
     return made
 
 
-def matmul(a: Any, b: Any) -> Any:
-    """NumPy's matmul: vectors are promoted, leading dimensions broadcast."""
+def matmul(
+    a: Any, b: Any, *, semiring: str | Semiring | None = None, mask: Any = None, complement: bool = False
+) -> Any:
+    """NumPy's matmul: vectors are promoted, leading dimensions broadcast. Semirings and masks as in `einsum`."""
     a, b = asarray(a, "the first operand of matmul"), asarray(b, "the second operand of matmul")
     if not a.ndim or not b.ndim:
         raise ValueError("matmul: Input operand does not have enough dimensions (scalars are multiplied with *)")
@@ -336,7 +465,7 @@ def matmul(a: Any, b: Any) -> Any:
     right = [*range(-max(batch_b, 0), 0), 2, *([3] if b.ndim > 1 else [])]
     batch = range(-max(batch_a, batch_b, 0), 0)
     output = [*batch, *([1] if a.ndim > 1 else []), *([3] if b.ndim > 1 else [])]
-    return contract([a, b], [left, right], output)
+    return contract([a, b], [left, right], output, semiring=semiring, mask=mask, complement=complement)
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:

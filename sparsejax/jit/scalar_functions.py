@@ -1,0 +1,150 @@
+"""Operators that are defined by others: `body` is an expression over the scalars x and y.
+
+    define(add(x, y), zero inf)      the multiplication of min-plus: an entry that is not stored annihilates
+    define(maximum(x, y), identity 0)
+
+Kernels compute the body in place. An operator's name spells its body, dtype and constants, so that equal definitions are
+the same operator and equal kernels are the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax import dtypes
+from sparsejax.formats import Format
+from sparsejax.jit import cin, operators, simplify
+
+PARAMETERS = ("x", "y")
+
+
+def parameters(dtype: np.dtype[Any]) -> tuple[cin.Access, cin.Access]:
+    """The scalars x and y as index notation."""
+    x, y = (cin.Access(cin.Tensor(name, (), dtype, Format(()), dtype.type(0)), ()) for name in PARAMETERS)
+    return x, y
+
+
+def spell(body: cin.Expr) -> str:
+    """`body` as text that tells everything about it."""
+    match body:
+        case cin.Call(op, args, dtype):
+            name = f"cast<{dtype}>" if op == "cast" else op
+            return f"{name}({', '.join(map(spell, args))})"
+        case cin.Literal(value, dtype):
+            return f"{_plain(value, dtype)}:{dtypes.short_name(dtype)}"
+        case cin.Access(tensor, _):
+            return tensor.name
+
+
+def reduction(body: cin.Expr, identity: Any) -> operators.Operator:
+    """The operator `body` as an associative and commutative reduction with `identity`.
+
+    >>> x, y = parameters(np.dtype("float64"))
+    >>> reduction(cin.Call("maximum", (x, y), x.dtype), 0.0).name
+    '{maximum(x, y); identity 0.0; float64}'
+    """
+    dtype = body.dtype
+    name = f"{{{spell(body)}; identity {_plain(identity, dtype)}; {dtype}}}"
+    return operators.register(
+        operators.Operator(
+            name,
+            2,
+            Fold(meaning(body)),
+            commutative=True,
+            associative=True,
+            identity_of=lambda _: identity,
+            left_identity=True,
+            right_identity=True,
+            body=body,
+        )
+    )
+
+
+def product(body: cin.Expr, zero: Any, one: Any = None) -> operators.Operator:
+    """The operator `body` where `zero` annihilates, and `one`, if given, is the identity on both sides."""
+    dtype = body.dtype
+    unit = "" if one is None else f"one {_plain(one, dtype)}; "
+    name = f"{{{spell(body)}; zero {_plain(zero, dtype)}; {unit}{dtype}}}"
+    plain = meaning(body)
+
+    def annihilated(x: Any, y: Any) -> Any:
+        return np.where((np.asarray(x) == zero) | (np.asarray(y) == zero), zero, plain(x, y))
+
+    return operators.register(
+        operators.Operator(
+            name,
+            2,
+            annihilated,
+            identity_of=None if one is None else lambda _: one,
+            left_identity=one is not None,
+            right_identity=one is not None,
+            left_annihilator=zero,
+            right_annihilator=zero,
+            body=body,
+        )
+    )
+
+
+def _plain(value: Any, dtype: np.dtype[Any]) -> str:
+    return str(np.asarray(value, dtype)[()])
+
+
+def meaning(body: cin.Expr) -> Callable[..., Any]:
+    """The NumPy meaning of `body`."""
+    dtype = body.dtype
+
+    def value(expr: cin.Expr, args: tuple[Any, ...]) -> Any:
+        match expr:
+            case cin.Access(tensor, _):
+                return args[PARAMETERS.index(tensor.name)]
+            case cin.Literal(number, kind):
+                return np.asarray(number, kind)
+            case cin.Call("cast", (x,), kind):
+                return np.asarray(value(x, args)).astype(kind)
+            case cin.Call(op, inner, kind):
+                made = operators.get(op).numpy(*(value(a, args) for a in inner))
+                return np.asarray(made).astype(kind, copy=False)
+
+    def function(x: Any, y: Any) -> Any:
+        with np.errstate(all="ignore"):
+            made = np.asarray(value(body, (np.asarray(x, dtype), np.asarray(y, dtype))))
+        return np.broadcast_to(made, np.broadcast_shapes(np.shape(x), np.shape(y)))
+
+    return function
+
+
+class Fold:
+    """A function of two arrays with the reductions of a ufunc that the assembly of results uses."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        return self._function(x, y)
+
+    def reduce(self, values: NDArray[Any]) -> Any:
+        """All of a one-dimensional, non-empty array."""
+        return self.reduceat(values, np.zeros(1, np.int64))[0]
+
+    def reduceat(self, values: NDArray[Any], starts: NDArray[Any]) -> NDArray[Any]:
+        """Every run of `values` from one start to the next, neighbours first, in log2(longest run) passes over arrays."""
+        left = values
+        lengths = np.diff(np.append(starts, len(values)))
+        while len(left) > len(lengths):
+            first = np.repeat(np.cumsum(lengths) - lengths, lengths)
+            place = np.arange(len(left)) - first
+            even = np.flatnonzero(place % 2 == 0)
+            paired = even[place[even] + 1 < np.repeat(lengths, lengths)[even]]
+            made = left.copy()
+            made[paired] = self._function(left[paired], left[paired + 1])
+            left, lengths = made[even], (lengths + 1) // 2
+        return left
+
+
+def simplified(body: cin.Expr, dtype: np.dtype[Any]) -> cin.Expr:
+    """`body` simplified, as `dtype`."""
+    return simplify.simplify(body if body.dtype == dtype else cin.Call("cast", (body,), dtype))

@@ -1,0 +1,87 @@
+"""The graph algorithms of examples/graphs.py against csgraph and plain Python, on random and on real graphs."""
+
+import ast
+import inspect
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+from benchmarks import datasets
+from examples import graphs
+
+NAMES = ["breadth-first search", "shortest paths", "PageRank", "connected components", "triangles", "betweenness"]
+REAL = ["karate", "GD98_a", "celegansneural", "Erdos971", "bcspwr07", "G51", "p2p-Gnutella08", "as-caida20071105"]
+ALGORITHMS = {
+    "breadth-first search": ("bfs_step", "bfs"),
+    "shortest paths": ("relax", "shortest_paths"),
+    "PageRank": ("pagerank_step", "pagerank"),
+    "connected components": ("spread", "components"),
+    "triangles": ("triangles",),
+    "betweenness": ("forward", "backward", "betweenness"),
+}
+
+
+def random_graph(seed, nodes=40):
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 9, (nodes, nodes)) * (rng.random((nodes, nodes)) < rng.choice((0.01, 0.04, 0.1, 0.4)))
+    return sp.csr_array(weights.astype(np.float64))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
+def test_random_graph(number, seed):
+    name, ours, reference = graphs.comparisons(random_graph(seed))[number]
+    assert name == NAMES[number]
+    assert graphs.difference(ours(), reference()) < 1e-9
+
+
+@pytest.mark.skipif(datasets.folder() is None, reason="no real data: set SPARSEJAX_DATA to its folder")
+@pytest.mark.parametrize("data", REAL)
+@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
+def test_real_graph(number, data):
+    graph = graphs.as_graph(datasets.matrix(data))
+    if NAMES[number] == "PageRank" and graph.shape[0] > 5000:
+        pytest.skip("the direct solver of the reference fills in")
+    _, ours, reference = graphs.comparisons(graph, samples=4)[number]
+    assert graphs.difference(ours(), reference()) < 1e-9
+
+
+@pytest.mark.parametrize("format", ["csc", "coo", "dcsr", "dcsc"])
+@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
+def test_other_formats(number, format, monkeypatch):
+    monkeypatch.setattr(graphs.sj, "array", lambda x, old=sj.array: old(x, format=format))
+    _, ours, reference = graphs.comparisons(random_graph(7))[number]
+    assert graphs.difference(ours(), reference()) < 1e-9
+
+
+def test_betweenness_of_networkx():
+    networkx = pytest.importorskip("networkx")
+    assert networkx is not None
+    graph = random_graph(3)
+    theirs = graphs.networkx_betweenness(graph)
+    assert graphs.difference(graphs.betweenness(sj.array(graph), np.arange(graph.shape[0])), theirs) < 1e-9
+
+
+def test_a_difference_is_found():
+    assert graphs.difference(np.array([1.0, np.inf]), np.array([1.0, 2.0])) == np.inf
+    assert graphs.difference(np.array([1.0, 2.0]), np.array([1.0, 2.1])) > 0.04
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_algorithm_has_at_most_fifteen_lines(name):
+    lines = 0
+    for part in ALGORITHMS[name]:
+        function = getattr(graphs, part)
+        tree = ast.parse(inspect.getsource(getattr(function, "__wrapped__", function))).body[0]
+        body = tree.body[1:] if ast.get_docstring(tree) else tree.body
+        lines += 1 + len(ast.unparse(ast.Module(body, [])).splitlines())
+    assert lines <= 15
+
+
+def test_the_program_reads_files(tmp_path, capsys):
+    path = tmp_path / "edges.txt"
+    path.write_text("# a triangle and a tail\n0 1\n1 2\n2 0\n2 3\n")
+    assert graphs.main(["--data", str(path)]) == 0
+    assert "4 nodes, 4 edges" in capsys.readouterr().out
