@@ -1,5 +1,5 @@
-"""The level types that random and enumerated tests draw formats from. A new level type joins by a line in INPUTS, and by one
-in OUTPUTS when kernels can assemble it."""
+"""The level types that random and enumerated tests draw formats from. A new level type joins by a line
+in INPUTS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ import random
 from collections.abc import Sequence
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level
+from sparsejax.formats import (
+    Banded,
+    Bitmap,
+    Compressed,
+    Coordinate,
+    Dense,
+    Diagonal,
+    Ell,
+    Format,
+    Hash,
+    Level,
+    LooseCompressed,
+    RunLength,
+)
 
 ENUMERATED: tuple[Level, ...] = (Dense(), Compressed(), Coordinate())
 """What the exhaustive enumeration runs over."""
@@ -17,14 +30,17 @@ INPUTS: tuple[Level, ...] = (
     Compressed(),
     Coordinate(),
     Compressed(unique=False),
+    LooseCompressed(),
+    Bitmap(),
+    Hash(),
+    RunLength(),
+    Banded(),
+    Diagonal(),
+    Ell(),
 )
 """Every level that an operand may have."""
 
-OUTPUTS: tuple[Level, ...] = (
-    Dense(),
-    Compressed(),
-    Coordinate(),
-)
+OUTPUTS: tuple[Level, ...] = tuple(level for level in INPUTS if level.unique)
 """Every level that a result may have."""
 
 
