@@ -223,6 +223,12 @@ def map_values(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return Seq(tuple(map_values(s, change) for s in stmts))
 
 
+def workspace(where: Where) -> Tensor:
+    """The workspace that the producer of `where` fills: what it writes last, after those of any `where` inside."""
+    *_, last = writes(where.producer)
+    return last.lhs.tensor
+
+
 def variables(expr: Expr) -> tuple[IndexVar, ...]:
     """The index variables of `expr` in order of first appearance."""
     return tuple(dict.fromkeys(ix for a in accesses(expr) for ix in a.indices if isinstance(ix, IndexVar)))
@@ -264,7 +270,7 @@ def as_text(stmt: Stmt, indent: int = 0) -> str:
             mark = "" if kind == "serial" else f" ({kind})"
             return f"{pad}forall {var}{mark}\n{as_text(body, indent + 1)}"
         case Where(consumer, producer):
-            tensor = next(iter(writes(producer))).lhs.tensor
+            tensor = workspace(stmt)
             head = f"{pad}where {tensor.name}: {tensor.policy or 'tensor'} {tensor.dtype}"
             return f"{head}\n{as_text(producer, indent + 1)}\n{pad}then\n{as_text(consumer, indent + 1)}"
         case Seq(stmts):

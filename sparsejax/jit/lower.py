@@ -173,7 +173,7 @@ class Lowering:
                     self.guarded(inner, env)
 
     def _where(self, stmt: cin.Where, env: Env) -> None:
-        tensor = next(iter(cin.writes(stmt.producer))).lhs.tensor
+        tensor = cin.workspace(stmt)
         b = self.b
         if tensor.policy == "scalar":
             partial = bool(self.output.sparse) and (

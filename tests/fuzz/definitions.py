@@ -1,9 +1,9 @@
 """Random index-notation programs, and their dense NumPy meaning.
 
 A case is one definition `out[o] op= rhs` over 1 to 5 operands and up to 4 index variables, with random formats, mode
-orders, dtypes, fills, extents (0 and 1 among them), stored zeros, literals, diagonals and fixed coordinates; the output has
-0 to 4 dimensions and a random format too. It runs under the chosen loop order or under a random one, with a random
-workspace policy.
+orders, dtypes, fills (infinite ones too), extents (0 and 1 among them, some long), stored zeros, literals, diagonals and fixed
+coordinates; the output has 0 to 4 dimensions and a random format too. It runs under the chosen loop order or a random one,
+with a random workspace policy.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ CALLS = {
     "c": ("add", "subtract", "multiply"),
 }
 REAL_CALLS = ("add", "add", "subtract", "multiply", "multiply", "multiply", "maximum", "minimum")
+REAL_REDUCTIONS = ("add", "add", "add", "maximum", "minimum", "multiply")
+TROPICAL = ("add", "maximum", "minimum", "subtract")
+"""Without products, whose annihilator an unstored zero keeps even beside infinity: with fills that are not finite."""
+LONG = {1: (9, 19, 70, 130, 4200, 270_000), 2: (9, 19, 70, 130, 4200), 3: (9, 19, 70, 130), 4: (9, 19)}
+"""Extents, by the number of variables, that reach vector loops and every level of a bitmap."""
 LOGICAL = ("logical_and", "logical_or", "logical_xor")
 TESTS = ("less", "greater_equal", "equal", "not_equal")
 
@@ -119,6 +124,11 @@ def make(seed: int) -> Case:
     count = rng.randint(1, 4)
     extents = {cin.IndexVar("abcd"[k]): rng.choice((0, 1, 2, 3, 3, 4, 5)) for k in range(count)}
     variables = list(extents)
+    if rng.random() < 0.15:
+        extents[rng.choice(variables)] = rng.choice(LONG[count])
+    calls, fills = CALLS.get(dtype.kind, REAL_CALLS), (0, 0, 0, 1, 2)
+    if dtype.kind == "f" and rng.random() < 0.15:
+        calls, fills = TROPICAL, (0, np.inf, -np.inf, np.nan)
     arrays: dict[str, np.ndarray] = {}
     storages: dict[str, object] = {}
 
@@ -135,9 +145,10 @@ def make(seed: int) -> Case:
         if rng.random() < 0.1:
             picked.insert(rng.randint(0, len(picked)), 0)
         shape = tuple(1 if isinstance(ix, int) else extents[ix] for ix in picked)
-        own = dtype if rng.random() < 0.8 or dtype.kind == "b" else np.dtype(rng.choice(("f4", "i4", "?")))
+        plain = rng.random() < 0.8 or dtype.kind == "b" or calls is TROPICAL
+        own = dtype if plain else np.dtype(rng.choice(("f4", "i4", "?")))
         name = f"X{len(arrays)}"
-        fill = rng.choice((0, 0, 0, 1, 2))
+        fill = rng.choice(fills)
         storages[name], arrays[name] = random_storage(rng, shape, own, fill)
         return cast(cin.Access(tensor(name), tuple(picked)))
 
@@ -165,7 +176,7 @@ def make(seed: int) -> Case:
         x, y = tree(left), tree(operands - left)
         if dtype.kind in "fiub" and rng.random() < 0.15:
             return choice(x, y, operands)
-        return cin.Call(rng.choice(CALLS.get(dtype.kind, REAL_CALLS)), (x, y), dtype)
+        return cin.Call(rng.choice(calls), (x, y), dtype)
 
     def choice(x: cin.Expr, y: cin.Expr, operands: int) -> cin.Expr:
         """A test or logical operation of x and y as a number, or `where` with an own condition."""
@@ -183,7 +194,7 @@ def make(seed: int) -> Case:
     kept += [v for v in variables if v not in used and rng.random() < 0.3]
     rng.shuffle(kept)
     reduced = [v for v in used if v not in kept]
-    op = rng.choice(REDUCTIONS.get(dtype.kind, ("add", "add", "add", "maximum", "minimum"))) if reduced else None
+    op = rng.choice(REDUCTIONS.get(dtype.kind, REAL_REDUCTIONS)) if reduced else None
     definition = cin.Definition(tuple(kept), op, rhs)
     shape = tuple(extents[v] for v in kept)
     output = output_of(definition, shape, dtype, random_format(rng, len(kept), OUTPUTS))

@@ -27,10 +27,16 @@ Case = tuple[Program, Callable[[np.ndarray], np.ndarray]]
 """A changed program, and what turns the result of the original into its result."""
 
 
-def compiled(made: Program) -> np.ndarray:
-    """The dense result of the jitted program."""
-    function = sj.jit(lambda *arrays: evaluate(snp, made.result, arrays))
-    return np.asarray(function(*(x.array() for x in made.inputs)).todense())
+def compiled(made: Program) -> list[np.ndarray]:
+    """The dense result of the jitted program, and the values that it returns besides."""
+    arrays = [x.array() for x in made.inputs]
+    count = len(arrays) - made.captured
+
+    def function(*arguments: object) -> list[object]:
+        known: dict[Value, object] = {}
+        return [evaluate(snp, v, [*arguments, *arrays[count:]], known) for v in (made.result, *made.also)]
+
+    return [np.asarray(r.todense()) for r in sj.jit(function)(*arrays[:count])]
 
 
 def same(result: np.ndarray) -> np.ndarray:
@@ -64,7 +70,7 @@ def formats(rng: random.Random, made: Program) -> Case:
     result = rebuilt(made.result, other)
     if result.labels and rng.random() < 0.7:
         result = Value("format", result.labels, (result,), random_format(rng, len(result.labels), OUTPUTS))
-    return Program(tuple(map(restored, made.inputs)), result), same
+    return replace(made, inputs=tuple(map(restored, made.inputs)), result=result, also=()), same
 
 
 def transpose(rng: random.Random, made: Program) -> Case:
@@ -83,13 +89,13 @@ def transpose(rng: random.Random, made: Program) -> Case:
     result = rebuilt(made.result, back)
     axes = rng.sample(range(len(result.labels)), len(result.labels))
     turned = Value("transpose", "".join(result.labels[k] for k in axes), (result,))
-    return Program(tuple(inputs), turned), lambda r: r.transpose(axes)
+    return replace(made, inputs=tuple(inputs), result=turned, also=()), lambda r: r.transpose(axes)
 
 
 def zeros(rng: random.Random, made: Program) -> Case:
     nrng = np.random.default_rng(rng.getrandbits(32))
     inputs = [replace(x, stored=x.stored | (nrng.random(x.stored.shape) < 0.4)) for x in made.inputs]
-    return Program(tuple(inputs), made.result), same
+    return replace(made, inputs=tuple(inputs)), same
 
 
 def permute(rng: random.Random, made: Program) -> Case:
@@ -97,7 +103,7 @@ def permute(rng: random.Random, made: Program) -> Case:
     order = rng.sample(range(EXTENTS[label]), EXTENTS[label])
     inputs = tuple(_taken(x, label, order) for x in made.inputs)
     axis = made.result.labels.find(label)
-    return Program(inputs, made.result), lambda r: r if axis < 0 else r.take(order, axis)
+    return replace(made, inputs=inputs, also=()), lambda r: r if axis < 0 else r.take(order, axis)
 
 
 RELATIONS = {f.__name__: f for f in (commute, formats, transpose, zeros, permute)}
@@ -140,7 +146,7 @@ def split(rng: random.Random, made: Program) -> Iterator[tuple[Program, list[int
     cut = rng.randint(0, EXTENTS[label])
     for part in (list(range(cut)), list(range(cut, EXTENTS[label]))):
         if part or _allows_empty(made.result):
-            yield Program(tuple(_taken(x, label, part) for x in made.inputs), made.result), part
+            yield replace(made, inputs=tuple(_taken(x, label, part) for x in made.inputs), also=()), part
 
 
 def _allows_empty(value: Value) -> bool:
@@ -152,23 +158,25 @@ def check(seed: int) -> tuple[int, str | None]:
     """(number of programs compiled, what is wrong or None)."""
     rng = random.Random(seed)
     made = program(seed)
+    results = compiled(made)
+    count, fault = 1, None
     with np.errstate(all="ignore"):
-        oracle = np.asarray(evaluate(np, made.result, [x.dense for x in made.inputs]))
-    result = compiled(made)
-    count = 1
-    fault = _difference("oracle", seed, made, oracle, result)
+        for value, got in zip((made.result, *made.also), results, strict=True):
+            want = np.asarray(evaluate(np, value, [x.dense for x in made.inputs]))
+            fault = fault or _difference(f"oracle of {value}", seed, made, want, got)
+    result = results[0]
     for name in rng.sample(list(RELATIONS), min(2, len(RELATIONS))):
         if fault is not None:
             break
         changed, turn = RELATIONS[name](rng, made)
         count += 1
-        fault = _difference(name, seed, changed, turn(result), compiled(changed))
+        fault = _difference(name, seed, changed, turn(result), compiled(changed)[0])
     parts = list(split(rng, made)) if fault is None else []
     if parts:
         count += len(parts)
         found = split_axis(made)
         assert found is not None
-        results = [compiled(p) for p, _ in parts]
+        results = [compiled(p)[0] for p, _ in parts]
         joined = sum(results) if found[1] else np.concatenate(results, made.result.labels.index(found[0]))
         fault = _difference("split", seed, parts[0][0], result, np.asarray(joined))
     return count, fault

@@ -70,16 +70,19 @@ class Operand:
 
 @dataclass(frozen=True)
 class Program:
-    """Inputs and one result over them."""
+    """Inputs, one result over them, and values on the way that are returned too. The last `captured` inputs are constants of
+    the function instead of arguments."""
 
     inputs: tuple[Operand, ...]
     result: Value
+    also: tuple[Value, ...] = ()
+    captured: int = 0
 
     def __str__(self) -> str:
         inputs = ", ".join(
             f"x{k}:{x.dense.dtype}[{x.labels}] {x.format} fill {x.fill}" for k, x in enumerate(self.inputs)
         )
-        return f"{self.result}; {inputs}"
+        return f"{'; '.join(map(str, (self.result, *self.also)))}; {inputs}; {self.captured} captured"
 
 
 def operand(rng: random.Random, labels: str) -> Operand:
@@ -105,7 +108,8 @@ def program(seed: int) -> Program:
         made = step(rng, pool)
         if made is not None:
             pool.append(made)
-    return Program(inputs, pool[-1])
+    also = tuple(rng.choices(pool, k=rng.choice((0, 0, 1, 2))))
+    return Program(inputs, pool[-1], also, rng.choice((0, 0, 0, 1)))
 
 
 def step(rng: random.Random, pool: list[Value]) -> Value | None:
