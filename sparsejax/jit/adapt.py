@@ -10,6 +10,8 @@ coordinate levels; others are assembled compressed and converted. Conversions ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level
 from sparsejax.jit import cin, simplify
 from sparsejax.jit.nest import Nest
@@ -21,25 +23,42 @@ def assembled(form: Format) -> Format:
     return form if tuple(levels) == form.levels else Format(levels, form.order)
 
 
-def readable(nest: Nest, tensor: cin.Tensor) -> Format:
-    """The format in which the kernel of `nest` reads its input `tensor`."""
+def readable(nest: Nest, order: Sequence[cin.IndexVar], tensor: cin.Tensor) -> Format:
+    """The format in which the kernel of `nest`, with its loops in `order`, reads its input `tensor`."""
     form = tensor.format
     if all(level.unique and level.ordered for level in form.levels):
         return form
     access = next(a for a in cin.accesses(nest.composite) if a.tensor == tensor)
     levels: list[Level] = []
     for number, level in enumerate(form.levels):
-        walked = not level.ordered and not _restricted(nest, access, access.level_index(number))
+        walked = not level.ordered and _leads(access, number, order) and not _restricted(nest, order, access, number)
         levels.append(Compressed() if walked or not level.unique else level)
     return Format(levels, form.order)
 
 
-def _restricted(nest: Nest, access: cin.Access, index: cin.Index) -> bool:
-    """Whether nothing is to be done where the other operands with an ordered sparse level at `index` are absent."""
+def _leads(access: cin.Access, number: int, order: Sequence[cin.IndexVar]) -> bool:
+    """Whether level `number` is the next one when the loop over its variable starts, all levels above being bound."""
+    index = access.level_index(number)
+    if not isinstance(index, cin.IndexVar):
+        return False
+    bound = order[: list(order).index(index)]
+    above = [access.level_index(k) for k in range(number)]
+    return all(ix in bound for ix in above if isinstance(ix, cin.IndexVar))
+
+
+def _restricted(nest: Nest, order: Sequence[cin.IndexVar], access: cin.Access, number: int) -> bool:
+    """Whether nothing is to be done where the other operands that lead the loop of a level are absent."""
+    index = access.level_index(number)
     others = set()
     for other in cin.accesses(nest.composite):
-        for number, level in enumerate(other.tensor.format.levels):
-            if other.level_index(number) == index and other != access and level.ordered and not level.full:
+        for k, level in enumerate(other.tensor.format.levels):
+            if (
+                other.level_index(k) == index
+                and other != access
+                and level.ordered
+                and not level.full
+                and _leads(other, k, order)
+            ):
                 others.add(other)
     if any(a == access for a in cin.accesses(nest.value)):
         return not nest.producers and _is(simplify.exhaust(nest.value, others), nest.output.fill_value)

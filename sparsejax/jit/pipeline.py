@@ -86,7 +86,7 @@ class KernelRunner:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
         moved = dict(schedule.conversions)
         nest = concretize.with_formats(nest, {t: moved.get(t.name, t.format) for t in nest.inputs})
-        nest = concretize.with_formats(nest, {t: adapt.readable(nest, t) for t in nest.inputs})
+        nest = concretize.with_formats(nest, {t: adapt.readable(nest, schedule.order, t) for t in nest.inputs})
         return schedule, concretize.concretize(nest, schedule.order, schedule.workspace)
 
 
