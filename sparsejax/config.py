@@ -2,6 +2,8 @@
 
 check_jaxprs   type-check every traced function (default off)
 log_compiles   log every kernel that is compiled, with its time (default off)
+workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
+               "hash", "coordinate", "bucket" or "tree"
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import os
 
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False}
+_choices: dict[str, tuple[str, ...]] = {"workspace": ("auto", "bitmap", "hash", "coordinate", "bucket", "tree")}
+_chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
 
 
 def _read_environment() -> None:
@@ -18,15 +22,26 @@ def _read_environment() -> None:
         if text not in _TRUE + _FALSE:
             raise ValueError(f"SPARSEJAX_{name.upper()}={text!r} is not a truth value; use 1 or 0")
         _flags[name] = text in _TRUE
+    for name, values in _choices.items():
+        text = os.environ.get(f"SPARSEJAX_{name.upper()}", "").lower() or values[0]
+        if text not in values:
+            raise ValueError(f"SPARSEJAX_{name.upper()}={text!r} is not one of {', '.join(values)}")
+        _chosen[name] = text
 
 
-def update(name: str, value: bool) -> None:
+def update(name: str, value: bool | str) -> None:
     """Set a flag.
 
     >>> update("log_compiles", False)
+    >>> update("workspace", "auto")
     """
+    if name in _choices:
+        if value not in _choices[name]:
+            raise ValueError(f"flag {name!r} takes one of {', '.join(_choices[name])}, not {value!r}")
+        _chosen[name] = str(value)
+        return
     if name not in _flags:
-        raise ValueError(f"there is no flag {name!r}; flags are {', '.join(_flags)}")
+        raise ValueError(f"there is no flag {name!r}; flags are {', '.join((*_flags, *_choices))}")
     if not isinstance(value, bool):
         raise TypeError(f"flag {name!r} takes True or False, not {value!r}")
     _flags[name] = value
@@ -40,6 +55,11 @@ def check_jaxprs() -> bool:
 def log_compiles() -> bool:
     """Whether compiles are logged."""
     return _flags["log_compiles"]
+
+
+def workspace() -> str:
+    """The policy of workspaces, or "auto"."""
+    return _chosen["workspace"]
 
 
 _read_environment()

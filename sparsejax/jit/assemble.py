@@ -5,9 +5,6 @@ position `n_l`; leaving it commits it: at the last sparse level when a value was
 has grown, so that no empty fiber is ever stored. At the end of a loop over a level, `pos[parent + 1] = n_l`; fibers
 that no loop visited are repaired once at the end (`pos` becomes its running maximum).
 
-An output with the policy "append" takes entries in any order, duplicates included: coordinates and value are appended
-by the assignment itself, and the caller sorts and combines them afterwards by counting.
-
 Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord / append_edges / append_finalize.
 """
 
@@ -18,7 +15,7 @@ import sys
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
-from sparsejax.jit.operands import clear, fill
+from sparsejax.jit.memory import clear, fill
 
 MADV_HUGEPAGE = 14
 
@@ -69,7 +66,6 @@ class Output:
         form = tensor.format
         self.heads = abi.heads(tensor)
         self.sparse = tuple(lv for lv in range(len(form.levels)) if not isinstance(form.levels[lv], Dense))
-        self.appends = tensor.policy == "append"
         self._crd_types = tuple("i32" if tensor.shape[d] <= 2**31 - 1 else "i64" for d in form.order)
         self._saved: list[Val] = []
         if not self.sparse:
@@ -178,14 +174,6 @@ class Output:
         if self.sparse:
             b.set(self.wrote, b.i64(1))
 
-    def append(self, b: Builder, coordinates: dict[int, Val], value: emit.Num) -> None:
-        """Append an entry with all its coordinates (policy "append")."""
-        last = len(self.tensor.shape) - 1
-        position = self.enter(b, last, coordinates)
-        if position is not None:
-            self.put(b, position, None, value)
-        self.leave(b, last)
-
     # the end
     def epilogue(self, b: Builder) -> None:
         """Write pointers and counts back; also on the way out after a failure, so that the caller can free them."""
@@ -202,9 +190,6 @@ class Output:
     def finalize(self, b: Builder) -> None:
         """Repair `pos` of fibers that no loop visited."""
         for head in self.heads:
-            if self.appends:
-                self.close(b, head, b.i64(0))
-                continue
             pointer = self._pos[head].pointer(b)
             parents = b.sub(self._parents(b, head), self._trailing(b, head))
             high = b.var("high", b.i64(0))

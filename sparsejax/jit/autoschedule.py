@@ -8,8 +8,8 @@ product n of the extents. Then, adding variable v to a bound set P:
     survivors   S <- S * n_v * sel(expression, v | P)                products multiply densities, sums unite them
     work        W  = S * (sum of d_T over leaders, or n_v where the loop is counted)
 
-The cost of an order is the sum of the work of its loops, plus writing the output (in order, in place, through a
-bitmap, or appended and sorted), plus converting every operand whose storage order the loops do not follow. Orders are
+The cost of an order is the sum of the work of its loops, plus writing the output (in order, in place, or
+through a workspace), plus converting every operand whose storage order the loops do not follow. Orders are
 searched by dynamic programming over sets of bound variables, with a beam where there are many.
 
 Source: reference section 4.3 (the repaired cost model of Scorch) and Galley's physical optimiser.
@@ -23,15 +23,16 @@ from dataclasses import dataclass
 
 from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit import cin, operators, simplify
-from sparsejax.jit.concretize import APPEND, BITMAP, assembly
+from sparsejax.jit.concretize import SCATTER, assembly
 from sparsejax.jit.nest import Nest
+from sparsejax.jit.workspaces import policies
 
 Facts = Mapping[str, tuple[float, ...]]
 """For every input tensor: the number of positions of each storage level."""
 
 # Relative costs; 1 is one iteration of a scalar loop. Conversions and sorting were timed at 20 to 60 ns an entry
 # against about 1 ns an iteration.
-CONVERT, SORT, INSERT, STRIDED, VECTOR, BITMAP_SETUP = 40.0, 60.0, 2.0, 2.0, 0.2, 0.3
+CONVERT, STRIDED, VECTOR = 40.0, 2.0, 0.2
 BEAM = 400
 
 
@@ -43,6 +44,9 @@ class Schedule:
     conversions: tuple[tuple[str, Format], ...]
     cost: float
     candidates: tuple[tuple[tuple[cin.IndexVar, ...], float], ...] = ()
+    workspace: str | None = None
+    """The policy of the workspace that the output is scattered through, and why."""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,9 @@ class _State:
     survivors: float
 
 
-def choose(nest: Nest, facts: Facts) -> Schedule | None:
-    """The cheapest schedule of `nest`; None when no order can run it as one kernel."""
-    model = _Model(nest, facts)
+def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> Schedule | None:
+    """The cheapest schedule of `nest`, with a `workspace` policy or any; None when no order can run it as one kernel."""
+    model = _Model(nest, facts, workspace)
     states = [_State((), frozenset(), 0.0, 1.0)]
     for _ in nest.variables:
         best: dict[object, _State] = {}
@@ -77,7 +81,9 @@ def choose(nest: Nest, facts: Facts) -> Schedule | None:
     for access in sorted(state.discordant, key=str):
         moved[access.tensor.name] = concordant_format(access, state.order, facts)
     listed = tuple((s.order, c) for c, _, s in finished[:6])
-    return Schedule(state.order, tuple(moved.items()), cost, listed)
+    used = model.workspace(state)
+    policy, reason = (None, "") if used is None else (used.policy, used.reason)
+    return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason)
 
 
 def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts: Facts) -> Format:
@@ -119,8 +125,9 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
 
 
 class _Model:
-    def __init__(self, nest: Nest, facts: Facts) -> None:
+    def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto") -> None:
         self.nest = nest
+        self._wanted = workspace
         self.facts = facts
         self.expr = simplify.simplify(nest.composite)
         self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
@@ -221,21 +228,30 @@ class _Model:
 
     def total(self, state: _State) -> float:
         nest = self.nest
-        how, p = assembly(nest.output, self.storage, state.order)
+        p = assembly(nest.output, self.storage, state.order)[1]
         cost = state.cost
         for access in state.discordant:
             cost += CONVERT * self.facts[access.tensor.name][-1]
-        if how == BITMAP:
-            cost += INSERT * state.survivors + BITMAP_SETUP * float(self.extents[self.storage[-1]])
-        elif how == APPEND:
-            if nest.producers and not nest.direct:
-                return math.inf
-            cost += SORT * state.survivors
+        used = self.workspace(state)
+        if used is not None:
+            cost += used.cost * max(1, len(nest.producers))
         elif nest.producers and not nest.direct and self.storage[p:]:
             # a dense workspace is cleared for every iteration of the loops around it
             size = math.prod(float(self.extents[v]) for v in self.storage[p:])
             cost += VECTOR * size * self._iterations(state.order[:p])
         return cost
+
+    def workspace(self, state: _State) -> policies.Choice | None:
+        """The workspace that the output is scattered through under an order, if it needs one."""
+        how, p = assembly(self.nest.output, self.storage, state.order)
+        if how != SCATTER:
+            return None
+        shape = [self.extents[v] for v in self.storage[p:]]
+        entries = min(state.survivors, self._iterations(self.storage))
+        itemsize = self.nest.output.dtype.itemsize
+        return policies.choose(
+            shape, itemsize, state.survivors, entries, self._iterations(state.order[:p]), self._wanted
+        )
 
     def _iterations(self, order: tuple[cin.IndexVar, ...]) -> float:
         state = _State((), frozenset(), 0.0, 1.0)

@@ -6,13 +6,14 @@
 
 Two implementations: `llvm.LLVMBuilder` writes LLVM IR as text, `pretty.PrettyBuilder` readable loops. Control flow is
 structured (`for_`, `while_`, `if_`, `if_else`), so that both read the same program. A kernel returns a status code:
-`fail` leaves it early, after the epilogue has written every output pointer back.
+`fail` leaves it early, after the epilogue has written every output pointer back. What is long and needed in several
+places (sorting, growing) is a `routine`: a function of its own, written once per kernel.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -36,6 +37,9 @@ class Var:
 
 
 SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8, "ptr": 8}
+
+
+Body = Callable[["Builder", list[Var], list[Val]], None]
 
 
 class Builder(ABC):
@@ -125,6 +129,14 @@ class Builder(ABC):
     @abstractmethod
     def fail(self, status: int) -> None:
         """Leave the kernel with a status code."""
+
+    @abstractmethod
+    def routine(self, name: str, state: Sequence[Var], args: Mapping[str, Val], body: Body) -> None:
+        """Call the routine `name`, which changes the variables `state` and reads `args`.
+
+        `body(builder, state, args)` writes it at the first call, with its own variables and values; it may use nothing else of
+        the kernel but constants. Where it fails, `state` is as the routine left it and the kernel fails too.
+        """
 
     @abstractmethod
     def comment(self, text: str) -> None:

@@ -13,9 +13,9 @@
                                            out[indices] op= rhs over all variables, those outside `indices` being reduced
 
 `kind` of a Forall is "serial", "vector" (the innermost loop runs over SIMD lanes) or "tile" (in strips of registers, the
-body once per strip). A Tensor with a `policy` is a
-workspace: "scalar" (one register), "dense" (an array over its variables) or "bitmap" (a dense array with a
-hierarchical bitmap, drained in coordinate order). Nodes are frozen, compared by value, and never changed.
+body once per strip). A Tensor with a `policy` is a workspace: "scalar" (one register), "dense" (an array over its
+variables), or one of the policies of `jit/workspaces`, filled in any order and drained in the order of its variables. Nodes
+are frozen, compared by value, and never changed.
 """
 
 from __future__ import annotations

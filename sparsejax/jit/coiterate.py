@@ -23,12 +23,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
-from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, simplify
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor, Env
-from sparsejax.jit.operands import Bitmap, Input
+from sparsejax.jit.operands import Input
+from sparsejax.jit.workspaces.protocol import Workspace
 
 if TYPE_CHECKING:
     from sparsejax.jit.lower import Lowering
@@ -133,9 +133,9 @@ def _leads(access: cin.Access, var: cin.IndexVar, env: Env) -> bool:
     )
 
 
-def _readable(lowering: Lowering, access: cin.Access) -> Input | Bitmap:
+def _readable(lowering: Lowering, access: cin.Access) -> Input | Workspace:
     operand = lowering.operands[access.tensor.name]
-    assert isinstance(operand, Input | Bitmap)
+    assert isinstance(operand, Input | Workspace)
     return operand
 
 
@@ -144,8 +144,8 @@ def _walker(lowering: Lowering, access: cin.Access, env: Env) -> Walker:
     ranged = cursor.level + 1 < len(form.levels) and form.continues(cursor.level + 1)
     operand = _readable(lowering, access)
     if form.continues(cursor.level):
-        assert cursor.end is not None and isinstance(operand, Input)
-        within = segment_of(lowering.b, operand.buffers[cursor.level], cursor.pos, cursor.end)
+        assert cursor.end is not None
+        within = operand.within(lowering.b, cursor.level, cursor.pos, cursor.end)
         return Walker(access, cursor.level, within, ranged)
     segment = operand.segment(lowering.b, cursor.level, _place(lowering, access, env))
     return Walker(access, cursor.level, segment, ranged)
@@ -168,8 +168,6 @@ def _side_by_side(walker: Walker) -> bool:
 def _fiber(lowering: Lowering, stmt: cin.Forall, env: Env) -> tuple[int, Val] | None:
     """The output level that this loop fills, with its parent position, when it starts a segment."""
     output = lowering.output
-    if output.appends:
-        return None
     for write in cin.writes(stmt.body):
         lhs = write.lhs
         if lhs.tensor.name == output.tensor.name:
@@ -185,7 +183,7 @@ def _visit(lowering: Lowering, stmt: cin.Stmt, var: cin.IndexVar, coordinate: Va
     env = env.bind(var, coordinate)
     target = next((w.lhs for w in cin.writes(stmt) if w.lhs.tensor.name == output.tensor.name), None)
     level = None
-    if target is not None and not output.appends:
+    if target is not None:
         cursor = env.cursors[target]
         if cursor.level in output.sparse and target.level_index(cursor.level) == var:
             level = cursor.level

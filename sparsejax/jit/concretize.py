@@ -5,8 +5,7 @@ rest = A[p:] the output levels that no loop order of L visits in order.
 
     rest empty            the loops left are reductions: a scalar workspace
     rest dense            written in place, in any order
-    rest one sparse level a bitmap workspace, drained in order
-    otherwise             the output's entries are appended in any order (policy "append") and sorted by counting
+    otherwise             a workspace over rest, filled in any order and drained in the output's storage order
 
 before:  C[i,j] += A[i,k] * B[k,j],  L = i,k,j,  C compressed in j
 after:   forall i
@@ -26,14 +25,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sparsejax.errors import ScheduleError
-from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats import Coordinate, Dense, Format
 from sparsejax.jit import cin, simplify
 from sparsejax.jit.lower import Program, mark_vectors
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.tiling import tile
+from sparsejax.jit.workspaces import policies
 
-IN_ORDER, IN_PLACE, BITMAP, APPEND = "in order", "in place", "bitmap", "append"
+IN_ORDER, IN_PLACE, SCATTER = "in order", "in place", "scatter"
 
 
 def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequence[cin.IndexVar]) -> tuple[str, int]:
@@ -46,22 +45,22 @@ def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequenc
         return IN_ORDER, p
     if all(isinstance(level, Dense) for level in rest):
         return IN_PLACE, p
-    return (BITMAP if len(rest) == 1 else APPEND), p
+    return SCATTER, p
 
 
-def concretize(nest: Nest, order: tuple[cin.IndexVar, ...]) -> Program:
-    """The program of `nest` with its loops in `order` (outermost first)."""
+def concretize(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Program:
+    """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy."""
     how, p = assembly(nest.output, nest.storage_indices, order)
-    if how == APPEND:
-        if not nest.direct and nest.producers:
-            raise ScheduleError(
-                f"loop order {_names(order)} cannot both reduce and apply an operation to an unordered result"
-            )
-        return _appending(nest, order)
     out = cin.Access(nest.output, nest.indices)
-    if not nest.producers:
-        return _program(nest, _loops(order, cin.Assign(out, None, nest.value)))
     rest = nest.storage_indices[p:]
+    if how == SCATTER:
+        how = workspace or policies.default([nest.output.shape[nest.indices.index(v)] for v in rest])
+    if not nest.producers:
+        if how not in policies.POLICIES:
+            return _program(nest, _loops(order, cin.Assign(out, None, nest.value)))
+        moved = replace(nest.output, name=f"{nest.output.name}_t")
+        nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), None, nest.value),))
+        nest = replace(nest, value=nest.producers[0].target)
     if how == IN_PLACE and nest.direct:
         return _program(nest, _in_place(nest.producers[0], out, order))
     workspaces = {q.target: _workspace(nest, q, rest, how) for q in nest.producers}
@@ -94,21 +93,13 @@ def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ..
     return _loops(order[:split], cin.Where(cin.Assign(out, producer.op, scalar), inner))
 
 
-def _appending(nest: Nest, order: tuple[cin.IndexVar, ...]) -> Program:
-    entry = nest.producers[0].rhs if nest.producers else nest.value
-    form = Format((Coordinate(),) * len(nest.indices))
-    output = replace(nest.output, format=form, policy="append")
-    stmt = cin.Assign(cin.Access(output, nest.indices), None, entry)
-    return _program(replace(nest, output=output), _loops(order, stmt))
-
-
 def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how: str) -> cin.Access:
     old = producer.target.tensor
     shape = tuple(nest.output.shape[nest.indices.index(v)] for v in rest)
     if not rest:
         form, policy = Format(()), "scalar"
-    elif how == BITMAP:
-        form, policy = Format((Compressed(),)), "bitmap"
+    elif how in policies.POLICIES:
+        form, policy = Format((Coordinate(),) * len(rest)), how
     else:
         form, policy = Format((Dense(),) * len(rest)), "dense"
     return cin.Access(cin.Tensor(old.name, shape, old.dtype, form, old.fill_value, policy), tuple(rest))
@@ -133,7 +124,3 @@ def _program(nest: Nest, stmt: cin.Stmt) -> Program:
             if isinstance(index, cin.IndexVar):
                 extents.setdefault(index, (access.tensor.name, dimension))
     return Program(None if left is None else tile(mark_vectors(left)), nest.inputs, nest.output, extents)
-
-
-def _names(order: Sequence[cin.IndexVar]) -> str:
-    return ",".join(v.name for v in order)

@@ -20,19 +20,16 @@ Arrays = dict[str, NDArray[Any]]
 def interpret(
     stmt: cin.Stmt | None, inputs: Mapping[str, NDArray[Any]], output: cin.Tensor, op: str | None
 ) -> NDArray[Any]:
-    """The dense result of `stmt` in `output`, which starts at its fill, or at the identity of `op` where it accumulates.
-
-    An output with the policy "append" combines repeated entries with `op`, as its caller does.
-    """
+    """The dense result of `stmt` in `output`, which starts at its fill, or at the identity of `op` where it accumulates."""
     start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
     arrays: Arrays = {**inputs, output.name: np.full(output.shape, start, output.dtype)}
     if stmt is not None:
         with np.errstate(all="ignore"):
-            _run(stmt, {}, arrays, _extents(stmt, output), output, op)
+            _run(stmt, {}, arrays, _extents(stmt))
     return arrays[output.name]
 
 
-def _extents(stmt: cin.Stmt, output: cin.Tensor) -> dict[cin.IndexVar, int]:
+def _extents(stmt: cin.Stmt) -> dict[cin.IndexVar, int]:
     found: dict[cin.IndexVar, int] = {}
     for access in (*cin.accesses(stmt), *(w.lhs for w in cin.writes(stmt))):
         for extent, index in zip(access.tensor.shape, access.indices, strict=True):
@@ -46,29 +43,26 @@ def _run(
     bound: dict[cin.IndexVar, int],
     arrays: Arrays,
     extents: dict[cin.IndexVar, int],
-    output: cin.Tensor,
-    append: str | None,
 ) -> None:
     match stmt:
         case cin.Forall(var, body, _):
             for coordinate in range(extents[var]):
-                _run(body, {**bound, var: coordinate}, arrays, extents, output, append)
+                _run(body, {**bound, var: coordinate}, arrays, extents)
         case cin.Where(consumer, producer):
             for write in cin.writes(producer):
                 tensor = write.lhs.tensor
                 arrays[tensor.name] = np.full(tensor.shape, tensor.fill_value, tensor.dtype)
-            _run(producer, bound, arrays, extents, output, append)
-            _run(consumer, bound, arrays, extents, output, append)
+            _run(producer, bound, arrays, extents)
+            _run(consumer, bound, arrays, extents)
         case cin.Assign(lhs, op, rhs):
             value = _value(rhs, bound, arrays)
             place = _place(lhs, bound)
-            combine = append if lhs.tensor.policy == "append" else op
-            if combine is not None:
-                value = operators.get(combine).numpy(arrays[lhs.tensor.name][place], value)
+            if op is not None:
+                value = operators.get(op).numpy(arrays[lhs.tensor.name][place], value)
             arrays[lhs.tensor.name][place] = value
         case cin.Seq(stmts):
             for inner in stmts:
-                _run(inner, bound, arrays, extents, output, append)
+                _run(inner, bound, arrays, extents)
 
 
 def _place(access: cin.Access, bound: dict[cin.IndexVar, int]) -> tuple[int, ...]:

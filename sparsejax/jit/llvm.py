@@ -7,10 +7,10 @@ are rotated: tested once before the body and once at its end.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from sparsejax.jit.builder import OK, Builder, Val, Var
+from sparsejax.jit.builder import OK, Body, Builder, Val, Var
 
 _FLOAT = ("float", "double")
 
@@ -38,6 +38,7 @@ class LLVMBuilder(Builder):
         self._entry: list[str] = []
         self._body: list[str] = []
         self._declared: dict[str, str] = {}
+        self._routines: dict[str, list[str]] = {}
         self._count = 0
         self._open = True  # whether the present block still lacks its terminator
         self._status = self.var("status", self.const("i64", OK))
@@ -196,8 +197,45 @@ class LLVMBuilder(Builder):
         self._label(done)
 
     def fail(self, status: int) -> None:
-        self.set(self._status, self.i64(status))
+        self._fail(self.i64(status))
+
+    def _fail(self, status: Val) -> None:
+        self.set(self._status, status)
         self._jump("br label %leave")
+
+    def routine(self, name: str, state: Sequence[Var], args: Mapping[str, Val], body: Body) -> None:
+        result = f"{{ {', '.join(('i64', *(v.type for v in state)))} }}"
+        if name not in self._routines:
+            self._routines[name] = self._define(name, result, state, args, body)
+        passed = [*(self.get(v) for v in state), *args.values()]
+        given = ", ".join(f"{v.type} {v.ref}" for v in passed)
+        made = self._value(f"call {result} @{_symbol(name)}({given})", result)
+        for k, var in enumerate(state, 1):
+            self.set(var, self.member(made, k, var.type))
+        status = self.member(made, 0, "i64")
+        with self._branch(self.ne(status, OK)):
+            self._fail(status)
+
+    def _define(self, name: str, result: str, state: Sequence[Var], args: Mapping[str, Val], body: Body) -> list[str]:
+        """The lines of a routine: state and arguments come in by value, status and state go out together."""
+        kept = self._entry, self._body, self._open, self._status
+        self._entry, self._body, self._open = [], [], True
+        self._status = self.var("status", self.const("i64", OK))
+        stems = [v.name.removeprefix("%v.").split(".")[0] for v in state]
+        types = [v.type for v in state] + [v.type for v in args.values()]
+        given = [Val(self._fresh("in"), type) for type in types]
+        own = [self.var(stem, value) for stem, value in zip(stems, given, strict=False)]
+        body(self, own, given[len(own) :])
+        self._label("leave")
+        made = Val("undef", result)
+        for k, var in enumerate([self._status, *own]):
+            value = self.get(var)
+            made = self._value(f"insertvalue {result} {made.ref}, {value.type} {value.ref}, {k}", result)
+        self._emit(f"ret {result} {made.ref}")
+        head = f"define internal {result} @{_symbol(name)}({', '.join(f'{v.type} {v.ref}' for v in given)}) nounwind {{"
+        lines = [head, "entry:", *self._entry, *self._body, "}"]
+        self._entry, self._body, self._open, self._status = kept
+        return lines
 
     def comment(self, text: str) -> None:
         self._emit(f"; {text}")
@@ -207,8 +245,13 @@ class LLVMBuilder(Builder):
         epilogue()
         self._emit(f"ret i64 {self.get(self._status).ref}")
         head = f"define i64 @{self._name}(ptr noundef %args) nounwind {{\nentry:"
-        lines = [*sorted(self._declared.values()), head, *self._entry, *self._body, "}"]
+        routines = [line for text in self._routines.values() for line in text]
+        lines = [*sorted(self._declared.values()), *routines, head, *self._entry, *self._body, "}"]
         return "\n".join(lines) + "\n"
+
+
+def _symbol(name: str) -> str:
+    return name if name.isidentifier() else f'"{name}"'
 
 
 def _alignment(type: str) -> int:

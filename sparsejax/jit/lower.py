@@ -17,7 +17,9 @@ from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips
 from sparsejax.jit.assemble import Output
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor, Env
-from sparsejax.jit.operands import Bitmap, DenseArea, Input, Scalar
+from sparsejax.jit.operands import DenseArea, Input, Scalar
+from sparsejax.jit.workspaces import policies
+from sparsejax.jit.workspaces.protocol import Workspace
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,6 @@ class Lowering:
         self.registers: dict[str, strips.Registers] = {}
         self.strip: strips.Strip | None = None
         self.operands: dict[str, operands.Operand] = {}
-        self._owned: list[Var] = []
 
     def run(self) -> str:
         b, program = self.b, self.program
@@ -85,17 +86,18 @@ class Lowering:
         """Allocate every array workspace once, before all loops."""
         for write in cin.writes(stmt):
             tensor, name = write.lhs.tensor, write.lhs.tensor.name
-            if tensor.policy not in ("dense", "bitmap") or name in self.operands:
+            if tensor.policy in (None, "scalar") or name in self.operands:
                 continue
             sizes = [self.extents[ix] for ix in write.lhs.indices if isinstance(ix, cin.IndexVar)]
-            made = (DenseArea if tensor.policy == "dense" else Bitmap)(self.b, tensor, sizes)
-            self.operands[name] = made
-            for pointer in made.pointers():
-                self._owned.append(self.b.var(f"{name}_own", pointer))
+            if tensor.policy == "dense":
+                self.operands[name] = DenseArea(self.b, tensor, sizes)
+            else:
+                self.operands[name] = policies.make(self.b, tensor, sizes, write.op)
 
     def _epilogue(self) -> None:
-        for var in self._owned:
-            self.b.call("free", "void", [self.b.get(var)])
+        for operand in self.operands.values():
+            if not isinstance(operand, Input):
+                operand.free(self.b)
         self.output.epilogue(self.b)
 
     # ------------------------------------------------------------------------------------------------ statements
@@ -194,10 +196,10 @@ class Lowering:
         if isinstance(area, DenseArea):
             area.clear(b)
         self.guarded(stmt.producer, env)
-        if isinstance(area, Bitmap):
+        if isinstance(area, Workspace):
             area.drain(b)
         self.guarded(stmt.consumer, env)
-        if isinstance(area, Bitmap):
+        if isinstance(area, Workspace):
             area.reset(b)
 
     def _is_sparse(self, access: cin.Access, env: Env) -> bool:
@@ -216,18 +218,17 @@ class Lowering:
         if tensor.policy == "scalar":
             scalar = self.scalars[tensor.name]
             scalar.set(b, value if stmt.op is None else emit.apply(b, stmt.op, [scalar.get(b), value], tensor.dtype))
-        elif tensor.policy == "bitmap":
-            bitmap = self.operands[tensor.name]
-            assert isinstance(bitmap, Bitmap)
-            bitmap.insert(b, env.coordinate(b, stmt.lhs.indices[0]), stmt.op, value)
+        elif tensor.policy in policies.POLICIES:
+            workspace = self.operands[tensor.name]
+            assert isinstance(workspace, Workspace)
+            workspace.insert(b, [env.coordinate(b, ix) for ix in stmt.lhs.indices], value)
         elif tensor.policy == "dense":
             area = self.operands[tensor.name]
+            assert isinstance(area, DenseArea)
             position = env.cursors[stmt.lhs].pos
             if stmt.op is not None:
                 value = emit.apply(b, stmt.op, [area.leaf(b, position), value], tensor.dtype)
             emit.store(b, area.vals, position, value)
-        elif self.output.appends:
-            self.output.append(b, env.level_coordinates(b, stmt.lhs), value)
         else:
             self.output.put(b, env.cursors[stmt.lhs].pos, stmt.op, value)
 
@@ -334,7 +335,8 @@ class Lowering:
     def write_lanes(self, stmt: cin.Assign, position: Val, value: emit.Num, lanes: int) -> None:
         """`stmt` at `lanes` consecutive positions."""
         b, tensor = self.b, stmt.lhs.tensor
-        pointer = self.operands[tensor.name].vals if tensor.policy == "dense" else self.output.vals(b)
+        area = self.operands.get(tensor.name)
+        pointer = area.vals if isinstance(area, DenseArea) else self.output.vals(b)
         if stmt.op is not None:
             old = emit.load(b, pointer, position, tensor.dtype, lanes, tensor.name)
             value = emit.apply(b, stmt.op, [old, value], tensor.dtype)
@@ -362,14 +364,14 @@ def _all_stored(condition: cin.Expr) -> cin.Expr:
 
 
 def _targets(stmt: cin.Stmt) -> list[cin.Access]:
-    """The accesses that `stmt` writes, but scalars and bitmaps, which have no position."""
-    return [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy not in ("scalar", "bitmap")]
+    """The accesses that `stmt` writes and that have a position: the output and dense workspaces."""
+    return [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy in (None, "dense")]
 
 
 def vectorizable(stmt: cin.Forall) -> bool:
     """Whether an innermost loop may run over SIMD lanes: dense and contiguous in its variable, lane-wise operators."""
     body, var = stmt.body, stmt.var
-    if not isinstance(body, cin.Assign) or body.lhs.tensor.policy in ("bitmap", "append"):
+    if not isinstance(body, cin.Assign) or body.lhs.tensor.policy in policies.POLICIES:
         return False
     if var not in cin.variables(body.rhs):
         return False

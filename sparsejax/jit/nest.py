@@ -15,10 +15,10 @@ from sparsejax.jit import cin, operators
 
 @dataclass(frozen=True)
 class Producer:
-    """A reduction that is computed inside the kernel: `target op= rhs`."""
+    """What is computed inside the kernel before the value: `target op= rhs` (op None: every entry is assigned once)."""
 
     target: cin.Access
-    op: str
+    op: str | None
     rhs: cin.Expr
 
 

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import adapt, autoschedule, binding, cin, concretize, facts, fuse, lower, operators, runtime
+from sparsejax.jit import adapt, autoschedule, binding, cin, concretize, facts, fuse, lower, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.transforms import staging
@@ -53,22 +54,17 @@ class KernelRunner:
 
     def run(self, inputs: list[Storage]) -> Storage:
         observed = tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
-        planned = self.plans.get(observed) or self.plan(observed)
+        planned = self.plans.get((config.workspace(), observed)) or self.plan(observed)
         if planned.moves:
             inputs = list(inputs)
             for position, form in planned.moves:
                 inputs[position] = converted(inputs[position], form)
         made = planned.binding.run(inputs)
-        if planned.program.output.policy != "append":
-            return made if self.exact else convert.convert(made, self.step.output.aval.format)
-        nest = self.step.nest
-        coords, vals = convert.to_coords(made)
-        combine = operators.get(nest.producers[0].op).numpy if nest.producers else None
-        target, form = nest.output, self.step.output.aval.format
-        return convert.from_coords(coords, vals, target.shape, form, target.fill_value, combine)  # type: ignore[arg-type]
+        return made if self.exact else convert.convert(made, self.step.output.aval.format)
 
     def plan(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
-        known = self.plans.get(observed)
+        key = (config.workspace(), observed)
+        known = self.plans.get(key)
         if known is None:
             schedule, program = self.schedule(observed)
             kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
@@ -78,20 +74,20 @@ class KernelRunner:
             expected = autoschedule.output_sizes(nest, {t.name: o for t, o in zip(nest.inputs, observed, strict=True)})
             op = nest.producers[0].op if nest.direct else None
             bound = binding.Binding(kernel, program.output, op, expected)
-            known = self.plans[observed] = Planned(schedule, program, bound, moves)
+            known = self.plans[key] = Planned(schedule, program, bound, moves)
         return known
 
     def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants."""
         nest = self.step.nest
         names = [t.name for t in nest.inputs]
-        schedule = autoschedule.choose(nest, dict(zip(names, observed, strict=True)))
+        schedule = autoschedule.choose(nest, dict(zip(names, observed, strict=True)), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
         moved = dict(schedule.conversions)
         nest = concretize.with_formats(nest, {t: moved.get(t.name, t.format) for t in nest.inputs})
         nest = concretize.with_formats(nest, {t: adapt.readable(nest, t) for t in nest.inputs})
-        return schedule, concretize.concretize(nest, schedule.order)
+        return schedule, concretize.concretize(nest, schedule.order, schedule.workspace)
 
 
 def converted(storage: Storage, form: Format) -> Storage:
@@ -226,8 +222,8 @@ def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: low
     lines += [f"  loop order {','.join(map(str, o))}: estimated cost {c:.4g}" for o, c in schedule.candidates]
     pairs = zip(nest.inputs, program.inputs, strict=True)
     lines += [f"  {t.name} is converted to {read.format} first" for t, read in pairs if t.format != read.format]
-    if program.output.policy == "append":
-        lines.append("  entries are appended in any order, then sorted by counting")
+    if schedule.workspace is not None:
+        lines.append(f"  workspace {schedule.workspace}: {schedule.reason}")
     if not step.exact:
         lines.append(f"  the result is converted to {step.step.output.aval.format} last")
     return "\n".join(lines)

@@ -5,10 +5,10 @@ Arithmetic stays nested in expressions; only loads and calls get names, in the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.builder import Body, Builder, Val, Var
 from sparsejax.jit.llvm import lanes_of, scalar_of, vector_of
 
 _SIGNS = {
@@ -28,6 +28,7 @@ class PrettyBuilder(Builder):
         self._lines: list[str] = []
         self._depth = 1
         self._count: dict[str, int] = {}
+        self._routines: dict[str, list[str]] = {}
 
     def _line(self, text: str) -> None:
         self._lines.append("  " * self._depth + text)
@@ -137,12 +138,27 @@ class PrettyBuilder(Builder):
     def fail(self, status: int) -> None:
         self._line(f"return {status}")
 
+    def routine(self, name: str, state: Sequence[Var], args: Mapping[str, Val], body: Body) -> None:
+        if name not in self._routines:
+            kept = self._lines, self._depth, self._count
+            self._lines, self._depth, self._count = [], 1, {}
+            own = [Var(self._name(v.name.rstrip("0123456789_")), v.type) for v in state]
+            given = [Val(self._name(key), value.type) for key, value in args.items()]
+            body(self, own, given)
+            changed = f"changes {', '.join(v.name for v in own)}"
+            reads = f"; reads {', '.join(v.ref for v in given)}" if given else ""
+            self._routines[name] = [f"{name}: {changed}{reads}", *self._lines]
+            self._lines, self._depth, self._count = kept
+        given = [self.get(v) for v in state] + list(args.values())
+        self._line(f"{name}({', '.join(v.ref for v in given)})")
+
     def comment(self, text: str) -> None:
         self._line(f"# {text}")
 
     def finish(self, epilogue: Callable[[], None]) -> str:
         epilogue()
-        return "\n".join(["kernel:", *self._lines]) + "\n"
+        routines = [line for text in self._routines.values() for line in text]
+        return "\n".join([*routines, "kernel:", *self._lines]) + "\n"
 
 
 def _range(index: Val, type: str) -> str:

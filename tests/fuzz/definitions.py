@@ -2,7 +2,8 @@
 
 A case is one definition `out[o] op= rhs` over 1 to 5 operands and up to 4 index variables, with random formats, mode
 orders, dtypes, fills, extents (0 and 1 among them), stored zeros, literals, diagonals and fixed coordinates; the output has
-0 to 4 dimensions and a random format too. It runs under the chosen loop order or under a random one.
+0 to 4 dimensions and a random format too. It runs under the chosen loop order or under a random one, with a random
+workspace policy.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
-from sparsejax.errors import ScheduleError
 from sparsejax.formats import Format, convert, validate
 from sparsejax.jit import (
     binding,
@@ -31,6 +32,7 @@ from sparsejax.jit import (
     simplify,
 )
 from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.workspaces import policies
 from tests.fuzz.levels import OUTPUTS, random_format
 
 DTYPES = ("f8", "f8", "f8", "f4", "i8", "i4", "u1", "?", "c16", "c8")
@@ -53,12 +55,14 @@ class Case:
     storages: dict[str, object]
     extents: dict[cin.IndexVar, int]
     order: tuple[cin.IndexVar, ...] | None
+    workspace: str
 
     def __str__(self) -> str:
         inputs = ", ".join(f"{n}:{s.dtype}{list(s.shape)} {s.format}" for n, s in self.storages.items())
         order = "chosen" if self.order is None else ",".join(v.name for v in self.order)
         return (
-            f"seed {self.seed}: {self.definition} -> {self.output.dtype} {self.output.format} order {order}; {inputs}"
+            f"seed {self.seed}: {self.definition} -> {self.output.dtype} {self.output.format} order {order} "
+            f"workspace {self.workspace}; {inputs}"
         )
 
 
@@ -187,7 +191,8 @@ def make(seed: int) -> Case:
         every = list(dict.fromkeys((*kept, *cin.variables(rhs))))
         rng.shuffle(every)
         order = tuple(every)
-    return Case(seed, definition, output, arrays, storages, extents, order)
+    workspace = rng.choice(("auto", *policies.POLICIES))
+    return Case(seed, definition, output, arrays, storages, extents, order, workspace)
 
 
 def expected(case: Case) -> np.ndarray:
@@ -231,23 +236,20 @@ def step_of(case: Case):
 
 
 def run(case: Case):
-    """The compiled result, as storage; None when the random loop order has no schedule."""
+    """The compiled result, as storage."""
     step, inputs, order, _ = step_of(case)
     if order is None:
-        return pipeline.KernelRunner(step).run(inputs)
-    try:
-        program = concretize.concretize(step.nest, order)
-    except ScheduleError:
-        return None
+        before = config.workspace()
+        config.update("workspace", case.workspace)
+        try:
+            return pipeline.KernelRunner(step).run(inputs)
+        finally:
+            config.update("workspace", before)
+    workspace = None if case.workspace == "auto" else case.workspace
+    program = concretize.concretize(step.nest, order, workspace)
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
     op = step.nest.producers[0].op if step.nest.direct else None
-    raw = binding.Binding(kernel, program.output, op).run(inputs)
-    if program.output.policy != "append":
-        return raw
-    coords, vals = convert.to_coords(raw)
-    combine = None if op is None else operators.get(op).numpy
-    target = step.nest.output
-    return convert.from_coords(coords, vals, target.shape, target.format, target.fill_value, combine)
+    return binding.Binding(kernel, program.output, op).run(inputs)
 
 
 def check_interpreted(seed: int) -> str | None:
@@ -257,10 +259,8 @@ def check_interpreted(seed: int) -> str | None:
     if order is None:
         _, program = pipeline.KernelRunner(step).schedule([facts.positions(s) for s in inputs])
     else:
-        try:
-            program = concretize.concretize(step.nest, order)
-        except ScheduleError:
-            return None
+        workspace = None if case.workspace == "auto" else case.workspace
+        program = concretize.concretize(step.nest, order, workspace)
     if program.stmt is not None:
         cin.check(program.stmt)
     arrays = {t.name: case.arrays[name] for t, name in zip(step.nest.inputs, names, strict=True)}
@@ -280,8 +280,6 @@ def check_case(case: Case) -> str | None:
     with np.errstate(all="ignore"):
         want = expected(case)
     got = run(case)
-    if got is None:
-        return None
     validate.validate(got)
     dense = convert.to_dense(got)
     tolerance = 1e-5 if case.output.dtype in (np.float32, np.complex64) else 1e-12

@@ -1,0 +1,1 @@
+"""Workspaces: entries inserted in any order, read back sorted, one policy per file (see `protocol`)."""

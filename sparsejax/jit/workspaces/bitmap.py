@@ -1,0 +1,104 @@
+"""Bitmap: a dense array of values, with a bitmap of three levels of 64-bit words that remembers what was written.
+
+Inserting sets a bit; draining walks the bits in order, so that results come out sorted without sorting. Draining costs
+time proportional to the entries (plus size / 2^18) and resets exactly what was used. Several variables share one array
+whose inner extents are rounded up to powers of two (the packed key is the index).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparsejax.jit import cin, emit
+from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.memory import allocate, fill
+from sparsejax.jit.workspaces.protocol import Workspace
+
+WORD = 6  # log2 of the bits in a bitmap word
+
+
+class Bitmap(Workspace):
+    """See `protocol`; the key must fit one word."""
+
+    def __init__(self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> None:
+        super().__init__(b, tensor, extents, op)
+        shift = self.packing.fields[0].shift
+        size = extents[0] if shift is None else b.named("size", b.binary("shl", extents[0], shift))
+        self._owned: list[Var] = []
+        self._narrow = len(extents) == 1 and tensor.shape[0] <= 2**31 - 1
+        self._vals = self._block(b, size, tensor.dtype.itemsize)
+        self._identity = emit.constant(b, tensor.fill_value, tensor.dtype)
+        if tensor.fill_value != 0:
+            fill(b, self._vals, b.i64(0), size, self._identity)
+        self._words: list[Val] = []
+        count = size
+        for _ in range(3):
+            count = b.named("words", b.binary("lshr", b.add(count, (1 << WORD) - 1), b.i64(WORD)))
+            self._words.append(self._block(b, count, 8))
+        self._top = count
+        self._list = self._block(b, size, 4 if self._narrow else 8, zero=False)
+
+    def _block(self, b: Builder, count: Val, size: int, zero: bool = True) -> Val:
+        pointer = allocate(b, count, size, zero)
+        self._owned.append(b.var(f"{self.tensor.name}_own", pointer))
+        return pointer
+
+    def free(self, b: Builder) -> None:
+        for pointer in self._owned:
+            b.call("free", "void", [b.get(pointer)])
+
+    def insert(self, b: Builder, coordinates: Sequence[Val], value: emit.Num) -> None:
+        (index,) = self.packing.pack(b, coordinates)
+        if self.op is not None:
+            old = emit.load(b, self._vals, index, self.tensor.dtype, 1, self.tensor.name)
+            value = emit.apply(b, self.op, [old, value], self.tensor.dtype)
+        emit.store(b, self._vals, index, value)
+        self._mark(b, index, 0)
+
+    def _mark(self, b: Builder, index: Val, level: int) -> None:
+        word_index = b.named("word_index", b.binary("lshr", index, b.i64(WORD)))
+        bit = b.binary("shl", b.i64(1), b.and_(index, b.i64((1 << WORD) - 1)))
+        word = b.load(self._words[level], word_index, "i64", "word")
+        b.store(self._words[level], word_index, b.binary("or", word, bit))
+        if level < 2:
+            with b.if_(b.eq(word, 0)):
+                self._mark(b, word_index, level + 1)
+
+    def drain(self, b: Builder) -> None:
+        b.set(self.count, b.i64(0))
+        with b.for_(b.i64(0), self._top, "top") as top:
+            self._drain_word(b, top, 2)
+
+    def _drain_word(self, b: Builder, word_index: Val, level: int) -> None:
+        word = b.var("bits", b.load(self._words[level], word_index, "i64", "word"))
+        with b.while_(lambda: b.ne(b.get(word), 0)):
+            bits = b.get(word)
+            lowest = b.call("llvm.cttz.i64", "i64", [bits, b.const("i1", 1)])
+            index = b.named("index", b.add(b.binary("shl", word_index, b.i64(WORD)), lowest))
+            if level:
+                self._drain_word(b, index, level - 1)
+            else:
+                b.store(self._list, b.get(self.count), b.convert("trunc", index, "i32") if self._narrow else index)
+                b.increment(self.count)
+            b.set(word, b.and_(bits, b.sub(bits, 1)))
+        b.store(self._words[level], word_index, b.i64(0))
+
+    def reset(self, b: Builder) -> None:
+        """Put the identity back wherever something was written."""
+        with b.for_(b.i64(0), b.get(self.count), "q") as q:
+            emit.store(b, self._vals, self._key(b, q), self._identity)
+
+    def _key(self, b: Builder, position: Val) -> Val:
+        value = b.load(self._list, position, "i32" if self._narrow else "i64", "j")
+        return b.convert("zext", value, "i64") if self._narrow else value
+
+    def coordinate(self, b: Builder, level: int, position: Val) -> Val:
+        return b.named("j", self.packing.coordinate(b, self._key(b, position), level))
+
+    def child(self, position: Val, coordinate: Val) -> Val:
+        """The coordinate itself where it is the key, else the position in the list."""
+        return coordinate if len(self.extents) == 1 else position
+
+    def leaf(self, b: Builder, position: Val, lanes: int = 1) -> emit.Num:
+        key = position if len(self.extents) == 1 else self._key(b, position)
+        return emit.load(b, self._vals, key, self.tensor.dtype, lanes, self.tensor.name)

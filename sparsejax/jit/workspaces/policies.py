@@ -1,0 +1,120 @@
+"""The policies by name, and which one to use: the cheapest for the expected numbers of insertions and entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparsejax.jit import cin
+from sparsejax.jit.builder import Builder, Val
+from sparsejax.jit.workspaces.bitmap import Bitmap
+from sparsejax.jit.workspaces.bucket import Bucket
+from sparsejax.jit.workspaces.coordinate import Coordinate
+from sparsejax.jit.workspaces.hashed import Hash
+from sparsejax.jit.workspaces.keys import bits_of, words_of
+from sparsejax.jit.workspaces.protocol import Workspace
+from sparsejax.jit.workspaces.tree import Tree
+
+POLICIES: dict[str, type[Workspace]] = {
+    "bitmap": Bitmap,
+    "hash": Hash,
+    "coordinate": Coordinate,
+    "bucket": Bucket,
+    "tree": Tree,
+}
+LARGEST = 40  # bits of the largest bitmap workspace
+SMALL = 16  # bits of the largest bitmap workspace where nothing is known about the operands
+CACHE = 1 << 20  # bytes of a second-level cache
+
+# Nanoseconds, as a loop iteration is about one: see benchmarks/workspaces.py.
+BITMAP_INSERT, BITMAP_ENTRY, BITMAP_POSITION = 2.0, 3.0, 0.3
+HASH_INSERT, HASH_ENTRY = 4.0, 4.0
+COORDINATE_INSERT, MERGE = 2.0, 8.0
+BUCKET_INSERT = 6.0
+TREE_INSERT, TREE_LEVEL = 15.0, 4.0
+PASS, MISS = 2.5, 6.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy, its expected cost in loop iterations, and why it was chosen."""
+
+    policy: str
+    cost: float
+    reason: str
+
+
+def make(b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> Workspace:
+    """The workspace for `tensor`, by its policy."""
+    return POLICIES[tensor.policy or ""](b, tensor, extents, op)
+
+
+def default(shape: Sequence[int]) -> str:
+    """The policy for a workspace of `shape` when nothing is known about the operands.
+
+    >>> default((100,)), default((2**40, 2**40))
+    ('bitmap', 'hash')
+    """
+    return "bitmap" if sum(map(bits_of, shape)) <= SMALL else "hash"
+
+
+def costs(shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float) -> dict[str, float]:
+    """The cost of every policy, in loop iterations: `inserts` insertions that make `entries` entries, in all of `uses`
+    times that the workspace is filled and drained.
+
+    >>> found = costs((1000,), 8, 1e6, 1e5, 100)
+    >>> min(found, key=found.get)
+    'bitmap'
+    """
+    bits = sum(map(bits_of, shape))
+    each_in, each_out = inserts / max(1.0, uses), entries / max(1.0, uses)
+    entry = 8 * (1 + words_of(shape)[-1]) + itemsize
+
+    def missed(size: float) -> float:
+        return MISS * min(1.0, max(0.0, math.log2(max(1.0, size / CACHE)) / 4))
+
+    def sorting(count: float, spread: int = bits) -> float:
+        """Per entry: radix passes over no more bits than the keys have."""
+        wide = 11.0 if count > 4096 else 8.0
+        if count <= 32:
+            return 1.0 + count / 4
+        return PASS * math.ceil(max(1, spread) / wide) * (1.0 + missed(count * entry) / MISS) + 256 / count
+
+    found: dict[str, float] = {}
+    size = math.prod(float(n) for n in shape)
+    padded = float(shape[0]) * 2.0 ** (bits - bits_of(shape[0])) if shape else 1.0
+    if words_of(shape)[-1] == 0 and bits <= LARGEST:
+        found["bitmap"] = (
+            BITMAP_POSITION * padded
+            + uses * padded / 2**18
+            + inserts * (BITMAP_INSERT + missed(min(padded, size) * itemsize))
+            + entries * (BITMAP_ENTRY + missed(padded * itemsize))
+        )
+    found["hash"] = inserts * (HASH_INSERT + missed(4 * each_out * entry)) + entries * (HASH_ENTRY + sorting(each_out))
+    merges = MERGE * entries if each_in > 4096 else 0.0
+    found["coordinate"] = inserts * (COORDINATE_INSERT + sorting(min(each_in, max(4096.0, each_out)))) + merges
+    part = each_in / 256
+    found["bucket"] = inserts * (BUCKET_INSERT + sorting(part, max(1, bits - 8))) + 2 * entries + 40.0 * uses
+    depth = math.log2(max(2.0, each_out))
+    found["tree"] = inserts * (TREE_INSERT + depth * (TREE_LEVEL + missed(each_out * (entry + 32)))) + 4 * entries
+    return found
+
+
+def choose(
+    shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float, wanted: str = "auto"
+) -> Choice:
+    """The policy for a workspace, the cheapest unless one is `wanted`; infinitely expensive where that one cannot be.
+
+    >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
+    'hash'
+    >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "tree").reason
+    'as configured'
+    """
+    found = costs(shape, itemsize, inserts, entries, uses)
+    if wanted != "auto":
+        return Choice(wanted, found.get(wanted, math.inf), "as configured")
+    policy = min(found, key=lambda name: found[name])
+    listed = ", ".join(f"{name} {cost:.3g}" for name, cost in sorted(found.items(), key=lambda item: item[1]))
+    total = f"{inserts:.3g} insertions, {entries:.3g} entries, filled {uses:.3g} times"
+    return Choice(policy, found[policy], f"{total}; costs {listed}")
