@@ -11,7 +11,7 @@ coordinate levels; others are assembled compressed and converted. Conversions ar
 from __future__ import annotations
 
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level
-from sparsejax.jit import cin, operators, simplify
+from sparsejax.jit import cin, simplify
 from sparsejax.jit.nest import Nest
 
 
@@ -46,7 +46,7 @@ def _restricted(nest: Nest, access: cin.Access, index: cin.Index) -> bool:
     for producer in nest.producers:
         if access not in set(cin.accesses(producer.rhs)):
             continue
-        identity = operators.get(producer.op).identity(producer.target.dtype)
+        identity = simplify.nothing(producer.target.tensor, producer.op)
         if not _is(simplify.exhaust(producer.rhs, others), identity):
             return False
     return True
