@@ -227,7 +227,8 @@ def step_of(case: Case):
     names = {name: Var(Aval(s.shape, s.dtype, s.format, s.fill_value)) for name, s in case.storages.items()}
     made = nest.of_definition(case.output, case.definition)
     made = nest.Nest(made.output, made.indices, made.producers, simplify.simplify(made.value))
-    step = fuse.canonical(made, Var(Aval((), "f8", Format(()))), names)
+    out = case.output
+    step = fuse.canonical(made, Var(Aval(out.shape, out.dtype, out.format, out.fill_value)), names)
     back = {var: name for name, var in names.items()}
     inputs = [case.storages[back[v]] for v in step.arguments]
     rename = dict(zip(made.variables, step.nest.variables, strict=False))
