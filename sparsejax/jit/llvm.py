@@ -251,7 +251,8 @@ class LLVMBuilder(Builder):
 
 
 def _symbol(name: str) -> str:
-    return name if name.isidentifier() else f'"{name}"'
+    """The name as LLVM may write it: other characters by their code points."""
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f".{ord(c):x}." for c in name)
 
 
 def _alignment(type: str) -> int:
