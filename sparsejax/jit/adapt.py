@@ -38,17 +38,26 @@ def _restricted(nest: Nest, access: cin.Access, index: cin.Index) -> bool:
     """Whether nothing is to be done where the other operands with an ordered sparse level at `index` are absent."""
     others = set()
     for other in cin.accesses(nest.composite):
-        for number, level in enumerate(other.tensor.format.levels):
-            if other.level_index(number) == index and other != access and level.ordered and not level.full:
+        if (
+            index in other.indices and other != access
+        ):  # the outermost of its levels at `index` is the one that is walked
+            level = next(lv for k, lv in enumerate(other.tensor.format.levels) if other.level_index(k) == index)
+            if level.ordered and not level.full:
                 others.add(other)
     if any(a == access for a in cin.accesses(nest.value)):
         return not nest.producers and _is(simplify.exhaust(nest.value, others), nest.output.fill_value)
+    gone = set()
     for producer in nest.producers:
-        if access not in set(cin.accesses(producer.rhs)):
-            continue
-        if not _is(simplify.exhaust(producer.rhs, others), simplify.nothing(producer.target.tensor, producer.op)):
+        if _is(simplify.exhaust(producer.rhs, others), simplify.nothing(producer.target.tensor, producer.op)):
+            gone.add(producer.target)
+        elif access in set(cin.accesses(producer.rhs)):
             return False
-    return True
+    # a loop over a variable of the result also assigns what is left without the reductions
+    return (
+        index not in nest.indices
+        or nest.direct
+        or _is(simplify.exhaust(nest.value, others | gone), nest.output.fill_value)
+    )
 
 
 def _is(expr: cin.Expr, value: object) -> bool:
