@@ -50,6 +50,7 @@ def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequenc
 
 def concretize(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Program:
     """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy."""
+    nest = _started(nest)
     how, p = assembly(nest.output, nest.storage_indices, order)
     out = cin.Access(nest.output, nest.indices)
     rest = nest.storage_indices[p:]
@@ -70,6 +71,15 @@ def concretize(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | Non
         inside = _inner(order[p:], producer, rest)
         stmt = cin.Where(stmt, _loops(inside, cin.Assign(target, producer.op, producer.rhs)))
     return _program(nest, _loops(order[:p], stmt))
+
+
+def _started(nest: Nest) -> Nest:
+    """A dense result that is a reduction holds the identity when the kernel starts: that need not be assigned."""
+    if not nest.direct or not nest.output.format.is_dense:
+        return nest
+    start = nest.producers[0].target.tensor.fill_value
+    output = replace(nest.output, fill_value=start)
+    return replace(nest, output=output)
 
 
 def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:

@@ -17,12 +17,26 @@ import numpy as np
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
-from sparsejax.formats import Compressed, Coordinate, convert, validate
+from sparsejax.formats import (
+    Banded,
+    Bitmap,
+    Compressed,
+    Coordinate,
+    Dense,
+    Diagonal,
+    Ell,
+    Hash,
+    LooseCompressed,
+    RunLength,
+    convert,
+    validate,
+)
 from sparsejax.jit import cin
 from sparsejax.lax import semiring
 from sparsejax.lax.contract import contract_p as contract
 from tests.fuzz import definitions
-from tests.fuzz.definitions import random_format, random_storage
+from tests.fuzz.definitions import stored
+from tests.fuzz.levels import random_format
 
 INF = np.inf
 MULTIPLICATIONS = {
@@ -45,6 +59,10 @@ LAMBDAS = {  # ours, NumPy's addition and multiplication, zero
 }
 DTYPES = ("f8", "f8", "f4", "i8", "i4", "u1", "?")
 LABELS = "ijkl"
+LEVELS = (
+    *(Dense(), Compressed(), Coordinate(), Dense(), Compressed(), Coordinate()),
+    *(Compressed(unique=False), LooseCompressed(), Bitmap(), Hash(), RunLength(), Banded(), Diagonal(), Ell()),
+)
 
 
 def random_semiring(rng: random.Random):
@@ -66,7 +84,8 @@ class Operand:
 
     def __init__(self, rng: random.Random, shape, dtype, least=-np.inf):
         fill = rng.choice((0, 0, 1)) if dtype.kind != "b" else 0
-        storage, _ = random_storage(rng, shape, dtype, fill)
+        form = random_format(rng, len(shape), LEVELS)
+        storage, _ = stored(rng, shape, dtype, form, fill, rng.choice((0.0, 0.2, 0.5, 1.0)))
         storage = replace(storage, vals=np.maximum(storage.vals, dtype.type(0)) if least == 0 else storage.vals)
         self.array = Array(storage)
         coords, vals = convert.to_coords(storage)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from tests.fuzz.definitions import random_format
+from tests.fuzz.levels import random_format
 
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 

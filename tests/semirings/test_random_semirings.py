@@ -7,7 +7,7 @@ import pytest
 import sparsejax as sj
 from tests.fuzz import semirings
 
-CASES, ORDERED, BATCH = 1200, 600, 100
+CASES, ORDERED, BATCH = 600, 300, 100
 
 
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
