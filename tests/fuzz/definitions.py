@@ -62,7 +62,7 @@ class Case:
     storages: dict[str, object]
     extents: dict[cin.IndexVar, int]
     order: tuple[cin.IndexVar, ...] | None
-    workspace: str
+    workspace: str = "auto"
 
     def __str__(self) -> str:
         inputs = ", ".join(f"{n}:{s.dtype}{list(s.shape)} {s.format}" for n, s in self.storages.items())
