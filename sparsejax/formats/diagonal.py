@@ -77,11 +77,12 @@ class Diagonal(Level):
             return b.add(row, b.load(off, at, "i64", "off"))
 
         def first(bound: Any) -> Any:
-            """The first offset whose coordinate is not below `bound`."""
+            """The first offset whose coordinate is not below `bound`; coordinates themselves may wrap around."""
+            least = b.sub(bound, row)
             lo, hi = b.var("lo", b.i64(0)), b.var("hi", count)
             with b.while_(lambda: b.lt(b.get(lo), b.get(hi))):
                 half = b.named("half", b.binary("ashr", b.add(b.get(lo), b.get(hi)), b.i64(1)))
-                below = b.lt(coordinate(half), bound)
+                below = b.lt(b.load(off, half, "i64", "off"), least)
                 b.set(lo, b.select(below, b.add(half, 1), b.get(lo)))
                 b.set(hi, b.select(below, b.get(hi), half))
             return b.get(lo)

@@ -8,7 +8,8 @@ What is counted once (`canonical`):
     names       words that differ by the names of variables are one case
     operands    swapped operands of a commutative f are one case
     mode order  what iterates is the index of each storage level, so words are spelled in storage order: `A[j,i]` stored by
-                its second dimension first and `A[i,j]` stored row-major are one case. How dimensions are numbered is drawn per case.
+                its second dimension first and `A[i,j]` stored row-major are one case. How dimensions are numbered is drawn per case,
+                and so is the workspace policy.
     runs of one a coordinate level without another beside it has the buffers and the code of a compressed level (a test shows it)
 
 Cases are sorted by the total number of dimensions; a case is found in O(log) time from its number.
@@ -27,6 +28,7 @@ import numpy as np
 
 from sparsejax.formats import Coordinate, Format, Level
 from sparsejax.jit import cin, operators
+from sparsejax.jit.workspaces import policies
 from tests.fuzz import definitions
 from tests.fuzz.levels import ENUMERATED
 
@@ -180,7 +182,8 @@ def build(block: Block, formats: Sequence[Sequence[Level]], seed: int) -> defini
     shape = tuple(extents[v] for v in indices)
     output = definitions.output_of(definition, shape, DTYPE, form)
     used = {v: extents[v] for v in variables if v in (*indices, *cin.variables(rhs))}
-    return definitions.Case(seed, definition, output, arrays, storages, used, None)
+    workspace = rng.choice(("auto", *policies.POLICIES))
+    return definitions.Case(seed, definition, output, arrays, storages, used, None, workspace)
 
 
 def _placed(

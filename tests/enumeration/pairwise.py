@@ -1,7 +1,7 @@
 """Kernels over up to four operands and four variables, all level types: by pairwise covering arrays.
 
 A template fixes the index words. For each, a covering array runs over the level type of every storage level of every operand and of
-the output, every mode order, the fill of every operand, the operators, how they associate, and the reduction.
+the output, every mode order, the fill of every operand, the operators, how they associate, the reduction, and the workspace policy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from sparsejax.formats import Format, Level
 from sparsejax.jit import cin
+from sparsejax.jit.workspaces import policies
 from tests.enumeration.covering import covering_array
 from tests.fuzz import definitions
 from tests.fuzz.levels import INPUTS, OUTPUTS, fits
@@ -96,6 +97,7 @@ class Space:
             self.factors.append(Factor("left", 0, 0, (True, False)))
         if set("".join(self.words[:-1])) - set(out):
             self.factors.append(Factor("reduction", 0, 0, REDUCTIONS))
+        self.factors.append(Factor("workspace", 0, 0, ("auto", *policies.POLICIES)))
 
     def possible(self, partial: Mapping[int, int]) -> bool:
         chosen = [[None] * len(word) for word in self.words]
@@ -127,7 +129,8 @@ class Space:
         shape = tuple(extents[v] for v in indices)
         output = definitions.output_of(definition, shape, DTYPE, self._format(self.operands, chosen))
         used = {v: n for v, n in extents.items() if v in (*indices, *cin.variables(rhs))}
-        return definitions.Case(seed, definition, output, arrays, storages, used, None)
+        workspace = str(chosen["workspace", 0, 0])
+        return definitions.Case(seed, definition, output, arrays, storages, used, None, workspace)
 
     def _format(self, tensor: int, chosen: Mapping[tuple[str, int, int], object]) -> Format:
         ndim = len(self.words[tensor])

@@ -53,10 +53,11 @@ def fits(levels: Sequence[Level]) -> bool:
     return True
 
 
-def random_format(rng: random.Random, ndim: int, levels: Sequence[Level] = INPUTS) -> Format:
-    """Any levels in any order that make a format."""
+def random_format(rng: random.Random, ndim: int, levels: Sequence[Level] = OUTPUTS) -> Format:
+    """Levels in any order that make a format; in half of them most levels are dense, compressed or coordinate."""
     order = rng.sample(range(ndim), ndim)
+    usual = rng.random() < 0.5
     while True:
-        chosen = [rng.choice(levels) for _ in range(ndim)]
+        chosen = [rng.choice(ENUMERATED if usual and rng.random() < 0.8 else levels) for _ in range(ndim)]
         if fits(chosen):
             return Format(chosen, order)

@@ -89,7 +89,10 @@ class Operand:
         storage = replace(storage, vals=np.maximum(storage.vals, dtype.type(0)) if least == 0 else storage.vals)
         self.array = Array(storage)
         coords, vals = convert.to_coords(storage)
-        self.stored = {tuple(map(int, c)): v for c, v in zip(coords.T, vals, strict=True)}
+        self.stored = {}
+        for c, v in zip(coords.T, vals, strict=True):  # duplicates are summed
+            place = tuple(map(int, c))
+            self.stored[place] = self.stored[place] + v if place in self.stored else v
         self.dense = storage.format.is_dense
         if self.dense:
             values = convert.to_dense(storage)

@@ -1,0 +1,35 @@
+"""Level types in kernels, where their definitions are easily got wrong."""
+
+import numpy as np
+
+import sparsejax as sj
+from sparsejax.core.array import Array
+from sparsejax.formats import Bitmap, Dense, Diagonal, Format, Hash, Storage, validate
+
+
+def test_offsets_of_diagonals_that_wrap_around_are_outside():
+    """r + off[d] beyond 64 bits is no coordinate, and must not mislead the search for the first diagonal inside."""
+    off = np.array([-(2**63), -1, 0, 2**63 - 1])
+    vals = np.arange(16.0) * np.tile([0, 1, 1, 0], 4)
+    vals[1] = 0  # below row 0 there is no coordinate -1
+    storage = Storage(Format((Dense(), Diagonal())), (4, 4), 0.0, ((), (np.array([4]), off)), vals)
+    validate.validate(storage)
+    dense = np.diag(vals[2::4]) + np.diag(vals[5::4], -1)
+    np.testing.assert_array_equal(Array(storage).todense(), dense)
+    doubled = sj.einsum("ij,->ij", Array(storage), sj.array(2.0), out_format="csr")
+    validate.validate(doubled.storage)
+    np.testing.assert_array_equal(doubled.todense(), 2 * dense)
+
+
+def test_an_unordered_level_beside_a_diagonal():
+    """A[i,i] is walked by its outermost level, which is dense: it restricts nothing, and the hash level of B must be converted."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(1, 5, (4, 4)) * 1.0, np.array([0.0, 2.0, 0.0, 3.0])
+    a[2, 2] = 0.0
+    made = sj.einsum(
+        "ii,i,->",
+        sj.array(a, format=Format((Dense(), Bitmap())), copy=True),
+        sj.array(b, format=Format((Hash(),)), copy=True),
+        sj.array(2.0),
+    )
+    assert float(made) == 2 * np.diag(a) @ b
