@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax import dtypes
 from sparsejax.formats import Format
@@ -53,7 +52,7 @@ def reduction(body: cin.Expr, identity: Any) -> operators.Operator:
         operators.Operator(
             name,
             2,
-            Fold(meaning(body)),
+            meaning(body),
             commutative=True,
             associative=True,
             identity_of=lambda _: identity,
@@ -115,34 +114,6 @@ def meaning(body: cin.Expr) -> Callable[..., Any]:
         return np.broadcast_to(made, np.broadcast_shapes(np.shape(x), np.shape(y)))
 
     return function
-
-
-class Fold:
-    """A function of two arrays with the reductions of a ufunc that the assembly of results uses."""
-
-    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        self._function = function
-
-    def __call__(self, x: Any, y: Any) -> Any:
-        return self._function(x, y)
-
-    def reduce(self, values: NDArray[Any]) -> Any:
-        """All of a one-dimensional, non-empty array."""
-        return self.reduceat(values, np.zeros(1, np.int64))[0]
-
-    def reduceat(self, values: NDArray[Any], starts: NDArray[Any]) -> NDArray[Any]:
-        """Every run of `values` from one start to the next, neighbours first, in log2(longest run) passes over arrays."""
-        left = values
-        lengths = np.diff(np.append(starts, len(values)))
-        while len(left) > len(lengths):
-            first = np.repeat(np.cumsum(lengths) - lengths, lengths)
-            place = np.arange(len(left)) - first
-            even = np.flatnonzero(place % 2 == 0)
-            paired = even[place[even] + 1 < np.repeat(lengths, lengths)[even]]
-            made = left.copy()
-            made[paired] = self._function(left[paired], left[paired + 1])
-            left, lengths = made[even], (lengths + 1) // 2
-        return left
 
 
 def simplified(body: cin.Expr, dtype: np.dtype[Any]) -> cin.Expr:

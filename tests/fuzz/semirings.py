@@ -32,6 +32,7 @@ from sparsejax.formats import (
     validate,
 )
 from sparsejax.jit import cin
+from sparsejax.jit.workspaces import policies
 from sparsejax.lax import semiring
 from sparsejax.lax.contract import contract_p as contract
 from tests.fuzz import definitions
@@ -214,7 +215,8 @@ def check(seed: int, compiled: bool = False) -> str | None:
 
 
 def check_order(seed: int) -> str | None:
-    """The same contraction as one kernel under a random loop order, with a result in any format; None when right."""
+    """The same contraction as one kernel under a random loop order, with a random workspace and a result in any format; None
+    when right."""
     operands, terms, output, extents, options, algebra, dtype, allowed = make(seed)
     rng = random.Random(-seed)
     storages = {f"X{k}": o.array.storage for k, o in enumerate(operands)}
@@ -236,12 +238,11 @@ def check_order(seed: int) -> str | None:
     every = list(dict.fromkeys((*definition.indices, *cin.variables(definition.rhs))))
     rng.shuffle(every)
     sizes = {v: extents[chr(int(v.name[1:]))] for v in every}
-    case = definitions.Case(seed, definition, target, {}, storages, sizes, tuple(every))
+    workspace = rng.choice(("auto", *policies.POLICIES))
+    case = definitions.Case(seed, definition, target, {}, storages, sizes, tuple(every), workspace)
     with np.errstate(all="ignore"):
         want, _ = expected(operands, terms, output, extents, algebra, dtype, allowed)
     got = definitions.run(case)
-    if got is None:
-        return None
     validate.validate(got)
     loose = 1e-5 if dtype == np.float32 else 1e-12
     dense = convert.to_dense(got)

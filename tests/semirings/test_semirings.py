@@ -6,7 +6,6 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import cin, scalar_functions
 from sparsejax.lax.semiring import named, ring_of
 
 INF = np.inf
@@ -164,7 +163,7 @@ def test_reductions():
 
 
 def test_results_of_any_format_and_order():
-    """Unordered results are combined after the kernel with the function itself."""
+    """Whatever a workspace combines, it combines with the function itself."""
     ring = sj.Semiring(lambda x, y: x + y + x * y, "multiply", 0)
     W = weights().toarray()
     terms = W[:, :, None] * W[None]
@@ -178,20 +177,6 @@ def test_results_of_any_format_and_order():
             out_format=form,
         )
         np.testing.assert_allclose(made.todense(), want)
-
-
-def test_fold_reduces_runs_in_order():
-    x, y = scalar_functions.parameters(np.dtype("float64"))
-    for body, ufunc in ((cin.Call("maximum", (x, y), x.dtype), np.maximum), (cin.Call("add", (x, y), x.dtype), np.add)):
-        fold = scalar_functions.Fold(scalar_functions.meaning(body))
-        for length in range(1, 20):
-            values = np.random.default_rng(length).integers(0, 99, length).astype(float)
-            starts = np.flatnonzero(np.random.default_rng(length).random(length) < 0.3)
-            starts = np.unique([0, *starts])
-            np.testing.assert_array_equal(fold.reduceat(values, starts), ufunc.reduceat(values, starts))
-            assert fold.reduce(values) == ufunc.reduce(values)
-    keep = scalar_functions.Fold(scalar_functions.meaning(x))
-    np.testing.assert_array_equal(keep.reduceat(np.arange(9.0), np.array([0, 2, 3, 8])), [0, 2, 3, 8])
 
 
 @pytest.mark.parametrize(
