@@ -6,7 +6,7 @@
           | Seq(stmts)                     one after the other
     expr  = Access(tensor, indices)        one entry of a tensor
           | Call(op, args, dtype)          a scalar operator of `operators`; every argument already has its compute dtype
-          | Literal(value, dtype)
+          | Literal(value, dtype, absent)  a number, or (absent) the fill of a sparse operand where it stores nothing
     index = IndexVar | int                 an int is a fixed coordinate (0 on an axis of extent one that is broadcast)
 
     Definition(indices, op, rhs)           what an operation computes, before any loop is chosen:
@@ -44,7 +44,10 @@ Index = IndexVar | int
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor or workspace: `shape` in dimension order, stored as `format`, with `fill_value` where nothing is stored."""
+    """A tensor or workspace: `shape` in dimension order, stored as `format`, with `fill_value` where nothing is stored.
+
+    `result` is the format of the result that a workspace holds for a while: a dense one lacks no entries.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -52,6 +55,7 @@ class Tensor:
     format: Format
     fill_value: Any
     policy: str | None = None
+    result: Format | None = None
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -66,6 +70,11 @@ class Tensor:
             and self.policy == other.policy
             and same_value(self.fill_value, other.fill_value)
         )
+
+    @property
+    def lacks(self) -> bool:
+        """Whether entries may be absent, rather than have the fill as their value."""
+        return not (self.result or self.format).is_dense
 
     def __str__(self) -> str:
         return self.name
@@ -112,16 +121,22 @@ class Call:
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant."""
+    """A constant; `absent` marks what a sparse operand reads where it stores nothing: only these annihilate."""
 
     value: Any
     dtype: np.dtype[Any]
+    absent: bool = False
 
     def __hash__(self) -> int:
         return hash((self.dtype, np.asarray(self.value, self.dtype).tobytes()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Literal) and self.dtype == other.dtype and same_value(self.value, other.value)
+        return (
+            isinstance(other, Literal)
+            and self.dtype == other.dtype
+            and self.absent == other.absent
+            and same_value(self.value, other.value)
+        )
 
     def __str__(self) -> str:
         return str(self.value)

@@ -112,7 +112,7 @@ def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how
         form, policy = Format((Coordinate(),) * len(rest)), how
     else:
         form, policy = Format((Dense(),) * len(rest)), "dense"
-    return cin.Access(cin.Tensor(old.name, shape, old.dtype, form, old.fill_value, policy), tuple(rest))
+    return cin.Access(cin.Tensor(old.name, shape, old.dtype, form, old.fill_value, policy, old.format), tuple(rest))
 
 
 def _inner(order: Sequence[cin.IndexVar], producer: Producer, rest: Sequence[cin.IndexVar]) -> list[cin.IndexVar]:

@@ -14,9 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.jit import cin, operators, scalar_functions
+from sparsejax.jit import cin, operators, parts, scalar_functions
 from sparsejax.jit.builder import Builder, Val
-from sparsejax.jit.llvm import lanes_of, scalar_of, vector_of
+from sparsejax.jit.llvm import lanes_of, vector_of
+from sparsejax.jit.parts import fabs as _fabs
+from sparsejax.jit.parts import intrinsic as _intrinsic
+from sparsejax.jit.parts import libm as _libm
+from sparsejax.jit.parts import like as _like
+from sparsejax.jit.parts import like_bool as _like_bool
 
 DType = np.dtype[Any]
 BOOL: DType = np.dtype(np.bool_)
@@ -179,13 +184,6 @@ def _lanewise_body(body: cin.Expr) -> bool:
 # ---------------------------------------------------------------------------------------------------- arithmetic
 
 
-def _like(b: Builder, like: Val, value: float) -> Val:
-    scalar = scalar_of(like.type)
-    one = b.const(scalar, value if scalar in ("float", "double") else int(value))
-    lanes = lanes_of(like.type)
-    return one if lanes == 1 else b.splat(one, lanes)
-
-
 _INT = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _FLOAT = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 _BOOL = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "subtract": "xor"}
@@ -213,16 +211,7 @@ def _complex_arithmetic(b: Builder, op: str, x: Num, y: Num) -> Num:
     if op == "multiply":
         real = b.binary("fsub", mul(xr, yr), mul(xi, yi))
         return Num(x.dtype, (real, b.binary("fadd", mul(xr, yi), mul(xi, yr))))
-    # Smith's division: scale by the larger part of the divisor, so that nothing overflows early
-    big = b.compare("oge", _fabs(b, yr), _fabs(b, yi))
-    p, q = b.select(big, yr, yi), b.select(big, yi, yr)
-    zero = b.compare("oeq", p, _like(b, p, 0))
-    ratio = b.select(zero, _like(b, p, 0), b.binary("fdiv", q, p))
-    scale = b.binary("fadd", p, mul(q, ratio))
-    u, v = b.select(big, xr, xi), b.select(big, xi, xr)
-    real = b.binary("fdiv", b.binary("fadd", u, mul(v, ratio)), scale)
-    cross = b.select(big, b.binary("fsub", v, mul(u, ratio)), b.binary("fsub", mul(v, ratio), u))
-    return Num(x.dtype, (real, b.binary("fdiv", cross, scale)))
+    return Num(x.dtype, parts.divide(b, (xr, xi), (yr, yi)))
 
 
 def _negative(b: Builder, op: str, args: list[Num]) -> Num:
@@ -241,16 +230,12 @@ def _square(b: Builder, op: str, args: list[Num]) -> Num:
 
 
 def _reciprocal(b: Builder, op: str, args: list[Num]) -> Num:
+    if args[0].kind == "c":
+        return Num(args[0].dtype, parts.reciprocal(b, (args[0].parts[0], args[0].parts[1])))
     one = cast(b, Num(BOOL, (_like_bool(b, args[0].val, True),)), args[0].dtype)
     if args[0].kind in "iu":
         return _int_divide(b, one, args[0], floor=False)[0]
     return _arithmetic(b, "divide", [one, args[0]])
-
-
-def _like_bool(b: Builder, like: Val, value: bool) -> Val:
-    one = b.const("i1", value)
-    lanes = lanes_of(like.type)
-    return one if lanes == 1 else b.splat(one, lanes)
 
 
 def _int_divide(b: Builder, x: Num, y: Num, floor: bool) -> tuple[Num, Num]:
@@ -302,7 +287,9 @@ def _power(b: Builder, op: str, args: list[Num]) -> Num:
     if x.kind == "f":
         return Num(x.dtype, (_libm(b, "pow", [x.val, y.val]),))
     if x.kind == "c":
-        return _complex_call(b, "cpow", [x, y])
+        plain = _complex_call(b, "cpow", [x, y])
+        pairs = [(z.parts[0], z.parts[1]) for z in (x, y, plain)]
+        return Num(x.dtype, parts.power(b, pairs[0], pairs[1], pairs[2]))
     # square and multiply; a negative exponent gives what truncation of the true value gives
     result, base, rest = b.var("power", _like(b, x.val, 1)), b.var("base", x.val), b.var("exponent", y.val)
     with b.while_(lambda: b.compare("sgt" if y.kind == "i" else "ne", b.get(rest), _like(b, y.val, 0))):
@@ -330,17 +317,27 @@ def _test(b: Builder, test: str, kind: str, x: Val, y: Val) -> Val:
     return b.compare(test if test in ("eq", "ne") else f"{'s' if kind == 'i' else 'u'}{test}", x, y)
 
 
+def _mixed_test(b: Builder, test: str, x: Num, y: Num) -> Val:
+    """A signed against an unsigned integer of 64 bits: a negative number is smaller than any other."""
+    if x.kind == "u":
+        turned = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(test, test)
+        return _mixed_test(b, turned, y, x)
+    negative = b.compare("slt", x.val, _like(b, x.val, 0))
+    settled = _like_bool(b, x.val, test in ("ne", "lt", "le"))
+    return b.select(negative, settled, _test(b, test, "u", x.val, y.val))
+
+
 def _comparison(b: Builder, op: str, args: list[Num]) -> Num:
     x, y = args
     test = _TESTS[op]
+    if x.kind + y.kind in ("iu", "ui"):
+        return Num(BOOL, (_mixed_test(b, test, x, y),))
     if x.kind != "c":
         return Num(BOOL, (_test(b, test, x.kind, x.val, y.val),))
-    real, imag = (_test(b, test, "f", p, q) for p, q in zip(x.parts, y.parts, strict=True))
     if test in ("eq", "ne"):
-        return Num(BOOL, (b.binary("and" if test == "eq" else "or", real, imag),))
-    strict = _test(b, test[0] + "t", "f", x.val, y.val)  # NumPy orders complex numbers lexicographically
-    tie = b.binary("and", _test(b, "eq", "f", x.val, y.val), imag)
-    return Num(BOOL, (b.binary("or", strict, tie),))
+        tests = (_test(b, test, "f", p, q) for p, q in zip(x.parts, y.parts, strict=True))
+        return Num(BOOL, (b.binary("and" if test == "eq" else "or", *tests),))
+    return Num(BOOL, (parts.ordered(b, test, (x.parts[0], x.parts[1]), (y.parts[0], y.parts[1])),))
 
 
 _LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
@@ -417,10 +414,7 @@ def _classify(b: Builder, op: str, args: list[Num]) -> Num:
 def _sign(b: Builder, op: str, args: list[Num]) -> Num:
     x = args[0]
     if x.kind == "c":
-        size = _complex_abs(b, x)
-        zero = b.compare("oeq", size, _like(b, size, 0))
-        safe = b.select(zero, _like(b, size, 1), size)
-        return Num(x.dtype, tuple(b.binary("fdiv", p, safe) for p in x.parts))
+        return Num(x.dtype, parts.sign(b, (x.parts[0], x.parts[1]), _complex_abs(b, x)))
     zero, one = _like(b, x.val, 0), _like(b, x.val, 1)
     positive = _test(b, "gt", x.kind, x.val, zero)
     if x.kind == "u":
@@ -450,21 +444,6 @@ _LIBM = {
     "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "cbrt": "cbrt",
     "arctan2": "atan2", "hypot": "hypot",
 }  # fmt: skip
-
-
-def _libm(b: Builder, name: str, args: list[Val]) -> Val:
-    type = args[0].type
-    return b.call(name + ("f" if type == "float" else ""), type, args)
-
-
-def _intrinsic(b: Builder, name: str, args: list[Val]) -> Val:
-    type = args[0].type
-    lanes, size = lanes_of(type), {"float": "f32", "double": "f64"}[scalar_of(type)]
-    return b.call(f"llvm.{name}.{size if lanes == 1 else f'v{lanes}{size}'}", type, args)
-
-
-def _fabs(b: Builder, x: Val) -> Val:
-    return _intrinsic(b, "fabs", [x])
 
 
 def _complex_abs(b: Builder, x: Num) -> Val:

@@ -19,43 +19,71 @@ import numpy as np
 from sparsejax.jit import cin, operators
 
 
-def literal(value: object, dtype: np.dtype[np.generic]) -> cin.Literal:
+def literal(value: object, dtype: np.dtype[np.generic], absent: bool = False) -> cin.Literal:
     """A literal of `dtype`; the value is converted as NumPy would."""
-    return cin.Literal(np.asarray(value).astype(dtype)[()], dtype)
+    return cin.Literal(np.asarray(value).astype(dtype)[()], dtype, absent)
 
 
 def fill_of(access: cin.Access) -> cin.Literal:
-    """What `access` reads where nothing is stored."""
-    return literal(access.tensor.fill_value, access.tensor.dtype)
+    """What `access` reads where nothing is stored (or, of a dense result, where nothing was added)."""
+    return literal(access.tensor.fill_value, access.tensor.dtype, access.tensor.lacks)
 
 
 def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) -> cin.Expr:
     """`op(args)` with constants folded, identities dropped and annihilators applied."""
     if op == "stored" and isinstance(args[0], cin.Literal):
-        return literal(False, dtype)  # the access is gone: nothing is stored there
+        return literal(False, dtype, True)  # the access is gone: nothing is stored there
+    if op in ("where", "masked"):
+        return _choice(op, args, dtype)
+    operator = operators.get(op)
+    if operator.arity == 2:
+        zero = _annihilated(operator, args[0], args[1])
+        if zero is not None:
+            return literal(zero, dtype, True)
     if all(isinstance(a, cin.Literal) for a in args):
         return _fold(op, [a for a in args if isinstance(a, cin.Literal)], dtype)
     if op == "cast":
         return args[0] if args[0].dtype == dtype else cin.Call(op, args, dtype)
-    if op in ("where", "masked"):
-        condition, yes, no = args
-        if isinstance(condition, cin.Literal):
-            return yes if condition.value else no
-        return yes if yes == no else cin.Call(op, args, dtype)
-    operator = operators.get(op)
     if operator.arity == 2:
         left, right = args
-        if isinstance(left, cin.Literal):
-            if operator.left_annihilator is not None and left.value == operator.left_annihilator:
-                return literal(operator.left_annihilator, dtype)
-            if operator.left_identity and _is_identity(operator, left):
-                return right
-        if isinstance(right, cin.Literal):
-            if operator.right_annihilator is not None and right.value == operator.right_annihilator:
-                return literal(operator.right_annihilator, dtype)
-            if operator.right_identity and _is_identity(operator, right):
-                return left
+        if isinstance(left, cin.Literal) and operator.left_identity and _is_identity(operator, left):
+            return right
+        if isinstance(right, cin.Literal) and operator.right_identity and _is_identity(operator, right):
+            return left
     return cin.Call(op, args, dtype)
+
+
+def _annihilated(operator: operators.Operator, left: cin.Expr, right: cin.Expr) -> object | None:
+    """What `operator` gives because an operand is absent, if it does.
+
+    Only what is absent annihilates: a zero that somebody stored or wrote is a number, and its product with NaN is NaN. An
+    annihilator of one side holds for divisors that are there; where the divisor is absent too, the fill is 0 / 0 as it stands.
+    """
+    both_sides = operator.right_annihilator is not None
+    if _is_absent(left, operator.left_annihilator) and (both_sides or not _is_absent(right)):
+        return operator.left_annihilator
+    return operator.right_annihilator if _is_absent(right, operator.right_annihilator) else None
+
+
+_ANY = object()
+
+
+def _is_absent(expr: cin.Expr, value: object = _ANY) -> bool:
+    """Whether `expr` is an absent entry that reads as `value`."""
+    return isinstance(expr, cin.Literal) and expr.absent and (value is _ANY or bool(expr.value == value))
+
+
+def _choice(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) -> cin.Expr:
+    """`where` and `masked` with a known condition, or with nothing to choose. Where a mask fails there is no entry."""
+    condition, yes, no = args
+    if op == "masked" and isinstance(no, cin.Literal):
+        no = literal(no.value, no.dtype, True)
+    if isinstance(condition, cin.Literal):
+        return yes if condition.value else no
+    if isinstance(yes, cin.Literal) and isinstance(no, cin.Literal) and yes.dtype == no.dtype:
+        if cin.same_value(yes.value, no.value):
+            return literal(yes.value, yes.dtype, yes.absent or no.absent)
+    return yes if yes == no else cin.Call(op, args, dtype)
 
 
 def _is_identity(operator: operators.Operator, constant: cin.Literal) -> bool:
@@ -66,7 +94,7 @@ def _is_identity(operator: operators.Operator, constant: cin.Literal) -> bool:
 def _fold(op: str, args: list[cin.Literal], dtype: np.dtype[np.generic]) -> cin.Literal:
     with np.errstate(all="ignore"):
         value = operators.get(op).numpy(*(np.asarray(a.value, a.dtype) for a in args))
-        return literal(value, dtype)
+        return literal(value, dtype, any(a.absent for a in args))
 
 
 def simplify(expr: cin.Expr) -> cin.Expr:

@@ -54,7 +54,7 @@ def _notation(
     count = len(inputs)
     extents = _extents([rules.shape_of(o) for o in operands[:count]], inputs)
     used = ring or _arithmetic(dtype)
-    zero = simplify.literal(used.zero, dtype)
+    zero = simplify.literal(used.zero, dtype, absent=True)
     factors: list[cin.Expr] = []
     for operand, labels in zip(operands[:count], inputs, strict=True):
         picked: list[cin.Index] = []

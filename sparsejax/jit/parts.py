@@ -1,0 +1,103 @@
+"""Machine values, and complex arithmetic on pairs of them (real part, imaginary part), as NumPy's loops have it."""
+
+from __future__ import annotations
+
+import math
+
+from sparsejax.jit.builder import Builder, Val
+from sparsejax.jit.llvm import lanes_of, scalar_of
+
+Pair = tuple[Val, Val]
+
+
+def like(b: Builder, like: Val, value: float) -> Val:
+    """The constant `value` in the type of `like`."""
+    scalar = scalar_of(like.type)
+    one = b.const(scalar, value if scalar in ("float", "double") else int(value))
+    lanes = lanes_of(like.type)
+    return one if lanes == 1 else b.splat(one, lanes)
+
+
+def like_bool(b: Builder, like: Val, value: bool) -> Val:
+    """A truth value in as many lanes as `like`."""
+    one = b.const("i1", value)
+    lanes = lanes_of(like.type)
+    return one if lanes == 1 else b.splat(one, lanes)
+
+
+def libm(b: Builder, name: str, args: list[Val]) -> Val:
+    """A function of the C library."""
+    type = args[0].type
+    return b.call(name + ("f" if type == "float" else ""), type, args)
+
+
+def intrinsic(b: Builder, name: str, args: list[Val]) -> Val:
+    """An intrinsic of LLVM, in every lane."""
+    type = args[0].type
+    lanes, size = lanes_of(type), {"float": "f32", "double": "f64"}[scalar_of(type)]
+    return b.call(f"llvm.{name}.{size if lanes == 1 else f'v{lanes}{size}'}", type, args)
+
+
+def fabs(b: Builder, x: Val) -> Val:
+    return intrinsic(b, "fabs", [x])
+
+
+def divide(b: Builder, x: Pair, y: Pair) -> Pair:
+    """Smith's division: scale by the larger part of the divisor, so that nothing overflows early."""
+    (xr, xi), (yr, yi) = x, y
+    big = b.compare("oge", fabs(b, yr), fabs(b, yi))
+    p, q = b.select(big, yr, yi), b.select(big, yi, yr)
+    zero = b.compare("oeq", p, like(b, p, 0))
+    ratio = b.select(zero, like(b, p, 0), b.binary("fdiv", q, p))
+    scale = b.select(zero, fabs(b, p), b.binary("fadd", p, b.binary("fmul", q, ratio)))
+    u, v = b.select(big, xr, xi), b.select(big, xi, xr)
+    real = b.binary("fdiv", b.binary("fadd", u, b.binary("fmul", v, ratio)), scale)
+    scaled = b.binary("fmul", u, ratio)
+    cross = b.select(big, b.binary("fsub", v, scaled), b.binary("fsub", scaled, v))
+    return real, b.binary("fdiv", cross, scale)
+
+
+def reciprocal(b: Builder, x: Pair) -> Pair:
+    """Smith's division of 1; at 0 it has no value."""
+    re, im = x
+    one, minus = like(b, re, 1), like(b, re, -1)
+    big = b.compare("ole", fabs(b, im), fabs(b, re))
+    p, q = b.select(big, re, im), b.select(big, im, re)
+    ratio = b.binary("fdiv", q, p)
+    scale = b.binary("fadd", p, b.binary("fmul", q, ratio))
+    real, imag = b.select(big, one, ratio), b.select(big, b.binary("fmul", ratio, minus), minus)
+    return b.binary("fdiv", real, scale), b.binary("fdiv", imag, scale)
+
+
+def sign(b: Builder, x: Pair, size: Val) -> Pair:
+    """`x / size` for the absolute value `size`: 0 at 0; 1 or -1 for an infinite part, and nothing for two of them."""
+    zero, one, infinite = (like(b, size, v) for v in (0, 1, math.inf))
+    safe = b.select(b.compare("oeq", size, zero), one, size)
+    endless, undefined = b.compare("oeq", size, infinite), b.compare("uno", size, size)
+    ends = [b.compare("oeq", fabs(b, p), infinite) for p in x]
+    both = b.binary("and", *ends)
+
+    def part(p: Val, end: Val) -> Val:
+        limit = b.select(end, intrinsic(b, "copysign", [one, p]), zero)
+        limit = b.select(both, like(b, size, math.nan), limit)
+        return b.select(undefined, size, b.select(endless, limit, b.binary("fdiv", p, safe)))
+
+    return part(x[0], ends[0]), part(x[1], ends[1])
+
+
+def ordered(b: Builder, test: str, x: Pair, y: Pair) -> Val:
+    """ "lt", "le", "gt" or "ge", lexicographically; with a NaN in an imaginary part only the tie is left, which is false."""
+    known = b.compare("ord", x[1], y[1])
+    strict = b.binary("and", b.compare(f"o{test[0]}t", x[0], y[0]), known)
+    tie = b.binary("and", b.compare("oeq", x[0], y[0]), b.compare(f"o{test}", x[1], y[1]))
+    return b.binary("or", strict, tie)
+
+
+def power(b: Builder, x: Pair, y: Pair, plain: Pair) -> Pair:
+    """`plain`, but for 1 where y is 0, and for a power of zero: 0 if y is real and positive, else no value."""
+    zero, one, nan = (like(b, x[0], v) for v in (0, 1, math.nan))
+    none, empty = (b.binary("and", *(b.compare("oeq", p, zero) for p in z)) for z in (y, x))
+    positive = b.binary("and", b.compare("ogt", y[0], zero), b.compare("oeq", y[1], zero))
+    at_zero = b.select(positive, zero, nan)
+    parts = [b.select(empty, at_zero, p) for p in plain]
+    return b.select(none, one, parts[0]), b.select(none, zero, parts[1])
