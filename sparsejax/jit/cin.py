@@ -113,6 +113,13 @@ class Call:
     op: str
     args: tuple[Expr, ...]
     dtype: np.dtype[Any]
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.op, self.args)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         name = f"cast<{self.dtype}>" if self.op == "cast" else self.op

@@ -11,7 +11,7 @@ before:  b = contract A X;  c = add b bias;  d = maximum c 0
 after:   one kernel   out[i,j] = max(w[i,j] + bias[j], 0),   w[i,j] += A[i,k] * X[k,j]
 
 An elementwise producer moves into a reduction only where it is not recomputed: when it has all the reduction's
-variables, or is cheap and sparse.
+variables, or is cheap and sparse. A kernel never grows beyond its budget (`budget`): then values are stored between kernels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats import Dense
-from sparsejax.jit import adapt, cin, operators, simplify
+from sparsejax.jit import adapt, budget, cin, operators, simplify
 from sparsejax.jit.nest import Nest, Producer
 
 CHEAP = frozenset(
@@ -77,6 +77,11 @@ class _Fragment:
     producers: tuple[Producer, ...]
     value: cin.Expr
 
+    @property
+    def composite(self) -> cin.Expr:
+        """The value with every reduction replaced by what it reduces."""
+        return cin.substitute(self.value, {p.target: p.rhs for p in self.producers})
+
 
 def fuse(jaxpr: Jaxpr) -> list[Step]:
     """The steps of `jaxpr`, in an order that respects its dependencies."""
@@ -89,21 +94,27 @@ class _Fuser:
         self.uses = Counter(a for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var))
         self.kept = {a for a in jaxpr.outputs if isinstance(a, Var)}
         self.consumer = {a: eqn for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
+        self.readers = Counter(a for eqn in jaxpr.eqns for a in set(eqn.inputs) if isinstance(a, Var))
+        self.readers.update(self.kept)
         self.fragments: dict[Var, _Fragment] = {}
         self.vars: dict[str, Var] = {}
         self.count = 0
 
     def run(self) -> list[Step]:
-        steps: list[Step] = []
-        inlined: set[Var] = set()
         for eqn in self.jaxpr.eqns:
-            if self._is_call(eqn):
-                steps.append(CallStep(eqn))
-                continue
-            fragment = self._inline(eqn, self._define(eqn), inlined)
-            self.fragments[eqn.outputs[0]] = fragment
-            steps.append(self._step(eqn.outputs[0], fragment))
-        return [s for s in steps if s.output not in inlined]
+            if not self._is_call(eqn):
+                self.fragments[eqn.outputs[0]] = self._inline(eqn, self._define(eqn))
+        steps: list[Step] = []
+        needed = set(self.kept)
+        for eqn in reversed(self.jaxpr.eqns):
+            var = eqn.outputs[0]
+            if var not in needed:
+                continue  # moved into every reader
+            step = self._step(var, self.fragments[var]) if var in self.fragments else CallStep(eqn)
+            steps.append(step)
+            read = step.arguments if isinstance(step, KernelStep) else eqn.inputs
+            needed.update(a for a in read if isinstance(a, Var))
+        return steps[::-1]
 
     def _is_call(self, eqn: Eqn) -> bool:
         if not eqn.primitive.uses_call([a.aval for a in eqn.inputs], eqn.param_dict):
@@ -135,13 +146,16 @@ class _Fuser:
         indices = tuple(fresh.get(ix, ix) for ix in made.indices)
         return cin.Definition(indices, made.op, cin.rename(made.rhs, fresh))
 
-    def _inline(self, eqn: Eqn, made: cin.Definition, inlined: set[Var]) -> _Fragment:
+    def _inline(self, eqn: Eqn, made: cin.Definition) -> _Fragment:
         indices = tuple(ix for ix in made.indices if isinstance(ix, cin.IndexVar))
         out = eqn.outputs[0]
         producers: list[Producer] = []
         replace_: dict[cin.Access, cin.Expr] = {}
         accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
         patterns = set(_patterns(made.rhs))
+        times = Counter(cin.accesses(made.rhs))
+        size = budget.nodes(made.rhs)
+        whole = made.rhs
         for access in accesses:
             var = self.vars.get(access.tensor.name)
             fragment = self.fragments.get(var) if var is not None else None
@@ -149,17 +163,23 @@ class _Fuser:
                 continue
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
-            if self._readers(var) > 1 and not (self._cheap(fragment) and made.op is None):
+            grown = budget.nodes(fragment.composite)
+            recomputed = self._cheap(fragment) and made.op is None and grown <= budget.SHARED
+            if self.readers[var] > 1 and not recomputed:
+                continue
+            if size + times[access] * (grown - 1) > budget.NODES:
                 continue
             if _has_product(made.rhs) and isinstance(simplify.simplify(fragment.value), cin.Literal):
                 continue  # a dense array that is constant holds values, it does not lack entries
             moved = self._moved(access, fragment, made, indices, out.aval)
             if moved is None:
                 continue
+            tried = cin.substitute(whole, {access: moved.composite})
+            if budget.pieces(tried) > budget.PIECES:
+                continue
+            size, whole = size + times[access] * (grown - 1), tried
             replace_[access] = moved.value
             producers += moved.producers
-            if self._readers(var) == 1:
-                inlined.add(var)
         rhs = cin.substitute(made.rhs, replace_)
         if made.op is None:
             return _Fragment(indices, tuple(producers), rhs)
@@ -167,9 +187,6 @@ class _Fuser:
         temporary = replace(tensor_of(f"t{out.number}", out.aval), fill_value=identity)
         target = cin.Access(temporary, indices)
         return _Fragment(indices, (Producer(target, made.op, rhs),), target)
-
-    def _readers(self, var: Var) -> int:
-        return sum(var in eqn.inputs for eqn in self.jaxpr.eqns) + (var in self.kept)
 
     def _cheap(self, fragment: _Fragment) -> bool:
         return not fragment.producers and _depth_ok(fragment.value)

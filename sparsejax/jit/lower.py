@@ -236,9 +236,14 @@ class Lowering:
     def value(
         self, expr: cin.Expr, env: Env, lanes: int = 1, known: dict[cin.Expr, emit.Num] | None = None
     ) -> emit.Num:
-        """The value of `expr`; `known` holds sub-expressions that were computed already (loop invariants)."""
-        if known is not None and expr in known:
-            return known[expr]
+        """The value of `expr`; `known` holds what was computed already: loop invariants, and sub-expressions that occur twice."""
+        known = {} if known is None else known
+        found = known.get(expr)
+        if found is None:
+            found = known[expr] = self._compute(expr, env, lanes, known)
+        return found
+
+    def _compute(self, expr: cin.Expr, env: Env, lanes: int, known: dict[cin.Expr, emit.Num]) -> emit.Num:
         match expr:
             case cin.Literal(value, dtype):
                 return emit.splat(self.b, emit.constant(self.b, value, dtype), lanes)
@@ -319,7 +324,7 @@ class Lowering:
             total = b.var("lanes", emit.splat(b, emit.constant(b, identity, body.lhs.dtype), lanes).val)
         with b.for_(*bounds, var.name, lanes) as index:
             here = self.resolve(env.bind(var, index), body)
-            value = self.value(body.rhs, here, lanes, splats)
+            value = self.value(body.rhs, here, lanes, dict(splats))
             if lanes == 1:
                 self._write(body, here, value)
             elif total is None:
