@@ -30,6 +30,7 @@ class Banded(Level):
 
     letter: ClassVar[str] = "s"
     locates: ClassVar[bool] = True
+    contiguous: ClassVar[bool] = True
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "start": "crd"}
@@ -83,7 +84,11 @@ class Banded(Level):
 
     def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
         lo, hi, first = self._band(b, buffers, place)
-        return Segment(lo, hi, lambda at: b.add(first, b.sub(at, lo)))
+
+        def seek(at: Any, coordinate: Any) -> Any:
+            return b.min(b.max(at, b.add(lo, b.sub(coordinate, first))), hi)
+
+        return Segment(lo, hi, lambda at: b.add(first, b.sub(at, lo)), seek=seek, first=first)
 
     def locate(self, b: Any, buffers: Any, place: Place, coordinate: Any) -> tuple[Any, Any]:
         lo, hi, first = self._band(b, buffers, place)

@@ -104,6 +104,7 @@ class Bitmap(Level):
             lambda at: at,
             lambda at, coordinate: b.add(first, coordinate),
             lambda at, coordinate: scan(b.add(at, 1)),
+            lambda at, coordinate: scan(coordinate),
         )
 
     def locate(self, b: Any, buffers: Any, place: Place, coordinate: Any) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from sparsejax.formats import segments
 from sparsejax.formats.level import Level
 from sparsejax.formats.ordering import sort_order
 from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.walk import Place, Segment, lower_bound
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,7 @@ class Diagonal(Level):
         def first(bound: Any) -> Any:
             """The first offset whose coordinate is not below `bound`; coordinates themselves may wrap around."""
             least = b.sub(bound, row)
-            lo, hi = b.var("lo", b.i64(0)), b.var("hi", count)
-            with b.while_(lambda: b.lt(b.get(lo), b.get(hi))):
-                half = b.named("half", b.binary("ashr", b.add(b.get(lo), b.get(hi)), b.i64(1)))
-                below = b.lt(b.load(off, half, "i64", "off"), least)
-                b.set(lo, b.select(below, b.add(half, 1), b.get(lo)))
-                b.set(hi, b.select(below, b.get(hi), half))
-            return b.get(lo)
+            return lower_bound(b, lambda at: b.lt(b.load(off, at, "i64", "off"), least), b.i64(0), count)
 
         return Segment(first(b.i64(0)), first(place.extent), coordinate, lambda at, coordinate: b.add(lowest, at))
 

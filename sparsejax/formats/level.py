@@ -9,6 +9,7 @@ A level maps a parent position and a coordinate to a child position. Properties 
     compact     no position is unused
     locates     `locate` takes constant time
     shared      several coordinates may share one position (such a level is the last one)
+    contiguous  the coordinates of a segment are consecutive, as are their positions (`Segment.first` is their first)
     relative    its coordinates depend on those of the level above (such a level is not the outermost one)
 
 The NumPy half works on runs: one level, or consecutive coordinate levels, which share their positions; `buffers` is one tuple
@@ -42,6 +43,7 @@ class Level:
     locates: ClassVar[bool] = False
     shared: ClassVar[bool] = False
     relative: ClassVar[bool] = False
+    contiguous: ClassVar[bool] = False
 
     @property
     def unique(self) -> bool:

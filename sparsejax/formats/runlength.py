@@ -8,7 +8,7 @@ stored by few numbers, expanding it costs its coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import segments
 from sparsejax.formats.level import Level
 from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.walk import Place, Runs, Segment, gallop, lower_bound
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class RunLength(Level):
 
     def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
         pos, extent = buffers["pos"].pointer, place.extent
-        run = b.var("run", b.load(pos, place.parent, "i64", "lo"))
+        lo = b.load(pos, place.parent, "i64", "lo")
+        run = b.var("run", lo)
         hi = b.load(pos, b.add(place.parent, 1), "i64", "hi")
 
         def start() -> Any:
@@ -112,22 +113,29 @@ class RunLength(Level):
                 b.set(following, start())
             return b.get(following)
 
-        return Segment(start(), extent, lambda at: at, lambda at, coordinate: b.get(run), after)
+        def ended(coordinate: Any) -> Callable[[Any], Any]:
+            return lambda q: b.compare("sle", _bound(b, buffers["stop"], q), coordinate)
+
+        def seek(at: Any, coordinate: Any) -> Any:
+            b.set(run, gallop(b, ended(coordinate), b.get(run), hi))
+            return b.max(start(), coordinate)
+
+        def bound(name: str) -> Callable[[Any], Any]:
+            return lambda q: _bound(b, buffers[name], q)
+
+        runs = Runs(lo, hi, bound("start"), bound("stop"))
+        return Segment(start(), extent, lambda at: at, lambda at, coordinate: b.get(run), after, seek, runs=runs)
 
     def locate(self, b: Any, buffers: Any, place: Place, coordinate: Any) -> tuple[Any, Any]:
         pos = buffers["pos"].pointer
-        lo = b.var("lo", b.load(pos, place.parent, "i64", "lo"))
+        lo = b.load(pos, place.parent, "i64", "lo")
         end = b.load(pos, b.add(place.parent, 1), "i64", "hi")
-        hi = b.var("hi", end)
-        with b.while_(lambda: b.lt(b.get(lo), b.get(hi))):
-            half = b.named("half", b.binary("ashr", b.add(b.get(lo), b.get(hi)), b.i64(1)))
-            before = b.lt(coordinate, _bound(b, buffers["stop"], half))
-            b.set(hi, b.select(before, half, b.get(hi)))
-            b.set(lo, b.select(before, b.get(lo), b.add(half, 1)))
+        stop = buffers["stop"]
+        run = b.named("run", lower_bound(b, lambda q: b.compare("sle", _bound(b, stop, q), coordinate), lo, end))
         found = b.var("found", b.const("i1", 0))
-        with b.if_(b.lt(b.get(lo), end)):
-            b.set(found, b.compare("sle", _bound(b, buffers["start"], b.get(lo)), coordinate))
-        return b.get(lo), b.get(found)
+        with b.if_(b.lt(run, end)):
+            b.set(found, b.compare("sle", _bound(b, buffers["start"], run), coordinate))
+        return run, b.get(found)
 
 
 def _bits(vals: Array) -> list[Array]:

@@ -38,6 +38,19 @@ class Segment:
     coordinate: Callable[[Value], Value]
     child: Callable[[Value, Value], Value] = _same
     after: Callable[[Value, Value], Value] | None = None
+    seek: Callable[[Value, Value], Value] | None = None
+    first: Value | None = None
+    runs: Runs | None = None
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Ranges lo <= q < hi: the coordinates start(q) <= c < stop(q) are those of child position q. No range is empty."""
+
+    lo: Value
+    hi: Value
+    start: Callable[[Value], Value]
+    stop: Callable[[Value], Value]
 
 
 @dataclass(frozen=True)
@@ -48,3 +61,35 @@ class Place:
     parent: Value
     extent: Value
     above: Value | None = None
+
+
+def lower_bound(b: Any, below: Callable[[Value], Value], lo: Value, hi: Value) -> Value:
+    """The first place in [lo, hi) that is not `below`, where these come first; `hi` when all are. Halving: O(log (hi - lo))."""
+    low, high = b.var("lo", lo), b.var("hi", hi)
+    _halve(b, below, low, high)
+    return b.get(low)
+
+
+def gallop(b: Any, below: Callable[[Value], Value], lo: Value, hi: Value) -> Value:
+    """As `lower_bound`, in O(log d) where the place found is d steps away: steps are doubled until one goes too far."""
+    low, high = b.var("lo", lo), b.var("hi", hi)
+    probe, step = b.var("probe", lo), b.var("step", b.i64(1))
+    going = b.var("going", b.lt(lo, hi))
+    with b.while_(lambda: b.get(going)):
+        here = b.named("here", b.get(probe))
+        behind = b.named("behind", below(here))
+        b.set(low, b.select(behind, b.add(here, 1), b.get(low)))
+        b.set(high, b.select(behind, b.get(high), here))
+        b.set(probe, b.add(here, b.get(step)))
+        b.set(step, b.mul(b.get(step), 2))
+        b.set(going, b.and_(behind, b.lt(b.get(probe), hi)))
+    _halve(b, below, low, high)
+    return b.get(low)
+
+
+def _halve(b: Any, below: Callable[[Value], Value], low: Any, high: Any) -> None:
+    with b.while_(lambda: b.lt(b.get(low), b.get(high))):
+        half = b.named("half", b.binary("ashr", b.add(b.get(low), b.get(high)), b.i64(1)))
+        behind = b.named("behind", below(half))
+        b.set(low, b.select(behind, b.add(half, 1), b.get(low)))
+        b.set(high, b.select(behind, b.get(high), half))

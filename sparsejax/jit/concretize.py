@@ -27,9 +27,10 @@ from dataclasses import replace
 
 from sparsejax.formats import Coordinate, Dense, Format
 from sparsejax.jit import cin, simplify
-from sparsejax.jit.lower import Program, mark_vectors
+from sparsejax.jit.lower import Program
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.tiling import tile
+from sparsejax.jit.vectors import mark_vectors
 from sparsejax.jit.workspaces import policies
 
 IN_ORDER, IN_PLACE, SCATTER = "in order", "in place", "scatter"

@@ -9,14 +9,15 @@ workspaces by `operands`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips
+from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, vectors
 from sparsejax.jit.assemble import Output
-from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.loops import parts
 from sparsejax.jit.operands import DenseArea, Input, Scalar
 from sparsejax.jit.workspaces import policies
 from sparsejax.jit.workspaces.protocol import Workspace
@@ -110,6 +111,9 @@ class Lowering:
             if self._known(condition, stmt, env):
                 self._decide(condition, stmt, env)
                 return
+        if parts.parts_of(stmt):
+            self.statement(stmt, env)  # every part is guarded by itself
+            return
         for access in dict.fromkeys(cin.accesses(stmt)):
             cursor = env.cursors.get(access)
             if cursor is None or cursor.found is None:
@@ -161,7 +165,7 @@ class Lowering:
             case cin.Assign():
                 self._assign(stmt, env)
             case cin.Forall(_, _, "vector"):
-                self._vector_loop(stmt, env)
+                vectors.vector_loop(self, stmt, env)
             case cin.Forall(_, _, "tile"):
                 strips.tile_loop(self, stmt, env)
             case cin.Forall():
@@ -203,17 +207,19 @@ class Lowering:
             area.reset(b)
 
     def _is_sparse(self, access: cin.Access, env: Env) -> bool:
-        """Whether some level of `access` that is still to come may lack coordinates."""
+        """Whether `access` may turn out not to be stored, here or at some level that is still to come."""
         levels = access.tensor.format.levels
-        return any(not isinstance(lv, Dense) for lv in levels[env.cursors[access].level :])
+        return env.cursors[access].found is not None or any(
+            not isinstance(lv, Dense) for lv in levels[env.cursors[access].level :]
+        )
 
     def _assign(self, stmt: cin.Assign, env: Env) -> None:
         if self.strip is not None:
             strips.assign(self, stmt, env)
             return
-        self._write(stmt, env, self.value(stmt.rhs, env))
+        self.write(stmt, env, self.value(stmt.rhs, env))
 
-    def _write(self, stmt: cin.Assign, env: Env, value: emit.Num) -> None:
+    def write(self, stmt: cin.Assign, env: Env, value: emit.Num) -> None:
         b, tensor = self.b, stmt.lhs.tensor
         if tensor.policy == "scalar":
             scalar = self.scalars[tensor.name]
@@ -291,52 +297,6 @@ class Lowering:
                 cursor = coiterate.search(self, access, here, env.coordinate(self.b, index))
         return cursor
 
-    # ---------------------------------------------------------------------------------------------------- vectors
-    def _vector_loop(self, stmt: cin.Forall, env: Env) -> None:
-        """The innermost loop over lanes: vectors of 64 bytes, then of 16, then single values."""
-        body = stmt.body
-        assert isinstance(body, cin.Assign)
-        b, var, extent = self.b, stmt.var, self.extents[stmt.var]
-        widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
-        env = self.resolve(env, body)
-        scalars = {e: self.value(e, env) for e in invariants(body.rhs, var)}
-        done = b.i64(0)
-        for lanes in dict.fromkeys((widest, max(1, widest // 4), 1)):
-            end = extent if lanes == 1 else b.mul(b.binary("sdiv", extent, b.i64(lanes)), lanes)
-            self._lanes(body, var, env, scalars, (done, end), lanes)
-            done = end
-
-    def _lanes(
-        self,
-        body: cin.Assign,
-        var: cin.IndexVar,
-        env: Env,
-        scalars: dict[cin.Expr, emit.Num],
-        bounds: tuple[Val, Val],
-        lanes: int,
-    ) -> None:
-        """One loop of a vector loop: `body` for `lanes` coordinates at a time."""
-        b = self.b
-        splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
-        total: Var | None = None
-        if lanes > 1 and var not in body.lhs.indices:
-            identity = operands.identity_of(body.op or "", body.lhs.tensor)
-            total = b.var("lanes", emit.splat(b, emit.constant(b, identity, body.lhs.dtype), lanes).val)
-        with b.for_(*bounds, var.name, lanes) as index:
-            here = self.resolve(env.bind(var, index), body)
-            value = self.value(body.rhs, here, lanes, dict(splats))
-            if lanes == 1:
-                self._write(body, here, value)
-            elif total is None:
-                self.write_lanes(body, here.cursors[body.lhs].pos, value, lanes)
-            else:
-                old = emit.Num(value.dtype, (b.get(total),))
-                b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
-        if total is not None:
-            vector = b.get(total)
-            for lane in range(lanes):
-                self._write(body, env, emit.Num(body.lhs.dtype, (b.extract(vector, lane),)))
-
     def write_lanes(self, stmt: cin.Assign, position: Val, value: emit.Num, lanes: int) -> None:
         """`stmt` at `lanes` consecutive positions."""
         b, tensor = self.b, stmt.lhs.tensor
@@ -348,15 +308,6 @@ class Lowering:
         emit.store(b, pointer, position, value)
         if tensor.policy is None and self.output.sparse:
             b.set(self.output.wrote, b.i64(1))
-
-
-def invariants(expr: cin.Expr, var: cin.IndexVar) -> Iterable[cin.Expr]:
-    """The largest sub-expressions of `expr` that do not depend on `var`."""
-    if all(var not in a.indices for a in cin.accesses(expr)):
-        yield expr
-    elif isinstance(expr, cin.Call):
-        for arg in expr.args:
-            yield from invariants(arg, var)
 
 
 def _all_stored(condition: cin.Expr) -> cin.Expr:
@@ -371,60 +322,3 @@ def _all_stored(condition: cin.Expr) -> cin.Expr:
 def _targets(stmt: cin.Stmt) -> list[cin.Access]:
     """The accesses that `stmt` writes and that have a position: the output and dense workspaces."""
     return [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy in (None, "dense")]
-
-
-def vectorizable(stmt: cin.Forall) -> bool:
-    """Whether an innermost loop may run over SIMD lanes: dense and contiguous in its variable, lane-wise operators."""
-    body, var = stmt.body, stmt.var
-    if not isinstance(body, cin.Assign) or body.lhs.tensor.policy in policies.POLICIES:
-        return False
-    if var not in cin.variables(body.rhs):
-        return False
-    decided = [a for c in simplify.conditions(body) if var not in cin.variables(c) for a in cin.accesses(c)]
-    used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
-    if any(a.dtype.kind not in "iuf" for a in used) or not all(_contiguous(a, var) for a in used):
-        return False
-    if var not in body.lhs.indices and (body.op is None or body.lhs.tensor.policy != "scalar"):
-        return False
-    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op))
-
-
-def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
-    if var not in access.indices:
-        return True
-    last = len(access.indices) - 1
-    return (
-        access.indices.count(var) == 1
-        and access.level_index(last) == var
-        and isinstance(access.tensor.format.levels[last], Dense)
-    )
-
-
-def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
-    if isinstance(expr, cin.Call):
-        if expr.op == "masked" and var not in cin.variables(expr.args[0]):
-            return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
-        if not emit.lanewise(expr.op) or not all(_lanewise(a, var) for a in expr.args):
-            return False
-        kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
-        return kinds <= set("iuf") or (expr.op != "cast" and kinds <= set("iufb"))
-    return expr.dtype.kind in "iuf" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
-
-
-def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:
-    """Turn innermost loops that qualify into vector loops.
-
-    before:  forall j                         after:  forall j (vector)
-               C[i,j] += A[i,k] * B[k,j]                C[i,j] += A[i,k] * B[k,j]
-    """
-    match stmt:
-        case cin.Forall(var, body, _):
-            if isinstance(body, cin.Assign):
-                return cin.Forall(var, body, "vector") if vectorizable(stmt) else stmt
-            return cin.Forall(var, mark_vectors(body))
-        case cin.Where(consumer, producer):
-            return cin.Where(mark_vectors(consumer), mark_vectors(producer))
-        case cin.Seq(stmts):
-            return cin.Seq(tuple(mark_vectors(s) for s in stmts))
-        case _:
-            return stmt

@@ -26,7 +26,7 @@ class Operator:
     `identity(dtype)` is the neutral element of a reduction with this operator, or None. `left_identity` and
     `right_identity` tell on which side it may be dropped. `left_annihilator` is a constant `z` such that
     `op(z, x)` is `left_result` for every finite `x` (an unstored zero stays zero even beside NaN or infinity,
-    as in SciPy). `repeat(g, m)` is the reduction of `m` copies of `g`.
+    as in SciPy). `repeat` names the operator that reduces `m` copies of `g`, as `g repeat m` (idempotent ones keep `g`).
     """
 
     name: str
@@ -40,7 +40,7 @@ class Operator:
     right_identity: bool = False
     left_annihilator: Scalar | None = None
     right_annihilator: Scalar | None = None
-    repeat: Callable[[Any, Any], Any] | None = None
+    repeat: str | None = None
     body: Any = None
 
     def identity(self, dtype: DType) -> Scalar | None:
@@ -75,10 +75,6 @@ def _all_ones(dtype: DType) -> Scalar:
     return True if dtype.kind == "b" else dtype.type(0) | ~dtype.type(0)
 
 
-def _keep(value: Any, count: Any) -> Any:
-    return value
-
-
 def _stored(x: Any) -> Any:
     return np.asarray(x) != 0
 
@@ -93,7 +89,7 @@ def _cast(x: Any) -> Any:
 
 def _table() -> dict[str, Operator]:
     ops = [
-        Operator("add", 2, np.add, True, True, False, _zero, True, True, repeat=np.multiply),
+        Operator("add", 2, np.add, True, True, False, _zero, True, True, repeat="multiply"),
         Operator("subtract", 2, np.subtract, identity_of=_zero, right_identity=True),
         Operator(
             "multiply",
@@ -107,14 +103,14 @@ def _table() -> dict[str, Operator]:
             True,
             left_annihilator=0,
             right_annihilator=0,
-            repeat=np.power,
+            repeat="power",
         ),
         Operator("divide", 2, np.divide, identity_of=_one, right_identity=True, left_annihilator=0),
         Operator("floor_divide", 2, np.floor_divide, left_annihilator=0),
         Operator("remainder", 2, np.remainder, left_annihilator=0),
         Operator("power", 2, np.power, identity_of=_one, right_identity=True),
-        Operator("maximum", 2, np.maximum, True, True, True, lowest, True, True, repeat=_keep),
-        Operator("minimum", 2, np.minimum, True, True, True, highest, True, True, repeat=_keep),
+        Operator("maximum", 2, np.maximum, True, True, True, lowest, True, True),
+        Operator("minimum", 2, np.minimum, True, True, True, highest, True, True),
         Operator(
             "logical_and",
             2,
@@ -125,7 +121,6 @@ def _table() -> dict[str, Operator]:
             _one,
             left_annihilator=0,
             right_annihilator=0,
-            repeat=_keep,
         ),
         Operator(
             "logical_or",
@@ -137,7 +132,6 @@ def _table() -> dict[str, Operator]:
             _zero,
             left_annihilator=1,
             right_annihilator=1,
-            repeat=_keep,
         ),
         Operator("logical_xor", 2, np.logical_xor, True, True, False, _zero),
         Operator(
@@ -152,9 +146,8 @@ def _table() -> dict[str, Operator]:
             True,
             left_annihilator=0,
             right_annihilator=0,
-            repeat=_keep,
         ),
-        Operator("bitwise_or", 2, np.bitwise_or, True, True, True, _zero, True, True, repeat=_keep),
+        Operator("bitwise_or", 2, np.bitwise_or, True, True, True, _zero, True, True),
         Operator("bitwise_xor", 2, np.bitwise_xor, True, True, False, _zero, True, True),
         Operator("left_shift", 2, np.left_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
         Operator("right_shift", 2, np.right_shift, identity_of=_zero, right_identity=True, left_annihilator=0),

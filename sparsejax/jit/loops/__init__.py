@@ -1,0 +1,12 @@
+"""Shapes of loops over one variable, chosen by `coiterate.forall`.
+
+shape          when                                       file      loop
+counted        no leader                                  counted   for v in lo .. hi, in lanes or at once
+single walk    one leader, one case                       merge     for p in lo .. hi: v = crd[p]
+  runs         a run-length level                         merge     for q in runs: counted over start[q] .. stop[q]
+  bands        consecutive coordinates, of all leaders    merge     counted over what they have in common
+intersection   two leaders, both needed                   merge     two cursors: merged, or galloped through
+universe       work left without leaders                  gaps      counted over everything or over gaps, leaders between
+independent    parts that accumulate one by one           parts     sentinel, one test per part
+sentinel       any other mix                              merge     v = min over minimal cases of (max over leaders)
+"""

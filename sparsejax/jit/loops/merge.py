@@ -1,0 +1,226 @@
+"""Loops that walk leaders: alone, where all of them are, or wherever enough of them are.
+
+Places are found by galloping (doubling steps, then halving) where one segment is much longer than the other.
+Source: galloping as in "An Almost Optimal Algorithm for Unbounded Searching"; the sentinel loop is the stream view of "Indexed
+Streams" as a single loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sparsejax.jit import cin
+from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.cursor import Cursor
+from sparsejax.jit.loops.counted import Ranges
+from sparsejax.jit.loops.walker import END, Leaders, Loop, Walker
+
+UNEVEN = 8
+"""A segment this many times longer than the other is searched instead of walked."""
+
+
+def single(loop: Loop, key: Leaders) -> None:
+    """One leader, one case: its places in order, its runs, or its band."""
+    b, (walker,) = loop.b, loop.walkers_of(key)
+    segment = walker.segment
+    if segment.first is not None:
+        bands(loop, key)
+        return
+    if segment.runs is not None:
+        _runs(loop, key, walker)
+        return
+    if walker.side_by_side:
+        with b.for_(segment.lo, segment.hi, "p") as place:
+            coordinate = segment.coordinate(place)
+            loop.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
+        return
+    present = b.var("p", segment.lo)
+    with b.while_(lambda: b.lt(b.get(present), segment.hi)):
+        place = b.get(present)
+        coordinate = segment.coordinate(place)
+        end = walker.end_of(b, place, coordinate) if walker.ranged else None
+        loop.at(coordinate, key, {walker.access: walker.cursor(place, end, coordinate)})
+        b.set(present, walker.after(b, place, coordinate) if end is None else end)
+
+
+def _runs(loop: Loop, key: Leaders, walker: Walker) -> None:
+    """Ranges of coordinates that share a position: the leader does not change in them."""
+    b, runs = loop.b, walker.segment.runs
+    assert runs is not None
+    with b.if_(b.lt(runs.lo, runs.hi)):
+        ranges = Ranges(loop, key, fixed=key)
+        with b.for_(runs.lo, runs.hi, "run") as run:
+            ranges.add(runs.start(run), runs.stop(run), {walker.access: Cursor(walker.level + 1, run)})
+        ranges.finish()
+
+
+def bands(loop: Loop, key: Leaders) -> None:
+    """Leaders that each hold consecutive coordinates at consecutive places, all needed: the range that they have in common."""
+    b, walkers = loop.b, loop.walkers_of(key)
+    firsts: list[Val] = []
+    lo = hi = b.i64(0)
+    for number, walker in enumerate(walkers):
+        segment = walker.segment
+        first = segment.first
+        assert first is not None
+        end = b.add(first, b.sub(segment.hi, segment.lo))
+        firsts.append(first)
+        lo, hi = (b.max(lo, first), b.min(hi, end)) if number else (first, end)
+    lo, hi = b.named("first", lo), b.named("last", hi)
+
+    def follow(coordinate: Val) -> dict[cin.Access, Cursor]:
+        found = {}
+        for walker, first in zip(walkers, firsts, strict=True):
+            place = b.add(walker.segment.lo, b.sub(coordinate, first))
+            found[walker.access] = walker.cursor(place, None, coordinate)
+        return found
+
+    last = [a for a in key if loop.walkers[a].level + 1 == len(a.indices)]
+    with b.if_(b.lt(lo, hi)):
+        ranges = Ranges(loop, key, walked=last)
+        ranges.add(lo, hi, follow=follow)
+        ranges.finish()
+
+
+def intersection(loop: Loop, key: Leaders) -> None:
+    """Two leaders, both needed, places side by side: merged where their lengths are alike, else galloped through.
+
+    The body is emitted for both, unless it holds loops of its own.
+    """
+    b, walkers = loop.b, loop.walkers_of(key)
+    present = [b.var("p", w.segment.lo) for w in walkers]
+
+    def walk(step: Callable[[Sequence[Val], Sequence[Val]], None]) -> None:
+        def inside() -> Val:
+            return b.and_(*(b.lt(b.get(p), w.segment.hi) for p, w in zip(present, walkers, strict=True)))
+
+        with b.while_(inside):
+            places = [b.get(p) for p in present]
+            at = [w.segment.coordinate(p) for w, p in zip(walkers, places, strict=True)]
+            with b.if_(b.eq(*at)):
+                loop.at(at[0], key, {w.access: w.cursor(p, None, at[0]) for w, p in zip(walkers, places, strict=True)})
+            step(places, at)
+
+    def merge(places: Sequence[Val], at: Sequence[Val]) -> None:
+        for k in range(2):
+            behind = b.compare("sle", at[k], at[1 - k])
+            b.set(present[k], b.add(places[k], b.convert("zext", behind, "i64")))
+
+    def jump(places: Sequence[Val], at: Sequence[Val]) -> None:
+        def forward(k: int) -> None:
+            b.set(present[k], walkers[k].seek(b, places[k], at[1 - k]))
+
+        def apart() -> None:
+            b.if_else(b.lt(at[0], at[1]), lambda: forward(0), lambda: forward(1))
+
+        def together() -> None:
+            for var, place in zip(present, places, strict=True):
+                b.set(var, b.add(place, 1))
+
+        b.if_else(b.eq(*at), together, apart)
+
+    if not isinstance(loop.cases[key], cin.Assign):
+        walk(jump)
+        return
+    x, y = (b.named("length", b.sub(w.segment.hi, w.segment.lo)) for w in walkers)
+    uneven = b.binary("or", b.lt(b.mul(x, UNEVEN), y), b.lt(b.mul(y, UNEVEN), x))
+    b.if_else(uneven, lambda: walk(jump), lambda: walk(merge))
+
+
+class Match:
+    """What the leaders of a sentinel loop show at one coordinate: who is there, and where."""
+
+    def __init__(self, b: Builder, walkers: Mapping[cin.Access, Walker], coordinate: Val) -> None:
+        self._b, self._walkers, self._coordinate = b, walkers, coordinate
+        self.hit: dict[cin.Access, Val] = {}
+        self._ends: dict[cin.Access, Var] = {}
+        for access, walker in walkers.items():
+            self.hit[access] = b.named("hit", b.eq(walker.coordinate(b), coordinate))
+            if walker.ranged:
+                end = self._ends[access] = b.var("next", walker.place(b))
+                with b.if_(self.hit[access]):
+                    b.set(end, walker.end_of(b, walker.place(b), coordinate))
+
+    def cursor(self, access: cin.Access) -> Cursor:
+        end = self._b.get(self._ends[access]) if access in self._ends else None
+        return self._walkers[access].cursor(self._walkers[access].place(self._b), end, self._coordinate)
+
+    def all_of(self, key: Leaders) -> Val:
+        """Whether all leaders of `key` are there."""
+        hits = [self.hit[a] for a in self._walkers if a in key]
+        made = hits[0]
+        for hit in hits[1:]:
+            made = self._b.and_(made, hit)
+        return made
+
+    def advance(self) -> None:
+        """Move the leaders that are there on."""
+        b = self._b
+        for access, walker in self._walkers.items():
+            with b.if_(self.hit[access]):
+                place = walker.place(b)
+                ranged = access in self._ends
+                walker.move(b, b.get(self._ends[access]) if ranged else walker.after(b, place, self._coordinate))
+
+
+def chain(loop: Loop, match: Match, coordinate: Val, keys: Sequence[Leaders]) -> None:
+    """The first of the cases `keys` all of whose leaders are there."""
+    if not keys:
+        return
+    key, rest = keys[0], keys[1:]
+    if not key:
+        loop.at(coordinate, key, {})
+        return
+
+    def here() -> None:
+        loop.at(coordinate, key, {a: match.cursor(a) for a in loop.walkers if a in key})
+
+    loop.b.if_else(match.all_of(key), here, (lambda: chain(loop, match, coordinate, rest)) if rest else None)
+
+
+def minimal(keys: Iterable[Leaders]) -> list[Leaders]:
+    """Those of `keys` that contain no other."""
+    every = list(dict.fromkeys(keys))
+    return [k for k in every if not any(other < k for other in every)]
+
+
+def sentinel(loop: Loop, keys: Sequence[Leaders], run: Callable[[Val, Match], None]) -> None:
+    """Every coordinate where all leaders of one of `keys` may be: `run` is told who is there."""
+    b = loop.b
+    used = {a for k in keys for a in k}
+    walkers = {a: w for a, w in loop.walkers.items() if a in used}
+    for walker in walkers.values():
+        walker.start(b)
+    least = minimal(keys)
+    # a leader that is a case by itself is never behind the smallest coordinate, unless a case of several skips ahead
+    alone = {a for k in least if len(k) == 1 for a in k} if all(len(k) == 1 for k in least) else set()
+    lagging = [walker for access, walker in walkers.items() if access not in alone]
+
+    def candidate() -> Val:
+        lowest: Val | None = None
+        for key in least:
+            needs: Val | None = None
+            for access, walker in walkers.items():
+                if access in key:
+                    here = walker.coordinate(b)
+                    needs = here if needs is None else b.max(needs, here)
+            assert needs is not None
+            lowest = needs if lowest is None else b.min(lowest, needs)
+        assert lowest is not None
+        return lowest
+
+    place = b.var("v", candidate())
+    with b.while_(lambda: b.ne(b.get(place), END)):
+        coordinate = b.get(place)
+        for walker in lagging:
+            walker.catch_up(b, coordinate)
+        match = Match(b, walkers, coordinate)
+        run(coordinate, match)
+        match.advance()
+        b.set(place, candidate())
+
+
+def cases(loop: Loop) -> None:
+    """The sentinel loop over the cases of `loop`."""
+    keys = list(loop.cases)
+    sentinel(loop, keys, lambda coordinate, match: chain(loop, match, coordinate, keys))

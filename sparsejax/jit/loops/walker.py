@@ -1,0 +1,144 @@
+"""A leader being walked, and what all loop shapes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparsejax.formats.walk import Segment, gallop
+from sparsejax.jit import cin
+from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.cursor import Cursor, Env
+
+if TYPE_CHECKING:
+    from sparsejax.jit.lower import Lowering
+
+Leaders = frozenset[cin.Access]
+Cases = Mapping[Leaders, cin.Stmt]
+Visit = Callable[[cin.Stmt, Val, Mapping[cin.Access, Cursor]], None]
+END = 2**62  # larger than any coordinate
+
+
+@dataclass
+class Walker:
+    """A leader being walked: its segment, the present place and coordinate; in ranges (coordinate runs) a coordinate may
+    fill several places."""
+
+    access: cin.Access
+    level: int
+    segment: Segment
+    ranged: bool
+    at: Var | None = None
+    here: Var | None = None
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the places of a walk are consecutive and each has its own coordinate."""
+        return not self.ranged and self.segment.after is None
+
+    def cursor(self, place: Val, end: Val | None, coordinate: Val) -> Cursor:
+        """The cursor of the access once `coordinate` at `place` is bound; a range goes on to `end`."""
+        return Cursor(self.level + 1, self.segment.child(place, coordinate), end)
+
+    def after(self, b: Builder, place: Val, coordinate: Val) -> Val:
+        """The next place."""
+        step = self.segment.after
+        made: Val = b.add(place, 1) if step is None else step(place, coordinate)
+        return made
+
+    def seek(self, b: Builder, place: Val, coordinate: Val) -> Val:
+        """The first place after `place` whose coordinate is not below `coordinate`; that of `place` is below it."""
+        segment = self.segment
+        made: Val
+        if segment.seek is not None:
+            made = segment.seek(place, coordinate)
+        elif segment.after is None:
+            made = gallop(b, lambda at: b.lt(segment.coordinate(at), coordinate), b.add(place, 1), segment.hi)
+        else:
+            at = b.var("at", place)
+            going = b.var("going", b.const("i1", 1))
+            with b.while_(lambda: b.get(going)):
+                b.set(at, segment.after(b.get(at), segment.coordinate(b.get(at))))
+                b.set(going, b.const("i1", 0))
+                with b.if_(b.lt(b.get(at), segment.hi)):
+                    b.set(going, b.lt(segment.coordinate(b.get(at)), coordinate))
+            made = b.get(at)
+        return made
+
+    def end_of(self, b: Builder, place: Val, coordinate: Val) -> Val:
+        """The first place after `place` with another coordinate (never reads past the end)."""
+        end = b.var("seg", b.add(place, 1))
+        going = b.var("going", b.lt(b.get(end), self.segment.hi))
+        with b.while_(lambda: b.get(going)):
+            same = b.eq(self.segment.coordinate(b.get(end)), coordinate)
+            b.increment(end, b.convert("zext", same, "i64"))
+            b.set(going, b.and_(same, b.lt(b.get(end), self.segment.hi)))
+        return b.get(end)
+
+    # a walker with variables: its present place, and the coordinate there (END behind the last)
+    def start(self, b: Builder) -> None:
+        self.at = b.var("p", self.segment.lo)
+        self.here = b.var("c", b.i64(END))
+        self.look(b)
+
+    def place(self, b: Builder) -> Val:
+        assert self.at is not None
+        return b.get(self.at)
+
+    def coordinate(self, b: Builder) -> Val:
+        assert self.here is not None
+        return b.get(self.here)
+
+    def look(self, b: Builder) -> None:
+        """Read the coordinate at the present place."""
+        here, place = self.here, self.place(b)
+        assert here is not None
+
+        def read() -> None:
+            b.set(here, self.segment.coordinate(place))
+
+        b.if_else(b.lt(place, self.segment.hi), read, lambda: b.set(here, b.i64(END)))
+
+    def move(self, b: Builder, place: Val) -> None:
+        assert self.at is not None
+        b.set(self.at, place)
+        self.look(b)
+
+    def catch_up(self, b: Builder, coordinate: Val) -> None:
+        """Move to the first coordinate that is not below `coordinate`."""
+        with b.if_(b.lt(self.coordinate(b), coordinate)):
+            self.move(b, self.seek(b, self.place(b), coordinate))
+
+
+@dataclass
+class Loop:
+    """The loop over `var` under construction: its cases, a walker for every leader, and how one coordinate is visited.
+
+    `body` is the whole body; `enters` tells whether the loop appends to the output at its own variable; `visit` emits a
+    statement at a coordinate, given the cursors of the accesses that are there.
+    """
+
+    lowering: Lowering
+    var: cin.IndexVar
+    body: cin.Stmt
+    env: Env
+    cases: Cases
+    walkers: dict[cin.Access, Walker]
+    enters: bool
+    visit: Visit
+
+    @property
+    def b(self) -> Builder:
+        return self.lowering.b
+
+    @property
+    def extent(self) -> Val:
+        return self.lowering.extents[self.var]
+
+    def at(self, coordinate: Val, key: Leaders, cursors: Mapping[cin.Access, Cursor]) -> None:
+        """One coordinate in the case `key`."""
+        self.visit(self.cases[key], coordinate, cursors)
+
+    def walkers_of(self, key: Leaders) -> list[Walker]:
+        return [w for a, w in self.walkers.items() if a in key]

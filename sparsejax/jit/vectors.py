@@ -1,0 +1,164 @@
+"""Vector loops: the innermost loop over SIMD lanes, in vectors of 64 bytes, then of 16, then single values.
+
+    for j in lo .. hi by 8:   C[i, j .. j + 7] += a * B[k, j .. j + 7]          results lane by lane
+    for j in lo .. hi by 8:   t0 .. t7 += x[j .. j + 7] * y[j .. j + 7]         a reduction: the lanes are added up at the end
+    (the same by 2, then one by one)
+
+A loop may run over several ranges (the gaps between stored coordinates, runs of equal values, bands), with one set of
+lanes for all. In a range, an access is contiguous in the loop's variable, or invariant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from sparsejax.formats import Dense
+from sparsejax.jit import cin, emit, operators, simplify, strips
+from sparsejax.jit.builder import Val, Var
+from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.workspaces import policies
+
+if TYPE_CHECKING:
+    from sparsejax.jit.lower import Lowering
+
+Follow = Callable[[Val], Mapping[cin.Access, Cursor]]
+"""The cursors of contiguous sparse accesses at a coordinate."""
+
+
+def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
+    """Emit a loop of the kind "vector": over the whole extent of its variable."""
+    assert isinstance(stmt.body, cin.Assign)
+    loop = VectorLoop(lowering, stmt.var, stmt.body)
+    loop.run(loop.prepared(env), lowering.b.i64(0), lowering.extents[stmt.var])
+    loop.finish(env)
+
+
+class VectorLoop:
+    """`body` over ranges of `var`; accesses in `fixed` have one position in a range, whatever their indices say."""
+
+    def __init__(
+        self, lowering: Lowering, var: cin.IndexVar, body: cin.Assign, fixed: Collection[cin.Access] = ()
+    ) -> None:
+        self.lowering, self.var, self.body, self.fixed = lowering, var, body, fixed
+        widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
+        self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
+        self.totals: dict[int, Var] = {}
+        if var not in body.lhs.indices:
+            b, dtype = lowering.b, body.lhs.dtype
+            start = emit.constant(b, operators.get(body.op or "").identity(dtype), dtype)
+            self.totals = {w: b.var("lanes", emit.splat(b, start, w).val) for w in self.widths if w > 1}
+
+    def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
+        """What does not change in a range: resolved cursors and the values of invariants."""
+        env = self.lowering.resolve(env, self.body)
+        return env, {e: self.lowering.value(e, env) for e in invariants(self.body.rhs, self.var, self.fixed)}
+
+    def run(
+        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, follow: Follow | None = None
+    ) -> None:
+        """The coordinates lo to hi (lo <= hi)."""
+        b, done = self.lowering.b, lo
+        for lanes in self.widths:
+            end = hi if lanes == 1 else b.add(done, b.and_(b.sub(hi, done), b.i64(-lanes)))
+            end = b.named("end", end)
+            self._lanes(prepared, done, end, lanes, follow)
+            done = end
+
+    def _lanes(
+        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, lanes: int, follow: Follow | None
+    ) -> None:
+        """`lanes` coordinates at a time."""
+        lowering, body, (env, scalars) = self.lowering, self.body, prepared
+        b, total = lowering.b, self.totals.get(lanes)
+        splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
+        with b.for_(lo, hi, self.var.name, lanes) as index:
+            here = env.bind(self.var, index).with_cursors({} if follow is None else follow(index))
+            here = lowering.resolve(here, body)
+            value = lowering.value(body.rhs, here, lanes, dict(splats))
+            if lanes == 1:
+                lowering.write(body, here, value)
+            elif total is None:
+                lowering.write_lanes(body, here.cursors[body.lhs].pos, value, lanes)
+            else:
+                old = emit.Num(value.dtype, (b.get(total),))
+                b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
+
+    def finish(self, env: Env) -> None:
+        """Add up the lanes of a reduction."""
+        b, body = self.lowering.b, self.body
+        for lanes, total in self.totals.items():
+            vector = b.get(total)
+            for lane in range(lanes):
+                self.lowering.write(body, env, emit.Num(body.lhs.dtype, (b.extract(vector, lane),)))
+
+
+def invariants(expr: cin.Expr, var: cin.IndexVar, fixed: Collection[cin.Access] = ()) -> Iterable[cin.Expr]:
+    """The largest sub-expressions of `expr` that do not depend on `var`."""
+    if all(var not in a.indices or a in fixed for a in cin.accesses(expr)):
+        yield expr
+    elif isinstance(expr, cin.Call):
+        for arg in expr.args:
+            yield from invariants(arg, var, fixed)
+
+
+def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:
+    """Whether an innermost loop may run over SIMD lanes: contiguous in its variable, lane-wise operators.
+
+    In the range in question, accesses in `fixed` keep their position, and those in `walked` are contiguous.
+    """
+    body, var = stmt.body, stmt.var
+    if not isinstance(body, cin.Assign) or body.lhs.tensor.policy in policies.POLICIES:
+        return False
+    if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
+        return False
+    decided = [a for c in simplify.conditions(body) if var not in cin.variables(c) for a in cin.accesses(c)]
+    used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
+    if any(a.dtype.kind not in "iuf" for a in used):
+        return False
+    if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
+        return False
+    if var not in body.lhs.indices and (body.op is None or body.lhs.tensor.policy != "scalar"):
+        return False
+    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op))
+
+
+def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
+    if var not in access.indices:
+        return True
+    last = len(access.indices) - 1
+    return (
+        access.indices.count(var) == 1
+        and access.level_index(last) == var
+        and isinstance(access.tensor.format.levels[last], Dense)
+    )
+
+
+def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
+    if isinstance(expr, cin.Call):
+        if expr.op == "masked" and var not in cin.variables(expr.args[0]):
+            return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
+        if not emit.lanewise(expr.op) or not all(_lanewise(a, var) for a in expr.args):
+            return False
+        kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
+        return kinds <= set("iuf") or (expr.op != "cast" and kinds <= set("iufb"))
+    return expr.dtype.kind in "iuf" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
+
+
+def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:
+    """Turn innermost loops that qualify into vector loops.
+
+    before:  forall j                         after:  forall j (vector)
+               C[i,j] += A[i,k] * B[k,j]                C[i,j] += A[i,k] * B[k,j]
+    """
+    match stmt:
+        case cin.Forall(var, body, _):
+            if isinstance(body, cin.Assign):
+                return cin.Forall(var, body, "vector") if vectorizable(stmt) else stmt
+            return cin.Forall(var, mark_vectors(body))
+        case cin.Where(consumer, producer):
+            return cin.Where(mark_vectors(consumer), mark_vectors(producer))
+        case cin.Seq(stmts):
+            return cin.Seq(tuple(mark_vectors(s) for s in stmts))
+        case _:
+            return stmt
