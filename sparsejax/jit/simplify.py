@@ -80,9 +80,13 @@ def _choice(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) ->
         no = literal(no.value, no.dtype, True)
     if isinstance(condition, cin.Literal):
         return yes if condition.value else no
-    if isinstance(yes, cin.Literal) and isinstance(no, cin.Literal) and yes.dtype == no.dtype:
-        if cin.same_value(yes.value, no.value):
-            return literal(yes.value, yes.dtype, yes.absent or no.absent)
+    if (
+        isinstance(yes, cin.Literal)
+        and isinstance(no, cin.Literal)
+        and yes.dtype == no.dtype
+        and cin.same_value(yes.value, no.value)
+    ):
+        return literal(yes.value, yes.dtype, yes.absent or no.absent)
     return yes if yes == no else cin.Call(op, args, dtype)
 
 
