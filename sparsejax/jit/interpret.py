@@ -18,14 +18,21 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def interpret(
-    stmt: cin.Stmt | None, inputs: Mapping[str, NDArray[Any]], output: cin.Tensor, op: str | None
+    stmt: cin.Stmt | None,
+    inputs: Mapping[str, NDArray[Any]],
+    output: cin.Tensor,
+    op: str | None,
+    extents: Mapping[cin.IndexVar, int] | None = None,
 ) -> NDArray[Any]:
-    """The dense result of `stmt` in `output`, which starts at its fill, or at the identity of `op` where it accumulates."""
+    """The dense result of `stmt` in `output`, which starts at its fill, or at the identity of `op` where it accumulates.
+
+    `extents` holds variables that index nothing (a constant is reduced over them).
+    """
     start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
     arrays: Arrays = {**inputs, output.name: np.full(output.shape, start, output.dtype)}
     if stmt is not None:
         with np.errstate(all="ignore"):
-            _run(stmt, {}, arrays, _extents(stmt))
+            _run(stmt, {}, arrays, {**(extents or {}), **_extents(stmt)})
     return arrays[output.name]
 
 

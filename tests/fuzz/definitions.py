@@ -270,6 +270,13 @@ def run(case: Case):
     return convert.convert(binding.Binding(kernel, program.output, op).run(inputs), case.output.format)
 
 
+def extents_of(kernel: nest.Nest) -> dict[cin.IndexVar, int]:
+    """The extent of every variable of a kernel."""
+    every = (*cin.accesses(kernel.composite), cin.Access(kernel.output, kernel.indices))
+    pairs = ((ix, n) for a in every for ix, n in zip(a.indices, a.tensor.shape, strict=True))
+    return {ix: n for ix, n in pairs if isinstance(ix, cin.IndexVar)}
+
+
 def check_interpreted(seed: int) -> str | None:
     """None when the CIN interpreter agrees with the definition under the case's loop order."""
     case = make(seed)
@@ -283,8 +290,9 @@ def check_interpreted(seed: int) -> str | None:
         cin.check(program.stmt)
     arrays = {t.name: case.arrays[name] for t, name in zip(step.nest.inputs, names, strict=True)}
     op = case.definition.op if step.nest.direct else None
+    extents = extents_of(step.nest)
     with np.errstate(all="ignore"):
-        want, got = expected(case), interpret.interpret(program.stmt, arrays, program.output, op)
+        want, got = expected(case), interpret.interpret(program.stmt, arrays, program.output, op, extents)
     return None if np.allclose(got, want, rtol=1e-5, equal_nan=True) else f"{case}\nexpected\n{want}\ngot\n{got}"
 
 

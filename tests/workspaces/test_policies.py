@@ -1,0 +1,199 @@
+"""Sequences of insertions into every policy: order, duplicates, key widths, growth, memory, and failure."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax import config
+from sparsejax.formats import Compressed, Coordinate, Format, convert, validate
+from sparsejax.jit import binding, cin, concretize, interpret, lower, operators, runtime
+from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.nest import Nest, Producer
+from sparsejax.jit.pretty import PrettyBuilder
+from sparsejax.jit.workspaces import keys, policies
+
+POLICIES = list(policies.POLICIES)
+HUGE = 2**40
+VARIABLES = [cin.IndexVar(n) for n in "pijkl"]
+
+
+def identity_of(op, dtype):
+    return operators.get(op).identity(np.dtype(dtype))
+
+
+def program_of(shape, dtype, op, policy, form=None):
+    """out[i,j,..] op= X[p,i,j,..]: the entries of X are inserted in the order of p."""
+    ndim = len(shape)
+    indices = tuple(VARIABLES[1 : ndim + 1])
+    identity = identity_of(op, dtype)
+    source = cin.Tensor("X", (HUGE, *shape), dtype, Format((Compressed(), *(Coordinate(),) * ndim)), identity)
+    form = form or Format((Coordinate(),) * ndim)
+    target = cin.Access(cin.Tensor("t", shape, dtype, form, identity), indices)
+    reading = cin.Access(source, (VARIABLES[0], *indices))
+    output = cin.Tensor("out", shape, dtype, form, identity)
+    nest = Nest(output, indices, (Producer(target, op, reading),), target)
+    return concretize.concretize(nest, (VARIABLES[0], *indices), policy), source
+
+
+def insert_all(coords, vals, shape, op, policy, form=None):
+    """The storage that `policy` makes of entries inserted one by one."""
+    program, source = program_of(shape, vals.dtype, op, policy, form)
+    n = vals.size
+    every = np.concatenate([np.arange(n)[None], coords.reshape(len(shape), n)])
+    stored = convert.from_coords(every, vals, source.shape, source.format, source.fill_value)
+    kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+    return binding.Binding(kernel, program.output, op).run([stored])
+
+
+def combined(coords, vals, op):
+    """The sorted distinct coordinates and their combined values, by NumPy."""
+    unique, where = np.unique(coords, axis=1, return_inverse=True)
+    made = np.full(unique.shape[1], identity_of(op, vals.dtype), vals.dtype)
+    {"add": np.add, "maximum": np.maximum}[op].at(made, where.reshape(-1), vals)
+    return unique, made
+
+
+def sequence(kind, n, shape, rng):
+    """Coordinates of n insertions."""
+    if kind == "random":
+        return np.stack([rng.integers(0, e, n) for e in shape])
+    if kind == "few":
+        return np.stack([rng.integers(0, min(e, 9), n) for e in shape])
+    if kind == "same":
+        return np.stack([np.full(n, e - 1) for e in shape])
+    place = np.linspace(0, 1, n) if kind == "ascending" else np.linspace(1, 0, n)
+    first = (place * (shape[0] - 1)).astype(np.int64)
+    return np.stack([first, *(np.full(n, e // 2) for e in shape[1:])])
+
+
+SHAPES = [(5000,), (60, 70), (17, 3, 900), (HUGE,), (HUGE, HUGE), (2**31, 5, 2**33), (2**20, HUGE, 2**62, 3)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sequences(policy, shape):
+    if policy == "bitmap" and max(shape) >= 2**20:
+        pytest.skip("a bitmap holds every coordinate")
+    rng = np.random.default_rng(3)
+    for kind in ("random", "few", "same", "ascending", "descending"):
+        for n in (0, 1, 2, 31, 33, 700, 20_000):
+            for op, dtype in (("add", "i8"), ("maximum", "i2")):
+                coords = sequence(kind, n, shape, rng)
+                vals = rng.integers(-9, 9, n).astype(dtype)
+                made = insert_all(coords, vals, shape, op, policy)
+                validate.validate(made)
+                got_coords, got_vals = convert.to_coords(made)
+                want_coords, want_vals = combined(coords, vals, op)
+                assert np.array_equal(got_coords, want_coords), (kind, n, op)
+                assert np.array_equal(got_vals, want_vals), (kind, n, op)
+
+
+def test_words():
+    assert keys.words_of((2**62,)) == (0,)
+    assert keys.words_of((2**31, 2**32)) == (0, 0)
+    assert keys.words_of((2**32, 2**32)) == (0, 1)
+    assert keys.words_of((2**20, HUGE, 2**62, 3)) == (0, 0, 1, 2)
+    assert keys.words_of((1, 1, 0)) == (0, 0, 0)
+
+
+def test_the_reference_can_fail():
+    coords, vals = np.array([[1, 1, 0]]), np.array([1, 2, 3])
+    unique, made = combined(coords, vals, "add")
+    assert unique.tolist() == [[0, 1]] and made.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_flag_chooses_the_policy(policy):
+    """The flag changes the plan of a function that has run already, and the result stays."""
+    rng = np.random.default_rng(0)
+    dense = (rng.random((40, 30)) < 0.2) * rng.integers(1, 5, (40, 30)).astype(np.float64)
+    a, b = sj.array(dense, format="csc"), sj.array(dense.T.copy(), format="csr")
+    product = sj.jit(lambda a, b: sj.einsum("ik,kj->ij", a, b, out_format="coo"))
+    first = product(a, b)
+    config.update("workspace", policy)
+    try:
+        text = product.lower(a, b).as_text("plan")
+        assert f"workspace {policy}: as configured" in text or "workspace" not in text
+        assert np.array_equal(product(a, b).todense(), first.todense())
+    finally:
+        config.update("workspace", "auto")
+    assert np.array_equal(first.todense(), dense @ dense.T)
+
+
+def test_unknown_policy():
+    with pytest.raises(ValueError, match="takes one of auto"):
+        config.update("workspace", "heap")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_loops_can_be_read(policy):
+    program, _ = program_of((60, 70), np.dtype("f8"), "add", policy)
+    text = lower.lower(program, PrettyBuilder())
+    assert "kernel:" in text
+    assert policy == "bitmap" or ("sort_1_8" in text) == (policy != "tree")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_interpreter_knows_every_policy(policy):
+    program, _ = program_of((3, 2), np.dtype("f8"), "add", policy)
+    x = np.arange(24.0).reshape(4, 3, 2)
+    small = {VARIABLES[0]: 4}
+    stmt = program.stmt
+    assert stmt is not None and small
+    resized = cin.map_values(stmt, lambda e: _resized(e, x.shape))
+    assert np.array_equal(interpret.interpret(resized, {"X": x}, program.output, "add"), x.sum(0))
+
+
+def _resized(expr, shape):
+    if isinstance(expr, cin.Access) and expr.tensor.name == "X":
+        old = expr.tensor
+        return cin.Access(cin.Tensor("X", shape, old.dtype, old.format, old.fill_value), expr.indices)
+    return expr
+
+
+SCRIPT = """
+import resource, sys
+import numpy as np
+from tests.workspaces import test_policies as t
+policy, room, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+rng = np.random.default_rng(0)
+small = np.stack([rng.integers(0, 2**40, 100) for _ in range(2)])
+shape = (2**40, 2**40)
+t.insert_all(small, np.ones(100), shape, "add", policy)
+coords = np.stack([rng.integers(0, 2**40, n) for _ in range(2)])
+vals = np.ones(n)
+program, source = t.program_of(shape, vals.dtype, "add", policy)
+stored = t.convert.from_coords(np.concatenate([np.arange(n)[None], coords]), vals, source.shape, source.format, source.fill_value)
+kernel = t.runtime.compile_text(t.lower.lower(program, t.LLVMBuilder()))
+run = t.binding.Binding(kernel, program.output, "add").run
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
+for _ in range(3):  # a leak of a failed call's memory would make the small one fail too
+    try:
+        run([stored])
+    except MemoryError as error:
+        assert "does not fit in memory" in str(error)
+        print("no memory")
+    else:
+        print("fits")
+assert len(t.insert_all(small, np.ones(100), shape, "add", policy).vals) == 100
+print("survived")
+"""
+
+
+def limited(policy, room, n):
+    command = [sys.executable, "-c", SCRIPT, policy, str(room), str(n)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "survived" in done.stdout, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space, which needs Linux")
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p != "bitmap"])
+def test_memory_follows_the_entries(policy):
+    """300,000 entries of 24 bytes over 2^80 coordinates fit; with less than the entries need, the call fails cleanly."""
+    assert "no memory" not in limited(policy, 160 << 20, 300_000)
+    assert "fits" not in limited(policy, 14 << 20, 300_000)
