@@ -62,12 +62,16 @@ def _restricted(nest: Nest, order: Sequence[cin.IndexVar], access: cin.Access, n
                 others.add(other)
     if any(a == access for a in cin.accesses(nest.value)):
         return not nest.producers and _is(simplify.exhaust(nest.value, others), nest.output.fill_value)
+    gone = set()
     for producer in nest.producers:
-        if access not in set(cin.accesses(producer.rhs)):
-            continue
-        if not _is(simplify.exhaust(producer.rhs, others), simplify.nothing(producer.target.tensor, producer.op)):
+        if _is(simplify.exhaust(producer.rhs, others), simplify.nothing(producer.target.tensor, producer.op)):
+            gone.add(producer.target)
+        elif access in set(cin.accesses(producer.rhs)):
             return False
-    return True
+    # the loop over a variable of the result also assigns what is left without the reductions
+    if index not in nest.indices or nest.direct:
+        return True
+    return _is(simplify.exhaust(nest.value, others | gone), nest.output.fill_value)
 
 
 def _is(expr: cin.Expr, value: object) -> bool:
