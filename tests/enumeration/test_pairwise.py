@@ -1,6 +1,8 @@
-"""Up to four operands over all level types, by pairwise covering arrays, against dense NumPy."""
+"""Up to four operands over all level types, by pairwise covering arrays, against dense NumPy: a part that rotates with the
+commit, all templates with the marker `slow`."""
 
 import itertools
+import os
 import random
 
 import pytest
@@ -12,7 +14,7 @@ from tests.enumeration.test_enumeration import slice_number
 from tests.fuzz import engine
 from tests.fuzz.levels import INPUTS, OUTPUTS
 
-RANDOM_TEMPLATES = 12
+PARTS, RANDOM_TEMPLATES = 4, 3
 
 
 def assert_right(text, seed):
@@ -24,9 +26,19 @@ def assert_right(text, seed):
     assert not tally.faults, f"{text}: {tally}\n\n" + "\n\n".join(tally.faults[:10])
 
 
-@pytest.mark.parametrize("text", pairwise.TEMPLATES)
-def test_template(text):
-    assert_right(text, 0)
+@pytest.mark.parametrize("number", range(slice_number() % PARTS, len(pairwise.TEMPLATES), PARTS))
+def test_rotating_template(number):
+    assert_right(pairwise.TEMPLATES[number], slice_number() % 10**9)
+
+
+@pytest.mark.slow
+def test_all_templates():
+    """SPARSEJAX_FUZZ=first:last chooses the random templates that run besides (default: a hundred)."""
+    first, last = map(int, os.environ.get("SPARSEJAX_FUZZ", "0:100").split(":"))
+    for text in pairwise.TEMPLATES:
+        assert_right(text, 0)
+    for seed in range(first, last):
+        assert_right(pairwise.template(seed), seed)
 
 
 @pytest.mark.parametrize("number", range(RANDOM_TEMPLATES))
