@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Coordinate, Dense, Format
-from sparsejax.jit import cin, simplify
+from sparsejax.jit import cin, simplify, split
 from sparsejax.jit.lower import Program
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.tiling import tile
@@ -53,6 +53,9 @@ def concretize(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | Non
     """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy."""
     nest = _started(nest)
     how, p = assembly(nest.output, nest.storage_indices, order)
+    merged = _many_merged(nest, order)
+    if merged is not None:
+        how, p = SCATTER, min(p, merged[1])
     out = cin.Access(nest.output, nest.indices)
     rest = nest.storage_indices[p:]
     if how == SCATTER:
@@ -60,8 +63,9 @@ def concretize(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | Non
     if not nest.producers:
         if how not in policies.POLICIES:
             return _program(nest, _loops(order, cin.Assign(out, None, nest.value)))
+        op = None if merged is None else merged[0]
         moved = replace(nest.output, name=f"{nest.output.name}_t")
-        nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), None, nest.value),))
+        nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), op, nest.value),))
         nest = replace(nest, value=nest.producers[0].target)
     if how == IN_PLACE and nest.direct:
         return _program(nest, _in_place(nest.producers[0], out, order))
@@ -93,15 +97,37 @@ def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
     return Nest(nest.output, nest.indices, producers, cin.substitute(nest.value, moved))
 
 
+def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int] | None:
+    """Whether a sum of sparse operands would merge too many of them in loops around others (`split` sees to innermost ones).
+
+    If so, it is accumulated in a workspace: its operator, and how many loops may stay around the workspace.
+    """
+    op = None if nest.producers or nest.output.format.is_dense else split.many(nest.value)
+    if op is None:
+        return None
+    terms = split.groups(nest.value, op)
+    if max((sum(split.walks(t, v) for t in terms) for v in order[:-1]), default=0) <= split.FEW:
+        return None
+    left = simplify.exhaust(nest.value, set(cin.accesses(nest.value)))
+    fill = nest.output.fill_value
+    if not isinstance(left, cin.Literal) or not cin.same_value(left.value, fill):
+        return None
+    if not cin.same_value(fill, simplify.nothing(nest.output, op)):
+        return None
+    if any(not a.tensor.shape or a.tensor.format.is_dense for a in cin.accesses(nest.value)):
+        return None
+    return op, next(k for k, v in enumerate(order) if any(split.walks(t, v) for t in terms))
+
+
 def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ...]) -> cin.Stmt:
     """Accumulate into dense storage; trailing reduction loops go through a register."""
-    split = 1 + max(k for k, v in enumerate(order) if v in out.indices)
-    if split == len(order):
+    cut = 1 + max(k for k, v in enumerate(order) if v in out.indices)
+    if cut == len(order):
         return _loops(order, cin.Assign(out, producer.op, producer.rhs))
     identity = producer.target.tensor.fill_value
     scalar = cin.Access(cin.Tensor(f"{out.tensor.name}_s", (), out.dtype, Format(()), identity, "scalar"), ())
-    inner = _loops(order[split:], cin.Assign(scalar, producer.op, producer.rhs))
-    return _loops(order[:split], cin.Where(cin.Assign(out, producer.op, scalar), inner))
+    inner = _loops(order[cut:], cin.Assign(scalar, producer.op, producer.rhs))
+    return _loops(order[:cut], cin.Where(cin.Assign(out, producer.op, scalar), inner))
 
 
 def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how: str) -> cin.Access:
@@ -134,4 +160,5 @@ def _program(nest: Nest, stmt: cin.Stmt) -> Program:
         for dimension, index in enumerate(access.indices):
             if isinstance(index, cin.IndexVar):
                 extents.setdefault(index, (access.tensor.name, dimension))
+    left = None if left is None else split.split(left)
     return Program(None if left is None else tile(mark_vectors(left)), nest.inputs, nest.output, extents)

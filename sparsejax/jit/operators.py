@@ -27,6 +27,7 @@ class Operator:
     `right_identity` tell on which side it may be dropped. `left_annihilator` is a constant `z` such that
     `op(z, x)` is `left_result` for every finite `x` (an unstored zero stays zero even beside NaN or infinity,
     as in SciPy). `repeat` names the operator that reduces `m` copies of `g`, as `g repeat m` (idempotent ones keep `g`).
+    `undoes` is (o, u) where `op(x, y)` is `o(x, u(y))`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Operator:
     left_annihilator: Scalar | None = None
     right_annihilator: Scalar | None = None
     repeat: str | None = None
+    undoes: tuple[str, str] | None = None
     body: Any = None
 
     def identity(self, dtype: DType) -> Scalar | None:
@@ -90,7 +92,7 @@ def _cast(x: Any) -> Any:
 def _table() -> dict[str, Operator]:
     ops = [
         Operator("add", 2, np.add, True, True, False, _zero, True, True, repeat="multiply"),
-        Operator("subtract", 2, np.subtract, identity_of=_zero, right_identity=True),
+        Operator("subtract", 2, np.subtract, identity_of=_zero, right_identity=True, undoes=("add", "negative")),
         Operator(
             "multiply",
             2,

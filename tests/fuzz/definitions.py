@@ -86,7 +86,12 @@ def stored(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, form: Fo
     if dtype.kind == "f":
         values = values * dtype.type(0.5)
     values = np.asarray(values, dtype)
-    mask = np.asarray(nrng.random(shape) < density)
+    return pack(values, np.asarray(nrng.random(shape) < density), form, fill)
+
+
+def pack(values: np.ndarray, mask: np.ndarray, form: Format, fill: object):
+    """(storage, dense): `values` where the mask holds, in `form`; duplicates where it may hold some."""
+    shape, dtype = values.shape, values.dtype
     dense = np.where(mask, values, dtype.type(fill)).astype(dtype)
     if form.is_dense:
         return convert.from_dense(dense, form, 0), dense

@@ -14,7 +14,7 @@ from dataclasses import replace
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Val
 from sparsejax.jit.loops.counted import Ranges, kind
-from sparsejax.jit.loops.merge import Match, chain
+from sparsejax.jit.loops.merge import Match, choose
 from sparsejax.jit.loops.walker import Loop, Walker
 
 EMPTY: frozenset[cin.Access] = frozenset()
@@ -68,7 +68,7 @@ def _between(loop: Loop, walkers: Mapping[cin.Access, Walker]) -> None:
 
 def _full(loop: Loop, walkers: Mapping[cin.Access, Walker], coordinate: Val) -> None:
     match = Match(loop.b, walkers, coordinate)
-    chain(loop, match, coordinate, list(loop.cases))
+    choose(loop, match, coordinate, list(loop.cases))
     match.advance()
 
 

@@ -163,19 +163,51 @@ class Match:
                 walker.move(b, b.get(self._ends[access]) if ranged else walker.after(b, place, self._coordinate))
 
 
-def chain(loop: Loop, match: Match, coordinate: Val, keys: Sequence[Leaders]) -> None:
-    """The first of the cases `keys` all of whose leaders are there."""
+def choose(loop: Loop, match: Match, coordinate: Val, keys: Sequence[Leaders]) -> None:
+    """The first of the cases `keys` all of whose leaders are there (keys: the largest first).
+
+    Leaders are tested one by one, in a tree with a leaf for each case; where a case would need several leaves, all leaders of a
+    key are tested at once, key after key.
+    """
+    b = loop.b
+    order = [a for a in loop.walkers if any(a in k for k in keys)]
+
+    def at(key: Leaders) -> None:
+        loop.at(coordinate, key, {a: match.cursor(a) for a in order if a in key})
+
+    def tree(keys: Sequence[Leaders], known: Leaders) -> None:
+        asked = frozenset([a for a in order if a in keys[0] - known][:1])
+        if not asked:
+            at(keys[0])
+            return
+        rest = [k for k in keys if not asked & k]
+        no = (lambda: tree(rest, known)) if rest else None
+        b.if_else(match.all_of(asked), lambda: tree(keys, known | asked), no)
+
+    def chain(keys: Sequence[Leaders]) -> None:
+        key, rest = keys[0], keys[1:]
+        if not key:
+            at(key)
+            return
+        b.if_else(match.all_of(key), lambda: at(key), (lambda: chain(rest)) if rest else None)
+
+    if _leaves(order, keys, frozenset(), len(keys)) > len(keys):
+        chain(keys)
+    else:
+        tree(keys, frozenset())
+
+
+def _leaves(order: Sequence[cin.Access], keys: Sequence[Leaders], known: Leaders, limit: int) -> int:
+    """The leaves of the tree over `keys` when the leaders `known` are there; anything above `limit` when there are more."""
     if not keys:
-        return
-    key, rest = keys[0], keys[1:]
-    if not key:
-        loop.at(coordinate, key, {})
-        return
-
-    def here() -> None:
-        loop.at(coordinate, key, {a: match.cursor(a) for a in loop.walkers if a in key})
-
-    loop.b.if_else(match.all_of(key), here, (lambda: chain(loop, match, coordinate, rest)) if rest else None)
+        return 0
+    if keys[0] <= known:
+        return 1
+    access = next(a for a in order if a in keys[0] - known)
+    count = _leaves(order, keys, known | {access}, limit)
+    if count > limit:
+        return count
+    return count + _leaves(order, [k for k in keys if access not in k], known, limit - count)
 
 
 def minimal(keys: Iterable[Leaders]) -> list[Leaders]:
@@ -223,4 +255,4 @@ def sentinel(loop: Loop, keys: Sequence[Leaders], run: Callable[[Val, Match], No
 def cases(loop: Loop) -> None:
     """The sentinel loop over the cases of `loop`."""
     keys = list(loop.cases)
-    sentinel(loop, keys, lambda coordinate, match: chain(loop, match, coordinate, keys))
+    sentinel(loop, keys, lambda coordinate, match: choose(loop, match, coordinate, keys))
