@@ -41,7 +41,7 @@ def short_name(dtype: DType) -> str:
     return SHORT_NAMES[dtype.name]
 
 
-_WEAK = {"b": False, "i": 0, "f": 0.0, "c": 0j}
+_WEAK = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
 
 
 def weak_value(dtype: DType) -> Any:

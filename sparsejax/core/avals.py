@@ -10,6 +10,7 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.formats import Format
+from sparsejax.formats.validate import checked_shape
 
 
 class Aval:
@@ -54,6 +55,10 @@ class Aval:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Aval cannot be changed")
+
+    def __reduce__(self) -> Any:
+        fields = (self.shape, self.dtype, self.format, self.fill_value, self.weak_type, self.is_literal)
+        return Aval, fields
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Aval) and self._hash == other._hash and self._key == other._key)
@@ -102,6 +107,7 @@ class ShapeDtypeStruct:
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, format: str | Format | None = None, fill_value: Any = 0
     ) -> None:
+        shape = checked_shape(shape)
         form = Format.parse("dense" if format is None else format, len(shape))
         self.aval = Aval(shape, dtypes.canonical(dtype), form, fill_value)
 
@@ -132,8 +138,12 @@ class ShapeDtypeStruct:
 
 
 def scalar_aval(value: Any, is_literal: bool) -> Aval:
-    """The weak type of a Python scalar."""
-    dtype = np.dtype({bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}[type(value)])
+    """The weak type of a Python scalar; integers from 2^63 to 2^64 are uint64."""
+    kind = next(k for k in (bool, int, float, complex) if isinstance(value, k))
+    names = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+    dtype: np.dtype[Any] = np.dtype(names[kind])
     if dtype == np.int64 and not -(2**63) <= value < 2**63:
-        raise OverflowError(f"Python integer {value} is too large for int64; pass it as a float or a NumPy uint64")
+        if not 0 <= value < 2**64:
+            raise OverflowError(f"Python integer {value} has more than 64 bits; pass it as a float")
+        dtype = np.dtype("uint64")
     return Aval((), dtype, Format(()), value if is_literal else 0, True, is_literal)

@@ -12,7 +12,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.source import user_line
-from sparsejax.core.trace import Trace, Tracer, current, is_python_scalar
+from sparsejax.core.trace import Trace, Tracer, current, is_python_scalar, leaked
 from sparsejax.formats import ingest, scipy_io
 from sparsejax.formats.storage import Storage
 
@@ -86,7 +86,7 @@ class Primitive:
             return self._stage(trace, values, params)
         for value in values:
             if isinstance(value, Tracer):
-                value.trace.__class__().atom(value)  # raises: this tracer has leaked
+                leaked(value)
         return self._run(values, params)
 
     def _stage(self, trace: Trace, values: list[Any], params: dict[str, Any]) -> Tracer:
@@ -155,6 +155,8 @@ def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:
     With `keep` the array may outlive the call and owns a copy; without, it views the caller's memory for one call.
     """
     if isinstance(value, Array | Tracer):
+        if isinstance(value, Tracer) and not value.trace.open:
+            leaked(value)
         return value
     if isinstance(value, np.ndarray | np.generic | list | bool | int | float | complex) or scipy_io.is_scipy(value):
         return Array(ingest.as_storage(value, copy=True) if keep else ingest.operand_storage(value))

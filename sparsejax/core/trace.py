@@ -25,11 +25,29 @@ class Tracer(ArrayBase):
 
     __slots__ = ("_aval", "_trace", "source", "var")
 
+    _aval: Aval
+    _trace: Trace
+    var: Var
+    source: str
+
     def __init__(self, trace: Trace, var: Var) -> None:
-        self._aval = var.aval
-        self._trace = trace
-        self.var = var
-        self.source = user_line()
+        put = object.__setattr__
+        put(self, "_aval", var.aval)
+        put(self, "_trace", trace)
+        put(self, "var", var)
+        put(self, "source", user_line())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"traced values are immutable; cannot set attribute {name!r}")
+
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        self._fail(errors.ConcretizationTypeError, "Attempted to pickle", "Pickle the function's results instead.")
 
     @property
     def aval(self) -> Aval:
@@ -43,6 +61,8 @@ class Tracer(ArrayBase):
         return f"Tracer<{self._aval}>"
 
     def _fail(self, error: type[Exception], what: str, mend: str) -> NoReturn:
+        if not self._trace.open:
+            leaked(self)
         raise error(
             f"{what} a traced value of type {self._aval} at {user_line()}.\n"
             f"The value was made at {self.source} while a function was being traced: it has a type, but no data yet. {mend}"
@@ -114,13 +134,24 @@ class Tracer(ArrayBase):
         )
 
 
-class Trace:
-    """One function being traced."""
+def leaked(value: Tracer) -> NoReturn:
+    """Raise for a tracer outside its function."""
+    state = "of another trace" if value.trace.open else "whose trace has ended"
+    raise errors.UnexpectedTracerError(
+        f"Encountered a traced value of type {value.aval} {state} at {user_line()}.\n"
+        f"It was made at {value.source} and has leaked out of its function, perhaps through a global, a list or an "
+        "attribute. Return it from the function instead."
+    )
 
-    def __init__(self) -> None:
+
+class Trace:
+    """One function being traced. One that `captures` may read values of the traces around it: they become constants."""
+
+    def __init__(self, captures: bool = False) -> None:
         self.eqns: list[Eqn] = []
         self.open = True
-        self._consts: dict[int, tuple[Var, Array]] = {}
+        self.captures = captures
+        self._consts: dict[int, tuple[Var, Array | Tracer]] = {}
 
     def input(self, aval: Aval) -> Tracer:
         return Tracer(self, Var(aval))
@@ -129,21 +160,21 @@ class Trace:
         """`value` (tracer, array or Python scalar) as an atom of this trace."""
         if isinstance(value, Tracer):
             if value.trace is not self:
-                state = "of another trace" if value.trace.open else "whose trace has ended"
-                raise errors.UnexpectedTracerError(
-                    f"Encountered a traced value of type {value.aval} {state} at {user_line()}.\n"
-                    f"It was made at {value.source} and has leaked out of its function, perhaps through a global, a list or an "
-                    "attribute. Return it from the function instead."
-                )
+                if not (self.captures and value.trace in _stack.traces):
+                    leaked(value)
+                return self._const(value)
             return value.var
         if isinstance(value, Array):
-            if id(value) not in self._consts:
-                self._consts[id(value)] = (Var(value.aval), value)
-            return self._consts[id(value)][0]
+            return self._const(value)
         return Literal(value, scalar_aval(value, is_literal=True))
 
-    def finish(self, inputs: list[Tracer], outputs: list[Any]) -> tuple[Jaxpr, tuple[Array, ...]]:
-        """The jaxpr and its constants."""
+    def _const(self, value: Array | Tracer) -> Var:
+        if id(value) not in self._consts:
+            self._consts[id(value)] = (Var(value.aval), value)
+        return self._consts[id(value)][0]
+
+    def finish(self, inputs: list[Tracer], outputs: list[Any]) -> tuple[Jaxpr, tuple[Any, ...]]:
+        """The jaxpr and its constants: arrays, and values of the traces around this one."""
         self.open = False
         outs = tuple(self.atom(o) for o in outputs)
         pairs = list(self._consts.values())
@@ -165,9 +196,9 @@ def current() -> Trace | None:
 
 
 @contextmanager
-def tracing() -> Iterator[Trace]:
+def tracing(captures: bool = False) -> Iterator[Trace]:
     """Make a new trace the current one."""
-    trace = Trace()
+    trace = Trace(captures)
     _stack.traces.append(trace)
     try:
         yield trace
@@ -184,6 +215,11 @@ def eagerly() -> Iterator[None]:
         yield
     finally:
         _stack.traces = saved
+
+
+def is_traced(value: Any) -> bool:
+    """Whether `value` is a tracer of a function that is being traced now, in this thread."""
+    return isinstance(value, Tracer) and value.trace in _stack.traces
 
 
 def is_python_scalar(value: Any) -> bool:

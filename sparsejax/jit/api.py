@@ -4,33 +4,64 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pickle
+import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from sparsejax import tree_util
 from sparsejax.core import primitive, trace
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
-from sparsejax.core.jaxpr import ClosedJaxpr
+from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
+from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import ingest, scipy_io
 from sparsejax.jit import pipeline
+from sparsejax.lax.elementwise import strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
 primitive.set_executor(pipeline.execute)
 
 
 class _Traced:
-    """A traced signature: the jaxpr and the tree of its result."""
+    """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
 
-    __slots__ = ("closed", "out_tree")
+    __slots__ = ("closed", "limits", "out_tree")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef) -> None:
         self.closed = closed
         self.out_tree = out_tree
+        self.limits = _limits(closed.jaxpr)
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether it was traced inside another traced function and reads values of it."""
+        return any(isinstance(c, Tracer) for c in self.closed.consts)
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        """OverflowError for a Python integer that the dtype of the array beside it cannot hold."""
+        for position, dtype in self.limits:
+            value, limits = int(leaves[position].storage.vals[0]), np.iinfo(dtype)
+            if not limits.min <= value <= limits.max:
+                raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
+
+
+def _limits(jaxpr: Jaxpr) -> list[tuple[int, np.dtype[Any]]]:
+    """The inputs that are Python integers, with the integer dtypes that elementwise operations convert them to."""
+    weak: dict[Atom, int] = {v: k for k, v in enumerate(jaxpr.inputs) if v.aval.weak_type and v.aval.dtype.kind in "iu"}
+    found: dict[tuple[int, np.dtype[Any]], None] = {}
+    for eqn in jaxpr.eqns if weak else ():
+        params = eqn.param_dict
+        wanted = params["loops"][0] if "loops" in params else ()
+        for atom, dtype in zip(eqn.inputs, wanted, strict=False):
+            if atom in weak and dtype.kind in "iu" and dtype != atom.aval.dtype:
+                found[weak[atom], dtype] = None
+    return list(found)
 
 
 class JitFunction:
@@ -42,20 +73,44 @@ class JitFunction:
         self.__name__ = "function"
         functools.update_wrapper(self, function)
         self._function = function
+        self._options = tuple(static_argnums), tuple(static_argnames)
         self._argnums, self._argnames = _statics(function, static_argnums, static_argnames)
         self._cache: dict[Any, _Traced] = {}
+        self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
+
+    def __copy__(self) -> JitFunction:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> JitFunction:
+        return self
+
+    def __reduce__(self) -> Any:
+        """By name where the function's module has it, else by value, with cloudpickle."""
+        name = getattr(self, "__qualname__", "")
+        module = sys.modules.get(self.__module__) if self.__module__ != "__main__" else None
+        if module is not None and getattr(module, name, None) is self:
+            return name
+        if self in _pickling.functions:
+            raise pickle.PicklingError(f"the jitted function {self.__name__} refers to itself; put it into a module")
+        _pickling.functions.append(self)
+        try:
+            return _unpickled, (cloudpickle.dumps(self._function), *self._options)
+        finally:
+            _pickling.functions.pop()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if trace.current() is not None:
-            return self._function(*args, **kwargs)
+            return tree_util.tree_map(_inlined, self._function(*args, **kwargs))
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
         if traced is None:
-            traced = self._trace(key, leaves, args, kwargs)
+            traced = self._trace_once(key, leaves, args, kwargs)
+        if traced.limits:
+            traced.check(leaves)
         outs = pipeline.execute(traced.closed, leaves)
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
@@ -83,7 +138,19 @@ class JitFunction:
                     f"static argument {name!r} of {self.__name__} is of type {type(value).__name__}, which is not hashable; "
                     "static arguments must be hashable values such as numbers, strings or tuples"
                 )
-        return (dynamic, named), tuple(statics)
+        return (dynamic, named), tuple([(name, _typed(value)) for name, value in statics])
+
+    def _trace_once(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Traced:
+        """The trace of a signature; threads that ask for it at the same time wait for one of them."""
+        if trace.current() is not None:
+            return self._trace(key, leaves, args, kwargs)
+        with self._lock:
+            turn = self._tracing.setdefault(key, threading.RLock())
+        with turn:
+            traced = self._cache.get(key) or self._trace(key, leaves, args, kwargs)
+        with self._lock:
+            self._tracing.pop(key, None)
+        return traced
 
     def _trace(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Traced:
         (positional, named), _ = self._split(args, kwargs)
@@ -101,33 +168,61 @@ class JitFunction:
 
         closed = trace_to_jaxpr(flat, [_leaf_aval(x) for x in leaves])
         traced = _Traced(closed, out_trees[0])
+        if traced.is_inner:
+            return traced
         with self._lock:
             return self._cache.setdefault(key, traced)
 
-    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Traced, list[Any]]:
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for these arguments (arrays, ShapeDtypeStructs, or values of a function being traced) without running."""
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
-        found = [x if isinstance(x, Array | ShapeDtypeStruct) else _as_leaf(x, dynamic) for x in leaves]
-        key = (tree, statics, tuple(_leaf_aval(x) for x in found))
-        known = self._cache.get(key)
-        return known or self._trace(key, found, args, kwargs), found
-
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Trace for these arguments (arrays or ShapeDtypeStructs) without running."""
-        traced, leaves = self._traced(args, kwargs)
-        return Traced(traced, leaves)
+        known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else _as_leaf(x, dynamic) for x in leaves]
+        key = (tree, statics, tuple(_leaf_aval(x) for x in known))
+        traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
+        return Traced(traced, known, tree)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and plan for these arguments."""
         return self.trace(*args, **kwargs).lower()
 
 
+_TYPED = (Array, ShapeDtypeStruct)
+
+
+class _Pickling(threading.local):
+    def __init__(self) -> None:
+        self.functions: list[JitFunction] = []
+
+
+_pickling = _Pickling()
+
+
+def _unpickled(function: bytes, static_argnums: Sequence[int], static_argnames: Sequence[str]) -> JitFunction:
+    return JitFunction(pickle.loads(function), static_argnums, static_argnames)
+
+
+def _typed(value: Any) -> Any:
+    """A static argument with its types, so that 1, True and 1.0 are three values."""
+    if type(value) is tuple:
+        return tuple, tuple([_typed(v) for v in value])
+    return type(value), value
+
+
+def _inlined(value: Any) -> Any:
+    """A result of a jitted function inside another: strongly typed, as outside."""
+    if trace.is_python_scalar(value):
+        return primitive.asarray(value)
+    return strong(value) if isinstance(value, Tracer) else value
+
+
 class Traced:
     """A function traced for one signature."""
 
-    def __init__(self, traced: _Traced, leaves: list[Any]) -> None:
+    def __init__(self, traced: _Traced, leaves: list[Any], tree: tree_util.PyTreeDef) -> None:
         self._traced = traced
         self._leaves = leaves
+        self._tree = tree
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -139,48 +234,62 @@ class Traced:
         return tree_util.tree_unflatten(self._traced.out_tree, [_struct(a) for a in self._traced.closed.out_avals])
 
     def lower(self) -> Lowered:
-        return Lowered(self._traced, self._leaves)
+        return Lowered(self._traced, self._leaves, self._tree)
 
 
 class Lowered:
     """A function planned for one signature."""
 
-    def __init__(self, traced: _Traced, leaves: list[Any]) -> None:
+    def __init__(self, traced: _Traced, leaves: list[Any], tree: tree_util.PyTreeDef) -> None:
         self._traced = traced
         self._leaves = leaves
+        self._tree = tree
 
     def as_text(self, stage: str = "cin") -> str:
         """What a stage of the compiler made of the function: "jaxpr", "plan", "cin", "loops", "llvm" or "asm".
 
         All but "jaxpr" depend on the arrays' statistics, so the function must have been lowered with arrays.
         """
-        if stage != "jaxpr" and any(isinstance(x, ShapeDtypeStruct) for x in self._leaves):
+        if stage != "jaxpr" and not _has_data((*self._leaves, *self._traced.closed.consts)):
             raise ValueError(
-                f"stage {stage!r} depends on the data's statistics; lower with arrays instead of ShapeDtypeStruct"
+                f"stage {stage!r} depends on the data's statistics; lower with arrays instead of types or traced values"
             )
         return pipeline.as_text(self._traced.closed, self._leaves, stage)
 
     def compile(self) -> Compiled:
-        return Compiled(self._traced, self._leaves)
+        return Compiled(self._traced, self._leaves, self._tree)
 
 
 class Compiled:
-    """A function ready to run on arguments of the types it was compiled for."""
+    """A function ready to run on arguments of the types and the structure it was compiled for (without the static ones)."""
 
-    def __init__(self, traced: _Traced, leaves: list[Any]) -> None:
+    def __init__(self, traced: _Traced, leaves: list[Any], tree: tree_util.PyTreeDef) -> None:
+        if not _has_data(traced.closed.consts):
+            raise ConcretizationTypeError(
+                "a function that reads values of a traced function around it cannot be compiled alone; pass them as arguments"
+            )
         self._traced = traced
         self._avals = [_leaf_aval(x) for x in leaves]
-        if not any(isinstance(x, ShapeDtypeStruct) for x in leaves):
+        self._tree = tree
+        if _has_data(leaves):
             pipeline.execute(traced.closed, leaves)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves = [_as_leaf(x, (args, kwargs)) for x in tree_util.tree_leaves((list(args), kwargs))]
+        found, tree = tree_util.tree_flatten((list(args), kwargs))
+        if tree != self._tree:
+            raise TypeError(f"compiled for arguments of the structure {self._tree}, but called with {tree}")
+        leaves = [_as_leaf(x, (args, kwargs)) for x in found]
         avals = [_leaf_aval(x) for x in leaves]
         if avals != self._avals:
             raise TypeError(
                 f"compiled for arguments of types {self._avals}, but called with {avals}; compile again for these"
             )
+        self._traced.check(leaves)
         return tree_util.tree_unflatten(self._traced.out_tree, pipeline.execute(self._traced.closed, leaves))
+
+
+def _has_data(values: Sequence[Any]) -> bool:
+    return all(isinstance(x, Array) for x in values)
 
 
 def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any = ()) -> Any:
@@ -200,8 +309,8 @@ def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any 
         return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
     if not callable(function):
         raise TypeError(f"jit expects a function, but got {type(function).__name__}")
-    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    nums = _sequence(static_argnums, int, "static_argnums")
+    names = _sequence(static_argnames, str, "static_argnames")
     return JitFunction(function, nums, names)
 
 
@@ -239,13 +348,19 @@ def _statics(
 ) -> tuple[frozenset[int], frozenset[str]]:
     """Static positions and names, each completed from the other through the function's signature."""
     try:
-        parameters = list(inspect.signature(function).parameters)
+        described = inspect.signature(function).parameters
+        parameters, kinds = list(described), {p.kind for p in described.values()}
     except (TypeError, ValueError):
-        parameters = []
+        parameters, kinds = [], set()
     count = len(parameters)
-    found = {n % count if n < 0 and count else n for n in nums}
+    open_ended = not kinds or inspect.Parameter.VAR_POSITIONAL in kinds
+    found = set()
+    for n in nums:
+        if not open_ended and not -count <= n < count:
+            raise ValueError(f"static_argnums names argument {n}, but there are {count} parameters")
+        found.add(n % count if n < 0 and count else n)
     for name in names:
-        if parameters and name not in parameters and "kwargs" not in parameters:
+        if parameters and name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
             raise ValueError(
                 f"static_argnames names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
             )
@@ -253,17 +368,28 @@ def _statics(
     return frozenset(positions), frozenset({*names, *(parameters[k] for k in found if k < count)})
 
 
+def _sequence(value: Any, kind: type, name: str) -> tuple[Any, ...]:
+    """`static_argnums` or `static_argnames` as a tuple; TypeError unless they are of `kind`."""
+    listed = (value,) if isinstance(value, np.integer | int | str) or not np.iterable(value) else value
+    made = tuple(int(v) if isinstance(v, np.integer) else v for v in listed)
+    if not all(isinstance(v, kind) for v in made):
+        raise TypeError(f"{name}={value!r} must be {'integers' if kind is int else 'strings'}")
+    return made
+
+
 def _as_leaf(leaf: Any, whole: Any) -> Any:
     """A leaf of the arguments as an Array (weakly typed for Python numbers)."""
-    if isinstance(leaf, Array | ShapeDtypeStruct):
+    if isinstance(leaf, Array):
         return leaf
     if isinstance(leaf, Tracer):
-        trace.Trace().atom(leaf)
+        trace.leaked(leaf)
     if trace.is_python_scalar(leaf):
         return primitive.weak_scalar(leaf)
     if isinstance(leaf, np.ndarray | np.generic) or scipy_io.is_scipy(leaf):
         return Array(ingest.operand_storage(leaf))
     place = next((p for p, x in tree_util.leaves_with_paths(whole) if x is leaf), "")
+    if isinstance(leaf, ShapeDtypeStruct):
+        raise TypeError(f"argument {place} is a {leaf}, which has no data; use .trace, .lower or eval_shape with types")
     raise TypeError(
         f"argument {place} is of type {type(leaf).__name__}; jit takes arrays, numbers and pytrees of these. "
         "Mark other arguments static with static_argnums or static_argnames."

@@ -5,6 +5,8 @@
 before:  A[i] * B[i] + C[i],  G = {A}      after:  C[i]
 before:  A[i] * B[i],         G = {A}      after:  0
 
+Annihilation is for entries that are absent: `x[i] * 0` with a dense x stays a product, since x[i] may be NaN.
+
 The cases of a loop, the formats of results and their fills are all read off exhausted expressions; nothing else in
 the compiler knows what an operator means. Source: merge lattices ("The Tensor Algebra Compiler", section 4),
 computed by substitution as in "Compilation of Sparse Array Programming Models".
@@ -80,13 +82,9 @@ def _choice(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) ->
         no = literal(no.value, no.dtype, True)
     if isinstance(condition, cin.Literal):
         return yes if condition.value else no
-    if (
-        isinstance(yes, cin.Literal)
-        and isinstance(no, cin.Literal)
-        and yes.dtype == no.dtype
-        and cin.same_value(yes.value, no.value)
-    ):
-        return literal(yes.value, yes.dtype, yes.absent or no.absent)
+    match yes, no:
+        case cin.Literal(a, first), cin.Literal(b, second) if first == second and cin.same_value(a, b):
+            return literal(a, dtype, yes.absent or no.absent)
     return yes if yes == no else cin.Call(op, args, dtype)
 
 

@@ -6,6 +6,7 @@ A result that NumPy would give as float16 (square roots of int8 and such) is flo
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,19 @@ _UFUNCS = [op for op in operators.OPERATORS.values() if isinstance(op.numpy, np.
 UNARY = [op.name for op in _UFUNCS if op.arity == 1]
 BINARY = [op.name for op in _UFUNCS if op.arity == 2]
 
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
 Signature = tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]
 
 
 @functools.lru_cache(maxsize=4096)
 def loop_dtypes(op: str, avals: tuple[Aval, ...]) -> Signature:
     """(compute dtypes of the arguments, dtype of the result) of the NumPy ufunc `op`; TypeError where it has no loop."""
-    python = {"b": bool, "i": int, "f": float, "c": complex}
+    python = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
     weak = [a.weak_type for a in avals]
+    if op in COMPARISONS and all(a.dtype.kind in "biu" for a in avals):
+        # by value: a Python integer need not fit the dtype of what it is compared with
+        weak = [w and _fits(a, avals) for a, w in zip(avals, weak, strict=True)]
     wanted = [
         python[a.dtype.kind] if w and not all(weak) and a.dtype.kind != "b" else a.dtype
         for a, w in zip(avals, weak, strict=True)
@@ -37,11 +43,17 @@ def loop_dtypes(op: str, avals: tuple[Aval, ...]) -> Signature:
     resolved = ufunc.resolve_dtypes((*wanted, None))
     made = [np.dtype(np.float32) if d == np.float16 else d for d in resolved]
     for aval, dtype in zip(avals, made, strict=False):
-        if aval.is_literal and aval.dtype.kind == "i" and dtype.kind in "iu":
+        if aval.is_literal and aval.dtype.kind in "iu" and dtype.kind in "iu":
             limits = np.iinfo(dtype)
             if not limits.min <= aval.fill_value <= limits.max:
                 raise OverflowError(f"Python integer {aval.fill_value} out of bounds for {dtype}")
     return tuple(made[:-1]), made[-1]
+
+
+def _fits(number: Aval, others: tuple[Aval, ...]) -> bool:
+    """Whether a Python integer is known to be a value of every dtype among `others`."""
+    kinds = [np.iinfo(a.dtype) for a in others if not a.weak_type and a.dtype.kind in "iu"]
+    return number.is_literal and all(k.min <= number.fill_value <= k.max for k in kinds)
 
 
 def _ufunc_primitive(op: str) -> Primitive:
@@ -76,7 +88,28 @@ def elementwise(op: str, *args: Any) -> Any:
     np.float64(1.0)
     """
     values = [a if is_python_scalar(a) else asarray(a, f"argument {k} of {op}", keep=False) for k, a in enumerate(args)]
+    if any(_is_long(v) for v in values):
+        values = [_shortened(v, op, values) for v in values]
     return primitives[op].bind(*values, loops=loop_dtypes(op, tuple(aval_of(v) for v in values)))
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
+
+
+def _shortened(value: Any, op: str, others: list[Any]) -> Any:
+    """An integer of more than 64 bits as a float, beside floats; integers compare with it as with an infinity."""
+    if not _is_long(value):
+        return value
+    if any(not _is_long(v) and aval_of(v).dtype.kind in "fc" for v in others):
+        return float(value)
+    return math.copysign(math.inf, value) if op in COMPARISONS else value
+
+
+def strong(value: Any) -> Any:
+    """`value` without weak typing: what NumPy's functions return, unlike Python's operators on numbers."""
+    aval = aval_of(value)
+    return cast_p.bind(value, dtype=aval.dtype) if aval.weak_type else asarray(value)
 
 
 def aval_of(value: Any) -> Aval:
@@ -108,7 +141,7 @@ def convert_element_type(x: Any, dtype: Any) -> Any:
     """`x` with values of `dtype`, as NumPy's astype; the fill is converted too."""
     wanted = dtypes.canonical(dtype)
     aval = aval_of(x)
-    return x if aval.dtype == wanted and not aval.weak_type else cast_p.bind(x, dtype=wanted)
+    return asarray(x) if aval.dtype == wanted and not aval.weak_type else cast_p.bind(x, dtype=wanted)
 
 
 # ----------------------------------------------------------------------------------------------------------- where
@@ -139,7 +172,7 @@ where_p = Primitive(
 def where(condition: Any, x: Any, y: Any) -> Any:
     """`x` where `condition` holds, else `y`; all three broadcast."""
     pairs = [(a.dtype, a.weak_type) for a in (aval_of(x), aval_of(y))]
-    return where_p.bind(condition, x, y, dtype=dtypes.result_type(*pairs))
+    return strong(where_p.bind(condition, x, y, dtype=dtypes.result_type(*pairs)))
 
 
 # ----------------------------------------------------------------------------------------- logistic, real, imaginary
@@ -162,9 +195,9 @@ unary_p = Primitive(
 def _part(op: str, x: Any) -> Any:
     dtype = aval_of(x).dtype
     if dtype.kind != "c" and op == "real":
-        return x
+        return strong(x)
     part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
-    return unary_p.bind(x, op=op, compute=dtype, dtype=part)
+    return strong(unary_p.bind(x, op=op, compute=dtype, dtype=part))
 
 
 def real(x: Any) -> Any:
@@ -181,4 +214,4 @@ def logistic(x: Any) -> Any:
     """`1 / (1 + exp(-x))` in floating point; fill 0 becomes fill 1/2."""
     dtype = aval_of(x).dtype
     compute = dtype if dtype.kind in "fc" else np.dtype(np.float64)
-    return unary_p.bind(x, op="logistic", compute=compute, dtype=compute)
+    return strong(unary_p.bind(x, op="logistic", compute=compute, dtype=compute))

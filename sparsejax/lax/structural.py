@@ -101,7 +101,7 @@ def _broadcast_notation(x: rules.Operand, shape: tuple[int, ...]) -> cin.Definit
 
 broadcast_p = Primitive(
     "broadcast_to",
-    typing=lambda x, shape: rules.infer(_broadcast_notation, (x,), {"shape": shape}, shape, x.dtype),
+    typing=lambda x, shape: rules.infer(_broadcast_notation, (x,), {"shape": shape}, shape, x.dtype).strong(),
     reference=lambda x, shape: np.broadcast_to(x, shape),
     notation=_broadcast_notation,
 )

@@ -35,7 +35,7 @@ from sparsejax.lax.elementwise import imag, logistic, real, where
 from sparsejax.lax.reduce import mean
 from sparsejax.lax.structural import broadcast_to, reshape, transpose
 from sparsejax.lax.structural import convert_format as asformat
-from sparsejax.numpy.elementwise import binary, unary
+from sparsejax.numpy.elementwise import binary, operators, unary
 from sparsejax.numpy.functions import (
     allclose,
     arange,
@@ -177,7 +177,7 @@ _functions = {
 register_numpy(
     {**_functions, "abs": absolute, "conj": conj, "amax": max, "amin": min, "shape": shape, "ndim": ndim, "size": size}
 )
-register_surface({**_functions, "astype": astype, "asformat": asformat})
+register_surface({**_functions, **operators, "astype": astype, "asformat": asformat})
 
 __all__ = [
     "abs",

@@ -13,7 +13,7 @@ from sparsejax.core.trace import tracing
 
 def trace_to_jaxpr(function: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> ClosedJaxpr:
     """Run `function` (flat: arrays in, list of arrays out) on tracers of the given types and write down what it does."""
-    with tracing() as trace:
+    with tracing(captures=True) as trace:
         inputs = [trace.input(a) for a in avals]
         outputs = list(function(*inputs))
         jaxpr, consts = trace.finish(inputs, outputs)
