@@ -86,10 +86,10 @@ def stored(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, form: Fo
     if dtype.kind == "f":
         values = values * dtype.type(0.5)
     values = np.asarray(values, dtype)
-    return pack(values, np.asarray(nrng.random(shape) < density), form, fill)
+    return pack(rng, values, np.asarray(nrng.random(shape) < density), form, fill)
 
 
-def pack(values: np.ndarray, mask: np.ndarray, form: Format, fill: object):
+def pack(rng: random.Random, values: np.ndarray, mask: np.ndarray, form: Format, fill: object):
     """(storage, dense): `values` where the mask holds, in `form`; duplicates where it may hold some."""
     shape, dtype = values.shape, values.dtype
     dense = np.where(mask, values, dtype.type(fill)).astype(dtype)

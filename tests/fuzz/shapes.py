@@ -43,7 +43,7 @@ def operand(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: o
     made = np.asarray(values, dtype)
     if dtype.kind == "c":
         made = made + dtype.type(1j) * nrng.integers(-1, 2, shape)
-    return definitions.pack(np.asarray(made, dtype), pattern(rng, shape), random_format(rng, len(shape)), fill)
+    return definitions.pack(rng, np.asarray(made, dtype), pattern(rng, shape), random_format(rng, len(shape)), fill)
 
 
 def make(seed: int) -> definitions.Case:
