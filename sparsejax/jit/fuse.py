@@ -169,8 +169,6 @@ class _Fuser:
                 continue
             if size + times[access] * (grown - 1) > budget.NODES:
                 continue
-            if _has_product(made.rhs) and isinstance(simplify.simplify(fragment.value), cin.Literal):
-                continue  # a dense array that is constant holds values, it does not lack entries
             moved = self._moved(access, fragment, made, indices, out.aval)
             if moved is None:
                 continue
@@ -240,13 +238,6 @@ def _patterns(expr: cin.Expr) -> Iterator[cin.Access]:
                 yield arg
             else:
                 yield from _patterns(arg)
-
-
-def _has_product(expr: cin.Expr) -> bool:
-    """Whether `expr` multiplies in a semiring whose zero means that an entry is absent."""
-    if not isinstance(expr, cin.Call):
-        return False
-    return operators.annihilates(expr.op) or any(map(_has_product, expr.args))
 
 
 def _depth_ok(expr: cin.Expr) -> bool:
