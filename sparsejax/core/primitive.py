@@ -155,7 +155,7 @@ def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:
     With `keep` the array may outlive the call and owns a copy; without, it views the caller's memory for one call.
     """
     if isinstance(value, Array | Tracer):
-        if isinstance(value, Tracer) and not value.trace.open:
+        if isinstance(value, Tracer) and not value.maker.open:
             leaked(value)
         return value
     if isinstance(value, np.ndarray | np.generic | list | bool | int | float | complex) or scipy_io.is_scipy(value):

@@ -90,6 +90,8 @@ def elementwise(op: str, *args: Any) -> Any:
     values = [a if is_python_scalar(a) else asarray(a, f"argument {k} of {op}", keep=False) for k, a in enumerate(args)]
     if any(_is_long(v) for v in values):
         values = [_shortened(v, op, values) for v in values]
+    if op == "power" and isinstance(values[1], int) and values[1] < 0 and aval_of(values[0]).dtype.kind in "biu":
+        raise ValueError("Integers to negative integer powers are not allowed.")
     return primitives[op].bind(*values, loops=loop_dtypes(op, tuple(aval_of(v) for v in values)))
 
 
