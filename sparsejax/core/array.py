@@ -256,8 +256,8 @@ class Array(ArrayBase):
 
     @property
     def storage(self) -> Storage:
-        """The buffers."""
-        return self._storage
+        """The buffers, as views that nobody can write to."""
+        return self._storage.exposed()
 
     @property
     def nnz(self) -> int:
@@ -271,13 +271,13 @@ class Array(ArrayBase):
 
     def todense(self) -> NDArray[Any]:
         """The array as a NumPy array."""
-        return conversion.to_dense(self._storage)
+        return conversion.to_dense(self.storage)
 
     toarray = todense
 
     def to_scipy(self) -> Any:
         """The array as a SciPy sparse array, sharing buffers where SciPy has the format."""
-        return scipy_io.to_scipy(self._storage)
+        return scipy_io.to_scipy(self.storage)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if source.in_scipy_operator():
@@ -296,7 +296,7 @@ class Array(ArrayBase):
         """The value of an array with one element, as a Python scalar."""
         if self.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return self.todense().item()
+        return conversion.to_dense(self._storage).item()
 
     def __iter__(self) -> Iterator[Array]:
         """The subarrays of a dense array along its first dimension."""

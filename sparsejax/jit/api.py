@@ -46,7 +46,7 @@ class _Traced:
     def check(self, leaves: Sequence[Any]) -> None:
         """OverflowError for a Python integer that the dtype of the array beside it cannot hold."""
         for position, dtype in self.limits:
-            value, limits = int(leaves[position].storage.vals[0]), np.iinfo(dtype)
+            value, limits = int(leaves[position]._storage.vals[0]), np.iinfo(dtype)
             if not limits.min <= value <= limits.max:
                 raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
 

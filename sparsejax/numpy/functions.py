@@ -70,7 +70,7 @@ def array(
 
 def _again(obj: Array, format: Any, dtype: Any, fill_value: Any, copy: bool | None, shape: Any) -> Array:
     """An array of the same values as an array of ours."""
-    made = storage = obj.storage
+    made = storage = obj._storage
     wanted = obj.dtype if dtype is None else dtypes.canonical(dtype)
     form = obj.format if format is None else Format.parse(format, obj.ndim)
     if shape is not None and _extents(shape) != obj.shape:
