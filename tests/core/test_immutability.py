@@ -83,3 +83,44 @@ def test_what_was_borrowed_belongs_to_its_owner():
     sj.array(m)
     with pytest.raises(ValueError, match="read-only"):
         m.data[0] = 1
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_operands_of_one_call_stay_their_owners(order):
+    """NumPy operands are viewed while a call runs; neither results nor traced programs refer to them afterwards."""
+    w = np.array(np.arange(9.0).reshape(3, 3), order=order)
+    a, x = sj.array(np.eye(3), format="csr"), np.ones(3)
+    programs = (
+        lambda w: a @ w,
+        lambda w: a + w,
+        lambda w: w.T @ a,
+        lambda w: sj.einsum("ij->ji", w),
+        lambda w: sj.numpy.transpose(w),
+        lambda w: sj.numpy.reshape(w, 9),
+        lambda w: sj.numpy.sum(w, axis=()),
+        lambda w: sj.numpy.multiply(w, 1),
+        lambda w: sj.jit(lambda w: w)(w),
+        lambda w: sj.jit(lambda w: w.T)(w),
+    )
+    for program in programs:
+        made = program(w)
+        before = made.todense().copy()
+        w += 1
+        assert w.flags.writeable
+        np.testing.assert_array_equal(made.todense(), before)
+    closing = (lambda x: x + w, lambda x: x @ w, lambda x: sj.einsum("i,ij->j", x, w), lambda x: a @ w @ x)
+    for program in closing:
+        compiled = sj.jit(program)
+        before = compiled(x).todense().copy()
+        w += 1
+        np.testing.assert_array_equal(compiled(x).todense(), before)
+
+
+def test_operands_are_read_as_they_are_now():
+    a, x, f = sj.array(np.eye(3), format="csr"), np.ones(3), sj.jit(lambda a, x: a @ x)
+    for k in range(3):
+        x[:] = k
+        np.testing.assert_array_equal((a @ x).todense(), x)
+        np.testing.assert_array_equal(f(a, x).todense(), x)
+        np.testing.assert_array_equal(f(a, x[::-1]).todense(), x)
+        np.testing.assert_array_equal(f(a, x.astype(">f8")).todense(), x)
