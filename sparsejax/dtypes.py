@@ -22,7 +22,10 @@ def canonical(dtype: Any) -> DType:
     >>> canonical("float16")
     dtype('float32')
     """
-    made: DType = np.dtype(dtype).newbyteorder("=")
+    try:
+        made: DType = np.dtype(dtype).newbyteorder("=")
+    except TypeError:
+        raise TypeError(f"dtype={dtype!r} is not a dtype") from None
     if made == np.float16:
         return np.dtype(np.float32)
     if made.name not in SHORT_NAMES:

@@ -6,14 +6,15 @@ imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.core import source
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Format, scipy_io
+from sparsejax.formats import Format, ingest, scipy_io
 from sparsejax.formats import convert as conversion
 from sparsejax.formats.storage import Storage
 
@@ -33,14 +34,14 @@ def register_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        return surface[name](self, other) if _operand(other) else NotImplemented
+        return surface[name](self, other) if _operand(other) else _foreign(other)
 
     return method
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        return surface[name](other, self) if _operand(other) else NotImplemented
+        return surface[name](other, self) if _operand(other) else _foreign(other)
 
     return method
 
@@ -56,6 +57,15 @@ def _operand(value: Any) -> bool:
     return isinstance(value, ArrayBase | bool | int | float | complex | np.ndarray | np.generic) or scipy_io.is_scipy(
         value
     )
+
+
+def _foreign(value: Any) -> Any:
+    """What an operator makes of an operand that is no array: its own type may know better, but a sequence does not."""
+    if isinstance(value, list | tuple):
+        raise TypeError(
+            f"operators take arrays and numbers, not a {type(value).__name__}; convert it with sparsejax.array first"
+        )
+    return NotImplemented
 
 
 class ArrayBase:
@@ -101,11 +111,19 @@ class ArrayBase:
         """Permute the dimensions, over the same buffers."""
         if not axes:
             return surface["transpose"](self)
-        return surface["transpose"](self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+        return surface["transpose"](self, axes[0] if len(axes) == 1 and np.iterable(axes[0]) else axes)
 
     def reshape(self, *shape: Any) -> Any:
         """The same entries under another shape; see `sparsejax.numpy.reshape`."""
-        return surface["reshape"](self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+        return surface["reshape"](self, shape[0] if len(shape) == 1 else shape)
+
+    def ravel(self) -> Any:
+        """The array flattened in row-major order."""
+        return surface["ravel"](self)
+
+    def copy(self) -> Any:
+        """The array in memory of its own."""
+        return surface["copy"](self)
 
     def astype(self, dtype: Any) -> Any:
         """The array converted to `dtype`."""
@@ -135,6 +153,25 @@ class ArrayBase:
 
     def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         return surface["mean"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+        """The sum of a diagonal."""
+        return surface["trace"](self, offset, axis1, axis2, dtype)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+        """A diagonal of two axes, as the last axis."""
+        return surface["diagonal"](self, offset, axis1, axis2)
+
+    def clip(self, min: Any = None, max: Any = None) -> Any:
+        """The array limited to [min, max]; None leaves a side open."""
+        return surface["clip"](self, min, max)
+
+    def round(self, decimals: int = 0) -> Any:
+        """The array rounded to `decimals` places, halves to even."""
+        return surface["round"](self, decimals)
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return surface["round"](self, 0 if ndigits is None else ndigits)
 
     def dot(self, other: Any) -> Any:
         return surface["dot"](self, other)
@@ -219,8 +256,8 @@ class Array(ArrayBase):
 
     @property
     def storage(self) -> Storage:
-        """The buffers."""
-        return self._storage
+        """The buffers, as views that nobody can write to."""
+        return self._storage.exposed()
 
     @property
     def nnz(self) -> int:
@@ -234,13 +271,17 @@ class Array(ArrayBase):
 
     def todense(self) -> NDArray[Any]:
         """The array as a NumPy array."""
-        return conversion.to_dense(self._storage)
+        return conversion.to_dense(self.storage)
+
+    toarray = todense
 
     def to_scipy(self) -> Any:
         """The array as a SciPy sparse array, sharing buffers where SciPy has the format."""
-        return scipy_io.to_scipy(self._storage)
+        return scipy_io.to_scipy(self.storage)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if source.in_scipy_operator():
+            return source.as_object(self)
         if not self.format.is_dense:
             raise TypeError(
                 f"an array in format {self.format} is not turned into a dense NumPy array silently; call .todense() to do it, "
@@ -255,7 +296,25 @@ class Array(ArrayBase):
         """The value of an array with one element, as a Python scalar."""
         if self.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return self.todense().item()
+        return conversion.to_dense(self._storage).item()
+
+    def __iter__(self) -> Iterator[Array]:
+        """The subarrays of a dense array along its first dimension."""
+        if not self.shape:
+            raise TypeError("iteration over an array of no dimensions")
+        if not self.format.is_dense:
+            raise TypeError(
+                f'an array in format {self.format} is not iterated over; use array operations, or .asformat("dense") first'
+            )
+        for part in self.todense():
+            yield Array(ingest.as_storage(np.array(part)))
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self)
+        if self.size != 1:
+            raise TypeError(f"the format {spec!r} is for one number, but this array has shape {self.shape}")
+        return format(self.item(), spec)
 
     def __bool__(self) -> bool:
         if self.size != 1:

@@ -137,13 +137,25 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct({self.aval})"
 
 
+_PYTHON: list[tuple[type, np.dtype[Any]]] = [
+    (bool, np.dtype("bool")),
+    (int, np.dtype("int64")),
+    (float, np.dtype("float64")),
+    (complex, np.dtype("complex128")),
+]
+_RUN_TIME: dict[np.dtype[Any], Aval] = {}
+
+
 def scalar_aval(value: Any, is_literal: bool) -> Aval:
     """The weak type of a Python scalar; integers from 2^63 to 2^64 are uint64."""
-    kind = next(k for k in (bool, int, float, complex) if isinstance(value, k))
-    names = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-    dtype: np.dtype[Any] = np.dtype(names[kind])
+    dtype = next(d for kind, d in _PYTHON if isinstance(value, kind))
     if dtype == np.int64 and not -(2**63) <= value < 2**63:
         if not 0 <= value < 2**64:
             raise OverflowError(f"Python integer {value} has more than 64 bits; pass it as a float")
         dtype = np.dtype("uint64")
+    if not is_literal:
+        known = _RUN_TIME.get(dtype)
+        if known is None:
+            known = _RUN_TIME[dtype] = Aval((), dtype, Format(()), 0, True)
+        return known
     return Aval((), dtype, Format(()), value if is_literal else 0, True, is_literal)

@@ -14,7 +14,7 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.source import user_line
 from sparsejax.core.trace import Trace, Tracer, current, is_python_scalar, leaked
 from sparsejax.formats import ingest, scipy_io
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 
 Rule = Callable[..., Any]
 Executor = Callable[[ClosedJaxpr, Sequence[Array]], list[Array]]
@@ -139,14 +139,53 @@ class Primitive:
 def _value(value: Any, position: int, name: str, keep: bool) -> Any:
     if isinstance(value, Array | Tracer) or is_python_scalar(value):
         return value
+    if type(value) is np.ndarray and not keep:
+        return view(value)
     return asarray(value, f"argument {position} of {name}", keep)
 
 
 def weak_scalar(value: Any) -> Array:
     """A Python number as a run-time array of no dimensions, weakly typed."""
     aval = scalar_aval(value, is_literal=False)
-    stored = np.asarray([value], aval.dtype)
-    return Array(Storage(aval.format, (), aval.dtype.type(0), (), stored), aval)
+    template = _templates.get(aval)
+    if template is None:
+        template = _templates[aval] = dense_template(aval.format, (), aval.dtype.type(0))
+    return Array(Storage.dense(template, np.asarray([value], aval.dtype)), aval)
+
+
+_templates: dict[Aval, dict[str, Any]] = {}
+_viewed: dict[Any, tuple[dict[str, Any], Aval]] = {}
+
+
+def view(value: Any) -> Array:
+    """A NumPy or SciPy operand of one call as an array: memory is viewed, not frozen, and must not outlive the call."""
+    if type(value) is not np.ndarray:
+        return Array(ingest.operand_storage(value))
+    flags = value.flags
+    fortran = flags.f_contiguous and not flags.c_contiguous
+    if not (fortran or flags.c_contiguous):
+        return Array(ingest.operand_storage(value))
+    key = value.shape, value.dtype, fortran
+    known = _viewed.get(key)
+    if known is None:
+        made = Array(ingest.operand_storage(value))
+        if made.dtype == value.dtype:
+            if len(_viewed) > 4096:
+                _viewed.clear()
+            zero = made.dtype.type(0)
+            _viewed[key] = dense_template(made.format, made.shape, zero), made.aval
+        return made
+    storage = Storage.dense(known[0], value.reshape(-1, order="F" if fortran else "C"))
+    storage.cache["transient"] = True
+    return Array(storage, known[1])
+
+
+def as_operand(value: Any, what: str) -> Any:
+    """An operand of a primitive: `asarray` that keeps nothing of the caller's when the call runs at once, a copy when it is
+    traced and the program remembers it."""
+    if type(value) is np.ndarray and current() is None:
+        return view(value)
+    return asarray(value, what, keep=current() is not None)
 
 
 def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:
@@ -155,11 +194,11 @@ def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:
     With `keep` the array may outlive the call and owns a copy; without, it views the caller's memory for one call.
     """
     if isinstance(value, Array | Tracer):
-        if isinstance(value, Tracer) and not value.trace.open:
+        if isinstance(value, Tracer) and not value.maker.open:
             leaked(value)
         return value
     if isinstance(value, np.ndarray | np.generic | list | bool | int | float | complex) or scipy_io.is_scipy(value):
-        return Array(ingest.as_storage(value, copy=True) if keep else ingest.operand_storage(value))
+        return Array(ingest.as_storage(value, copy=True)) if keep else view(value)
     raise TypeError(
         f"{what} must be an array (sparsejax, NumPy or SciPy sparse) or a number, but it is of type {type(value).__name__}; "
         "convert it first with sparsejax.array"

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from sparsejax import errors
+from sparsejax.core import source
 from sparsejax.core.array import Array, ArrayBase
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
@@ -54,7 +55,8 @@ class Tracer(ArrayBase):
         return self._aval
 
     @property
-    def trace(self) -> Trace:
+    def maker(self) -> Trace:
+        """The trace that made the value."""
         return self._trace
 
     def __repr__(self) -> str:
@@ -102,6 +104,8 @@ class Tracer(ArrayBase):
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if source.in_scipy_operator():
+            return source.as_object(self)
         self._fail(
             errors.TracerArrayConversionError,
             "Attempted conversion to a NumPy array of",
@@ -136,7 +140,7 @@ class Tracer(ArrayBase):
 
 def leaked(value: Tracer) -> NoReturn:
     """Raise for a tracer outside its function."""
-    state = "of another trace" if value.trace.open else "whose trace has ended"
+    state = "of another trace" if value.maker.open else "whose trace has ended"
     raise errors.UnexpectedTracerError(
         f"Encountered a traced value of type {value.aval} {state} at {user_line()}.\n"
         f"It was made at {value.source} and has leaked out of its function, perhaps through a global, a list or an "
@@ -159,8 +163,8 @@ class Trace:
     def atom(self, value: Any) -> Atom:
         """`value` (tracer, array or Python scalar) as an atom of this trace."""
         if isinstance(value, Tracer):
-            if value.trace is not self:
-                if not (self.captures and value.trace in _stack.traces):
+            if value.maker is not self:
+                if not (self.captures and value.maker in _stack.traces):
                     leaked(value)
                 return self._const(value)
             return value.var
@@ -219,7 +223,7 @@ def eagerly() -> Iterator[None]:
 
 def is_traced(value: Any) -> bool:
     """Whether `value` is a tracer of a function that is being traced now, in this thread."""
-    return isinstance(value, Tracer) and value.trace in _stack.traces
+    return isinstance(value, Tracer) and value.maker in _stack.traces
 
 
 def is_python_scalar(value: Any) -> bool:

@@ -47,6 +47,13 @@ class Storage:
         fields["cache"] = {}
         return made
 
+    def exposed(self) -> Storage:
+        """The same storage for others to look at: fresh views that cannot be made writeable, over the same memory."""
+        made: Storage = object.__new__(Storage)
+        buffers = tuple(tuple(sealed(b) for b in level) for level in self.buffers)
+        made.__dict__.update(self.__dict__, buffers=buffers, vals=sealed(self.vals))
+        return made
+
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.vals.dtype
@@ -83,3 +90,22 @@ class Storage:
 def dense_template(format: Format, shape: tuple[int, ...], zero: Any) -> dict[str, Any]:
     """The fields of a dense array's storage that do not change from one result to the next."""
     return {"format": format, "shape": shape, "fill_value": zero, "buffers": ((),) * len(shape)}
+
+
+def sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view of a contiguous array that cannot be made writeable, nor can its bases.
+
+    NumPy lets a read-only array become writeable again if it owns its memory, and its views with it; not through a buffer.
+
+    >>> x = sealed(np.zeros(3))
+    >>> x.flags.writeable = True
+    Traceback (most recent call last):
+    ...
+    ValueError: cannot set WRITEABLE flag to True of this array
+    """
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if owner.base is not None or not array.size:
+        return array.view()
+    return np.frombuffer(array.data.toreadonly(), array.dtype)

@@ -72,6 +72,29 @@ def pattern(storage: Storage, dtype: Any) -> Storage:
     return Storage(storage.format, storage.shape, made.type(0), storage.buffers, ones)
 
 
+def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Format) -> Storage:
+    """The entries whose coordinate on `axis2` is `offset` more than on `axis1`; the diagonal is the last axis of the result.
+
+    Linear in the entries; a dense array is read as a view.
+
+    >>> A = convert.from_dense(np.arange(6.0).reshape(2, 3), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(diagonal(A, 1, 0, 1, Format.parse("coo", 1)))
+    array([1., 5.])
+    """
+    rest = [a for a in range(storage.ndim) if a not in (axis1, axis2)]
+    first, second = max(0, -offset), max(0, offset)
+    count = max(0, min(storage.shape[axis1] - first, storage.shape[axis2] - second))
+    shape = (*(storage.shape[a] for a in rest), count)
+    if storage.format.is_dense:
+        dense = convert.to_dense(storage)
+        found = np.diagonal(dense, offset, axis1, axis2) if count else np.empty(shape, dense.dtype)
+        return convert.from_dense(np.array(found), format, storage.fill_value)
+    coords, vals = convert.to_coords(storage)
+    on = np.flatnonzero(coords[axis2] - coords[axis1] == offset)
+    kept = np.stack([*(coords[a][on] for a in rest), coords[axis1][on] - first])
+    return convert.from_coords(kept, vals[on], shape, format, storage.fill_value)
+
+
 def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
     """The same entries, in row-major order of dimensions, under another shape and format.
 

@@ -20,7 +20,7 @@ from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
-from sparsejax.formats import ingest, scipy_io
+from sparsejax.formats import scipy_io
 from sparsejax.jit import pipeline
 from sparsejax.lax.elementwise import strong
 from sparsejax.transforms.staging import trace_to_jaxpr
@@ -46,7 +46,7 @@ class _Traced:
     def check(self, leaves: Sequence[Any]) -> None:
         """OverflowError for a Python integer that the dtype of the array beside it cannot hold."""
         for position, dtype in self.limits:
-            value, limits = int(leaves[position].storage.vals[0]), np.iinfo(dtype)
+            value, limits = int(leaves[position]._storage.vals[0]), np.iinfo(dtype)
             if not limits.min <= value <= limits.max:
                 raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
 
@@ -117,11 +117,14 @@ class JitFunction:
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """Array leaves, and the cache key of the call."""
         if not kwargs and not self._argnums:
-            for a in args:
-                if type(a) is not Array:
+            found = list(args)
+            for k, a in enumerate(args):
+                if type(a) is np.ndarray:
+                    found[k] = primitive.view(a)
+                elif type(a) is not Array:
                     break
             else:
-                return list(args), tuple([a._aval for a in args])
+                return found, tuple([a._aval for a in found])
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         arrays = [leaf if type(leaf) is Array else _as_leaf(leaf, dynamic) for leaf in leaves]
@@ -386,7 +389,7 @@ def _as_leaf(leaf: Any, whole: Any) -> Any:
     if trace.is_python_scalar(leaf):
         return primitive.weak_scalar(leaf)
     if isinstance(leaf, np.ndarray | np.generic) or scipy_io.is_scipy(leaf):
-        return Array(ingest.operand_storage(leaf))
+        return primitive.view(leaf)
     place = next((p for p, x in tree_util.leaves_with_paths(whole) if x is leaf), "")
     if isinstance(leaf, ShapeDtypeStruct):
         raise TypeError(f"argument {place} is a {leaf}, which has no data; use .trace, .lower or eval_shape with types")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
-from sparsejax.formats import Dense
+import numpy as np
+
+from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
 
 
@@ -16,8 +19,15 @@ def positions(storage: Storage) -> tuple[float, ...]:
     """
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
-        known = storage.cache["positions"] = _positions(storage)
+        dense = storage.format.is_dense
+        known = storage.cache["positions"] = _of_dense(storage.shape, storage.format) if dense else _positions(storage)
     return known
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_dense(shape: tuple[int, ...], format: Format) -> tuple[float, ...]:
+    """A storage without data tells as much."""
+    return _positions(Storage(format, shape, 0, ((),) * len(shape), np.empty(0)))
 
 
 def _positions(storage: Storage) -> tuple[float, ...]:

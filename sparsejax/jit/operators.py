@@ -52,16 +52,17 @@ class Operator:
 
 
 def lowest(dtype: DType) -> Scalar:
-    """The smallest value of `dtype` (-inf for floats, False for bool; none for complex): the identity of maximum."""
+    """The smallest value of `dtype` (-inf for floats, False for bool): the identity of maximum. Complex numbers are ordered
+    by real part, then by imaginary part."""
     if dtype.kind in "fc":
-        return -np.inf if dtype.kind == "f" else None
+        return -np.inf if dtype.kind == "f" else complex(-np.inf, -np.inf)
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 
 
 def highest(dtype: DType) -> Scalar:
-    """The largest value of `dtype` (inf for floats, True for bool; none for complex): the identity of minimum."""
+    """The largest value of `dtype` (inf for floats, True for bool): the identity of minimum."""
     if dtype.kind in "fc":
-        return np.inf if dtype.kind == "f" else None
+        return np.inf if dtype.kind == "f" else complex(np.inf, np.inf)
     return True if dtype.kind == "b" else np.iinfo(dtype).max
 
 

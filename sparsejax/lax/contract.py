@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval
-from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.primitive import Primitive, as_operand
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin, operators, simplify
@@ -221,7 +221,7 @@ def contract(
     shared by any number of operands. Sparse operands compile to one kernel that visits only coordinates where the
     product can be non-zero; products of dense operands go to BLAS. `semiring`, `mask` and `complement` as in `einsum`.
     """
-    arrays = [asarray(x, f"operand {k}") for k, x in enumerate(operands)]
+    arrays = [as_operand(x, f"operand {k}") for k, x in enumerate(operands)]
     labels = tuple(tuple(map(int, ls)) for ls in inputs)
     out = tuple(map(int, output))
     chosen = semiring_of(semiring)
@@ -257,7 +257,7 @@ def _wanted(arrays: Sequence[Any], dtype: Any, semiring: Semiring | None) -> np.
 
 
 def _mask(mask: Any, shape: tuple[int, ...]) -> Any:
-    made = asarray(mask, "the mask")
+    made = as_operand(mask, "the mask")
     if made.ndim > len(shape) or any(n not in (1, m) for n, m in zip(made.shape[::-1], shape[::-1], strict=False)):
         raise ValueError(f"the mask has shape {made.shape}, which does not broadcast to the result's shape {shape}")
     return made
@@ -296,7 +296,7 @@ def einsum(
     Array([ 1., inf,  3.], dtype=float64)
     """
     if isinstance(subscripts, str):
-        arrays = [asarray(x, f"operand {k}") for k, x in enumerate(operands)]
+        arrays = [as_operand(x, f"operand {k}") for k, x in enumerate(operands)]
         inputs, output = parse_subscripts(subscripts, [a.ndim for a in arrays])
     else:
         arrays, inputs, output = _parse_interleaved([subscripts, *operands])
@@ -423,7 +423,7 @@ def _parse_interleaved(items: list[Any]) -> tuple[list[Any], list[Labels], Label
             "must specify the einstein sum subscripts string and at least one operand, or at least one operand and its corresponding subscripts list"
         )
     explicit = items[-1] if len(items) % 2 else None
-    arrays = [asarray(x, f"operand {k}") for k, x in enumerate(items[0 : len(items) - len(items) % 2 : 2])]
+    arrays = [as_operand(x, f"operand {k}") for k, x in enumerate(items[0 : len(items) - len(items) % 2 : 2])]
     terms = [_sublist(x) for x in items[1 : len(items) - len(items) % 2 : 2]]
     text = ",".join(terms) + ("" if explicit is None else "->" + _sublist(explicit))
     inputs, output = parse_subscripts(text, [a.ndim for a in arrays])
@@ -452,7 +452,7 @@ def matmul(
     a: Any, b: Any, *, semiring: str | Semiring | None = None, mask: Any = None, complement: bool = False
 ) -> Any:
     """NumPy's matmul: vectors are promoted, leading dimensions broadcast. Semirings and masks as in `einsum`."""
-    a, b = asarray(a, "the first operand of matmul"), asarray(b, "the second operand of matmul")
+    a, b = as_operand(a, "the first operand of matmul"), as_operand(b, "the second operand of matmul")
     if not a.ndim or not b.ndim:
         raise ValueError("matmul: Input operand does not have enough dimensions (scalars are multiplied with *)")
     inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
@@ -470,7 +470,7 @@ def matmul(
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """NumPy's tensordot: sum over pairs of axes."""
-    a, b = asarray(a, "the first operand of tensordot"), asarray(b, "the second operand of tensordot")
+    a, b = as_operand(a, "the first operand of tensordot"), as_operand(b, "the second operand of tensordot")
     if isinstance(axes, int):
         pairs = [(a.ndim - axes + k, k) for k in range(axes)]
     else:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
-from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.primitive import Primitive, as_operand, asarray
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.jit import cin, operators
 from sparsejax.lax import typing_rules as rules
@@ -87,10 +88,23 @@ def elementwise(op: str, *args: Any) -> Any:
     >>> elementwise("exp", sj.array(np.eye(3), format="csr")).fill_value
     np.float64(1.0)
     """
-    values = [a if is_python_scalar(a) else asarray(a, f"argument {k} of {op}", keep=False) for k, a in enumerate(args)]
+    values = [a if is_python_scalar(a) else as_operand(a, f"argument {k} of {op}") for k, a in enumerate(args)]
     if any(_is_long(v) for v in values):
         values = [_shortened(v, op, values) for v in values]
-    return primitives[op].bind(*values, loops=loop_dtypes(op, tuple(aval_of(v) for v in values)))
+    if op == "power" and isinstance(values[1], int) and values[1] < 0 and aval_of(values[0]).dtype.kind in "biu":
+        raise ValueError("Integers to negative integer powers are not allowed.")
+    return primitives[op].bind(*values, loops=loop_dtypes(op, tuple([_promoted(v) for v in values])))
+
+
+def _promoted(value: Any) -> Aval:
+    """The type of an operand as far as promotion depends on it: of all small numbers, zero stands for the others."""
+    if type(value) is Array:
+        return value.aval
+    if isinstance(value, bool | float | complex) and not isinstance(value, np.generic):
+        value = type(value)(0)
+    elif isinstance(value, int) and 0 <= value < 128:
+        value = 0
+    return aval_of(value)
 
 
 def _is_long(value: Any) -> bool:
@@ -108,6 +122,8 @@ def _shortened(value: Any, op: str, others: list[Any]) -> Any:
 
 def strong(value: Any) -> Any:
     """`value` without weak typing: what NumPy's functions return, unlike Python's operators on numbers."""
+    if type(value) is Array:
+        return value
     aval = aval_of(value)
     return cast_p.bind(value, dtype=aval.dtype) if aval.weak_type else asarray(value)
 
@@ -115,9 +131,14 @@ def strong(value: Any) -> Any:
 def aval_of(value: Any) -> Aval:
     """The type of an operand; a Python number is a literal."""
     if is_python_scalar(value):
-        return scalar_aval(value, is_literal=True)
+        return _zero_aval(type(value).__name__, value) if value == 0 else scalar_aval(value, is_literal=True)
     aval: Aval = asarray(value, "the operand", keep=False).aval
     return aval
+
+
+@functools.lru_cache(maxsize=64)
+def _zero_aval(kind: str, value: Any) -> Aval:
+    return scalar_aval(value, is_literal=True)
 
 
 # ------------------------------------------------------------------------------------------------------------ cast

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.jit import cin, operators
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
-from sparsejax.lax.structural import normal_axis, pattern, refill, reshape
+from sparsejax.lax.structural import normal_axes, pattern, refill, reshape
 
 OPERATORS = {
     "sum": "add",
@@ -76,8 +75,6 @@ def reduce(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: boo
         raise ValueError(f"zero-size array to reduction operation {OPERATORS[kind]} which has no identity")
     if kind in ("any", "all") and x.dtype != np.bool_:
         x = elementwise("not_equal", x, 0)
-    if kind in ("max", "min") and x.dtype.kind == "c":
-        raise TypeError(f"{kind} of complex numbers is not defined here; reduce the real part or the absolute value")
     made = _reduce(kind, x, axes, out, count)
     if keepdims:
         made = reshape(made, [1 if k in axes else n for k, n in enumerate(x.shape)])
@@ -113,17 +110,13 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     out = dtypes.canonical(dtype if dtype is not None else x.dtype if x.dtype.kind in "fc" else np.float64)
     count = math.prod(x.shape[a] for a in axes)
     total = reduce("sum", x, axis=axes, dtype=out, keepdims=keepdims)
-    return elementwise("divide", total, float(count))
+    return convert_element_type(elementwise("divide", total, float(count)), out)
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
-    listed: Sequence[Any] = axis if isinstance(axis, tuple | list) else (axis,)
-    made = [normal_axis(a, ndim) for a in listed]
-    if len(set(made)) < len(made):
-        raise ValueError(f"duplicate value in 'axis': {tuple(listed)}")
-    return tuple(sorted(made))
+    return tuple(sorted(normal_axes(axis, ndim)))
 
 
 def _dtype(kind: str, own: np.dtype[Any], wanted: Any) -> np.dtype[Any]:

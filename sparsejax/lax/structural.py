@@ -39,18 +39,42 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
     Format('csc')
     """
     x = asarray(x)
-    order = tuple(reversed(range(x.ndim))) if axes is None else tuple(normal_axis(a, x.ndim) for a in axes)
+    order = tuple(reversed(range(x.ndim))) if axes is None else tuple(normal_axis(a, x.ndim, "axes") for a in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"axes={tuple(axes or ())} is not a permutation of the {x.ndim} dimensions of the array")
     return x if order == tuple(range(x.ndim)) else transpose_p.bind(x, axes=order)
 
 
-def normal_axis(axis: Any, ndim: int) -> int:
-    """`axis` counted from the front; NumPy's AxisError when out of range."""
-    k = operator.index(axis)
+def integer(value: Any, what: str) -> int:
+    """`value` as a Python integer; TypeError, naming the argument, for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}={value!r} must be an integer") from None
+
+
+def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
+    """A shape given as one integer or a sequence of them; TypeError, naming the argument, for anything else."""
+    if not np.iterable(shape) or isinstance(shape, str):
+        return (integer(shape, what),)
+    return tuple(integer(n, what) for n in shape)
+
+
+def normal_axis(axis: Any, ndim: int, what: str = "axis") -> int:
+    """`axis` counted from the front; NumPy's AxisError when out of range, TypeError when it is no integer."""
+    k = integer(axis, what)
     if not -ndim <= k < ndim:
         raise np.exceptions.AxisError(k, ndim)
     return k % ndim
+
+
+def normal_axes(axis: Any, ndim: int, what: str = "axis") -> tuple[int, ...]:
+    """One axis or several, counted from the front; ValueError where one is named twice."""
+    listed = axis if isinstance(axis, tuple | list) else (axis,)
+    made = tuple(normal_axis(a, ndim, what) for a in listed)
+    if len(set(made)) < len(made):
+        raise ValueError(f"duplicate value in {what!r}: {tuple(listed)}")
+    return made
 
 
 # --------------------------------------------------------------------------------------------------------- reshape
@@ -74,21 +98,57 @@ def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Any:
     A dense array stays dense; a sparse one comes out as coo unless `format` says otherwise. O(stored entries).
     """
     x = asarray(x)
-    wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    new = [operator.index(n) for n in wanted]
+    wanted = extents(shape)
+    new = list(wanted)
     if new.count(-1) > 1:
         raise ValueError("can only specify one unknown dimension")
     known = math.prod(n for n in new if n != -1)
     if -1 in new and known and x.size % known == 0:
         new[new.index(-1)] = x.size // known
     if math.prod(new) != x.size or any(n < 0 for n in new):
-        raise ValueError(f"cannot reshape array of size {x.size} into shape {tuple(wanted)}")
+        raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")
     if tuple(new) == x.shape and format is None:
         return x
     form = Format.parse(("dense" if x.format.is_dense else "coo") if format is None else format, len(new))
     if not new and not form.is_dense:
         form = Format(())
     return reshape_p.bind(x, shape=tuple(new), format=form)
+
+
+# -------------------------------------------------------------------------------------------------------- diagonal
+
+
+def _diagonal_typing(x: Aval, offset: int, axis1: int, axis2: int) -> Aval:
+    rest = [n for a, n in enumerate(x.shape) if a not in (axis1, axis2)]
+    count = max(0, min(x.shape[axis1] - max(0, -offset), x.shape[axis2] - max(0, offset)))
+    form = Format.parse("dense" if x.format.is_dense else "coo", len(rest) + 1)
+    return Aval((*rest, count), x.dtype, form, x.fill_value)
+
+
+diagonal_p = Primitive(
+    "diagonal",
+    typing=_diagonal_typing,
+    reference=lambda x, offset, axis1, axis2: np.diagonal(x, offset, axis1, axis2),
+    call=lambda x, out_aval, offset, axis1, axis2: structural.diagonal(x, offset, axis1, axis2, out_aval.format),
+)
+
+
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The entries of `x` where the index of `axis2` is that of `axis1` plus `offset`, as the last axis; any extents.
+
+    A dense array gives a dense one, a sparse array coo. O(stored entries).
+
+    >>> import sparsejax as sj, numpy as np
+    >>> diagonal(sj.array(np.arange(6.0).reshape(2, 3)), 1)
+    Array([1., 5.], dtype=float64)
+    """
+    x = asarray(x)
+    if x.ndim < 2:
+        raise ValueError("diagonal requires an array of at least two dimensions")
+    first, second = normal_axis(axis1, x.ndim, "axis1"), normal_axis(axis2, x.ndim, "axis2")
+    if first == second:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    return diagonal_p.bind(x, offset=integer(offset, "offset"), axis1=first, axis2=second)
 
 
 # ------------------------------------------------------------------------------------------------------- broadcast
@@ -110,7 +170,7 @@ broadcast_p = Primitive(
 def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
     """`x` repeated to `shape` by NumPy's broadcasting rules."""
     x = asarray(x)
-    new = (shape,) if isinstance(shape, int) else tuple(operator.index(n) for n in shape)
+    new = extents(shape)
     try:
         fits = rules.broadcast_shapes(x.shape, new) == new
     except ValueError:

@@ -33,7 +33,7 @@ from sparsejax.core.array import register_numpy, register_surface
 from sparsejax.lax.contract import einsum, matmul, tensordot
 from sparsejax.lax.elementwise import imag, logistic, real, where
 from sparsejax.lax.reduce import mean
-from sparsejax.lax.structural import broadcast_to, reshape, transpose
+from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
 from sparsejax.lax.structural import convert_format as asformat
 from sparsejax.numpy.elementwise import binary, operators, unary
 from sparsejax.numpy.functions import (
@@ -43,11 +43,12 @@ from sparsejax.numpy.functions import (
     asarray,
     astype,
     clip,
-    diagonal,
+    copy,
     dot,
     expand_dims,
     eye,
     full,
+    full_like,
     inner,
     isclose,
     linspace,
@@ -57,6 +58,7 @@ from sparsejax.numpy.functions import (
     ones_like,
     outer,
     ravel,
+    round,
     shape,
     size,
     squeeze,
@@ -144,10 +146,12 @@ _functions = {
             any,
             broadcast_to,
             clip,
+            copy,
             diagonal,
             dot,
             einsum,
             expand_dims,
+            full_like,
             imag,
             inner,
             isclose,
@@ -162,6 +166,7 @@ _functions = {
             ravel,
             real,
             reshape,
+            round,
             squeeze,
             sum,
             swapaxes,
@@ -212,6 +217,7 @@ __all__ = [
     "complex64",
     "conj",
     "conjugate",
+    "copy",
     "cos",
     "cosh",
     "diagonal",
@@ -230,6 +236,7 @@ __all__ = [
     "floor",
     "floor_divide",
     "full",
+    "full_like",
     "greater",
     "greater_equal",
     "hypot",
@@ -287,6 +294,7 @@ __all__ = [
     "reshape",
     "right_shift",
     "rint",
+    "round",
     "shape",
     "sign",
     "sin",

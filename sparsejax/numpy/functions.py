@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.core.array import Array
+from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.primitive import asarray as _asarray
-from sparsejax.formats import Format, convert, ingest
-from sparsejax.lax.contract import contract as _contract
+from sparsejax.core.trace import Tracer
+from sparsejax.errors import FormatError
+from sparsejax.formats import Format, convert, ingest, structural
+from sparsejax.formats.ownership import refuse_copy
+from sparsejax.formats.storage import Storage
+from sparsejax.formats.validate import checked_shape as _checked_shape
 from sparsejax.lax.contract import tensordot
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
+from sparsejax.lax.elementwise import strong as _strong
 from sparsejax.lax.reduce import reduce as _reduce
 from sparsejax.lax.structural import convert_format as _convert_format
+from sparsejax.lax.structural import diagonal, reshape, transpose
+from sparsejax.lax.structural import extents as _extents
+from sparsejax.lax.structural import integer as _integer
+from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
-from sparsejax.lax.structural import reshape, transpose
 
 # ---------------------------------------------------------------------------------------------------------- creation
 
@@ -29,7 +37,7 @@ def array(
     *,
     format: str | Format | None = None,
     dtype: Any = None,
-    fill_value: Any = 0,
+    fill_value: Any = None,
     copy: bool | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> Any:
@@ -38,8 +46,11 @@ def array(
     `format` is a name ("dense", "csr", "csc", "coo", "dcsr", "dcsc", "csf", "ell", "dia", "banded", "bitmap", "hash", "rle", "lil"), a
     spelled format such as "(d,c,d)@(0,2,1)", or a `formats.Format`; default: dense for dense input, the source's own format for
     SciPy's, coo for `(data, coords)`.
-    `fill_value` is the value of entries that are not stored. Memory is shared where dtypes and layout allow (`copy=None`: the
-    source becomes read-only), always copied with `copy=True`, and never with `copy=False` (ValueError where needed).
+    `fill_value` is the value of entries that are not stored (0 unless given). Memory is shared where dtypes and layout allow
+    (`copy=None`: the source becomes read-only, but for views that were made of it before: do not write through these), always
+    copied with `copy=True`, and never with `copy=False` (ValueError where needed).
+
+    One of our own arrays keeps its values and, unless `format` or `fill_value` say otherwise, its format and fill.
 
     Raises FormatError for malformed input (indices out of bounds, a decreasing indptr, …), naming fault and position;
     unsorted entries are sorted and duplicates summed.
@@ -48,10 +59,48 @@ def array(
     >>> sj.array([[0, 2], [3, 0]], format="csr")
     Array(shape=(2, 2), dtype=int64, format=csr, nnz=2, density=0.5, bytes=48)
     """
-    if isinstance(obj, Array) or hasattr(obj, "aval"):
-        made = obj if dtype is None else astype(obj, dtype)
-        return made if format is None else _convert_format(made, format)
-    return Array(ingest.as_storage(obj, format, dtype, fill_value, copy, shape))
+    if isinstance(obj, Array):
+        return _again(obj, format, dtype, fill_value, copy, shape)
+    if isinstance(obj, Tracer):
+        return _traced(obj, format, dtype, fill_value, shape)
+    if isinstance(obj, ShapeDtypeStruct):
+        raise TypeError("a ShapeDtypeStruct is a type without data; an array cannot be made of it")
+    return Array(ingest.as_storage(obj, format, dtype, 0 if fill_value is None else fill_value, copy, shape))
+
+
+def _again(obj: Array, format: Any, dtype: Any, fill_value: Any, copy: bool | None, shape: Any) -> Array:
+    """An array of the same values as an array of ours."""
+    made = storage = obj._storage
+    wanted = obj.dtype if dtype is None else dtypes.canonical(dtype)
+    form = obj.format if format is None else Format.parse(format, obj.ndim)
+    if shape is not None and _extents(shape) != obj.shape:
+        raise FormatError(f"shape={shape} is given, but the data has shape {obj.shape}")
+    if wanted != obj.dtype:
+        refuse_copy(copy, f"the source has dtype {obj.dtype} and dtype={wanted} is asked for")
+        made = ingest.astype(made, wanted)
+    fill = made.fill_value if fill_value is None else ingest.fill_scalar(fill_value, wanted)
+    if not obj.format.is_dense and not structural.same_bits(fill, made.fill_value):
+        raise FormatError(
+            f"fill_value={fill_value!r} differs from the fill {made.fill_value} of a sparse array, whose values would change; "
+            'convert it with .asformat("dense") first to keep them, or use sparsejax.lax.structural.refill to change them'
+        )
+    if form != obj.format:
+        refuse_copy(copy, f"the source is stored as {obj.format} and format={form} is asked for")
+        made = convert.convert(structural.refill(made, fill), form)
+        made = structural.refill(made, 0) if form.is_dense else made
+    if copy and made is storage:
+        buffers = tuple(tuple(b.copy() for b in level) for level in made.buffers)
+        made = Storage(made.format, made.shape, made.fill_value, buffers, made.vals.copy())
+    return obj if made is storage else Array(made)
+
+
+def _traced(obj: Tracer, format: Any, dtype: Any, fill_value: Any, shape: Any) -> Any:
+    made = _asarray(obj) if dtype is None else astype(obj, dtype)
+    if shape is not None and _extents(shape) != made.shape:
+        raise FormatError(f"shape={tuple(shape)} is given, but the data has shape {made.shape}")
+    if fill_value is not None and not structural.same_bits(ingest.fill_scalar(fill_value, made.dtype), made.fill_value):
+        raise FormatError(f"fill_value={fill_value!r} differs from the fill {made.fill_value} of a traced value")
+    return made if format is None else _convert_format(made, format)
 
 
 def asarray(obj: Any, dtype: Any = None) -> Any:
@@ -60,13 +109,12 @@ def asarray(obj: Any, dtype: Any = None) -> Any:
 
 
 def _filled(shape: Any, value: Any, dtype: Any) -> Any:
-    made = np.full((shape,) if isinstance(shape, int) else tuple(shape), value, dtypes.canonical(dtype))
-    return Array(ingest.as_storage(made))
+    return Array(ingest.as_storage(np.full(_checked_shape(_extents(shape)), value, dtypes.canonical(dtype))))
 
 
 def zeros(shape: Any, dtype: Any = float, format: str | Format | None = None) -> Any:
     """Zeros; with a sparse `format`, an array without stored entries."""
-    new = (shape,) if isinstance(shape, int) else tuple(shape)
+    new = _checked_shape(_extents(shape))
     if format is None or Format.parse(format, len(new)).is_dense:
         return _filled(new, 0, dtype)
     coords = np.empty((len(new), 0), np.int64)
@@ -86,12 +134,18 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
 
 def zeros_like(x: Any, dtype: Any = None) -> Any:
     """A dense array of zeros with the shape of `x`."""
-    return _filled(x.shape, 0, x.dtype if dtype is None else dtype)
+    return full_like(x, 0, dtype)
 
 
 def ones_like(x: Any, dtype: Any = None) -> Any:
     """A dense array of ones with the shape of `x`."""
-    return _filled(x.shape, 1, x.dtype if dtype is None else dtype)
+    return full_like(x, 1, dtype)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """A dense array of one value with the shape and, unless given, the dtype of `x`."""
+    x = _asarray(x)
+    return _filled(x.shape, fill_value, x.dtype if dtype is None else dtype)
 
 
 def arange(*args: Any, dtype: Any = None) -> Any:
@@ -106,7 +160,8 @@ def linspace(start: Any, stop: Any, num: int = 50) -> Any:
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: str | Format = "csr") -> Any:
     """Ones on the k-th diagonal, sparse (csr unless `format` says otherwise)."""
-    columns = n if m is None else m
+    n, columns = _checked_shape((n, n if m is None else m))
+    k = _integer(k, "k")
     first = max(0, -k)
     count = max(0, min(n - first, columns - max(0, k)))
     rows = np.arange(first, first + count, dtype=np.int64)
@@ -145,24 +200,9 @@ def outer(a: Any, b: Any) -> Any:
     return tensordot(ravel(a), ravel(b), 0)
 
 
-def trace(x: Any, axis1: int = 0, axis2: int = 1) -> Any:
-    """The sum of the diagonal."""
-    return diagonal(x, axis1, axis2).sum(axis=-1)
-
-
-def diagonal(x: Any, axis1: int = 0, axis2: int = 1) -> Any:
-    """The main diagonal of two axes, as the last axis."""
-    x = _asarray(x)
-    first, second = (_normal_axis(a, x.ndim) for a in (axis1, axis2))
-    count = min(x.shape[first], x.shape[second])
-    if x.shape[first] != x.shape[second]:
-        raise ValueError(
-            f"diagonal of axes of extents {x.shape[first]} and {x.shape[second]}: only square ones, {count} != both"
-        )
-    labels = list(range(x.ndim))
-    labels[second] = labels[first]
-    kept = [k for k in range(x.ndim) if k not in (first, second)]
-    return _contract([x], [labels], [*kept, first])
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    """The sum of a diagonal; see `diagonal`."""
+    return _reduce("sum", diagonal(x, offset, axis1, axis2), -1, dtype)
 
 
 # ------------------------------------------------------------------------------------------------- shapes and types
@@ -178,12 +218,16 @@ def ravel(x: Any) -> Any:
     return reshape(x, (-1,)) if _asarray(x).size else reshape(x, (0,))
 
 
+def copy(x: Any) -> Any:
+    """`x` in memory of its own."""
+    return array(x, copy=True)
+
+
 def expand_dims(x: Any, axis: Any) -> Any:
     """`x` with axes of extent one inserted."""
     x = _asarray(x)
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    ndim = x.ndim + len(axes)
-    placed = {_normal_axis(a, ndim) for a in axes}
+    ndim = x.ndim + (len(axis) if isinstance(axis, tuple | list) else 1)
+    placed = _normal_axes(axis, ndim)
     rest = iter(x.shape)
     return reshape(x, [1 if k in placed else next(rest) for k in range(ndim)])
 
@@ -191,10 +235,7 @@ def expand_dims(x: Any, axis: Any) -> Any:
 def squeeze(x: Any, axis: Any = None) -> Any:
     """`x` without axes of extent one."""
     x = _asarray(x)
-    chosen = (
-        [k for k, n in enumerate(x.shape) if n == 1] if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    )
-    axes = {_normal_axis(a, x.ndim) for a in chosen}
+    axes = [k for k, n in enumerate(x.shape) if n == 1] if axis is None else _normal_axes(axis, x.ndim)
     for k in axes:
         if x.shape[k] != 1:
             raise ValueError(
@@ -206,8 +247,9 @@ def squeeze(x: Any, axis: Any = None) -> Any:
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     """`numpy.moveaxis`."""
     x = _asarray(x)
-    old = [_normal_axis(a, x.ndim) for a in (source if isinstance(source, Sequence) else [source])]
-    new = [_normal_axis(a, x.ndim) for a in (destination if isinstance(destination, Sequence) else [destination])]
+    old, new = _normal_axes(source, x.ndim, "source"), _normal_axes(destination, x.ndim, "destination")
+    if len(old) != len(new):
+        raise ValueError("`source` and `destination` arguments must have the same number of elements")
     order = [k for k in range(x.ndim) if k not in old]
     for place, axis in sorted(zip(new, old, strict=True)):
         order.insert(place, axis)
@@ -218,7 +260,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     """`numpy.swapaxes`."""
     x = _asarray(x)
     order = list(range(x.ndim))
-    first, second = (_normal_axis(a, x.ndim) for a in (axis1, axis2))
+    first, second = _normal_axis(axis1, x.ndim, "axis1"), _normal_axis(axis2, x.ndim, "axis2")
     order[first], order[second] = order[second], order[first]
     return transpose(x, order)
 
@@ -227,7 +269,20 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
     """`x` limited to [a_min, a_max]; None leaves a side open."""
     if a_min is not None:
         x = _elementwise("maximum", x, a_min)
-    return x if a_max is None else _elementwise("minimum", x, a_max)
+    return _strong(x if a_max is None else _elementwise("minimum", x, a_max))
+
+
+def round(x: Any, decimals: int = 0) -> Any:
+    """`x` rounded to `decimals` places after the point (before it, where negative), halves to even, as `numpy.round`."""
+    x, places = _asarray(x), _integer(decimals, "decimals")
+    exact = x.dtype.kind not in "fc"
+    if exact and places >= 0:
+        return _elementwise("rint", x) if x.dtype.kind == "b" else _strong(x)
+    there, back = ("multiply", "divide") if places >= 0 else ("divide", "multiply")
+    scale = float(10 ** abs(places))
+    made = _elementwise("rint", _elementwise(there, x, scale) if places else x)
+    made = _elementwise(back, made, scale) if places else made
+    return _convert_element_type(made, x.dtype)
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:

@@ -64,7 +64,7 @@ PROGRAMS = [
     lambda x, s: snp.add(1, 2) * x,
     lambda x, s: snp.sin(1) * x,
     lambda x, s: (s + 1) * x,
-    lambda x, s: (-s * 2 / 3) * x,
+    lambda x, s: (1 - s * 2 / 3) * x,
     lambda x, s: abs(s) * x,
     lambda x, s: s * x,
     lambda x, s: snp.real(s) * x,
