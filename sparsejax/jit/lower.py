@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips
+from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, sums
 from sparsejax.jit.assemble import Output
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor, Env
@@ -182,7 +182,7 @@ class Lowering:
             )
             scalar: Scalar | strips.Registers
             if self.strip is None:
-                scalar = self.scalars[tensor.name] = Scalar(b, tensor, tracked=partial)
+                scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self._sum(stmt, tensor, env))
             else:
                 scalar = self.registers[tensor.name] = strips.Registers(b, tensor, partial, self.strip)
             self.guarded(stmt.producer, env)
@@ -202,6 +202,12 @@ class Lowering:
         if isinstance(area, Workspace):
             area.reset(b)
 
+    def _sum(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> sums.Sum | None:
+        """The running sum of a scalar workspace that is one."""
+        if not sums.is_sum(stmt.producer, tensor):
+            return None
+        return sums.Sum(self.b, tensor.name, tensor.dtype, sums.wants_exact(stmt.producer, bool(env.bound)))
+
     def _is_sparse(self, access: cin.Access, env: Env) -> bool:
         """Whether some level of `access` that is still to come may lack coordinates."""
         levels = access.tensor.format.levels
@@ -216,8 +222,7 @@ class Lowering:
     def _write(self, stmt: cin.Assign, env: Env, value: emit.Num) -> None:
         b, tensor = self.b, stmt.lhs.tensor
         if tensor.policy == "scalar":
-            scalar = self.scalars[tensor.name]
-            scalar.set(b, value if stmt.op is None else emit.apply(b, stmt.op, [scalar.get(b), value], tensor.dtype))
+            self.scalars[tensor.name].put(b, stmt.op, value)
         elif tensor.policy in policies.POLICIES:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)
@@ -318,10 +323,14 @@ class Lowering:
         """One loop of a vector loop: `body` for `lanes` coordinates at a time."""
         b = self.b
         splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
-        total: Var | None = None
+        total: Var | sums.Sum | None = None
         if lanes > 1 and var not in body.lhs.indices:
             identity = operands.identity_of(body.op or "", body.lhs.tensor)
-            total = b.var("lanes", emit.splat(b, emit.constant(b, identity, body.lhs.dtype), lanes).val)
+            whole = self.scalars[body.lhs.tensor.name].total
+            if whole is not None:
+                total = sums.Sum(b, "lanes", whole.dtype, whole.exact, lanes)
+            else:
+                total = b.var("lanes", emit.splat(b, emit.constant(b, identity, body.lhs.dtype), lanes).val)
         with b.for_(*bounds, var.name, lanes) as index:
             here = self.resolve(env.bind(var, index), body)
             value = self.value(body.rhs, here, lanes, dict(splats))
@@ -329,10 +338,16 @@ class Lowering:
                 self._write(body, here, value)
             elif total is None:
                 self.write_lanes(body, here.cursors[body.lhs].pos, value, lanes)
+            elif isinstance(total, sums.Sum):
+                total.add(b, value)
             else:
                 old = emit.Num(value.dtype, (b.get(total),))
                 b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
-        if total is not None:
+        if isinstance(total, sums.Sum):
+            scalar = self.scalars[body.lhs.tensor.name]
+            assert scalar.total is not None
+            scalar.total.absorb(b, total)
+        elif total is not None:
             vector = b.get(total)
             for lane in range(lanes):
                 self._write(body, env, emit.Num(body.lhs.dtype, (b.extract(vector, lane),)))
