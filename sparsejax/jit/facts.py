@@ -16,11 +16,12 @@ def positions(storage: Storage) -> tuple[float, ...]:
     """
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
-        known = storage.cache["positions"] = _positions(storage)
+        known = storage.cache["positions"] = tuple(map(_rounded, exact_positions(storage)))
     return known
 
 
-def _positions(storage: Storage) -> tuple[float, ...]:
+def exact_positions(storage: Storage) -> tuple[float, ...]:
+    """The number of positions of every level, not rounded: for reports and forecasts."""
     counts = []
     count = 1.0
     size = 1.0
@@ -34,9 +35,9 @@ def _positions(storage: Storage) -> tuple[float, ...]:
             count = float(len(storage.buffers[level][-1]) if form.packed else storage.counts[level])
             if level + 1 < form.ndim and form.continues(level + 1):
                 distinct = size * -math.expm1(-count / size) if size else 0.0
-                counts.append(_rounded(distinct))
+                counts.append(distinct)
                 continue
-        counts.append(_rounded(count))
+        counts.append(count)
     return tuple(counts) or (1.0,)
 
 
