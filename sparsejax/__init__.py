@@ -24,6 +24,7 @@ from sparsejax.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
+from sparsejax.jit.explain import explain
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring
 from sparsejax.numpy.functions import array
@@ -51,6 +52,7 @@ __all__ = [
     "config",
     "einsum",
     "eval_shape",
+    "explain",
     "formats",
     "jit",
     "lax",

@@ -4,6 +4,8 @@ check_jaxprs   type-check every traced function (default off)
 log_compiles   log every kernel that is compiled, with its time (default off)
 workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
                "hash", "coordinate", "bucket" or "tree"
+scheduler      how kernels choose their loop order: "cost" (default, from observed data) or "algorithm1" (Scorch's, from
+               types alone, for comparison)
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ import os
 
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False}
-_choices: dict[str, tuple[str, ...]] = {"workspace": ("auto", "bitmap", "hash", "coordinate", "bucket", "tree")}
+_choices: dict[str, tuple[str, ...]] = {
+    "workspace": ("auto", "bitmap", "hash", "coordinate", "bucket", "tree"),
+    "scheduler": ("cost", "algorithm1"),
+}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
 
 
@@ -34,6 +39,7 @@ def update(name: str, value: bool | str) -> None:
 
     >>> update("log_compiles", False)
     >>> update("workspace", "auto")
+    >>> update("scheduler", "cost")
     """
     if name in _choices:
         if value not in _choices[name]:
@@ -60,6 +66,11 @@ def log_compiles() -> bool:
 def workspace() -> str:
     """The policy of workspaces, or "auto"."""
     return _chosen["workspace"]
+
+
+def scheduler() -> str:
+    """How loop orders are chosen."""
+    return _chosen["scheduler"]
 
 
 _read_environment()

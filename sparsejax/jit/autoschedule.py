@@ -17,8 +17,9 @@ Source: reference section 4.3 (the repaired cost model of Scorch) and Galley's p
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsejax.formats import Compressed, Dense, Format, Level
@@ -30,10 +31,51 @@ from sparsejax.jit.workspaces import policies
 Facts = Mapping[str, tuple[float, ...]]
 """For every input tensor: the number of positions of each storage level."""
 
-# Relative costs; 1 is one iteration of a scalar loop. Conversions and sorting were timed at 20 to 60 ns an entry
-# against about 1 ns an iteration.
-CONVERT, STRIDED, VECTOR = 40.0, 2.0, 0.2
+# Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). CONVERT, TURN, RELEVEL: per entry, to another order of
+# dimensions, between csr and csc, to other levels in the same order; VECTOR, STRIDED: per lane of an innermost dense loop.
+# Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
+CONVERT, TURN, RELEVEL, STRIDED, VECTOR = 25.0, 8.0, 8.0, 1.2, 0.2
 BEAM = 400
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an order is expected to cost, in iterations of a scalar loop: its loops, its output, its conversions."""
+
+    loops: float
+    output: float
+    conversions: float
+
+    @property
+    def total(self) -> float:
+        return self.loops + self.output + self.conversions
+
+    def __str__(self) -> str:
+        parts = f"loops {self.loops:.4g} + output {self.output:.4g} + conversions {self.conversions:.4g}"
+        return f"{self.total:.4g} = {parts}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A loop order with its cost; an infinite one cannot run as one kernel."""
+
+    order: tuple[cin.IndexVar, ...]
+    cost: Cost
+
+    def __str__(self) -> str:
+        return f"{','.join(map(str, self.order))}: {self.cost}"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop of an order: how often it starts, how many iterations it runs in all, how many of these have something
+    to do, and the operands that lead it (none: it counts over the whole extent)."""
+
+    var: cin.IndexVar
+    starts: float
+    iterations: float
+    survivors: float
+    leaders: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -42,8 +84,8 @@ class Schedule:
 
     order: tuple[cin.IndexVar, ...]
     conversions: tuple[tuple[str, Format], ...]
-    cost: float
-    candidates: tuple[tuple[tuple[cin.IndexVar, ...], float], ...] = ()
+    cost: Cost
+    candidates: tuple[Candidate, ...] = ()
     workspace: str | None = None
     """The policy of the workspace that the output is scattered through, and why."""
     reason: str = ""
@@ -72,18 +114,53 @@ def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> Schedule | None
                 if key not in best or grown.cost < best[key].cost:
                     best[key] = grown
         states = sorted(best.values(), key=lambda s: s.cost)[:BEAM]
-    finished = sorted(((model.total(s), k, s) for k, s in enumerate(states)), key=lambda item: item[:2])
-    finished = [item for item in finished if math.isfinite(item[0])]
-    if not finished:
+    priced = sorted(((model.total(s), k, s) for k, s in enumerate(states)), key=lambda item: (item[0].total, item[1]))
+    priced = [item for item in priced if math.isfinite(item[0].total)]
+    if not priced:
         return None
-    cost, _, state = finished[0]
-    moved = {}
-    for access in sorted(state.discordant, key=str):
-        moved[access.tensor.name] = concordant_format(access, state.order, facts)
-    listed = tuple((s.order, c) for c, _, s in finished[:6])
-    used = model.workspace(state)
-    policy, reason = (None, "") if used is None else (used.policy, used.reason)
-    return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason)
+    cost, _, state = priced[0]
+    return model.schedule(state, cost, tuple(Candidate(s.order, c) for c, _, s in priced[:6]))
+
+
+def schedule_of(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...], workspace: str = "auto") -> Schedule:
+    """The schedule of `nest` with its loops in a given order, whatever it costs."""
+    model = _Model(nest, facts, workspace)
+    state = model.walk(order)
+    return model.schedule(state, model.total(state), ())
+
+
+def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = 120) -> tuple[Candidate, ...]:
+    """Loop orders with their costs, cheapest first: all of them where there are at most `limit`, else those that the
+    search kept to the end. O(v! v) for v variables."""
+    if math.factorial(len(nest.variables)) > limit:
+        best = choose(nest, facts, workspace)
+        return () if best is None else best.candidates
+    model = _Model(nest, facts, workspace)
+    found = [Candidate(o, model.total(model.walk(o))) for o in itertools.permutations(nest.variables)]
+    return tuple(sorted(found, key=lambda c: c.cost.total))
+
+
+def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Loop, ...]:
+    """What the cost of an order's loops is made of."""
+    model = _Model(nest, facts)
+    state, made = _State((), frozenset(), 0.0, 1.0), []
+    for var in order:
+        grown = model.extend(state, var)
+        leaders, _, _ = model.roles(state, var)
+        work = state.survivors * model.iterations(leaders, var, frozenset(state.order))
+        made.append(Loop(var, state.survivors, work, grown.survivors, tuple(a.tensor.name for a in leaders)))
+        state = grown
+    return tuple(made)
+
+
+def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
+    """The expected number of positions of every storage level of the output."""
+    return _Model(nest, facts).level_counts()
+
+
+def distinct(throws: float, bins: float) -> float:
+    """The expected number of different values among `throws` uniform draws from `bins`."""
+    return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
 
 
 def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts: Facts) -> Format:
@@ -111,17 +188,10 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     Twice the expectation, since facts are rounded; never more than four times the entries of all inputs, since products
     may have far more partial results than entries. Too small a number costs a reallocation, never a failure.
     """
-    model = _Model(nest, facts)
     limit = 1024 + 4 * sum(counts[-1] for counts in facts.values())
-    state = _State((), frozenset(), 0.0, 1.0)
-    form = nest.output.format
-    sizes = []
-    for level, var in enumerate(nest.storage_indices):
-        state = model.extend(state, var)
-        ends = level + 1 == form.ndim or not form.continues(level + 1)
-        if ends and not isinstance(form.levels[level], Dense):
-            sizes.append(int(min(limit, 2 * state.survivors)))
-    return tuple(sizes)
+    form, counts = nest.output.format, level_counts(nest, facts)
+    ends = [stop - 1 for _, stop in form.runs if not isinstance(form.levels[stop - 1], Dense)]
+    return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
 class _Model:
@@ -137,10 +207,19 @@ class _Model:
             for size, index in zip(access.tensor.shape, access.indices, strict=True):
                 if isinstance(index, cin.IndexVar):
                     self.extents.setdefault(index, size)
+        self._counts: tuple[float, ...] | None = None
         self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
 
     def prefix(self, order: tuple[cin.IndexVar, ...]) -> int:
         return assembly(self.nest.output, self.storage, order)[1]
+
+    def schedule(self, state: _State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
+        moved = {
+            a.tensor.name: concordant_format(a, state.order, self.facts) for a in sorted(state.discordant, key=str)
+        }
+        used = self.workspace(state)
+        policy, reason = (None, "") if used is None else (used.policy, used.reason)
+        return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason)
 
     def card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
         key = (access, bound)
@@ -161,7 +240,7 @@ class _Model:
                 break
         size = math.prod(float(self.extents[v]) for v in bound)
         entries = counts[-1]
-        return max(1e-9, size * -math.expm1(-entries / size) if size else 0.0)
+        return max(1e-9, distinct(entries, size))
 
     def children(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
         own = frozenset(v for v in access.indices if isinstance(v, cin.IndexVar))
@@ -187,11 +266,18 @@ class _Model:
             case _:
                 return None
 
-    def extend(self, state: _State, var: cin.IndexVar) -> _State:
+    def walk(self, order: Sequence[cin.IndexVar]) -> _State:
+        """The state after the loops of `order`."""
+        state = _State((), frozenset(), 0.0, 1.0)
+        for var in order:
+            state = self.extend(state, var)
+        return state
+
+    def roles(self, state: _State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
+        """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how
+        many dense operands it walks with a stride."""
         bound = frozenset(state.order)
-        extent = float(self.extents[var])
         leaders, discordant, strided = [], set(state.discordant), 0
-        last = len(bound) + 1 == len(self.nest.variables)
         for access in self.accesses:
             if var not in access.indices:
                 continue
@@ -200,6 +286,8 @@ class _Model:
             outer = {access.level_index(lv) for lv in range(level)} - {var}
             if not dense and any(isinstance(ix, cin.IndexVar) and ix not in bound for ix in outer):
                 discordant.add(access)
+            if not dense and self._better_as_copy(access, var, state):
+                discordant.add(access)
             if access in discordant:
                 if self._leads_as_copy(access, var, bound):
                     leaders.append(access)
@@ -207,16 +295,38 @@ class _Model:
                 strided += level + 1 < len(access.indices)
             else:
                 leaders.append(access)
+        return leaders, frozenset(discordant), strided
+
+    def iterations(self, leaders: Sequence[cin.Access], var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        """Iterations of one run of a loop over `var`."""
         work = sum(self.children(a, var, bound) for a in leaders)
         if not leaders or not isinstance(simplify.exhaust(self.expr, leaders), cin.Literal):
-            work += extent
+            work += float(self.extents[var])
+        return work
+
+    def extend(self, state: _State, var: cin.IndexVar) -> _State:
+        bound = frozenset(state.order)
+        leaders, discordant, strided = self.roles(state, var)
+        work = self.iterations(leaders, var, bound)
         each = 1.0
-        if last and not leaders:
+        if len(bound) + 1 == len(self.nest.variables) and not leaders:
             each = STRIDED if strided else VECTOR
         density = self.density(self.expr, var, bound)
-        survivors = state.survivors * extent * (1.0 if density is None else density)
+        survivors = state.survivors * self.extents[var] * (1.0 if density is None else density)
         cost = state.cost + state.survivors * work * each
-        return _State((*state.order, var), frozenset(discordant), cost, survivors)
+        return _State((*state.order, var), discordant, cost, survivors)
+
+    def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: _State) -> bool:
+        """Whether walking the sparse outermost level of `access` again and again costs more than a copy in which that
+        level is dense, so that its coordinates are located instead."""
+        bound = frozenset(state.order)
+        if access.indices.count(var) > 1 or access.level_index(0) != var or bound & set(access.indices):
+            return False
+        if self._leads_as_copy(access, var, bound) or len(access.indices) == 1:
+            return False
+        stored = (access.level_index(level) for level in range(len(access.indices)))
+        copied = self._conversion(access, (*state.order, *(v for v in stored if isinstance(v, cin.IndexVar))))
+        return state.survivors * self.children(access, var, bound) > copied
 
     def _leads_as_copy(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
         """Whether `var` will be a sparse level of the copy that `concordant_format` makes of a discordant operand."""
@@ -226,20 +336,30 @@ class _Model:
             return False
         return bool(bound & set(access.indices)) or self.extents[var] > max(1024, 4 * entries)
 
-    def total(self, state: _State) -> float:
+    def _conversion(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
+        """The cost of copying an operand into the format that follows `order`."""
+        before, after = access.tensor.format, concordant_format(access, order, self.facts)
+        entries = self.facts[access.tensor.name][-1]
+        roots = float(access.tensor.shape[after.order[0]]) if isinstance(after.levels[0], Dense) else 0.0
+        if before.order == after.order:
+            return RELEVEL * entries + roots
+        plain = before.levels == after.levels == (Dense(), Compressed())
+        return (TURN if plain else CONVERT) * entries + roots
+
+    def total(self, state: _State) -> Cost:
+        nest = self.nest
         nest = self.nest
         p = assembly(nest.output, self.storage, state.order)[1]
-        cost = state.cost
-        for access in state.discordant:
-            cost += CONVERT * self.facts[access.tensor.name][-1]
+        conversions = sum(self._conversion(a, state.order) for a in state.discordant)
+        output = 0.0
         used = self.workspace(state)
         if used is not None:
-            cost += used.cost * max(1, len(nest.producers))
+            output = used.cost * max(1, len(nest.producers))
         elif nest.producers and not nest.direct and self.storage[p:]:
             # a dense workspace is cleared for every iteration of the loops around it
             size = math.prod(float(self.extents[v]) for v in self.storage[p:])
-            cost += VECTOR * size * self._iterations(state.order[:p])
-        return cost
+            output = VECTOR * size * self.walk(state.order[:p]).survivors
+        return Cost(state.cost, output, conversions)
 
     def workspace(self, state: _State) -> policies.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""
@@ -247,14 +367,23 @@ class _Model:
         if how != SCATTER:
             return None
         shape = [self.extents[v] for v in self.storage[p:]]
-        entries = min(state.survivors, self._iterations(self.storage))
+        entries = min(state.survivors, self.level_counts()[-1])
         itemsize = self.nest.output.dtype.itemsize
-        return policies.choose(
-            shape, itemsize, state.survivors, entries, self._iterations(state.order[:p]), self._wanted
-        )
+        uses = self.walk(state.order[:p]).survivors
+        return policies.choose(shape, itemsize, state.survivors, entries, uses, self._wanted)
 
-    def _iterations(self, order: tuple[cin.IndexVar, ...]) -> float:
-        state = _State((), frozenset(), 0.0, 1.0)
-        for var in order:
-            state = self.extend(state, var)
-        return state.survivors
+    def level_counts(self) -> tuple[float, ...]:
+        """The expected number of positions of every storage level of the output: dense levels multiply, sparse ones
+        have as many as there are distinct coordinates among the points that the whole loop nest visits."""
+        if self._counts is None:
+            points = self.walk(self.nest.variables).survivors
+            count, size, made = 1.0, 1.0, []
+            for depth, (level, var) in enumerate(zip(self.nest.output.format.levels, self.storage, strict=True)):
+                size *= self.extents[var]
+                count *= self.extents[var]
+                if not isinstance(level, Dense):
+                    most = min(count, size, self.walk(self.storage[: depth + 1]).survivors)
+                    count = distinct(points, most)
+                made.append(count)
+            self._counts = tuple(made)
+        return self._counts

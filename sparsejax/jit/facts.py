@@ -20,17 +20,23 @@ def positions(storage: Storage) -> tuple[float, ...]:
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
         dense = storage.format.is_dense
-        known = storage.cache["positions"] = _of_dense(storage.shape, storage.format) if dense else _positions(storage)
+        known = _of_dense(storage.shape, storage.format) if dense else _all_rounded(storage)
+        storage.cache["positions"] = known
     return known
 
 
 @functools.lru_cache(maxsize=4096)
 def _of_dense(shape: tuple[int, ...], format: Format) -> tuple[float, ...]:
     """A storage without data tells as much."""
-    return _positions(Storage(format, shape, 0, ((),) * len(shape), np.empty(0)))
+    return _all_rounded(Storage(format, shape, 0, ((),) * len(shape), np.empty(0)))
 
 
-def _positions(storage: Storage) -> tuple[float, ...]:
+def _all_rounded(storage: Storage) -> tuple[float, ...]:
+    return tuple(map(_rounded, exact_positions(storage)))
+
+
+def exact_positions(storage: Storage) -> tuple[float, ...]:
+    """The number of positions of every level, not rounded: for reports and forecasts."""
     counts = []
     count = 1.0
     size = 1.0
@@ -44,9 +50,9 @@ def _positions(storage: Storage) -> tuple[float, ...]:
             count = float(len(storage.buffers[level][-1]) if form.packed else storage.counts[level])
             if level + 1 < form.ndim and form.continues(level + 1):
                 distinct = size * -math.expm1(-count / size) if size else 0.0
-                counts.append(_rounded(distinct))
+                counts.append(distinct)
                 continue
-        counts.append(_rounded(count))
+        counts.append(count)
     return tuple(counts) or (1.0,)
 
 

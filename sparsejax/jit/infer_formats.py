@@ -40,6 +40,51 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
     >>> infer(out, (4, 5), A.dtype)
     (Format('csr'), np.float64(1.0))
     """
+    form, fill, _ = _infer(definition, shape, dtype)
+    return form, fill
+
+
+def reasons(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[str, ...]:
+    """Why `infer` gives the result its fill, and each storage level its type: one sentence each.
+
+    >>> import numpy as np
+    >>> A = cin.Tensor("A", (4, 5), np.dtype("f8"), Format.parse("csr", 2), np.float64(0))
+    >>> i, j = cin.IndexVar("i"), cin.IndexVar("j")
+    >>> out = cin.Definition((i, j), None, cin.Call("exp", (cin.Access(A, (i, j)),), A.dtype))
+    >>> print("; ".join(reasons(out, (4, 5), A.dtype)))
+    fill 1.0: the value where every sparse operand reads its fill; i is dense: no operand restricts it; \
+j is compressed: without A it falls back to the fill
+    """
+    form, fill, rules = _infer(definition, shape, dtype)
+    made = []
+    if not form.is_dense:
+        why = (
+            f"the identity of {definition.op}"
+            if definition.op
+            else "the value where every sparse operand reads its fill"
+        )
+        made = [f"fill {fill}: {why}"]
+    for axis, level, (rule, owners) in zip(form.order, form.levels, rules, strict=True):
+        name = str(definition.indices[axis])
+        kind = type(level).__name__.lower()
+        made.append(f"{name} is {kind}: {rule.format(names=' and '.join(sorted({a.tensor.name for a in owners})))}")
+    return tuple(made)
+
+
+Rule = tuple[str, tuple[cin.Access, ...]]
+_UNRESTRICTED = "no operand restricts it"
+_REMAINS = "without {names} something other than the fill remains"
+_FALLS_BACK = "without {names} it falls back to the fill"
+_ROOT = "{names} is stored by it first, and most of its coordinates are expected to be present"
+_WIDE_ROOT = f"{{names}} is stored by it first, and its extent is above {DENSE_ROOT_LIMIT}"
+_NO_FILL = "where the sparse operands read their fill, the value is not one constant"
+_ALL_DENSE = "every operand is dense"
+
+
+def _infer(
+    definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[Format, Any, tuple[Rule, ...]]:
+    """Format, fill, and the rule behind every level with the operands that it names."""
     rhs = simplify.simplify(definition.rhs)
     # operands that simplification removed still lend their format: A * 0 is an empty csr, not a dense array of zeros
     sparse = tuple(dict.fromkeys(a for a in cin.accesses(definition.rhs) if not a.tensor.format.is_dense))
@@ -48,24 +93,31 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
     sparse = tuple(a for a in sparse if masks.get(a) is not False)
     order = _mode_order(definition, sparse)
     kinds: list[Any] = []
+    rules: list[Rule] = []
     for level, axis in enumerate(order):
         index = definition.indices[axis]
         outer = {definition.indices[d] for d in order[:level]}
-        owners = [a for a in sparse if _restricts(a, index, outer, sparse)]
+        owners = tuple(a for a in sparse if _restricts(a, index, outer, sparse))
         if not owners or fill is None or not _is(simplify.exhaust(rhs, owners), fill):
             kinds.append(Dense())
+            why = _NO_FILL if fill is None else _REMAINS if owners else _UNRESTRICTED
+            rules.append((why if sparse else _ALL_DENSE, owners))
         elif definition.op is None:
             kinds.append(_kept([_level_of(a, index) for a in owners], level, len(order)))
+            rules.append((_FALLS_BACK, owners))
         else:
-            few = any(masks.get(a) and _is_root(a, index, outer, sparse) for a in owners)
-            root = (
-                any(_is_root(a, index, outer, sparse) for a in owners) and shape[axis] <= DENSE_ROOT_LIMIT and not few
+            roots = tuple(a for a in owners if _is_root(a, index, outer, sparse))
+            few = any(masks.get(a) for a in roots)
+            dense = bool(roots) and shape[axis] <= DENSE_ROOT_LIMIT and not few
+            kinds.append(Dense() if dense else Compressed())
+            rules.append(
+                (_ROOT, roots) if dense else (_WIDE_ROOT, roots) if roots and not few else (_FALLS_BACK, owners)
             )
-            kinds.append(Dense() if root else Compressed())
     zero = dtype.type(0)
     if all(isinstance(k, Dense) for k in kinds):
-        return Format(tuple(kinds), None), zero
-    return Format(tuple(kinds), order), zero if fill is None else fill
+        by_axis = [rule for _, rule in sorted(zip(order, rules, strict=True), key=lambda item: item[0])]
+        return Format(tuple(kinds), None), zero, tuple(by_axis)
+    return Format(tuple(kinds), order), zero if fill is None else fill, tuple(rules)
 
 
 def _kept(levels: list[Level], number: int, count: int) -> Level:

@@ -25,10 +25,13 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import adapt, autoschedule, binding, cin, concretize, facts, fuse, lower, runtime
+from sparsejax.jit import adapt, algorithm1, autoschedule, binding, cin, concretize, facts, fuse, lower, runtime
 from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.nest import Nest
 from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.transforms import staging
+
+SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Planned:
 
 @dataclass
 class KernelRunner:
-    """A kernel step with its plans, one per bucket of observed facts."""
+    """A kernel step with its plans, one per scheduler and bucket of observed facts."""
 
     step: fuse.KernelStep
     plans: dict[Any, Planned] = field(default_factory=dict)
@@ -54,7 +57,7 @@ class KernelRunner:
 
     def run(self, inputs: list[Storage]) -> Storage:
         observed = tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
-        planned = self.plans.get((config.workspace(), observed)) or self.plan(observed)
+        planned = self.plans.get((config.scheduler(), config.workspace(), observed)) or self.plan(observed)
         if planned.moves:
             inputs = list(inputs)
             for position, form in planned.moves:
@@ -63,7 +66,7 @@ class KernelRunner:
         return made if self.exact else convert.convert(made, self.step.output.aval.format)
 
     def plan(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
-        key = (config.workspace(), observed)
+        key = (config.scheduler(), config.workspace(), observed)
         known = self.plans.get(key)
         if known is None:
             schedule, program = self.schedule(observed)
@@ -81,13 +84,18 @@ class KernelRunner:
         """The loop order, and the program with operands in the formats that it wants."""
         nest = self.step.nest
         names = [t.name for t in nest.inputs]
-        schedule = autoschedule.choose(nest, dict(zip(names, observed, strict=True)), config.workspace())
+        schedule = SCHEDULERS[config.scheduler()](nest, dict(zip(names, observed, strict=True)), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        moved = dict(schedule.conversions)
-        nest = concretize.with_formats(nest, {t: moved.get(t.name, t.format) for t in nest.inputs})
-        nest = concretize.with_formats(nest, {t: adapt.readable(nest, schedule.order, t) for t in nest.inputs})
-        return schedule, concretize.concretize(nest, schedule.order, schedule.workspace)
+        return schedule, program_of(nest, schedule)
+
+
+def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
+    """The program of `nest` under `schedule`; its inputs have the formats that the kernel reads."""
+    moved = dict(schedule.conversions)
+    nest = concretize.with_formats(nest, {t: moved.get(t.name, t.format) for t in nest.inputs})
+    nest = concretize.with_formats(nest, {t: adapt.readable(nest, schedule.order, t) for t in nest.inputs})
+    return concretize.concretize(nest, schedule.order, schedule.workspace)
 
 
 def converted(storage: Storage, form: Format) -> Storage:
@@ -219,7 +227,9 @@ def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: low
     lines = [f"kernel out:{nest.output.dtype}{list(nest.output.shape)} {nest.output.format} from {inputs}"]
     lines += [f"  {p.target} reduces {p.op} of {p.rhs}" for p in nest.producers]
     lines.append(f"  out[{','.join(map(str, nest.indices))}] = {nest.value}")
-    lines += [f"  loop order {','.join(map(str, o))}: estimated cost {c:.4g}" for o, c in schedule.candidates]
+    lines += [
+        f"  loop order {','.join(map(str, c.order))}: estimated cost {c.cost.total:.4g}" for c in schedule.candidates
+    ]
     pairs = zip(nest.inputs, program.inputs, strict=True)
     lines += [f"  {t.name} is converted to {read.format} first" for t, read in pairs if t.format != read.format]
     if schedule.workspace is not None:

@@ -1,0 +1,105 @@
+"""Measures the constants of the cost model (`autoschedule`) on real matrices, in iterations of a scalar loop.
+
+    python -m benchmarks.calibrate                    medians over matrices of the data folder (else generated ones)
+    python -m benchmarks.calibrate --names cora,cage10
+
+An iteration is one of the row sums of a csr matrix, rows and entries counted alike. CONVERT (to another order of
+dimensions), TURN (csr to csc) and RELEVEL (dcsr to csr, coo to csr: other levels, same order) are times per entry;
+VECTOR and STRIDED are times per lane of an innermost dense loop, contiguous and not. Processor times, minimum of five.
+The prices of workspaces are measured by benchmarks/workspaces.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+
+import sparsejax as sj
+from benchmarks import cases, datasets, matrices
+from sparsejax.formats import Format, convert
+from sparsejax.jit import autoschedule, cin, counting, facts
+
+NAMES = (
+    "cora",
+    "bcsstk16",
+    "Wiki-Vote",
+    "ca-CondMat",
+    "cage10",
+    "brack2",
+    "soc-slashdot0902-directed",
+    "NotreDame_www",
+)
+CONVERSIONS = {
+    "CONVERT": (("coo", "csc"), ("dcsr", "csc"), ("csr", "dcsc")),
+    "TURN": (("csr", "csc"), ("csc", "csr")),
+    "RELEVEL": (("dcsr", "csr"), ("coo", "csr"), ("csr", "dcsr")),
+}
+WIDTH = 32
+
+
+def best(call: Callable[[], object], rounds: int = 5) -> float:
+    """Seconds of processor time, the least of several runs."""
+    took = []
+    for _ in range(rounds):
+        started = time.thread_time()
+        call()
+        took.append(time.thread_time() - started)
+    return min(took)
+
+
+def kernel_seconds(expression: str, formats: tuple[str, ...], order: str, operands: list[sj.Array]) -> float:
+    """The time of one kernel under a given loop order."""
+    nest, inputs = cases.kernel(cases.Case("calibration", expression, formats, "given"), operands)
+    known = {t.name: facts.positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
+    loops = tuple(cin.IndexVar(x) for x in order)
+    run = counting.plain(nest, autoschedule.schedule_of(nest, known, loops), known)
+    return best(lambda: run(inputs))
+
+
+def constants(A: sp.csr_array) -> dict[str, float]:
+    """Every constant on one matrix, in iterations."""
+    given = sj.array(A, format="csr")
+    unit = kernel_seconds("ij->i", ("csr",), "ij", [given]) / (A.shape[0] + A.nnz)
+    found = {"ns": 1e9 * unit}
+    for name, pairs in CONVERSIONS.items():
+        times = []
+        for before, after in pairs:
+            storage, form = sj.array(A, format=before).storage, Format.parse(after, 2)
+            times.append(best(lambda s=storage, f=form: convert.convert(s, f)) / A.nnz / unit)
+        found[name] = float(np.median(times))
+    rng = np.random.default_rng(0)
+    H = sj.array(rng.random((A.shape[1], WIDTH)))
+    for name, array in (("VECTOR", H), ("STRIDED", H.asformat("(d,d)@(1,0)"))):
+        formats = ("csr", str(array.format))
+        lanes = (A.nnz + A.shape[0]) * WIDTH
+        found[name] = kernel_seconds("ij,jk->ik", formats, "ikj", [given, array]) / lanes / unit
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", default=",".join(NAMES), help="comma-separated matrices of the data folder")
+    options = parser.parse_args()
+    present = set(datasets.matrix_names())
+    given = {n: datasets.matrix(n).astype(float) for n in options.names.split(",") if n in present}
+    if not given:
+        print("no matrices in the data folder; generated ones instead")
+        given = {n: matrices.MATRICES[n]() for n in ("uniform", "rmat16", "cora")}
+    names = ("ns", *CONVERSIONS, "VECTOR", "STRIDED")
+    print(f"{'matrix':28}" + "".join(f"{n:>9}" for n in names))
+    rows = []
+    for name, A in given.items():
+        made = constants(sp.csr_array(abs(A)))
+        rows.append([made[n] for n in names])
+        print(f"{name:28}" + "".join(f"{x:9.2f}" for x in rows[-1]))
+    print(f"{'median':28}" + "".join(f"{x:9.2f}" for x in np.median(rows, axis=0)))
+    used = [None, *(getattr(autoschedule, n) for n in names[1:])]
+    print(f"{'in use':28}" + "".join(f"{x:9.2f}" if x is not None else " " * 9 for x in used))
+
+
+if __name__ == "__main__":
+    main()

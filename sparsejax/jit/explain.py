@@ -1,0 +1,470 @@
+"""`explain`: what the compiler decided for a function on given data, and why.
+
+    Explanation   the steps in order, compile times, memory of the whole
+      Kernel      operands, candidate loop orders, the chosen one, its loops, workspaces, conversions, memory, times
+      LibraryCall an operation between kernels
+
+Every number is recomputed with the compiler's own functions; `str()` of each class is its part of the report.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparsejax import config
+from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
+from sparsejax.formats import Format
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import (
+    api,
+    autoschedule,
+    cin,
+    facts,
+    forecast,
+    fuse,
+    infer_formats,
+    lower,
+    pipeline,
+    runtime,
+    sampling,
+    simplify,
+)
+from sparsejax.jit.autoschedule import Candidate, Loop
+from sparsejax.jit.llvm import LLVMBuilder
+
+SHOWN = 24  # candidate orders that are printed
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An input of a kernel: its name there, its type, the positions of each storage level as observed and as the
+    scheduler rounds them, its bytes."""
+
+    name: str
+    type: str
+    format: Format
+    positions: tuple[float, ...]
+    facts: tuple[float, ...]
+    nbytes: int
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{p:.6g} (~{_power(f)})" for p, f in zip(self.positions, self.facts, strict=True))
+        return f"{self.name}: {self.type} {self.format}, positions per level {counts}, {_bytes(self.nbytes)}"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """An operand that is copied into another format before the kernel runs (the copy is kept with the array)."""
+
+    name: str
+    before: Format
+    after: Format
+    nbytes: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.before} -> {self.after}, {_bytes(self.nbytes)}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A temporary inside a kernel: how it is stored, over which variables, inside which loops, and why there."""
+
+    name: str
+    policy: str
+    variables: tuple[str, ...]
+    loops: tuple[str, ...]
+    nbytes: int
+    reason: str
+
+    def __str__(self) -> str:
+        over = f" over {','.join(self.variables)}" if self.variables else ""
+        where = f"inside {','.join(self.loops)}" if self.loops else "outside all loops"
+        return f"{self.name}: {self.policy}{over}, {where}, {_bytes(self.nbytes)}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: inputs as they are, the rest as expected."""
+
+    inputs: int
+    output: int
+    workspaces: int
+    conversions: int
+
+    @property
+    def total(self) -> int:
+        return self.inputs + self.output + self.workspaces + self.conversions
+
+    def __str__(self) -> str:
+        parts = ("inputs", "output", "workspaces", "conversions")
+        return ", ".join(f"{p} {_bytes(getattr(self, p))}" for p in parts) + f", together {_bytes(self.total)}"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of the stages of one kernel: loop order, loops to LLVM text, LLVM text to machine code."""
+
+    schedule: float
+    lower: float
+    llvm: float
+
+    @property
+    def total(self) -> float:
+        return self.schedule + self.lower + self.llvm
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel and every decision about it."""
+
+    expression: str
+    inputs: tuple[Operand, ...]
+    output: str
+    output_format: Format
+    format_reasons: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    order: tuple[str, ...]
+    reason: str
+    loops: tuple[Loop, ...]
+    workspaces: tuple[Workspace, ...]
+    conversions: tuple[Conversion, ...]
+    memory: Memory
+    times: Times
+    cin: str
+
+    def __str__(self) -> str:
+        lines = [f"kernel {self.expression}"]
+        lines += [f"  input {x}" for x in self.inputs]
+        lines.append(f"  output {self.output} {self.output_format}")
+        lines += [f"    {x}" for x in self.format_reasons]
+        lines.append(f"  loop orders ({len(self.candidates)}), cost in iterations = loops + output + conversions")
+        for c in self.candidates[:SHOWN]:
+            mark = "*" if tuple(map(str, c.order)) == self.order else " "
+            lines.append(f"  {mark} {','.join(map(str, c.order)) or '(none)'}: {_cost(c.cost)}")
+        if len(self.candidates) > SHOWN:
+            lines.append(f"    and {len(self.candidates) - SHOWN} more")
+        lines.append(f"  chosen: {','.join(self.order) or '(no loops)'}: {self.reason}")
+        for loop in self.loops:
+            leads = f"led by {' and '.join(loop.leaders)}" if loop.leaders else "counted over its extent"
+            lines.append(
+                f"    {loop.var}: {leads}, {loop.iterations:.4g} iterations in {loop.starts:.4g} starts, "
+                f"{loop.survivors:.4g} with something to do"
+            )
+        lines += [f"  workspace {x}" for x in self.workspaces] or ["  no workspace"]
+        lines += [f"  conversion {x}" for x in self.conversions] or ["  no conversion"]
+        lines.append(f"  memory {self.memory}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """An operation that runs between kernels."""
+
+    name: str
+    output: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"library call {self.name} -> {self.output}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the compiler decided for one function on given data. Times are in seconds."""
+
+    steps: tuple[Kernel | LibraryCall, ...]
+    trace: float
+    infer: float
+    fuse: float
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(s for s in self.steps if isinstance(s, Kernel))
+
+    @property
+    def calls(self) -> tuple[LibraryCall, ...]:
+        return tuple(s for s in self.steps if isinstance(s, LibraryCall))
+
+    def times(self) -> str:
+        """A table of compile times in milliseconds, one column per stage."""
+        head = ("", "trace", "infer", "fuse", "schedule", "lower", "LLVM", "total")
+        rows: list[tuple[str, ...]] = [head]
+        first = self.trace + self.infer + self.fuse
+        rows.append(("function", *map(_ms, (self.trace, self.infer, self.fuse)), "", "", "", _ms(first)))
+        for n, k in enumerate(self.kernels, 1):
+            t = k.times
+            rows.append((f"kernel {n}", "", "", "", *map(_ms, (t.schedule, t.lower, t.llvm, t.total))))
+        parts = [sum(getattr(k.times, stage) for k in self.kernels) for stage in ("schedule", "lower", "llvm")]
+        rows.append(("together", *map(_ms, (self.trace, self.infer, self.fuse, *parts, first + sum(parts)))))
+        widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
+        return "\n".join(
+            "  "
+            + "  ".join(x.ljust(w) if c == 0 else x.rjust(w) for c, (x, w) in enumerate(zip(r, widths, strict=True)))
+            for r in rows
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.steps), "compile times in ms", self.times()])
+
+
+def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
+    """A function that explains how `function` is compiled for given arguments, instead of returning its result.
+
+    The explanation holds, per kernel: operands with observed facts, candidate loop orders with their costs, the chosen
+    order, workspaces, conversions, why the output has its format, a memory forecast, and compile times; and the library
+    calls between kernels. The function runs once, since later kernels depend on the data that earlier ones make.
+    Compile times are measured anew, never read from a cache. Up to 5 variables all loop orders are listed, O(v! v).
+    TypeError for a ShapeDtypeStruct: decisions depend on data.
+
+    >>> import numpy as np, scipy.sparse as sp
+    >>> A = sp.eye_array(1000, format="csr")
+    >>> told = explain(lambda A, B: A @ B)(A, A)
+    >>> told.kernels[0].order
+    ('i', 'k', 'j')
+    >>> for workspace in told.kernels[0].workspaces:
+    ...     print(workspace.name, workspace.variables, workspace.loops)
+    w ('j',) ('i',)
+    """
+    known = function if isinstance(function, api.JitFunction) else None
+
+    @functools.wraps(function)
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        inner = function if known is None else known._function
+        nums, names = ((), ()) if known is None else (sorted(known._argnums), sorted(known._argnames))
+        fresh = api.JitFunction(inner, nums, names)
+        started = time.perf_counter()
+        traced = fresh.trace(*args, **kwargs)
+        closed, leaves = traced.jaxpr, traced._leaves
+        tracing = time.perf_counter() - started
+        if any(isinstance(x, ShapeDtypeStruct) for x in leaves):
+            raise TypeError("explain needs arrays: schedules depend on the data, not only on types (ShapeDtypeStruct)")
+        infer = _infer_seconds(closed.jaxpr)
+        started = time.perf_counter()
+        plan = pipeline.Plan(closed)
+        fusing = time.perf_counter() - started
+        registers = plan.registers([a.storage for a in (*closed.consts, *leaves)])
+        made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns}
+        steps: list[Kernel | LibraryCall] = []
+        for number, step in enumerate(plan.steps):
+            inputs = plan.step(number, registers)
+            if isinstance(step, pipeline.KernelRunner):
+                steps.append(_kernel(step, inputs, made_by[step.step.output]))
+            else:
+                steps.append(_call(step))
+        return Explanation(tuple(steps), max(0.0, tracing - infer), infer, fusing)
+
+    return explained
+
+
+def _infer_seconds(jaxpr: Jaxpr) -> float:
+    """The time that typing rules take, which is part of tracing."""
+    started = time.perf_counter()
+    for eqn in jaxpr.eqns:
+        eqn.primitive.typing(*(a.aval for a in eqn.inputs), **eqn.param_dict)
+    return time.perf_counter() - started
+
+
+def _call(step: fuse.CallStep) -> LibraryCall:
+    eqn = step.eqn
+    dense = all(a.aval.format.is_dense for a in eqn.inputs)
+    if eqn.primitive.notation is None:
+        reason = "a view, conversion or reshape, which has no index notation"
+    else:
+        reason = "all operands are dense" if dense else "the operation prefers its library routine for these types"
+    return LibraryCall(eqn.primitive.name, str(step.output.aval), reason)
+
+
+def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) -> Kernel:
+    nest = runner.step.nest
+    observed = [facts.positions(s) for s in inputs]
+    exact = {t.name: facts.exact_positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
+    known = {t.name: o for t, o in zip(nest.inputs, observed, strict=True)}
+    started = time.perf_counter()
+    schedule, program = runner.schedule(observed)
+    scheduled = time.perf_counter()
+    text = lower.lower(program, LLVMBuilder())
+    lowered = time.perf_counter()
+    times = Times(scheduled - started, lowered - scheduled, runtime.compile_seconds(text))
+    operands = [
+        Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
+        for t, o, s in zip(nest.inputs, observed, inputs, strict=True)
+    ]
+    conversions = _conversions(runner, schedule, program, exact)
+    workspaces = _workspaces(runner, schedule, program, exact)
+    memory = Memory(
+        sum(s.nbytes for s in {id(s): s for s in inputs}.values()),
+        forecast.output_bytes(nest, exact, sampling.entries(nest, inputs)),
+        sum(w.nbytes for w in workspaces),
+        sum(c.nbytes for c in conversions),
+    )
+    candidates = autoschedule.candidates(nest, known, config.workspace())
+    terms = [f"{p.target} {p.op}= {p.rhs}" for p in nest.producers]
+    expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])
+    return Kernel(
+        expression,
+        tuple(operands),
+        f"{nest.output.dtype}{list(nest.output.shape)}",
+        nest.output.format,
+        _format_reasons(runner.step, eqn),
+        candidates,
+        tuple(map(str, schedule.order)),
+        _order_reason(schedule.order, candidates),
+        autoschedule.loops(nest, known, schedule.order),
+        workspaces,
+        conversions,
+        memory,
+        times,
+        "" if program.stmt is None else cin.as_text(program.stmt),
+    )
+
+
+def _order_reason(order: tuple[cin.IndexVar, ...], candidates: Sequence[Candidate]) -> str:
+    """Why an order was taken: against the next best, the parts in which they differ."""
+    own = next(c for c in candidates if c.order == order)
+    others = [c for c in candidates if c.order != order]
+    if not others:
+        return "the only order"
+    if not math.isfinite(others[0].cost.total):
+        return "the only order that runs as one kernel"
+    best = others[0]
+    name = ",".join(map(str, best.order))
+    if best.cost.total == own.cost.total:
+        return f"as cheap as {name}, which follows it in the order of search"
+    parts = [
+        f"{part} {getattr(own.cost, part):.4g} against {getattr(best.cost, part):.4g}"
+        for part in ("loops", "output", "conversions")
+        if getattr(own.cost, part) != getattr(best.cost, part)
+    ]
+    ratio = best.cost.total / own.cost.total if own.cost.total else math.inf
+    verb = "cheapest" if ratio >= 1 else "not the cheapest"
+    if config.scheduler() != "cost":
+        verb = f"taken by scheduler {config.scheduler()}, {verb}"
+    return f"{verb}; {name} costs {ratio:.3g} times as much ({', '.join(parts)})"
+
+
+def _conversions(
+    runner: pipeline.KernelRunner,
+    schedule: autoschedule.Schedule,
+    program: lower.Program,
+    exact: dict[str, tuple[float, ...]],
+) -> tuple[Conversion, ...]:
+    nest, made = runner.step.nest, []
+    moved = dict(schedule.conversions)
+    for tensor, read in zip(nest.inputs, program.inputs, strict=True):
+        after = read.format
+        if after == tensor.format:
+            continue
+        if tensor.name in moved:
+            access = next(a for a in cin.accesses(nest.composite) if a.tensor == tensor)
+            stored = ",".join(str(access.level_index(lv)) for lv in range(len(access.indices)))
+            if tensor.format.order == after.order:
+                reason = f"{access.level_index(0)} is then located, not searched for through all that is stored"
+            else:
+                order = ",".join(map(str, schedule.order))
+                reason = f"it is stored by {stored}, which the loops {order} do not follow"
+        else:
+            reason = "kernels do not walk its levels directly"
+        nbytes = forecast.conversion_bytes(tensor, after, exact[tensor.name])
+        made.append(Conversion(tensor.name, tensor.format, after, nbytes, reason))
+    return tuple(made)
+
+
+def _workspaces(
+    runner: pipeline.KernelRunner,
+    schedule: autoschedule.Schedule,
+    program: lower.Program,
+    exact: dict[str, tuple[float, ...]],
+) -> tuple[Workspace, ...]:
+    nest = runner.step.nest
+    loops = autoschedule.loops(nest, exact, schedule.order)
+    made = []
+    for tensor, around, where in forecast.workspaces(program):
+        write = next(iter(cin.writes(where.producer)))
+        own = tuple(str(ix) for ix in write.lhs.indices)
+        reason = _workspace_reason(nest.storage_indices, schedule.order, around, own, tensor.policy or "")
+        if tensor.policy == schedule.workspace and schedule.reason:
+            reason = f"{reason}; {schedule.reason}"
+        starts = max(1.0, next((x.survivors for x in reversed(loops) if x.var in around), 1.0))
+        inserts = loops[-1].survivors / starts if loops else 1.0
+        entries = min(inserts, autoschedule.level_counts(nest, exact)[-1] / starts) if own else 1.0
+        nbytes = forecast.workspace_bytes(tensor, inserts, entries)
+        made.append(Workspace(tensor.name, tensor.policy or "", own, tuple(map(str, around)), nbytes, reason))
+    return tuple(made)
+
+
+def _workspace_reason(
+    storage: Sequence[cin.IndexVar],
+    order: Sequence[cin.IndexVar],
+    around: Sequence[cin.IndexVar],
+    own: Sequence[str],
+    policy: str,
+) -> str:
+    reduced = ",".join(str(v) for v in order if v not in storage and v not in around) or "nothing"
+    over = ",".join(own)
+    match policy:
+        case "scalar":
+            return f"every output variable is bound there, and {reduced} is reduced in a register"
+        case "dense":
+            return f"an operation follows the reduction over {reduced}, and the output is dense in {over}"
+        case _:
+            if reduced == "nothing":
+                return f"the output is sparse in {over}, which the loops reach in another order"
+            return f"the output is sparse in {over}, and {reduced} is reduced outside the loop over {own[-1]}"
+
+
+def _format_reasons(step: fuse.KernelStep, eqn: Eqn) -> tuple[str, ...]:
+    """Why the kernel's last operation has its result format, in the kernel's names."""
+    if eqn.param_dict.get("out_format") is not None:
+        return ("pinned by out_format",)
+    assert eqn.primitive.notation is not None
+    nest = step.nest
+    names: dict[Var, str] = {}
+    for tensor, var in zip(nest.inputs, step.arguments, strict=True):
+        names.setdefault(var, tensor.name)
+    operands: list[cin.Tensor | cin.Literal] = []
+    for n, atom in enumerate(eqn.inputs):
+        if isinstance(atom, Var):
+            operands.append(fuse.tensor_of(names.get(atom, f"operand {n} of {eqn.primitive.name}"), atom.aval))
+        else:
+            operands.append(simplify.literal(atom.value, atom.aval.dtype))
+    made = eqn.primitive.notation(*operands, **eqn.param_dict)
+    kept = iter(nest.indices)
+    rename: dict[cin.Index, cin.Index] = {ix: next(kept) for ix in made.indices if isinstance(ix, cin.IndexVar)}
+    taken = {str(ix) for ix in rename.values()}
+    for inner in cin.variables(made.rhs):
+        if inner not in rename:
+            rename[inner] = cin.IndexVar(f"{inner}'" if str(inner) in taken else str(inner))
+    made = cin.Definition(tuple(rename.get(ix, ix) for ix in made.indices), made.op, cin.rename(made.rhs, rename))
+    if infer_formats.infer(made, nest.output.shape, nest.output.dtype)[0] != nest.output.format:
+        return (f"a rule of {eqn.primitive.name}",)
+    return infer_formats.reasons(made, nest.output.shape, nest.output.dtype)
+
+
+def _cost(cost: autoschedule.Cost) -> str:
+    if not math.isfinite(cost.total):
+        return "cannot run: the configured workspace cannot hold its coordinates"
+    return str(cost)
+
+
+def _power(count: float) -> str:
+    return "0" if count <= 0 else f"2^{round(math.log2(count))}"
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.2f}"

@@ -1,0 +1,69 @@
+"""Algorithm 1 of Scorch: its worked examples, and results that do not depend on the scheduler."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+from sparsejax import config
+from sparsejax.jit import pipeline
+from tests.fuzz import definitions
+
+
+@pytest.fixture
+def published():
+    config.update("scheduler", "algorithm1")
+    yield
+    config.update("scheduler", "cost")
+
+
+def matrix(n=60, density=0.1, seed=0, format="csr"):
+    return sp.random_array((n, n), density=density, format=format, rng=np.random.default_rng(seed))
+
+
+def chosen(function, *operands):
+    (kernel,) = sj.explain(function)(*operands).kernels
+    return "".join(kernel.order)
+
+
+def test_published_examples(published):
+    A, H = matrix(), np.ones((60, 8))
+    assert chosen(lambda A, H: A @ H, A, H) == "ikj"
+    assert chosen(lambda A, B: A @ B, A, matrix(seed=1)) == "ikj"  # Gustavson's product
+    assert chosen(lambda A, B: A @ B, matrix(format="csc"), matrix(format="csc")) == "jki"
+    assert chosen(lambda A, x: A @ x, A, np.ones(60)) == "ij"
+
+
+def test_the_data_do_not_matter(published):
+    for density in (0.001, 0.5):
+        assert chosen(lambda A, B: A @ B, matrix(density=density), matrix(density=density, format="csc")) == chosen(
+            lambda A, B: A @ B, matrix(), matrix(format="csc")
+        )
+
+
+def test_schedulers_do_not_share_plans():
+    A, B = sj.array(matrix(400, 0.3)), sj.array(matrix(400, 0.3, 1, "csc"))
+    closed = sj.jit(lambda A, B: sj.einsum("ij,jk->k", A, B)).trace(A, B).jaxpr
+    (runner,) = pipeline.plan_of(closed).steps
+    found = []
+    for name in ("cost", "algorithm1", "cost"):
+        config.update("scheduler", name)
+        try:
+            (made,) = pipeline.execute(closed, [A, B])
+        finally:
+            config.update("scheduler", "cost")
+        np.testing.assert_allclose(made.todense(), (A.todense() @ B.todense()).sum(axis=0))
+        found.append([key[0] for key in runner.plans])
+    assert found == [["cost"], ["cost", "algorithm1"], ["cost", "algorithm1"]]
+
+
+@pytest.mark.parametrize("start", range(0, 150, 50))
+def test_random_definitions(published, start):
+    """The same differential cases as for the default scheduler; kernels that it cannot order are refused, not wrong."""
+    faults = [f for f in (definitions.check(seed) for seed in range(start, start + 50)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+def test_reason_names_the_scheduler(published):
+    (kernel,) = sj.explain(lambda A, B: A @ B)(matrix(), matrix()).kernels
+    assert kernel.reason.startswith("taken by scheduler algorithm1")
