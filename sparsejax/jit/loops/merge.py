@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor
+from sparsejax.jit.loops import unrolled
 from sparsejax.jit.loops.counted import Ranges
 from sparsejax.jit.loops.walker import END, Leaders, Loop, Walker
 
@@ -28,6 +29,9 @@ def single(loop: Loop, key: Leaders) -> None:
         return
     if segment.runs is not None:
         _runs(loop, key, walker)
+        return
+    if unrolled.applies(loop, key, walker):
+        unrolled.accumulate(loop, key, walker)
         return
     if walker.side_by_side:
         with b.for_(segment.lo, segment.hi, "p") as place:
