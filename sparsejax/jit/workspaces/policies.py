@@ -28,10 +28,10 @@ SMALL = 16  # bits of the largest bitmap workspace where nothing is known about 
 CACHE = 1 << 20  # bytes of a second-level cache
 
 # Nanoseconds, as a loop iteration is about one; fitted by hand to the processor times of benchmarks/workspaces.py.
-BITMAP_INSERT, BITMAP_ENTRY, BITMAP_LONE, BITMAP_POSITION = 2.0, 4.0, 8.0, 0.3
+BITMAP_INSERT, BITMAP_ENTRY, BITMAP_LONE, BITMAP_POSITION = 2.0, 4.0, 8.0, 0.8
 HASH_INSERT, HASH_ENTRY, HASH_MISS, HASH_USE = 7.0, 10.0, 60.0, 80.0
 COORDINATE_INSERT, MERGE, COORDINATE_USE = 5.0, 8.0, 100.0
-BUCKET_INSERT, BUCKET_ENTRY, BUCKET_USE = 8.0, 2.0, 150.0
+BUCKET_INSERT, BUCKET_ENTRY, BUCKET_USE, BUCKET_GROWTH = 8.0, 2.0, 600.0, 1000.0
 TREE_INSERT, TREE_LEVEL = 15.0, 12.0
 PASS, MISS = 1.5, 6.0
 
@@ -86,7 +86,7 @@ def costs(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
     padded = float(shape[0]) * 2.0 ** (bits - bits_of(shape[0])) if shape else 1.0
     if words_of(shape)[-1] == 0 and bits <= LARGEST:
         found["bitmap"] = (
-            BITMAP_POSITION * padded
+            BITMAP_POSITION * min(padded, 512 * entries)  # pages are touched once
             + uses * padded / 2**18
             + inserts * (BITMAP_INSERT + missed(padded * itemsize) / 2)
             + entries * (BITMAP_ENTRY + BITMAP_LONE * (1.0 - min(1.0, each_out / max(1.0, size))))
@@ -98,7 +98,8 @@ def costs(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
     found["coordinate"] = inserts * (COORDINATE_INSERT + sorting(part)) + merges + COORDINATE_USE * uses
     part = each_in / 256
     within = sorting(part, max(1, bits - 8))
-    found["bucket"] = inserts * (BUCKET_INSERT + within) + BUCKET_ENTRY * entries + BUCKET_USE * uses
+    growth = 256 * BUCKET_GROWTH * math.log2(max(1.0, part / 16))  # a list is sorted whenever it is full
+    found["bucket"] = inserts * (BUCKET_INSERT + within) + BUCKET_ENTRY * entries + (BUCKET_USE + growth) * uses
     depth = math.log2(max(2.0, each_out))
     found["tree"] = inserts * (TREE_INSERT + depth * (TREE_LEVEL + missed(each_out * (entry + 32)))) + 4 * entries
     return found
