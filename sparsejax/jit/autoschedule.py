@@ -163,6 +163,15 @@ def distinct(throws: float, bins: float) -> float:
     return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
 
 
+def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> policies.Choice | None:
+    """The workspace for `nest` under a loop order; None when its output needs none."""
+    model = _Model(nest, facts)
+    state = _State((), frozenset(), 0.0, 1.0)
+    for var in order:
+        state = model.extend(state, var)
+    return model.workspace(state)
+
+
 def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts: Facts) -> Format:
     """The format for `access` whose storage order follows the loops: dense levels below all sparse ones stay dense,
     the outermost is dense when its extent is in proportion to the entries, the others are compressed."""

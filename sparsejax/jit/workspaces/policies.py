@@ -27,13 +27,13 @@ LARGEST = 40  # bits of the largest bitmap workspace
 SMALL = 16  # bits of the largest bitmap workspace where nothing is known about the operands
 CACHE = 1 << 20  # bytes of a second-level cache
 
-# Nanoseconds, as a loop iteration is about one: see benchmarks/workspaces.py.
-BITMAP_INSERT, BITMAP_ENTRY, BITMAP_POSITION = 2.0, 3.0, 0.3
-HASH_INSERT, HASH_ENTRY = 4.0, 4.0
-COORDINATE_INSERT, MERGE = 2.0, 8.0
-BUCKET_INSERT = 6.0
-TREE_INSERT, TREE_LEVEL = 15.0, 4.0
-PASS, MISS = 2.5, 6.0
+# Nanoseconds, as a loop iteration is about one; fitted by hand to the processor times of benchmarks/workspaces.py.
+BITMAP_INSERT, BITMAP_ENTRY, BITMAP_LONE, BITMAP_POSITION = 2.0, 4.0, 8.0, 0.8
+HASH_INSERT, HASH_ENTRY, HASH_MISS, HASH_USE = 7.0, 10.0, 60.0, 80.0
+COORDINATE_INSERT, MERGE, COORDINATE_USE = 5.0, 8.0, 100.0
+BUCKET_INSERT, BUCKET_ENTRY, BUCKET_USE, BUCKET_GROWTH = 8.0, 2.0, 600.0, 1000.0
+TREE_INSERT, TREE_LEVEL = 15.0, 12.0
+PASS, MISS = 1.5, 6.0
 
 
 @dataclass(frozen=True)
@@ -79,23 +79,27 @@ def costs(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
         wide = 11.0 if count > 4096 else 8.0
         if count <= 32:
             return 1.0 + count / 4
-        return PASS * math.ceil(max(1, spread) / wide) * (1.0 + missed(count * entry) / MISS) + 256 / count
+        return PASS * math.ceil(max(1, spread) / wide) + 256 / count
 
     found: dict[str, float] = {}
     size = math.prod(float(n) for n in shape)
     padded = float(shape[0]) * 2.0 ** (bits - bits_of(shape[0])) if shape else 1.0
     if words_of(shape)[-1] == 0 and bits <= LARGEST:
         found["bitmap"] = (
-            BITMAP_POSITION * padded
+            BITMAP_POSITION * min(padded, 512 * entries)  # pages are touched once
             + uses * padded / 2**18
-            + inserts * (BITMAP_INSERT + missed(min(padded, size) * itemsize))
-            + entries * (BITMAP_ENTRY + missed(padded * itemsize))
+            + inserts * (BITMAP_INSERT + missed(padded * itemsize) / 2)
+            + entries * (BITMAP_ENTRY + BITMAP_LONE * (1.0 - min(1.0, each_out / max(1.0, size))))
         )
-    found["hash"] = inserts * (HASH_INSERT + missed(4 * each_out * entry)) + entries * (HASH_ENTRY + sorting(each_out))
+    far = HASH_MISS / MISS * missed(4 * each_out * entry)
+    found["hash"] = inserts * HASH_INSERT + entries * (HASH_ENTRY + far + sorting(each_out)) + HASH_USE * uses
     merges = MERGE * entries if each_in > 4096 else 0.0
-    found["coordinate"] = inserts * (COORDINATE_INSERT + sorting(min(each_in, max(4096.0, each_out)))) + merges
+    part = min(each_in, max(4096.0, each_out))
+    found["coordinate"] = inserts * (COORDINATE_INSERT + sorting(part)) + merges + COORDINATE_USE * uses
     part = each_in / 256
-    found["bucket"] = inserts * (BUCKET_INSERT + sorting(part, max(1, bits - 8))) + 2 * entries + 40.0 * uses
+    within = sorting(part, max(1, bits - 8))
+    growth = 256 * BUCKET_GROWTH * math.log2(max(1.0, part / 16))  # a list is sorted whenever it is full
+    found["bucket"] = inserts * (BUCKET_INSERT + within) + BUCKET_ENTRY * entries + (BUCKET_USE + growth) * uses
     depth = math.log2(max(2.0, each_out))
     found["tree"] = inserts * (TREE_INSERT + depth * (TREE_LEVEL + missed(each_out * (entry + 32)))) + 4 * entries
     return found
@@ -107,7 +111,7 @@ def choose(
     """The policy for a workspace, the cheapest unless one is `wanted`; infinitely expensive where that one cannot be.
 
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
-    'hash'
+    'coordinate'
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "tree").reason
     'as configured'
     """
