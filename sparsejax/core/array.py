@@ -111,7 +111,8 @@ class ArrayBase:
         """Permute the dimensions, over the same buffers."""
         if not axes:
             return surface["transpose"](self)
-        return surface["transpose"](self, axes[0] if len(axes) == 1 and np.iterable(axes[0]) else axes)
+        single = len(axes) == 1 and (axes[0] is None or np.iterable(axes[0]))
+        return surface["transpose"](self, axes[0] if single else axes)
 
     def reshape(self, *shape: Any) -> Any:
         """The same entries under another shape; see `sparsejax.numpy.reshape`."""

@@ -22,7 +22,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
 from sparsejax.jit import pipeline
-from sparsejax.lax.elementwise import strong
+from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
 primitive.set_executor(pipeline.execute)
@@ -44,23 +44,28 @@ class _Traced:
         return any(isinstance(c, Tracer) for c in self.closed.consts)
 
     def check(self, leaves: Sequence[Any]) -> None:
-        """OverflowError for a Python integer that the dtype of the array beside it cannot hold."""
-        for position, dtype in self.limits:
+        """OverflowError for a Python integer that the dtype of the array beside it cannot hold, ValueError for one that is the
+        exponent of an integer and negative."""
+        for position, dtype, exponent in self.limits:
             value, limits = int(leaves[position]._storage.vals[0]), np.iinfo(dtype)
+            if exponent and value < 0:
+                raise ValueError(NEGATIVE_POWER)
             if not limits.min <= value <= limits.max:
                 raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
 
 
-def _limits(jaxpr: Jaxpr) -> list[tuple[int, np.dtype[Any]]]:
-    """The inputs that are Python integers, with the integer dtypes that elementwise operations convert them to."""
+def _limits(jaxpr: Jaxpr) -> list[tuple[int, np.dtype[Any], bool]]:
+    """The inputs that are Python integers, with the integer dtypes that elementwise operations convert them to, and whether they
+    are exponents there."""
     weak: dict[Atom, int] = {v: k for k, v in enumerate(jaxpr.inputs) if v.aval.weak_type and v.aval.dtype.kind in "iu"}
-    found: dict[tuple[int, np.dtype[Any]], None] = {}
+    found: dict[tuple[int, np.dtype[Any], bool], None] = {}
     for eqn in jaxpr.eqns if weak else ():
         params = eqn.param_dict
         wanted = params["loops"][0] if "loops" in params else ()
-        for atom, dtype in zip(eqn.inputs, wanted, strict=False):
-            if atom in weak and dtype.kind in "iu" and dtype != atom.aval.dtype:
-                found[weak[atom], dtype] = None
+        for k, (atom, dtype) in enumerate(zip(eqn.inputs, wanted, strict=False)):
+            exponent = eqn.primitive.name == "power" and k == 1
+            if atom in weak and dtype.kind in "iu" and (exponent or dtype != atom.aval.dtype):
+                found[weak[atom], dtype, exponent] = None
     return list(found)
 
 

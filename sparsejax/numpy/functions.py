@@ -265,8 +265,9 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return transpose(x, order)
 
 
-def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
-    """`x` limited to [a_min, a_max]; None leaves a side open."""
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """`x` limited to [a_min, a_max], also called min and max; None leaves a side open."""
+    a_min, a_max = min if a_min is None else a_min, max if a_max is None else a_max
     if a_min is not None:
         x = _elementwise("maximum", x, a_min)
     return _strong(x if a_max is None else _elementwise("minimum", x, a_max))

@@ -59,6 +59,8 @@ def test_methods(form):
         lambda x: x.reshape(5, 3),
         lambda x: x.reshape(-1),
         lambda x: x.transpose(1, 0),
+        lambda x: x.transpose(None),
+        lambda x: np.clip(x, min=-1, max=1),
     ):
         want = function(D)
         for got in (function(a), sj.jit(function)(a)):
@@ -136,7 +138,14 @@ def test_negative_integer_powers():
             function(x)
         with pytest.raises(ValueError, match="negative integer powers"):
             sj.jit(function)(x)
+    with pytest.raises(ValueError, match="negative integer powers"):
+        sj.jit(lambda x, s: x**s)(x, -1)
+    for form in ("dense", "csf"):
+        with pytest.raises(ValueError, match="negative integer powers"):
+            x ** sj.array(np.array([-1, 1]), format=form)
+        np.testing.assert_array_equal((x ** sj.array(np.array([3, 1]), format=form)).todense(), [8, 4])
     np.testing.assert_array_equal((x**-1.0).todense(), [0.5, 0.25])
+    assert sj.jit(lambda x, s: x**s)(x * 1.0, -1).todense()[0] == 0.5
 
 
 @pytest.mark.parametrize("op", ["matmul", "mul", "truediv", "eq", "lt", "ge", "add", "sub"])
