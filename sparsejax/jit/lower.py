@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, vectors
+from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, sums, vectors
 from sparsejax.jit.assemble import Output
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
@@ -186,7 +186,7 @@ class Lowering:
             )
             scalar: Scalar | strips.Registers
             if self.strip is None:
-                scalar = self.scalars[tensor.name] = Scalar(b, tensor, tracked=partial)
+                scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self._sum(stmt, tensor, env))
             else:
                 scalar = self.registers[tensor.name] = strips.Registers(b, tensor, partial, self.strip)
             self.guarded(stmt.producer, env)
@@ -206,6 +206,12 @@ class Lowering:
         if isinstance(area, Workspace):
             area.reset(b)
 
+    def _sum(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> sums.Sum | None:
+        """The running sum of a scalar workspace that is one."""
+        if not sums.is_sum(stmt.producer, tensor):
+            return None
+        return sums.Sum(self.b, tensor.name, tensor.dtype, sums.wants_exact(stmt.producer, bool(env.bound)))
+
     def _is_sparse(self, access: cin.Access, env: Env) -> bool:
         """Whether `access` may turn out not to be stored, here or at some level that is still to come."""
         levels = access.tensor.format.levels
@@ -222,8 +228,7 @@ class Lowering:
     def write(self, stmt: cin.Assign, env: Env, value: emit.Num) -> None:
         b, tensor = self.b, stmt.lhs.tensor
         if tensor.policy == "scalar":
-            scalar = self.scalars[tensor.name]
-            scalar.set(b, value if stmt.op is None else emit.apply(b, stmt.op, [scalar.get(b), value], tensor.dtype))
+            self.scalars[tensor.name].put(b, stmt.op, value)
         elif tensor.policy in policies.POLICIES:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
-from sparsejax.jit import cin, emit, operators
+from sparsejax.jit import cin, emit, operators, sums
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.memory import allocate, fill
 from sparsejax.jit.workspaces.protocol import Workspace
@@ -51,20 +51,29 @@ class Input:
 
 
 class Scalar:
-    """A scalar workspace. `mark` (when tracked) is true once something was written."""
+    """A scalar workspace. `mark` (when tracked) is true once something was written; `total` is a floating-point sum."""
 
-    def __init__(self, b: Builder, tensor: cin.Tensor, tracked: bool) -> None:
+    def __init__(self, b: Builder, tensor: cin.Tensor, tracked: bool, total: sums.Sum | None = None) -> None:
         self.tensor = tensor
+        self.total = total
         start = emit.constant(b, tensor.fill_value, tensor.dtype)
-        self._parts = [b.var(tensor.name, p) for p in start.parts]
+        self._parts = [] if total is not None else [b.var(tensor.name, p) for p in start.parts]
         self.mark: Var | None = b.var(f"{tensor.name}_set", b.const("i1", 0)) if tracked else None
 
     def get(self, b: Builder) -> emit.Num:
+        if self.total is not None:
+            return self.total.get(b)
         return emit.Num(self.tensor.dtype, tuple(b.get(v) for v in self._parts))
 
-    def set(self, b: Builder, value: emit.Num) -> None:
-        for var, part in zip(self._parts, value.parts, strict=True):
-            b.set(var, part)
+    def put(self, b: Builder, op: str | None, value: emit.Num) -> None:
+        """`self op= value`."""
+        if self.total is not None:
+            self.total.add(b, value)
+        else:
+            if op is not None:
+                value = emit.apply(b, op, [self.get(b), value], self.tensor.dtype)
+            for var, part in zip(self._parts, value.parts, strict=True):
+                b.set(var, part)
         if self.mark is not None:
             b.set(self.mark, b.const("i1", 1))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, emit, operators, simplify, strips
+from sparsejax.jit import cin, emit, operators, simplify, strips, sums
 from sparsejax.jit.builder import Val, Var
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.workspaces import policies
@@ -43,11 +43,17 @@ class VectorLoop:
         self.lowering, self.var, self.body, self.fixed = lowering, var, body, fixed
         widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
         self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
-        self.totals: dict[int, Var] = {}
+        self.totals: dict[int, Var | sums.Sum] = {}
         if var not in body.lhs.indices:
-            b, dtype = lowering.b, body.lhs.dtype
-            start = emit.constant(b, operators.get(body.op or "").identity(dtype), dtype)
-            self.totals = {w: b.var("lanes", emit.splat(b, start, w).val) for w in self.widths if w > 1}
+            self.totals = {w: self._total(w) for w in self.widths if w > 1}
+
+    def _total(self, lanes: int) -> Var | sums.Sum:
+        b, dtype = self.lowering.b, self.body.lhs.dtype
+        whole = self.lowering.scalars[self.body.lhs.tensor.name].total
+        if whole is not None:
+            return sums.Sum(b, "lanes", dtype, whole.exact, lanes)
+        start = emit.constant(b, operators.get(self.body.op or "").identity(dtype), dtype)
+        return b.var("lanes", emit.splat(b, start, lanes).val)
 
     def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
         """What does not change in a range: resolved cursors and the values of invariants."""
@@ -80,6 +86,8 @@ class VectorLoop:
                 lowering.write(body, here, value)
             elif total is None:
                 lowering.write_lanes(body, here.cursors[body.lhs].pos, value, lanes)
+            elif isinstance(total, sums.Sum):
+                total.add(b, value)
             else:
                 old = emit.Num(value.dtype, (b.get(total),))
                 b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
@@ -88,6 +96,11 @@ class VectorLoop:
         """Add up the lanes of a reduction."""
         b, body = self.lowering.b, self.body
         for lanes, total in self.totals.items():
+            if isinstance(total, sums.Sum):
+                whole = self.lowering.scalars[body.lhs.tensor.name].total
+                assert whole is not None
+                whole.absorb(b, total)
+                continue
             vector = b.get(total)
             for lane in range(lanes):
                 self.lowering.write(body, env, emit.Num(body.lhs.dtype, (b.extract(vector, lane),)))
