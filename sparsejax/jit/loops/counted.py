@@ -100,7 +100,7 @@ def _repeat(loop: Loop, body: cin.Assign, env: Env, times: Val) -> None:
     if not operator.idempotent:
         tensor = cin.Tensor(f"times_{loop.var}", (), INT, Format(()), INT.type(0), "scalar")
         count = lowering.scalars[tensor.name] = Scalar(lowering.b, tensor, tracked=False)
-        count.set(lowering.b, emit.Num(INT, (times,)))
+        count.put(lowering.b, None, emit.Num(INT, (times,)))
         dtype = body.rhs.dtype
         number = cin.Call("cast", (cin.Access(tensor, ()),), dtype)
         body = cin.Assign(body.lhs, body.op, cin.Call(operator.repeat or "", (body.rhs, number), dtype))
