@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from sparsejax.jit.lower import Lowering
 
 
+class Unordered(Exception):
+    """A loop would have to walk an unordered level of `tensor` in order."""
+
+    def __init__(self, tensor: cin.Tensor) -> None:
+        super().__init__(f"an unordered level of {tensor} cannot be walked in order")
+        self.tensor = tensor
+
+
 def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     """Emit the loop of `stmt`."""
     b, var, body = lowering.b, stmt.var, stmt.body
@@ -43,10 +51,15 @@ def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     walkers = {a: _walker(lowering, a, env) for a in leaders}
     loop = Loop(lowering, var, body, env, {}, walkers, enters, visit)
     pieces = parts.parts_of(body) if len(leaders) > 1 else ()
+    if not pieces:
+        loop = replace(loop, cases=find_cases(body, leaders))
+    for access in leaders:
+        if not access.tensor.format.levels[env.cursors[access].level].ordered and not _any_order(loop):
+            raise Unordered(access.tensor)
     if pieces:
         parts.independent(loop, _part_keys(body, pieces, leaders))
     else:
-        _shape(replace(loop, cases=find_cases(body, leaders)))
+        _shape(loop)
     if fiber is not None:
         lowering.output.close(b, *fiber)
 
@@ -73,6 +86,20 @@ def _shape(loop: Loop) -> None:
         merge.intersection(loop, needed[0])
     else:
         merge.cases(loop)
+
+
+def _any_order(loop: Loop) -> bool:
+    """Whether the coordinates of the leader may come in any order: it is alone, and nothing that the loop holds is appended.
+
+    What is accumulated in registers, in place or in a workspace may come in any order; so may what is written a second time.
+    """
+    output = loop.lowering.output
+    own = [w.lhs for w in cin.writes(loop.body) if w.lhs.tensor.name == output.tensor.name]
+    if output.sparse and any(loop.env.cursors[target].level <= output.sparse[-1] for target in own):
+        return False
+    needed = [key for key in loop.cases if key]
+    alone = len(needed) == 1 and len(needed[0]) == 1
+    return alone and (len(loop.cases) == 1 or gaps.overwrites(loop))
 
 
 def _part_keys(body: cin.Stmt, pieces: tuple[cin.Stmt, ...], leaders: list[cin.Access]) -> list[Leaders]:
@@ -120,7 +147,6 @@ def find_leaders(body: cin.Stmt, sparse: list[cin.Access], env: Env) -> list[cin
             continue  # what bands have in common is a band
         if levels[access].locates and rest and simplify.exhaust_stmt(body, rest) is None:
             leaders = rest
-    assert all(levels[a].ordered for a in leaders), "unordered levels are never walked: see adapt.readable"
     return leaders
 
 

@@ -94,7 +94,7 @@ def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
     """The program of `nest` under `schedule`; its inputs have the formats that the kernel reads."""
     moved = dict(schedule.conversions)
     nest = concretize.with_formats(nest, {t: moved.get(t.name, t.format) for t in nest.inputs})
-    nest = concretize.with_formats(nest, {t: adapt.readable(nest, schedule.order, t) for t in nest.inputs})
+    nest = adapt.readable(nest, schedule.order, schedule.workspace)
     return concretize.concretize(nest, schedule.order, schedule.workspace)
 
 

@@ -122,7 +122,7 @@ def _apart(stmt: cin.Forall) -> cin.Stmt | None:
     in_place = lhs.tensor.policy is not None or lhs.tensor.format.is_dense
     if op is not None:
         terms = groups(rhs, op)
-        if len(terms) == 1 or not in_place:
+        if len(terms) == 1 or not in_place or _overflows(op, lhs):
             return None
         return _sequence([_loops(variables, cin.Assign(lhs, op, t)) for t in terms])
     op = many(rhs)
@@ -141,6 +141,11 @@ def _apart(stmt: cin.Forall) -> cin.Stmt | None:
     parts = _sequence([cin.Assign(scalar, op, t) for t in terms])
     assert parts is not None
     return cin.Forall(stmt.var, cin.Where(cin.Assign(lhs, None, scalar), parts))
+
+
+def _overflows(op: str, target: cin.Access) -> bool:
+    """Whether reducing one term for itself may run over where the whole does not: infinity times zero."""
+    return operators.get(op).left_annihilator is not None and target.dtype.kind in "fc"
 
 
 def _loops(variables: Sequence[cin.IndexVar], stmt: cin.Stmt) -> cin.Stmt:

@@ -270,7 +270,7 @@ def run(case: Case):
         finally:
             config.update("workspace", before)
     workspace = None if case.workspace == "auto" else case.workspace
-    made = concretize.with_formats(step.nest, {t: adapt.readable(step.nest, order, t) for t in step.nest.inputs})
+    made = adapt.readable(step.nest, order, workspace)
     program = concretize.concretize(made, order, workspace)
     inputs = [convert.convert(s, t.format) for s, t in zip(inputs, made.inputs, strict=True)]
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))

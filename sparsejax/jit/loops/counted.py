@@ -89,8 +89,8 @@ def _same_everywhere(body: cin.Assign, var: cin.IndexVar, fixed: Collection[cin.
     if not operator.idempotent:
         if operator.repeat is None or dtype.kind == "c":
             return False
-        if operator.repeat == "power" and (dtype.kind == "b" or dtype.itemsize < INT.itemsize):
-            return False  # the number of times must be exact as an exponent; as a factor it may wrap
+        if operator.repeat == "power" and (dtype.kind not in "iu" or dtype.itemsize < INT.itemsize):
+            return False  # as an exponent the number must be exact, and a power must not run over beside a zero
     return all(a in fixed or var not in a.indices for a in cin.accesses(body.rhs))
 
 
