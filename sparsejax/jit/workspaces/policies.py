@@ -34,6 +34,7 @@ COORDINATE_INSERT, MERGE, COORDINATE_USE = 5.0, 8.0, 100.0
 BUCKET_INSERT, BUCKET_ENTRY, BUCKET_USE, BUCKET_GROWTH = 8.0, 2.0, 600.0, 1000.0
 TREE_INSERT, TREE_LEVEL = 15.0, 12.0
 PASS, MISS = 1.5, 6.0
+COMPILE = 5e5  # sorting, growing and merging double the code: 25 ms of compilation (measured), spread over fifty calls
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def costs(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
     found["bucket"] = inserts * (BUCKET_INSERT + within) + BUCKET_ENTRY * entries + (BUCKET_USE + growth) * uses
     depth = math.log2(max(2.0, each_out))
     found["tree"] = inserts * (TREE_INSERT + depth * (TREE_LEVEL + missed(each_out * (entry + 32)))) + 4 * entries
-    return found
+    return {name: cost + (0.0 if name == "bitmap" else COMPILE) for name, cost in found.items()}
 
 
 def choose(
