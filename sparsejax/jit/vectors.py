@@ -111,9 +111,7 @@ class VectorLoop:
         b, body = self.lowering.b, self.body
         for lanes, total in self.totals.items():
             if isinstance(total, sums.Sum):
-                whole = self.lowering.scalars[body.lhs.tensor.name].total
-                assert whole is not None
-                whole.absorb(b, total)
+                self.lowering.scalars[body.lhs.tensor.name].absorb(b, total)
                 continue
             vector = b.get(total)
             for lane in range(lanes):
