@@ -98,16 +98,15 @@ def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
 
 
 def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int] | None:
-    """Whether a sum of sparse operands would merge too many of them in loops around others (`split` sees to innermost ones).
+    """Whether a sum has too many sparse operands to be merged: it is accumulated in a workspace, one after the other.
 
-    If so, it is accumulated in a workspace: its operator, and how many loops may stay around the workspace.
+    Its operator, and how many loops may stay around the workspace; None where an operand is not to be taken by itself (`split`
+    sees to these).
     """
     op = None if nest.producers or nest.output.format.is_dense else split.many(nest.value)
     if op is None:
         return None
     terms = split.groups(nest.value, op)
-    if max((sum(split.walks(t, v) for t in terms) for v in order[:-1]), default=0) <= split.FEW:
-        return None
     left = simplify.exhaust(nest.value, set(cin.accesses(nest.value)))
     fill = nest.output.fill_value
     if not isinstance(left, cin.Literal) or not cin.same_value(left.value, fill):

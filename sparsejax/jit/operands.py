@@ -74,6 +74,15 @@ class Scalar:
                 value = emit.apply(b, op, [self.get(b), value], self.tensor.dtype)
             for var, part in zip(self._parts, value.parts, strict=True):
                 b.set(var, part)
+        self._written(b)
+
+    def absorb(self, b: Builder, lanes: sums.Sum) -> None:
+        """Add all lanes of a sum to this one."""
+        assert self.total is not None
+        self.total.absorb(b, lanes)
+        self._written(b)
+
+    def _written(self, b: Builder) -> None:
         if self.mark is not None:
             b.set(self.mark, b.const("i1", 1))
 

@@ -11,6 +11,7 @@ lanes for all. In a range, an access is contiguous in the loop's variable, or in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
@@ -21,6 +22,9 @@ from sparsejax.jit.workspaces import policies
 
 if TYPE_CHECKING:
     from sparsejax.jit.lower import Lowering
+
+SHORT = 4
+"""Vectors from which on lanes are worth their loops, where ranges are short."""
 
 Follow = Callable[[Val], Mapping[cin.Access, Cursor]]
 """The cursors of contiguous sparse accesses at a coordinate."""
@@ -62,15 +66,24 @@ class VectorLoop:
         return env, {e: self.lowering.value(e, env) for e in invariants(self.body.rhs, self.var, self.fixed)}
 
     def run(
-        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, follow: Follow | None = None
+        self,
+        prepared: tuple[Env, dict[cin.Expr, emit.Num]],
+        lo: Val,
+        hi: Val,
+        follow: Follow | None = None,
+        short: bool = False,
     ) -> None:
-        """The coordinates lo to hi (lo <= hi)."""
-        b, done = self.lowering.b, lo
-        for lanes in self.widths:
-            end = hi if lanes == 1 else b.add(done, b.and_(b.sub(hi, done), b.i64(-lanes)))
-            end = b.named("end", end)
-            self._lanes(prepared, done, end, lanes, follow)
-            done = end
+        """The coordinates lo to hi (lo <= hi); `short` when ranges of few vectors are common: these run one by one."""
+        b = self.lowering.b
+        done = b.var("done", lo)
+        wide = [lanes for lanes in self.widths if lanes > 1]
+        with nullcontext() if not short or not wide else b.if_(b.lt(b.i64(SHORT * wide[0]), b.sub(hi, lo))):
+            for lanes in wide:
+                start = b.get(done)
+                end = b.named("end", b.add(start, b.and_(b.sub(hi, start), b.i64(-lanes))))
+                self._lanes(prepared, start, end, lanes, follow)
+                b.set(done, end)
+        self._lanes(prepared, b.get(done), hi, 1, follow)
 
     def _lanes(
         self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, lanes: int, follow: Follow | None
@@ -98,9 +111,7 @@ class VectorLoop:
         b, body = self.lowering.b, self.body
         for lanes, total in self.totals.items():
             if isinstance(total, sums.Sum):
-                whole = self.lowering.scalars[body.lhs.tensor.name].total
-                assert whole is not None
-                whole.absorb(b, total)
+                self.lowering.scalars[body.lhs.tensor.name].absorb(b, total)
                 continue
             vector = b.get(total)
             for lane in range(lanes):

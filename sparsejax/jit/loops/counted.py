@@ -53,9 +53,15 @@ class Ranges:
             self._prepared = None if fixed else vector.prepared(loop.env)
 
     def add(
-        self, lo: Val, hi: Val, cursors: Mapping[cin.Access, Cursor] | None = None, follow: Follow | None = None
+        self,
+        lo: Val,
+        hi: Val,
+        cursors: Mapping[cin.Access, Cursor] | None = None,
+        follow: Follow | None = None,
+        short: bool = False,
     ) -> None:
-        """The range lo to hi (lo <= hi); `cursors` are those of the fixed accesses, `follow` those of the walked ones."""
+        """The range lo to hi (lo <= hi), often `short` or not; `cursors` are those of the fixed accesses, `follow` those of the
+        walked ones."""
         loop, b = self.loop, self.loop.b
         env = loop.env.with_cursors(cursors or {})
         if self.kind == "once":
@@ -63,7 +69,7 @@ class Ranges:
             with b.if_(b.lt(lo, hi)):
                 _repeat(loop, self.body, env, b.named("times", b.sub(hi, lo)))
         elif self.vector is not None:
-            self.vector.run(self._prepared or self.vector.prepared(env), lo, hi, follow)
+            self.vector.run(self._prepared or self.vector.prepared(env), lo, hi, follow, short)
         else:
             with b.for_(lo, hi, loop.var.name) as index:
                 here = {} if follow is None else follow(index)

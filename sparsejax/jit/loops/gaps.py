@@ -59,7 +59,7 @@ def _between(loop: Loop, walkers: Mapping[cin.Access, Walker]) -> None:
         for walker in walkers.values():
             stop = b.min(stop, walker.coordinate(b))
         stop = b.named("stop", stop)
-        ranges.add(b.get(start), stop)
+        ranges.add(b.get(start), stop, short=True)
         with b.if_(b.lt(stop, loop.extent)):
             _full(loop, walkers, stop)
         b.set(start, b.add(stop, 1))

@@ -54,7 +54,7 @@ def _runs(loop: Loop, key: Leaders, walker: Walker) -> None:
     with b.if_(b.lt(runs.lo, runs.hi)):
         ranges = Ranges(loop, key, fixed=key)
         with b.for_(runs.lo, runs.hi, "run") as run:
-            ranges.add(runs.start(run), runs.stop(run), {walker.access: Cursor(walker.level + 1, run)})
+            ranges.add(runs.start(run), runs.stop(run), {walker.access: Cursor(walker.level + 1, run)}, short=True)
         ranges.finish()
 
 
@@ -220,6 +220,19 @@ def minimal(keys: Iterable[Leaders]) -> list[Leaders]:
     return [k for k in every if not any(other < k for other in every)]
 
 
+def _compare(b: Builder, walkers: Sequence[Walker]) -> None:
+    """Tell the walkers which of them are long, compared to the shortest."""
+    lengths = {k: b.named("length", b.sub(*w.ends)) for k, w in enumerate(walkers) if w.ends is not None}
+    if len(lengths) < 2:
+        return
+    shortest = next(iter(lengths.values()))
+    for length in lengths.values():
+        shortest = b.min(shortest, length)
+    limit = b.named("limit", b.mul(shortest, UNEVEN))
+    for k, length in lengths.items():
+        walkers[k].long = b.named("long", b.lt(limit, length))
+
+
 def sentinel(loop: Loop, keys: Sequence[Leaders], run: Callable[[Val, Match], None]) -> None:
     """Every coordinate where all leaders of one of `keys` may be: `run` is told who is there."""
     b = loop.b
@@ -231,6 +244,7 @@ def sentinel(loop: Loop, keys: Sequence[Leaders], run: Callable[[Val, Match], No
     # a leader that is a case by itself is never behind the smallest coordinate, unless a case of several skips ahead
     alone = {a for k in least if len(k) == 1 for a in k} if all(len(k) == 1 for k in least) else set()
     lagging = [walker for access, walker in walkers.items() if access not in alone]
+    _compare(b, lagging)
 
     def candidate() -> Val:
         lowest: Val | None = None

@@ -23,7 +23,7 @@ END = 2**62  # larger than any coordinate
 @dataclass
 class Walker:
     """A leader being walked: its segment, the present place and coordinate; in ranges (coordinate runs) a coordinate may
-    fill several places."""
+    fill several places. `long` tells at run time whether it is worth to jump."""
 
     access: cin.Access
     level: int
@@ -31,6 +31,7 @@ class Walker:
     ranged: bool
     at: Var | None = None
     here: Var | None = None
+    long: Val | None = None
 
     @property
     def side_by_side(self) -> bool:
@@ -106,9 +107,27 @@ class Walker:
         self.look(b)
 
     def catch_up(self, b: Builder, coordinate: Val) -> None:
-        """Move to the first coordinate that is not below `coordinate`."""
-        with b.if_(b.lt(self.coordinate(b), coordinate)):
-            self.move(b, self.seek(b, self.place(b), coordinate))
+        """Move to the first coordinate that is not below `coordinate`: in jumps, or in steps where the segment is not `long`."""
+
+        def jump() -> None:
+            with b.if_(b.lt(self.coordinate(b), coordinate)):
+                self.move(b, self.seek(b, self.place(b), coordinate))
+
+        def step() -> None:
+            with b.while_(lambda: b.lt(self.coordinate(b), coordinate)):
+                self.move(b, b.add(self.place(b), 1))
+
+        if self.long is None:
+            jump()
+        else:
+            b.if_else(self.long, jump, step)
+
+    @property
+    def ends(self) -> tuple[Val, Val] | None:
+        """The end and the start of the places, where they are consecutive and there is no faster way to seek one."""
+        if self.segment.after is not None or self.segment.seek is not None:
+            return None
+        return self.segment.hi, self.segment.lo
 
 
 @dataclass
