@@ -169,6 +169,8 @@ class _Fuser:
                 continue
             if size + times[access] * (grown - 1) > budget.NODES:
                 continue
+            if not _entrywise(fragment, var.aval):
+                continue
             moved = self._moved(access, fragment, made, indices, out.aval)
             if moved is None:
                 continue
@@ -238,6 +240,24 @@ def _patterns(expr: cin.Expr) -> Iterator[cin.Access]:
                 yield arg
             else:
                 yield from _patterns(arg)
+
+
+def _entrywise(fragment: _Fragment, aval: Aval) -> bool:
+    """Whether the result of `fragment` has no entry exactly where its value falls back to the fill.
+
+    The outer sum of two sparse vectors is dense: where both are absent it holds the number 0, and inlined it would not.
+    """
+    lacking = {a for a in cin.accesses(fragment.value) if a.tensor.lacks}
+    if fragment.producers or not isinstance(simplify.exhaust(fragment.value, lacking), cin.Literal):
+        return True
+    order, levels = aval.format.order, aval.format.levels
+    sparse = max((k for k, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
+    whole = {fragment.indices[d] for d in order[sparse + 1 :]}
+    return not any(
+        a.level_index(k) in whole and not isinstance(level, Dense)
+        for a in lacking
+        for k, level in enumerate(a.tensor.format.levels)
+    )
 
 
 def _depth_ok(expr: cin.Expr) -> bool:

@@ -94,10 +94,9 @@ def ordered(b: Builder, test: str, x: Pair, y: Pair) -> Val:
 
 
 def power(b: Builder, x: Pair, y: Pair, plain: Pair) -> Pair:
-    """`plain`, but for 1 where y is 0, and for a power of zero: 0 if y is real and positive, else no value."""
+    """`plain`, but for 1 where y is 0, and for a power of zero: 0 if the real part of y is positive, else no value."""
     zero, one, nan = (like(b, x[0], v) for v in (0, 1, math.nan))
     none, empty = (b.binary("and", *(b.compare("oeq", p, zero) for p in z)) for z in (y, x))
-    positive = b.binary("and", b.compare("ogt", y[0], zero), b.compare("oeq", y[1], zero))
-    at_zero = b.select(positive, zero, nan)
+    at_zero = b.select(b.compare("ogt", y[0], zero), zero, nan)
     parts = [b.select(empty, at_zero, p) for p in plain]
     return b.select(none, one, parts[0]), b.select(none, zero, parts[1])

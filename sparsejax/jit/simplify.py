@@ -39,7 +39,7 @@ def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generi
         return _choice(op, args, dtype)
     operator = operators.get(op)
     if operator.arity == 2:
-        zero = _annihilated(operator, args[0], args[1])
+        zero = _annihilated(op, args[0], args[1], dtype)
         if zero is not None:
             return literal(zero, dtype, True)
     if all(isinstance(a, cin.Literal) for a in args):
@@ -55,16 +55,26 @@ def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generi
     return cin.Call(op, args, dtype)
 
 
-def _annihilated(operator: operators.Operator, left: cin.Expr, right: cin.Expr) -> object | None:
-    """What `operator` gives because an operand is absent, if it does.
+def _annihilated(op: str, left: cin.Expr, right: cin.Expr, dtype: np.dtype[np.generic]) -> object | None:
+    """What `op` gives because an operand is absent, if it does.
 
     Only what is absent annihilates: a zero that somebody stored or wrote is a number, and its product with NaN is NaN. An
-    annihilator of one side holds for divisors that are there; where the divisor is absent too, the fill is 0 / 0 as it stands.
+    annihilator of one side also needs that nothing else comes out where a sparse divisor is absent too: 0 / 0.
     """
-    both_sides = operator.right_annihilator is not None
-    if _is_absent(left, operator.left_annihilator) and (both_sides or not _is_absent(right)):
-        return operator.left_annihilator
+    operator = operators.get(op)
+    if _is_absent(left, operator.left_annihilator):
+        zero = operator.left_annihilator
+        if operator.right_annihilator is not None:
+            return zero
+        divisor = exhaust(right, {a for a in cin.accesses(right) if a.tensor.lacks})
+        if not _is_absent(divisor) or cin.same_value(_fold(op, [_number(left), _number(divisor)], dtype).value, zero):
+            return zero
     return operator.right_annihilator if _is_absent(right, operator.right_annihilator) else None
+
+
+def _number(expr: cin.Expr) -> cin.Literal:
+    assert isinstance(expr, cin.Literal)
+    return expr
 
 
 _ANY = object()

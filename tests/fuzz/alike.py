@@ -47,8 +47,13 @@ def program(rng: random.Random):
     inputs = [operand(rng, rng.choice((1, 2, 2))) for _ in range(rng.randint(1, 3))]
     ranks, steps = [a.ndim for a in inputs], []
     for _ in range(rng.randint(1, 4)):
-        kind = rng.choice(("unary", "binary", "binary", "scalar", "scalar", "matmul", "sum"))
-        a = rng.randrange(len(ranks))
+        kind = rng.choice(("unary", "binary", "binary", "scalar", "scalar", "matmul", "sum", "outer"))
+        a = rng.randrange(len(ranks)) if rng.random() < 0.5 else len(ranks) - 1
+        if kind == "outer" and ranks[a] == 1:
+            b = rng.randrange(len(ranks))
+            steps.append((kind, rng.choice(("add", "maximum", "multiply")), a, b))
+            ranks.append(2)
+            continue
         if kind == "unary":
             steps.append((kind, rng.choice(UNARY), a))
         elif kind == "binary":
@@ -85,6 +90,8 @@ def run(steps, values):
             made = getattr(snp, op)(*pair)
         elif kind == "matmul":
             made = values[args[0]] * 1.0 @ (values[args[1]] * 1.0)
+        elif kind == "outer":
+            made = getattr(snp, args[0])(snp.expand_dims(values[args[1]], 1) * 1.0, values[args[2]] * 1.0)
         else:
             made = (values[args[0]] * 1.0).sum(axis=args[1])
         values.append(made)
