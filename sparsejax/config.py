@@ -6,6 +6,8 @@ workspace      policy of the workspaces through which sparse results are scatter
                "hash", "coordinate", "bucket" or "tree"
 scheduler      how kernels choose their loop order: "cost" (default, from observed data) or "algorithm1" (Scorch's, from
                types alone, for comparison)
+dense_limit    a kernel with sparse operands makes no dense result of more than this many times their bytes (default 1000), once
+               that is more than a gibibyte: it raises FormatError; 0 lifts the limit
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ _choices: dict[str, tuple[str, ...]] = {
     "scheduler": ("cost", "algorithm1"),
 }
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
+_numbers: dict[str, int] = {"dense_limit": 1000}
 
 
 def _read_environment() -> None:
@@ -32,9 +35,14 @@ def _read_environment() -> None:
         if text not in values:
             raise ValueError(f"SPARSEJAX_{name.upper()}={text!r} is not one of {', '.join(values)}")
         _chosen[name] = text
+    for name, default in _numbers.items():
+        text = os.environ.get(f"SPARSEJAX_{name.upper()}", "") or str(default)
+        if not text.isdecimal():
+            raise ValueError(f"SPARSEJAX_{name.upper()}={text!r} is not a whole number")
+        _numbers[name] = int(text)
 
 
-def update(name: str, value: bool | str) -> None:
+def update(name: str, value: bool | str | int) -> None:
     """Set a flag.
 
     >>> update("log_compiles", False)
@@ -46,8 +54,13 @@ def update(name: str, value: bool | str) -> None:
             raise ValueError(f"flag {name!r} takes one of {', '.join(_choices[name])}, not {value!r}")
         _chosen[name] = str(value)
         return
+    if name in _numbers:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise TypeError(f"flag {name!r} takes a whole number, not {value!r}")
+        _numbers[name] = value
+        return
     if name not in _flags:
-        raise ValueError(f"there is no flag {name!r}; flags are {', '.join((*_flags, *_choices))}")
+        raise ValueError(f"there is no flag {name!r}; flags are {', '.join((*_flags, *_choices, *_numbers))}")
     if not isinstance(value, bool):
         raise TypeError(f"flag {name!r} takes True or False, not {value!r}")
     _flags[name] = value
@@ -71,6 +84,11 @@ def workspace() -> str:
 def scheduler() -> str:
     """How loop orders are chosen."""
     return _chosen["scheduler"]
+
+
+def dense_limit() -> int:
+    """How many times the operands' bytes a dense result may have; 0 for any."""
+    return _numbers["dense_limit"]
 
 
 _read_environment()

@@ -11,7 +11,8 @@ Users can predict a result's format without knowing any number of stored entries
 3. Fill-in. In a reduction, an operand does not hold few coordinates where they lie below a reduced variable that runs
    over its whole extent: `A @ x` of a CSC matrix is dense, `A @ B` of two sparse matrices is sparse, `A.sum(axis=0)` is
    dense. The outermost level of an operand becomes dense too (most rows of a matrix are not empty) up to extent 2^24, but
-   that of a mask stays sparse. A complemented mask restricts nothing.
+   that of a mask stays sparse. A complemented mask restricts nothing. Beyond 2^24 fill-in makes no level dense either: there a
+   level is sparse when the expression falls back to the fill without the operands whose own level of that variable is sparse.
 4. Order. Modes keep the storage order of the sparse operands where these agree, else the order of dimensions.
    A dense result is stored in the order of its dimensions.
 """
@@ -98,7 +99,9 @@ def _infer(
         index = definition.indices[axis]
         outer = {definition.indices[d] for d in order[:level]}
         owners = tuple(a for a in sparse if _restricts(a, index, outer, sparse))
-        if not owners or fill is None or not _is(simplify.exhaust(rhs, owners), fill):
+        if shape[axis] > DENSE_ROOT_LIMIT and not _falls_back(rhs, owners, fill):
+            owners = tuple(a for a in sparse if index in a.indices and not isinstance(_level_of(a, index), Dense))
+        if not _falls_back(rhs, owners, fill):
             kinds.append(Dense())
             why = _NO_FILL if fill is None else _REMAINS if owners else _UNRESTRICTED
             rules.append((why if sparse else _ALL_DENSE, owners))
@@ -118,6 +121,11 @@ def _infer(
         by_axis = [rule for _, rule in sorted(zip(order, rules, strict=True), key=lambda item: item[0])]
         return Format(tuple(kinds), None), zero, tuple(by_axis)
     return Format(tuple(kinds), order), zero if fill is None else fill, tuple(rules)
+
+
+def _falls_back(rhs: cin.Expr, owners: tuple[cin.Access, ...], fill: Any) -> bool:
+    """Whether nothing but the fill is left of `rhs` without `owners`."""
+    return bool(owners) and fill is not None and _is(simplify.exhaust(rhs, owners), fill)
 
 
 def _kept(levels: list[Level], number: int, count: int) -> Level:

@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +24,7 @@ import numpy as np
 from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
-from sparsejax.errors import ScheduleError
+from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import adapt, algorithm1, autoschedule, binding, cin, concretize, facts, fuse, lower, runtime
@@ -32,6 +34,7 @@ from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.transforms import staging
 
 SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
+GIBIBYTE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,15 @@ class KernelRunner:
     plans: dict[Any, Planned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.exact = self.step.output.aval.format == self.step.nest.output.format
+        nest = self.step.nest
+        self.exact = self.step.output.aval.format == nest.output.format
+        self.bytes = math.prod(nest.output.shape) * nest.output.dtype.itemsize
+        mixed = nest.output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
+        self.large = mixed and self.bytes > GIBIBYTE
 
     def run(self, inputs: list[Storage]) -> Storage:
+        if self.large:
+            self._check_size(inputs)
         observed = tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
         planned = self.plans.get((config.scheduler(), config.workspace(), observed)) or self.plan(observed)
         if planned.moves:
@@ -64,6 +73,16 @@ class KernelRunner:
                 inputs[position] = converted(inputs[position], form)
         made = planned.binding.run(inputs)
         return made if self.exact else convert.convert(made, self.step.output.aval.format)
+
+    def _check_size(self, inputs: list[Storage]) -> None:
+        given = sum(a.nbytes for s in inputs for a in (s.vals, *itertools.chain(*s.buffers)))
+        limit = config.dense_limit()
+        if limit and self.bytes > limit * given:
+            raise FormatError(
+                f"a dense result of shape {self.step.nest.output.shape} would take {self.bytes} bytes, more than {limit} times its "
+                "operands; ask for a sparse one with einsum(..., out_format=...), choose operands whose fills make it sparse, or "
+                'raise the limit with sparsejax.config.update("dense_limit", ...)'
+            )
 
     def plan(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
         key = (config.scheduler(), config.workspace(), observed)

@@ -92,15 +92,42 @@ def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], coun
     fill = x.fill_value.item()
     stored = reduce_p.bind(refill(x, identity), kind=kind, axes=axes, dtype=dtype)
     entries = reduce_p.bind(pattern(x, np.int64), kind="sum", axes=axes, dtype=np.dtype(np.int64))
-    missing = elementwise("subtract", count, entries)
-    if kind == "sum":
-        rest = elementwise("multiply", convert_element_type(missing, dtype), fill)
-    elif kind == "prod":
-        rest = elementwise("power", fill, convert_element_type(missing, dtype))
+    rest = _filled(kind, fill, count, entries, dtype)
+    combined = convert_element_type(elementwise(op.name, stored, rest), dtype)
+    # beyond 2^63 elements some are not stored, whatever memory holds
+    return (
+        combined
+        if count > MOST
+        else where(elementwise("greater", elementwise("subtract", count, entries), 0), combined, stored)
+    )
+
+
+MOST = 2**63 - 1
+
+
+def _filled(kind: str, fill: Any, count: int, entries: Any, dtype: np.dtype[Any]) -> Any:
+    """The reduction of `fill`, `count - entries` times; `count` may exceed 64 bits, the entries never come near that.
+
+    Integers are computed modulo 2^64, as always. An exponent keeps what matters of it: how many bits an even fill shifts by
+    (64 are as good as more), and its remainder modulo 2^62, the order of the odd numbers modulo 2^64.
+    """
+    if kind not in ("sum", "prod"):
+        return fill
+    huge = count > MOST
+    if dtype.kind in "fc" and huge:
+        missing = elementwise("subtract", float(count), convert_element_type(entries, np.float64))
+    elif kind == "sum" or not huge:
+        missing = elementwise("subtract", (count + 2**63) % 2**64 - 2**63, entries)
     else:
-        rest = fill
-    combined = elementwise(op.name, stored, rest)
-    return where(elementwise("greater", missing, 0), convert_element_type(combined, dtype), stored)
+        missing = elementwise("subtract", count % 2**62 + 2**62, entries)
+    missing = convert_element_type(missing, dtype)
+    if kind == "sum":
+        return elementwise("multiply", missing, fill)
+    if not (huge and dtype.kind == "f" and fill < 0):
+        return elementwise("power", fill, missing)
+    odd = elementwise("bitwise_and", elementwise("subtract", count % 2, elementwise("bitwise_and", entries, 1)), 1)
+    size = elementwise("power", -fill, missing)  # the sign is lost in a rounded exponent
+    return where(elementwise("equal", odd, 1), elementwise("negative", size), size)
 
 
 def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:

@@ -1,0 +1,125 @@
+"""Shapes whose sizes exceed 64 bits, and dense results out of proportion."""
+
+import math
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax import config
+from sparsejax.errors import FormatError
+from sparsejax.jit import pipeline
+
+N = 2**40
+ROWS, COLS, VALUES = np.array([0, 7, 7, 2**39]), np.array([1, 1, 2**35, 7]), np.array([2.0, -3.0, 5.0, 0.5])
+FORMS = ["coo", "dcsr", "dcsc"]
+
+
+def huge(form, dtype=np.float64, fill=0):
+    return sj.array((VALUES.astype(dtype), (ROWS, COLS)), shape=(N, N), format="coo", fill_value=fill).asformat(form)
+
+
+def entries(x):
+    """The stored entries of a sparse array, zeros left out."""
+    coords, vals = x.storage.expand()
+    return {tuple(map(int, c)): v for *c, v in zip(*coords, vals, strict=True) if v}
+
+
+def product(a, b):
+    made = {}
+    for (i, k), x in a.items():
+        for (l, j), y in b.items():
+            if k == l:
+                made[i, j] = made.get((i, j), 0) + x * y
+    return made
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reductions_count_what_is_not_stored(form):
+    h = huge(form)
+    assert (float(h.max().todense()), float(h.min().todense())) == (5, -3)
+    assert (float(h.prod().todense()), float(h.sum().todense())) == (0, 4.5)
+    assert not h.all().todense() and h.any().todense()
+    exact = float(N) * N - 4 + math.fsum(np.cos(VALUES))
+    assert float(snp.cos(h).sum().todense()) == exact
+    assert float((h + 3).min().todense()) == 0 and float((h - 6).max().todense()) == -1
+
+
+@pytest.mark.parametrize("fill", [3, -1, 2, 6])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int32])
+def test_integers_count_modulo_two_to_the_sixty_four(fill, dtype):
+    values = np.array([2, 3, 5], dtype)
+    fill = fill % 256 if dtype == np.uint8 else fill
+    h = sj.array((values, ([0, 7, 9], [1, 1, 7])), shape=(N, N), fill_value=fill)
+    missing = N * N - 3
+    wrap = np.uint64 if dtype == np.uint8 else np.int64
+    total = (10 + fill * missing) % 2**64
+    assert h.sum().todense() == np.uint64(total).astype(wrap)
+    product = (30 * pow(fill, missing, 2**64)) % 2**64
+    assert h.prod().todense() == np.uint64(product).astype(wrap)
+
+
+def test_signs_of_huge_powers():
+    for shape, missing in (((2**40, 2**40), 2**80 - 1), ((2**40 + 1, 2**40 + 1), (2**40 + 1) ** 2 - 1)):
+        h = sj.array((np.ones(1), ([0], [1])), shape=shape, fill_value=-1.0)
+        assert h.prod().todense() == (-1.0) ** (missing % 2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("other", FORMS)
+def test_results_stay_sparse(form, other):
+    h, g = huge(form), huge(other)
+    a = entries(h)
+    t = {(j, i): v for (i, j), v in a.items()}
+    assert entries(h + g.T) == {k: a.get(k, 0) + t.get(k, 0) for k in {*a, *t}}
+    assert entries(h.T @ g) == product(t, a)
+    assert entries(h @ g) == product(a, a)
+    assert entries(h @ g.T) == product(a, t)
+    assert entries(h.T @ g.T) == product(t, t)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_along_an_axis_stay_sparse(form, axis):
+    h = huge(form)
+    want = {}
+    for index, v in entries(h).items():
+        want[(index[1 - axis],)] = want.get((index[1 - axis],), 0) + v
+    got = h.sum(axis=axis)
+    assert got.shape == (N,) and not got.format.is_dense
+    assert entries(got) == {k: v for k, v in want.items() if v}
+    highest = {}
+    for index, v in entries(h).items():
+        highest[(index[1 - axis],)] = max(highest.get((index[1 - axis],), 0), v)
+    assert entries(h.max(axis=axis)) == {k: v for k, v in highest.items() if v}
+
+
+def test_small_shapes_keep_their_formats():
+    a = sj.array(np.eye(4), format="csr")
+    assert a.sum(axis=0).format.is_dense
+    assert str((a + a.T).format) == "csr" and str((a.T @ a).format) == "csr"
+
+
+def test_dense_results_out_of_proportion_are_refused(monkeypatch):
+    big = sj.array((np.ones(1), ([3], [4])), shape=(20_000, 20_000))
+    with pytest.raises(FormatError, match="dense_limit"):
+        big + np.ones(20_000)
+    with pytest.raises(FormatError, match="out_format"):
+        sj.jit(lambda a, x: a + x)(big, np.ones(20_000))
+    assert not (big * np.ones(20_000)).format.is_dense
+    monkeypatch.setattr(pipeline, "GIBIBYTE", 1000)
+    a, row = sj.array((np.ones(1), ([3], [4])), shape=(300, 301)), np.ones(301)
+    old = config.dense_limit()
+    try:
+        for limit in (1000, 0):
+            config.update("dense_limit", limit)
+            assert float((a + row).sum().todense()) == 300 * 301 + 1
+        config.update("dense_limit", 100)
+        with pytest.raises(FormatError, match="100 times"):
+            a - row
+    finally:
+        config.update("dense_limit", old)
+    for wrong in (-1, True, 2.5):
+        with pytest.raises(TypeError, match="whole number"):
+            config.update("dense_limit", wrong)
