@@ -7,9 +7,10 @@
         union of a and b                (1 + g(a)) (1 + g(b)) - 1         a alone, b alone, both
         product of a and b              max(g(a), g(b))                   nothing where either is absent
         a times any b, 0 / b            g(a) (1 + g(b))
+    a long sum (`split`)            the sum of g over its terms: they are accumulated one after the other
 
-before:  out = a1 + a2 + ... + a8, all csr:  255 cases of one loop
-after:   t = a1 + ... + a6,  out = t + a7 + a8
+before:  out = |a1 + a2 + ... + a8|, all csr:  255 cases of one loop
+after:   t = a1 + ... + a8,  out = |t|
 
 Which of the three an operator is follows from `simplify` alone.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 import math
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, simplify
+from sparsejax.jit import cin, simplify, split
 
 NODES = 128
 """A kernel of more nodes compiles slowly, and reads and writes memory seldom enough as it is."""
@@ -43,6 +44,9 @@ def nodes(expr: cin.Expr) -> int:
 
 def pieces(expr: cin.Expr) -> int:
     """An estimate of how many pieces of code co-iteration makes of `expr`; at least one."""
+    op = split.accumulated(expr)
+    if op is not None:
+        return sum(pieces(term) for term in split.groups(expr, op))
     distinct = {a: _sparse_levels(a) for a in cin.accesses(expr)}
     most = math.prod(1 + n for n in distinct.values()) - 1
     return 1 if most <= 1 else max(1, min(most, _pieces(expr)[0]))

@@ -103,19 +103,10 @@ def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int]
     Its operator, and how many loops may stay around the workspace; None where an operand is not to be taken by itself (`split`
     sees to these).
     """
-    op = None if nest.producers or nest.output.format.is_dense else split.many(nest.value)
-    if op is None:
+    op = None if nest.producers or nest.output.format.is_dense else split.accumulated(nest.value)
+    if op is None or not cin.same_value(nest.output.fill_value, simplify.nothing(nest.output, op)):
         return None
-    terms = split.groups(nest.value, op)
-    left = simplify.exhaust(nest.value, set(cin.accesses(nest.value)))
-    fill = nest.output.fill_value
-    if not isinstance(left, cin.Literal) or not cin.same_value(left.value, fill):
-        return None
-    if not cin.same_value(fill, simplify.nothing(nest.output, op)):
-        return None
-    if any(not a.tensor.shape or a.tensor.format.is_dense for a in cin.accesses(nest.value)):
-        return None
-    return op, next(k for k, v in enumerate(order) if any(split.walks(t, v) for t in terms))
+    return op, next(k for k, v in enumerate(order) if split.walks(nest.value, v))
 
 
 def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ...]) -> cin.Stmt:

@@ -109,6 +109,19 @@ def many(expr: cin.Expr) -> str | None:
     return op if len(sparse) > FEW and operators.get(op).identity(expr.dtype) is not None else None
 
 
+def accumulated(expr: cin.Expr) -> str | None:
+    """The operator of a sum of many terms none of which says anything where its operands are absent; else None.
+
+    Its terms may be accumulated one after the other, in a workspace or in place, whatever loops they need.
+    """
+    op = many(expr)
+    if op is None or any(not _sparse(a) for a in cin.accesses(expr)):
+        return None
+    left = simplify.exhaust(expr, set(cin.accesses(expr)))
+    identity = operators.get(op).identity(expr.dtype)
+    return op if isinstance(left, cin.Literal) and cin.same_value(left.value, identity) else None
+
+
 def _apart(stmt: cin.Forall) -> cin.Stmt | None:
     """The loop `stmt` taken apart; None where it has to stay, or where a loop inside is the place."""
     variables: list[cin.IndexVar] = []
