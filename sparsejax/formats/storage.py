@@ -92,7 +92,7 @@ class Storage:
 
 def dense_template(format: Format, shape: tuple[int, ...], zero: Any) -> dict[str, Any]:
     """The fields of a dense array's storage that do not change from one result to the next."""
-    return {"format": format, "shape": shape, "fill_value": zero, "buffers": ((),) * len(shape)}
+    return {"format": format, "shape": shape, "fill_value": zero, "buffers": ((),) * len(format.levels)}
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:

@@ -107,7 +107,7 @@ def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> Schedule | None
         best: dict[object, _State] = {}
         for state in states:
             for var in nest.variables:
-                if var in state.order:
+                if var in state.order or (var.outer is not None and var.outer not in state.order):
                     continue
                 grown = model.extend(state, var)
                 key = (frozenset(grown.order), model.prefix(grown.order), grown.discordant)

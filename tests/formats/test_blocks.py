@@ -45,8 +45,8 @@ def test_positions_outside_the_shape_hold_the_fill(data):
     used = entries.used(form, shape, made.buffers)
     outside[slice(None) if used is None else used] = False
     assert (
-        ((made.vals[outside] == 1).all() and (fresh.vals[outside] == (0 if form.is_dense else 2)).all()) or form.is_dense
-    )
+        (made.vals[outside] == 1).all() and (fresh.vals[outside] == (0 if form.is_dense else 2)).all()
+    ) or form.is_dense
     stored = convert.to_dense(structural.pattern(made, bool))
     np.testing.assert_array_equal(convert.to_dense(fresh), np.where(stored, x, 2.0))
 
