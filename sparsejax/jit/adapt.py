@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level, convert
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import blocks, cin, coiterate, concretize, lower
 from sparsejax.jit.nest import Nest

@@ -47,7 +47,7 @@ def exact_positions(storage: Storage) -> tuple[float, ...]:
         if isinstance(form.levels[level], Dense):
             count *= extent
         else:
-            count = float(len(storage.buffers[level][-1]) if storage.packed else storage.counts[level])
+            count = float(len(storage.buffers[level][-1]) if form.packed else storage.counts[level])
             if level + 1 < len(form.levels) and form.continues(level + 1):
                 distinct = size * -math.expm1(-count / size) if size else 0.0
                 counts.append(distinct)

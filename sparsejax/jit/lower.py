@@ -231,7 +231,11 @@ class Lowering:
         elif tensor.policy in policies.POLICIES:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)
-            workspace.insert(b, [env.coordinate(b, ix) for ix in stmt.lhs.indices], value)
+            keys = [env.coordinate(b, ix) for ix in stmt.lhs.indices[: workspace.keys]]
+            if workspace.keys == len(stmt.lhs.indices):
+                workspace.insert(b, keys, value)
+            else:
+                workspace.update(b, keys, env.cursors[stmt.lhs].pos, value)
         elif tensor.policy == "dense":
             area = self.operands[tensor.name]
             assert isinstance(area, DenseArea)
@@ -311,16 +315,32 @@ class Lowering:
                 position = coordinate if scaled is None else self.b.add(scaled, coordinate)
                 cursor = replace(cursor, level=level + 1, pos=position)
             elif target:
-                break  # appended by its loop
+                key = self._key(access, env) if access.tensor.policy in policies.POLICIES else None
+                if key is None:
+                    break  # appended by its loop
+                cursor = key
             else:
                 here = env.with_cursors({access: cursor})
                 cursor = coiterate.search(self, access, here, env.coordinate(self.b, index))
         return cursor
 
-    def write_lanes(self, stmt: cin.Assign, position: Val, value: emit.Num, lanes: int) -> None:
+    def _key(self, access: cin.Access, env: Env) -> Cursor | None:
+        """Where the block of a key begins in a workspace with blocks; None while the key is not complete."""
+        workspace = self.operands[access.tensor.name]
+        assert isinstance(workspace, Workspace)
+        indices = access.indices[: workspace.keys]
+        if any(isinstance(ix, cin.IndexVar) and ix not in env.bound for ix in indices):
+            return None
+        (key,) = workspace.packing.pack(self.b, [env.coordinate(self.b, ix) for ix in indices])
+        return Cursor(workspace.keys, key)
+
+    def write_lanes(self, stmt: cin.Assign, env: Env, position: Val, value: emit.Num, lanes: int) -> None:
         """`stmt` at `lanes` consecutive positions."""
         b, tensor = self.b, stmt.lhs.tensor
         area = self.operands.get(tensor.name)
+        if isinstance(area, Workspace):
+            area.update(b, [env.coordinate(b, ix) for ix in stmt.lhs.indices[: area.keys]], position, value, lanes)
+            return
         pointer = area.vals if isinstance(area, DenseArea) else self.output.vals(b)
         if stmt.op is not None:
             old = emit.load(b, pointer, position, tensor.dtype, lanes, tensor.name)
@@ -340,5 +360,6 @@ def _all_stored(condition: cin.Expr) -> cin.Expr:
 
 
 def _targets(stmt: cin.Stmt) -> list[cin.Access]:
-    """The accesses that `stmt` writes and that have a position: the output and dense workspaces."""
-    return [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy in (None, "dense")]
+    """The accesses that `stmt` writes and that have a position: the output, and workspaces that are dense or have blocks."""
+    written = [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy != "scalar"]
+    return [a for a in written if a.tensor.policy is None or isinstance(a.tensor.format.levels[-1], Dense)]

@@ -86,7 +86,7 @@ def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
             registers.set(b, vector, emit.apply(b, stmt.op, [old, value], target.dtype))
         else:
             position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
-            lowering.write_lanes(stmt, position, value, strip.lanes)
+            lowering.write_lanes(stmt, env, position, value, strip.lanes)
 
 
 def _value(lowering: Lowering, expr: cin.Expr, env: Env, vector: int, once: dict[cin.Expr, emit.Num]) -> emit.Num:

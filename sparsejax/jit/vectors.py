@@ -144,7 +144,7 @@ class VectorLoop:
         if lanes == 1:
             lowering.write(body, here, value)
         elif total is None:
-            lowering.write_lanes(body, here.cursors[body.lhs].pos, value, lanes)
+            lowering.write_lanes(body, here, here.cursors[body.lhs].pos, value, lanes)
         elif isinstance(total, sums.Sum):
             total.add(b, value)
         else:
@@ -181,7 +181,10 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     In the range in question, accesses in `fixed` keep their position, and those in `walked` are contiguous.
     """
     body, var = stmt.body, stmt.var
-    if not isinstance(body, cin.Assign) or body.lhs.tensor.policy in policies.POLICIES:
+    if not isinstance(body, cin.Assign):
+        return False
+    target = body.lhs.tensor
+    if target.policy in policies.POLICIES and not isinstance(target.format.levels[-1], Dense):
         return False
     if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
         return False
