@@ -18,6 +18,8 @@ FLOORS = {
         "jit.operators",
         "jit.cin",
         "jit.simplify",
+        "jit.nest",
+        "jit.blocks",
         "jit.interpret",
         "jit.infer_formats",
         "jit.scalar_functions",

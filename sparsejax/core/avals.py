@@ -85,13 +85,12 @@ class Aval:
         return Aval(self.shape, self.dtype, self.format, 0 if self.is_literal else self.fill_value)
 
     def __repr__(self) -> str:
-        plain = self.format.order == tuple(range(self.ndim))
-        level_of = {d: lv for lv, d in enumerate(self.format.order)}
-        axes = []
-        for d, n in enumerate(self.shape):
-            level = self.format.levels[level_of[d]]
-            letter = level.letter if level.unique else "n"
-            axes.append(f"{n}:{letter}{'' if plain else level_of[d]}")
+        form = self.format
+        plain = form.order == Format(form.levels, None, form.blocks).order
+        axes = [str(n) for n in self.shape]
+        for number, (level, d) in enumerate(zip(form.levels, form.order, strict=True)):
+            sign = f"/{form.blocks[d]}" if form.is_inner(number) else ":"
+            axes[d] += f"{sign}{level.letter if level.unique else 'n'}{'' if plain else number}"
         fill = "" if self.is_dense or self.fill_value == 0 else f";fill={self.fill_value}"
         weak = "~" if self.weak_type else ""
         return f"{weak}{dtypes.short_name(self.dtype)}[{','.join(axes)}{fill}]"

@@ -100,7 +100,7 @@ def from_coords(
     columns = list(coords)
     vals = vals.view()  # a storage freezes what it holds: the caller's own array must stay as it is
     if canonical:
-        made = _assemble([columns[d] for d in format.order], vals, extents, format, fill_value)
+        made = _assemble(format.split(columns), vals, extents, format, fill_value)
     else:
         made = _ordered(columns, vals, extents, format, fill_value, combine, distinct=False)
     if made.vals.base is None:
@@ -123,8 +123,8 @@ def _ordered(
             total = (combine or _default_combine(vals)).reduce(vals) if len(vals) else fill_value
             vals = np.asarray([total], vals.dtype)
         return _assemble([], vals, shape, format, fill_value)
-    keys = [columns[d] for d in format.order]
-    order = ordering.sort_order(keys, [shape[d] for d in format.order])
+    keys = format.split(columns)
+    order = ordering.sort_order(keys, format.level_extents(shape))
     if order is not None:
         keys, vals = [np.take(key, order) for key in keys], np.take(vals, order)
     if not distinct:
@@ -153,12 +153,13 @@ def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
     position: Array = np.zeros(len(vals), np.int64)
     above = Above(position, 1)
     buffers: list[tuple[Array, ...]] = []
+    extents = format.level_extents(shape)
+    last = len(format.levels)
     for first, stop in format.runs:
         level = format.levels[first]
-        extents = [shape[d] for d in format.order[first:stop]]
-        made, position, count = level.assemble(above, keys[first:stop], extents, stop == format.ndim, vals)
+        made, position, count = level.assemble(above, keys[first:stop], extents[first:stop], stop == last, vals)
         buffers += made
-        if not level.ordered and stop < format.ndim:
+        if not level.ordered and stop < last:
             order = ordering.sort_order([position], [count])
             if order is not None:
                 keys, vals, position = [np.take(key, order) for key in keys], np.take(vals, order), position[order]
@@ -206,7 +207,7 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
     1
     """
     fill = array.dtype.type(fill_value)
-    stored = array.transpose(format.order) if format.ndim else array
+    stored = array if format.blocked or not format.ndim else array.transpose(format.order)
     if format.is_dense:
         flat = np.ascontiguousarray(stored).reshape(-1)
         return Storage(format, array.shape, fill, ((),) * format.ndim, flat)
@@ -214,4 +215,6 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
     if fill != fill:
         differs &= ~np.isnan(stored)
     keys = np.nonzero(differs)
+    if format.blocked:
+        return _ordered(keys, stored[keys], array.shape, format, fill, None, distinct=True)
     return _assemble(keys, stored[keys], array.shape, format, fill)

@@ -7,6 +7,7 @@ and nothing is looked up. All walks are linear in the entries (and in the words 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,53 +17,92 @@ from sparsejax.formats.segments import ROOT, Above, Array, Buffers
 
 def expand(form: Format, shape: Sequence[int], buffers: Buffers) -> tuple[list[Array], Array | None]:
     """The coordinates of every entry, one array per dimension, in storage order; and its position (None: entry k is at k)."""
-    columns: dict[int, Array] = {}
+    columns: list[Array] = []
     position = ROOT.position
-    for first, stop, parent, found, below in _walk(form, shape, buffers, form.ndim):
-        if first:  # what is known above is repeated
-            columns = {d: np.take(column, parent) for d, column in columns.items()}
-        columns.update(zip(form.order[first:stop], found, strict=True))
-        position = below.position
-    return [columns[d] for d in range(form.ndim)], position
+    for run in walk(form, shape, buffers, len(form.levels)):
+        if run.first:  # what is known above is repeated
+            columns = [np.take(column, run.parent) for column in columns]
+        columns += run.found
+        position = run.below.position
+    return form.join(columns, shape), position
 
 
 def counts(form: Format, shape: Sequence[int], buffers: Buffers) -> list[int]:
-    """The number of entries of every level; entries of the last level are not expanded."""
+    """The number of entries of every level; those of the last level are only expanded where its blocks stick out of the shape."""
     found: list[int] = []
     above = ROOT
     for first, stop in form.runs[-1:]:
-        for start, end, _, _, below in _walk(form, shape, buffers, first):
-            found += [below.entries] * (end - start)
-            above = below
-        count = form.levels[first].count(buffers[first:stop], above, _extents(form, shape, first, stop))
-        found += [count] * (stop - first)
+        whole = _sticks_out(form, shape, first, stop)
+        for run in walk(form, shape, buffers, stop if whole else first):
+            found += [run.below.entries] * (run.stop - run.first)
+            above = run.below
+        if not whole:
+            extents = form.level_extents(shape)[first:stop]
+            found += [form.levels[first].count(buffers[first:stop], above, extents)] * (stop - first)
     return found
 
 
 def used(form: Format, shape: Sequence[int], buffers: Buffers) -> Array | None:
     """The positions that hold entries, each once; None when no position is unused."""
-    if all(level.compact for level in form.levels):
+    if all(level.compact for level in form.levels) and not form.pads(shape):
         return None
     above = ROOT
     first, stop = form.runs[-1]
-    for *_, below in _walk(form, shape, buffers, first):
-        above = below
-    return form.levels[first].used(buffers[first:stop], above, _extents(form, shape, first, stop))
+    whole = _sticks_out(form, shape, first, stop) and not form.levels[first].shared
+    for run in walk(form, shape, buffers, stop if whole else first):
+        above = run.below
+    if whole:
+        return above.position
+    return form.levels[first].used(buffers[first:stop], above, form.level_extents(shape)[first:stop])
 
 
-def _walk(
-    form: Format, shape: Sequence[int], buffers: Buffers, end: int
-) -> Iterator[tuple[int, int, Array, list[Array], Above]]:
-    """The runs of the levels before `end`: first and stop, parents and coordinates of its entries, and what they are to the next."""
+class Run(NamedTuple):
+    """The entries of the levels from `first` to `stop`: the entry above that each is below, its coordinate at every level, and
+    what they are to the next run. `dropped` entries were outside the shape."""
+
+    first: int
+    stop: int
+    parent: Array
+    found: list[Array]
+    below: Above
+    dropped: int
+
+
+def walk(form: Format, shape: Sequence[int], buffers: Buffers, end: int) -> Iterator[Run]:
+    """The runs of the levels before `end`, without what lies outside the shape."""
     above = ROOT
+    extents = form.level_extents(shape)
+    outer: dict[int, Array] = {}
     for first, stop in form.runs:
         if stop > end:
             return
-        here, extents, level = buffers[first:stop], _extents(form, shape, first, stop), form.levels[first]
-        parent, found, position = level.expand(here, above, extents)
-        above = Above(position, level.positions(here, above.positions, extents), found[-1])
-        yield first, stop, parent, found, above
+        here, level = buffers[first:stop], form.levels[first]
+        parent, found, position = level.expand(here, above, extents[first:stop])
+        outer = {d: np.take(column, parent) for d, column in outer.items()}
+        inside: Array | None = None
+        for number in range(first, stop):
+            d, column = form.order[number], found[number - first]
+            last, rest = divmod(shape[d], form.blocks[d])
+            if not rest:
+                continue
+            if not form.is_inner(number):
+                outer[d] = column
+                continue
+            fits = (outer.pop(d) < last) | (column < rest)
+            inside = fits if inside is None else inside & fits
+        dropped = 0 if inside is None else len(inside) - int(np.count_nonzero(inside))
+        if inside is not None and dropped:
+            kept = np.flatnonzero(inside)
+            parent, found, position = (
+                parent[kept],
+                [c[kept] for c in found],
+                kept if position is None else position[kept],
+            )
+            outer = {d: column[kept] for d, column in outer.items()}
+        above = Above(position, level.positions(here, above.positions, extents[first:stop]), found[-1])
+        yield Run(first, stop, parent, found, above, dropped)
 
 
-def _extents(form: Format, shape: Sequence[int], first: int, stop: int) -> list[int]:
-    return [shape[d] for d in form.order[first:stop]]
+def _sticks_out(form: Format, shape: Sequence[int], first: int, stop: int) -> bool:
+    """Whether a level of the run lies inside blocks that stick out of the shape."""
+    return any(shape[form.order[lv]] % form.blocks[form.order[lv]] and form.is_inner(lv) for lv in range(first, stop))

@@ -1,9 +1,19 @@
-"""Format: the storage levels of an array, outermost first, and the dimension each one stores."""
+"""Format: the storage levels of an array, outermost first, and the dimension each one stores.
+
+A dimension in blocks of size b is stored by two levels: the outer one holds i // b (of ceil(n / b)), the inner one i % b (of b).
+
+    bsr:2x3   levels  dense  compressed  dense  dense
+              order     0        1         0      1        blocks (2, 3)
+              holds   i // 2   j // 3    i % 2  j % 3
+
+Where b does not divide n, the last block sticks out of the shape: positions there hold the fill and are no entries.
+"""
 
 from __future__ import annotations
 
 import itertools
 import operator
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +29,7 @@ from sparsejax.formats.hashed import Hash
 from sparsejax.formats.level import Level
 from sparsejax.formats.loose import LooseCompressed
 from sparsejax.formats.runlength import RunLength
+from sparsejax.formats.segments import Array, crd_dtype
 
 _LETTERS: dict[str, Level] = {
     "d": Dense(),
@@ -50,43 +61,51 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class Format:
-    """Storage levels and mode order: `order[l]` is the dimension stored at level `l` (default: 0, 1, 2, …).
+    """Storage levels and mode order: `order[l]` is the dimension stored at level `l`; `blocks` has a block size per dimension,
+    1 where it is not blocked.
 
-    A level without parameters may be given as its class. Compared and hashed by value. FormatError for an order that is no
-    permutation, and for a level where it makes no sense: duplicates or runs that are not last, diagonals that are outermost.
+    By default, the order is 0, 1, 2, …, then the blocked dimensions again. A level without parameters may be given as its class.
+    Compared and hashed by value. FormatError for an order that does not hold every dimension once, blocked ones twice, and for
+    a level where it makes no sense: duplicates or runs that are not last, diagonals that are outermost.
 
     >>> Format((Dense, Compressed), order=(1, 0))
     Format('csc')
+    >>> Format((Dense, Compressed, Dense, Dense), order=(0, 1, 0, 1), blocks=(2, 3))
+    Format('bsr:2x3')
     """
 
     levels: tuple[Level, ...]
     order: tuple[int, ...]
+    blocks: tuple[int, ...]
     _hash: int = field(compare=False, repr=False, default=0)
 
-    def __init__(self, levels: Sequence[Level | type[Level]], order: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        levels: Sequence[Level | type[Level]],
+        order: Sequence[int] | None = None,
+        blocks: Sequence[int] | None = None,
+    ) -> None:
         made = tuple(lv() if isinstance(lv, type) and issubclass(lv, Level) else lv for lv in levels)
-        for k, level in enumerate(made):
-            if not isinstance(level, Level):
-                raise FormatError(f"levels[{k}] is {level!r}; it must be a level such as Dense or Compressed()")
-            if not level.unique and k + 1 < len(made):
-                raise FormatError(f"levels[{k}] is not unique; only the last level may hold duplicates")
-            if level.shared and k + 1 < len(made):
-                raise FormatError(
-                    f"levels[{k}] is {level!r}, whose coordinates share positions; only the last level may do so"
-                )
-            if level.relative and k == 0:
-                raise FormatError(
-                    f"levels[0] is {level!r}, whose coordinates depend on the level above; it cannot be the outermost level"
-                )
-        try:
-            dims = tuple(range(len(made))) if order is None else tuple(operator.index(d) for d in order)
-        except TypeError:
-            raise FormatError(f"order={order!r} must hold one dimension number per level, such as (1, 0)") from None
-        if sorted(dims) != list(range(len(made))):
-            raise FormatError(f"order={dims} is not a permutation of the {len(made)} dimensions of this format")
+        _check_levels(made)
+        sizes = _numbers(blocks, "blocks", "one block size per dimension, such as (2, 3)") or (1,) * len(made)
+        if any(b < 1 for b in sizes):
+            raise FormatError(f"blocks={sizes} must hold sizes of at least 1; 1 means that a dimension is not blocked")
+        twice = [d for d, b in enumerate(sizes) if b > 1]
+        if len(sizes) + len(twice) != len(made):
+            raise FormatError(
+                f"blocks={sizes} takes {len(sizes) + len(twice)} levels, one per dimension and one more where it is blocked, "
+                f"but there are {len(made)}"
+            )
+        dims = _numbers(order, "order", "one dimension number per level, such as (1, 0)")
+        dims = (*range(len(sizes)), *twice) if dims is None else dims
+        if sorted(dims) != sorted((*range(len(sizes)), *twice)):
+            if not twice:
+                raise FormatError(f"order={dims} is not a permutation of the {len(made)} dimensions of this format")
+            raise FormatError(f"order={dims} must hold each of {len(sizes)} dimensions once, and {twice} twice")
         object.__setattr__(self, "levels", made)
         object.__setattr__(self, "order", dims)
-        object.__setattr__(self, "_hash", hash((made, dims)))
+        object.__setattr__(self, "blocks", sizes)
+        object.__setattr__(self, "_hash", hash((made, dims, sizes)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -96,21 +115,75 @@ class Format:
             return True
         if not isinstance(other, Format):
             return NotImplemented
-        return self._hash == other._hash and self.order == other.order and self.levels == other.levels
+        return (
+            self._hash == other._hash
+            and self.order == other.order
+            and self.levels == other.levels
+            and self.blocks == other.blocks
+        )
 
     @property
     def ndim(self) -> int:
-        return len(self.levels)
+        """The number of dimensions: as many as levels, but for blocked ones."""
+        return len(self.blocks)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether some dimension is stored by two levels."""
+        return len(self.blocks) < len(self.levels)
 
     @property
     def is_dense(self) -> bool:
-        """Whether every level is dense."""
-        return all(isinstance(level, Dense) for level in self.levels)
+        """Whether every level is dense and none blocked: the values are an array as NumPy knows it."""
+        return all(isinstance(level, Dense) for level in self.levels) and not self.blocked
 
     @property
     def packed(self) -> bool:
-        """Whether entry k is at position k, always: no position is unused, and none holds several entries."""
+        """Whether entry k is at position k, always: no position is unused, and none holds several entries (see `pads`)."""
         return all(level.compact and not level.shared for level in self.levels)
+
+    def pads(self, shape: Sequence[int]) -> bool:
+        """Whether blocks stick out of an array of `shape`.
+
+        >>> Format.parse("bsr:2x3", 2).pads((4, 7))
+        True
+        """
+        return self.blocked and any(n % b for n, b in zip(shape, self.blocks, strict=True))
+
+    def is_inner(self, level: int) -> bool:
+        """Whether `level` holds the coordinates inside blocks."""
+        return self.order[level] in self.order[:level]
+
+    def level_extents(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The extent of every level for an array of `shape`.
+
+        >>> Format.parse("bsr:2x3", 2).level_extents((4, 7))
+        (2, 3, 2, 3)
+        """
+        if not self.blocked:
+            return tuple(shape[d] for d in self.order)
+        return tuple(
+            self.blocks[d] if self.is_inner(level) else -(-shape[d] // self.blocks[d])
+            for level, d in enumerate(self.order)
+        )
+
+    def split(self, columns: Sequence[Array]) -> list[Array]:
+        """Coordinates per dimension as coordinates per level."""
+        made = []
+        for level, d in enumerate(self.order):
+            b = self.blocks[d]
+            made.append(columns[d] if b == 1 else columns[d] % b if self.is_inner(level) else columns[d] // b)
+        return made
+
+    def join(self, columns: Sequence[Array], shape: Sequence[int]) -> list[Array]:
+        """Coordinates per level as coordinates per dimension; they must be inside `shape`."""
+        made: dict[int, Array] = {}
+        for column, d in zip(columns, self.order, strict=True):
+            if d in made:
+                b, n = self.blocks[d], shape[d]
+                column = (made[d].astype(crd_dtype(n + b), copy=False) * b + column).astype(crd_dtype(n), copy=False)
+            made[d] = column
+        return [made[d] for d in range(self.ndim)]
 
     def continues(self, level: int) -> bool:
         """Whether `level` continues a run of coordinate levels (and so shares the positions of the level above)."""
@@ -121,8 +194,8 @@ class Format:
     @property
     def runs(self) -> list[tuple[int, int]]:
         """(first, stop) of the levels that are assembled together: a run of coordinate levels, or one level."""
-        starts = [k for k in range(self.ndim) if not self.continues(k)]
-        return list(itertools.pairwise([*starts, self.ndim]))
+        starts = [k for k in range(len(self.levels)) if not self.continues(k)]
+        return list(itertools.pairwise([*starts, len(self.levels)]))
 
     def buffer_names(self, level: int) -> tuple[str, ...]:
         """The names of the buffers of `level`, such as ("pos", "crd"), ("crd",) or ()."""
@@ -137,44 +210,58 @@ class Format:
         if sorted(axes) != list(range(self.ndim)):
             raise FormatError(f"axes={tuple(axes)} is not a permutation of the {self.ndim} dimensions of format {self}")
         where = {old: new for new, old in enumerate(axes)}
-        return Format(self.levels, tuple(where[d] for d in self.order))
+        return Format(self.levels, tuple(where[d] for d in self.order), tuple(self.blocks[old] for old in axes))
+
+    def unblocked(self) -> Format:
+        """The nearest format without blocks: dimensions in the order of their outer levels, dense where both levels are.
+
+        >>> Format.parse("bsr:2x3", 2).unblocked()
+        Format('csr')
+        """
+        if not self.blocked:
+            return self
+        order = tuple(dict.fromkeys(self.order))
+        levels: list[Level] = []
+        for d in order:
+            own = [level for level, of in zip(self.levels, self.order, strict=True) if of == d]
+            same = len(own) == 1 or all(isinstance(level, Dense) for level in own)
+            levels.append(own[0] if same else Compressed())
+        return Format(levels, order)
 
     @staticmethod
     def parse(text: str | Format, ndim: int) -> Format:
         """The format called `text` for arrays of `ndim` dimensions.
 
-        Names: dense, coo, csf (any number of dimensions), csr, csc, dcsr, dcsc, ell, dia, banded, bitmap, hash, rle, lil, or
-        spelled "(d,c,d)@(0,2,1)": d dense, c compressed, n compressed with duplicates, q coordinate, l loose compressed,
-        b bitmap, h hash, r run-length, s banded (skyline), o diagonal (offsets), e ELL.
+        Names: dense, coo, csf (any number of dimensions), csr, csc, dcsr, dcsc, ell, dia, banded, bitmap, hash, rle, lil,
+        bsr:2x3 (blocks of two rows and three columns), or spelled "(d,c,d)@(0,2,1)", with blocks "(d,c,d,d)@(0,1,0,1)/(2,3)":
+        d dense, c compressed, n compressed with duplicates, q coordinate, l loose compressed, b bitmap, h hash, r run-length,
+        s banded (skyline), o diagonal (offsets), e ELL.
         """
         if isinstance(text, Format):
             if text.ndim != ndim:
-                raise FormatError(f"format {text} has {text.ndim} levels, but the array has {ndim} dimensions")
+                raise FormatError(f"format {text} is for {text.ndim} dimensions, but the array has {ndim}")
             return text
         if not isinstance(text, str):
             raise FormatError(f"format={text!r} must be a name such as 'csr' or a formats.Format")
         name = text.strip().lower()
         if name in ("dense", "coo", "csf"):
             return Format((_LETTERS[{"dense": "d", "coo": "q", "csf": "c"}[name]],) * ndim)
-        if name in _NAMED:
+        if name in _NAMED or name.startswith("bsr"):
             if ndim != 2:
                 raise FormatError(
                     f"format {name!r} is for matrices, but the array has {ndim} dimensions; use 'csf' or 'coo'"
                 )
-            letters, order = _NAMED[name]
-            return Format([_LETTERS[c] for c in letters], order)
+            return _bsr(name) if name not in _NAMED else Format([_LETTERS[c] for c in _NAMED[name][0]], _NAMED[name][1])
         if name.startswith("("):
-            head, _, tail = name.partition("@")
-            try:
-                levels = [_LETTERS[c.strip()] for c in head.strip("() ").split(",") if c.strip()]
-                dims = [int(d) for d in tail.strip("() ").split(",") if d.strip()] if tail else None
-            except (KeyError, ValueError) as error:
-                raise FormatError(f"cannot read format {text!r}: {error} is not a level letter or dimension") from None
-            return Format.parse(Format(levels, dims), ndim)
-        known = ", ".join(["dense", "coo", "csf", *_NAMED])
+            return Format.parse(_spelled(text, name), ndim)
+        known = ", ".join(["dense", "coo", "csf", *_NAMED, "bsr:4x4"])
         raise FormatError(f"unknown format {text!r}; known names are {known}, or spell it out as in '(d,c,d)@(0,2,1)'")
 
     def __str__(self) -> str:
+        if self.blocked:
+            if self.ndim == 2 and self == block_sparse(*self.blocks):
+                return f"bsr:{self.blocks[0]}x{self.blocks[1]}"
+            return f"{self._spelling()}/({','.join(map(str, self.blocks))})"
         for name in ("dense", "coo", "csf"):
             if self == Format.parse(name, self.ndim) and not (name == "csf" and self.ndim == 2):
                 return name
@@ -182,8 +269,66 @@ class Format:
             for name in _NAMED:
                 if self == Format.parse(name, 2):
                     return name
+        return self._spelling()
+
+    def _spelling(self) -> str:
         letters = ",".join("n" if not lv.unique else lv.letter for lv in self.levels)
         return f"({letters})@({','.join(map(str, self.order))})"
 
     def __repr__(self) -> str:
         return f"Format({str(self)!r})"
+
+
+def block_sparse(rows: int, columns: int) -> Format:
+    """BSR: compressed rows of dense blocks.
+
+    >>> block_sparse(1, 1)
+    Format('csr')
+    """
+    inside = [d for d, b in enumerate((rows, columns)) if b > 1]
+    return Format([Dense(), Compressed(), *(Dense() for _ in inside)], (0, 1, *inside), (rows, columns))
+
+
+def _check_levels(levels: Sequence[object]) -> None:
+    """FormatError where a level makes no sense."""
+    for k, level in enumerate(levels):
+        if not isinstance(level, Level):
+            raise FormatError(f"levels[{k}] is {level!r}; it must be a level such as Dense or Compressed()")
+        if not level.unique and k + 1 < len(levels):
+            raise FormatError(f"levels[{k}] is not unique; only the last level may hold duplicates")
+        if level.shared and k + 1 < len(levels):
+            raise FormatError(
+                f"levels[{k}] is {level!r}, whose coordinates share positions; only the last level may do so"
+            )
+        if level.relative and k == 0:
+            raise FormatError(
+                f"levels[0] is {level!r}, whose coordinates depend on the level above; it cannot be the outermost level"
+            )
+
+
+def _numbers(given: Sequence[int] | None, what: str, wanted: str) -> tuple[int, ...] | None:
+    try:
+        return None if given is None else tuple(operator.index(n) for n in given)
+    except TypeError:
+        raise FormatError(f"{what}={given!r} must hold {wanted}") from None
+
+
+def _bsr(name: str) -> Format:
+    match = re.fullmatch(r"bsr:(\d+)x(\d+)", name)
+    if match is None:
+        raise FormatError(f"format {name!r} must name the rows and columns of a block, as in 'bsr:4x4'")
+    return block_sparse(int(match[1]), int(match[2]))
+
+
+def _spelled(text: str, name: str) -> Format:
+    """The format spelled "(d,c,d,d)@(0,1,0,1)/(2,3)"; order and blocks may be left out."""
+    rest, _, sizes = name.partition("/")
+    head, _, tail = rest.partition("@")
+    try:
+        levels = [_LETTERS[c.strip()] for c in head.strip("() ").split(",") if c.strip()]
+        dims, blocks = (
+            [int(d) for d in part.strip("() ").split(",") if d.strip()] if part else None for part in (tail, sizes)
+        )
+    except (KeyError, ValueError) as error:
+        raise FormatError(f"cannot read format {text!r}: {error} is not a level letter or dimension") from None
+    return Format(levels, dims, blocks)

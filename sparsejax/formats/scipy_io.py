@@ -16,7 +16,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, ordering, segments
-from sparsejax.formats.format import Format
+from sparsejax.formats.format import Format, block_sparse
 from sparsejax.formats.ownership import own, refuse_copy
 from sparsejax.formats.segments import Array, check_bounds
 from sparsejax.formats.storage import Storage
@@ -30,7 +30,7 @@ def is_scipy(obj: Any) -> bool:
 
 
 def from_scipy(obj: Any, copy: bool | None = None) -> Storage:
-    """Storage of a SciPy sparse array or matrix of any class: csr and csc as such, bsr as csr, the others as coo.
+    """Storage of a SciPy sparse array or matrix of any class: csr, csc and bsr as such, the others as coo.
 
     Data and coordinates are shared when their dtypes allow and SciPy's array is sorted without duplicates; otherwise
     they are copied, sorted and summed. Malformed input raises FormatError, naming the fault and where it is. Linear in
@@ -54,9 +54,9 @@ def from_scipy(obj: Any, copy: bool | None = None) -> Storage:
             refuse_copy(copy, "the csr array has entries that are not in use")
             crd, data = crd[:used].copy(), data[:used].copy()
         return from_coordinates([crd], data, shape, copy)
-    refuse_copy(copy, f"SciPy's {name} has no counterpart here")
     if name == "bsr":
-        return _from_bsr(obj, shape)
+        return _from_bsr(obj, shape, copy)
+    refuse_copy(copy, f"SciPy's {name} has no counterpart here")
     readers = {"dia": _read_dia, "lil": _read_lil, "dok": _read_dok}
     if name not in readers:
         raise FormatError(f"SciPy's {name} arrays are not known here; pass .tocsr()")
@@ -123,23 +123,30 @@ def _check_compressed(name: str, pos: Array, crd: Array, data: Array, rows: int)
     return used
 
 
-def _from_bsr(obj: Any, shape: tuple[int, ...]) -> Storage:
-    pos, crd, data = np.asarray(obj.indptr), np.asarray(obj.indices), np.asarray(obj.data)
+def _from_bsr(obj: Any, shape: tuple[int, ...], copy: bool | None) -> Storage:
+    indptr, indices, data = np.asarray(obj.indptr), np.asarray(obj.indices), np.asarray(obj.data)
     if data.ndim != 3 or 0 in data.shape[1:]:
         raise FormatError(f"data of the bsr array has shape {data.shape}; it must be (blocks, rows, columns)")
     _, height, width = data.shape
     if shape[0] % height or shape[1] % width:
         raise FormatError(f"blocks of {height} x {width} do not tile the shape {shape} of the bsr array")
     rows, cols = shape[0] // height, shape[1] // width
-    used = _check_compressed("bsr", pos, crd, data, rows)
-    check_bounds(crd[:used], cols, "indices of the bsr array")
-    starts: Array = pos.astype(np.int64)
-    block_row = np.repeat(np.arange(rows), starts[1:] - starts[:-1])
-    row = block_row[:, None, None] * height + np.arange(height)[:, None]
-    col = crd[:used].astype(np.int64)[:, None, None] * width + np.arange(width)
-    coords = np.stack([axis.reshape(-1) for axis in np.broadcast_arrays(row, col)])
-    vals = data[:used].reshape(-1).astype(dtypes.canonical(data.dtype), copy=False)
-    return convert.from_coords(coords, vals, shape, Format.parse("csr", 2), 0)
+    used = _check_compressed("bsr", indptr, indices, data, rows)
+    crd, pos = indices[:used], indptr.astype(np.int64)
+    check_bounds(crd, cols, "indices of the bsr array")
+    form, dtype = block_sparse(height, width), dtypes.canonical(data.dtype)
+    if _increases(pos, crd):
+        crd = own(crd, convert.crd_dtype(cols), copy, "indices of the bsr array", indices)
+        if not data.flags.c_contiguous:
+            refuse_copy(copy, "data of the bsr array is not contiguous")
+        vals = own(data[:used].reshape(-1), dtype, copy, "data of the bsr array", data)
+        inside = ((),) * (len(form.levels) - 2)
+        return Storage(form, shape, dtype.type(0), ((), (pos, crd), *inside), vals)
+    refuse_copy(copy, "the bsr array is not sorted, or has duplicates")
+    row = np.repeat(np.arange(rows), np.diff(pos))[:, None, None] * height + np.arange(height)[:, None]
+    col = crd.astype(np.int64)[:, None, None] * width + np.arange(width)
+    coords = [axis.reshape(-1) for axis in np.broadcast_arrays(row, col)]
+    return convert.from_coords(coords, data[:used].reshape(-1).astype(dtype, copy=False), shape, form, 0)
 
 
 # ------------------------------------------------------------------------------------------------- dia, lil and dok
@@ -262,9 +269,9 @@ def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...
 
 
 def to_scipy(storage: Storage) -> Any:
-    """A SciPy sparse array: csr, csc or coo over the same (read-only) buffers where the format is one of these.
+    """A SciPy sparse array: csr, csc, coo or bsr over the same (read-only) buffers where the format is one of these.
 
-    Diagonals become dia, unless there are many more columns than rows.
+    SciPy's blocks must tile the shape. Diagonals become dia, unless there are many more columns than rows.
     Other matrices become csr, or coo where they have more rows than 32-bit numbers; arrays of other dimensions become coo.
     The fill must be zero (FormatError).
 
@@ -280,10 +287,17 @@ def to_scipy(storage: Storage) -> Any:
     if not storage.ndim:
         raise FormatError("SciPy has no sparse arrays of zero dimensions; use .todense()")
     name = str(storage.format)
-    if name in ("csr", "csc"):
+    tiled = name.startswith("bsr:") and not storage.format.pads(storage.shape)
+    if name in ("csr", "csc") or tiled:
         pos, crd = storage.buffers[1]
-        made = (sp.csr_array if name == "csr" else sp.csc_array)(storage.shape, dtype=storage.dtype)
-        made.data, made.indices = storage.vals.view(), crd.view()
+        if tiled:
+            blocks = storage.format.blocks
+            made = sp.bsr_array(storage.shape, dtype=storage.dtype, blocksize=blocks)
+            made.data = storage.vals.view().reshape(len(crd), *blocks)
+        else:
+            made = (sp.csr_array if name == "csr" else sp.csc_array)(storage.shape, dtype=storage.dtype)
+            made.data = storage.vals.view()
+        made.indices = crd.view()
         made.indptr = pos.astype(crd.dtype) if len(crd) <= np.iinfo(crd.dtype).max else pos.view()
         made.has_sorted_indices = True
         made.has_canonical_format = True

@@ -65,9 +65,12 @@ class Storage:
     @property
     def nnz(self) -> int:
         """The number of stored entries: O(1), or counted once where positions are not entries."""
-        if self.format.packed:
-            return len(self.vals)
-        return self.counts[-1]
+        return len(self.vals) if self.packed else self.counts[-1]
+
+    @property
+    def packed(self) -> bool:
+        """Whether entry k is at position k, and there is no other position."""
+        return self.format.packed and not self.format.pads(self.shape)
 
     @property
     def counts(self) -> list[int]:
@@ -89,7 +92,7 @@ class Storage:
 
 def dense_template(format: Format, shape: tuple[int, ...], zero: Any) -> dict[str, Any]:
     """The fields of a dense array's storage that do not change from one result to the next."""
-    return {"format": format, "shape": shape, "fill_value": zero, "buffers": ((),) * len(shape)}
+    return {"format": format, "shape": shape, "fill_value": zero, "buffers": ((),) * len(format.levels)}
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,12 @@ def validate(storage: Storage) -> None:
     form = storage.format
     shape = checked_shape(storage.shape)
     if len(shape) != form.ndim:
-        raise FormatError(f"shape {shape} has {len(shape)} dimensions, but format {form} has {form.ndim} levels")
-    if len(storage.buffers) != form.ndim:
-        raise FormatError(f"format {form} needs buffers for {form.ndim} levels, but {len(storage.buffers)} are given")
+        raise FormatError(f"shape {shape} has {len(shape)} dimensions, but format {form} is for {form.ndim}")
+    if len(storage.buffers) != len(form.levels):
+        raise FormatError(
+            f"format {form} needs buffers for {len(form.levels)} levels, but {len(storage.buffers)} are given"
+        )
+    extents = form.level_extents(shape)
     names = [
         f"level {level} (dimension {dimension}, {type(form.levels[level]).__name__.lower()})"
         for level, dimension in enumerate(form.order)
@@ -39,12 +42,25 @@ def validate(storage: Storage) -> None:
         wanted, given = form.buffer_names(level), len(storage.buffers[level])
         if given != len(wanted):
             raise FormatError(f"{name} needs the buffers {wanted}, but {given} are given")
-        form.levels[level].check_types(storage.buffers[level], form.continues(level), shape[form.order[level]], name)
+        form.levels[level].check_types(storage.buffers[level], form.continues(level), extents[level], name)
     count = 1
     for first, stop in form.runs:
-        extents = [shape[d] for d in form.order[first:stop]]
-        count = form.levels[first].check(storage.buffers[first:stop], count, extents, names[first:stop])
+        count = form.levels[first].check(storage.buffers[first:stop], count, extents[first:stop], names[first:stop])
+    if form.pads(shape):
+        _check_inside(storage, names)
     _check_values(storage, count)
+
+
+def _check_inside(storage: Storage, names: Sequence[str]) -> None:
+    """Blocks that stick out of the shape have no coordinates there, but for levels that cannot do without."""
+    form = storage.format
+    for run in entries.walk(form, storage.shape, storage.buffers, len(form.levels)):
+        level = form.levels[run.first]
+        if run.dropped and not level.full and not level.relative:
+            raise FormatError(
+                f"{names[run.stop - 1]} holds {run.dropped} coordinates outside the shape {storage.shape}, in blocks that stick "
+                "out of it; leave them out"
+            )
 
 
 def _check_values(storage: Storage, count: int) -> None:

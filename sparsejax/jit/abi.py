@@ -2,7 +2,7 @@
 
 For every tensor, inputs first and the output last:
 
-    extent of each dimension, the buffers of each level (pos, crd), vals
+    extent of each dimension (of each level, where dimensions are blocked), the buffers of each level (pos, crd), vals
 
 and for an output that grows, one count per level with coordinates: on entry how many to make room for, on return how many
 there are; the kernel writes these and its pointers back. A kernel returns a status code (`builder.OK`, `builder.OUT_OF_MEMORY`).
@@ -32,13 +32,18 @@ class Slot:
 
 def slots_of(tensor: cin.Tensor, output: bool) -> list[Slot]:
     """The slots of one tensor, in order."""
-    slots = [Slot(tensor.name, "extent", d) for d in range(len(tensor.shape))]
-    for level in range(len(tensor.shape)):
+    slots = [Slot(tensor.name, "extent", d) for d in range(extents_of(tensor))]
+    for level in range(len(tensor.format.levels)):
         slots += [Slot(tensor.name, name, level) for name in tensor.format.buffer_names(level)]
     slots.append(Slot(tensor.name, "vals", 0))
     if output:
         slots += [Slot(tensor.name, "count", level) for level in heads(tensor)]
     return slots
+
+
+def extents_of(tensor: cin.Tensor) -> int:
+    """How many extents a tensor passes: one per dimension, or per level where dimensions are blocked."""
+    return len(tensor.format.levels) - len(tensor.paired)
 
 
 def layout(inputs: tuple[cin.Tensor, ...], output: cin.Tensor) -> tuple[Slot, ...]:

@@ -4,7 +4,8 @@ before:  out:bitmap[i,j] = A:hash[i,j] + B:csr-with-duplicates[i,j]
 after:   out:csr[i,j] = A:csr[i,j] + B:csr[i,j],   A and B converted before, out after; the plan says so
 
 Read: every level type, but duplicates are combined first, and an unordered level is looked up, or walked alone where
-the order does not matter (`coiterate.Unordered`); elsewhere it is read as a compressed one. Written: dense, compressed and
+the order does not matter (`coiterate.Unordered`); elsewhere it is read as a compressed one. So are diagonals in blocks that stick
+out of the shape, where they store what lies outside. Blocks: see `blocks`. Written: dense, compressed and
 coordinate levels; others are assembled compressed and converted. Conversions are linear in the entries.
 """
 
@@ -12,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level
-from sparsejax.jit import cin, coiterate, concretize, lower
+from sparsejax.core.avals import Aval
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import blocks, cin, coiterate, concretize, lower
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.pretty import PrettyBuilder
 
@@ -21,18 +24,25 @@ from sparsejax.jit.pretty import PrettyBuilder
 def assembled(form: Format) -> Format:
     """The format in which a kernel writes a result of format `form`."""
     levels = [lv if isinstance(lv, Dense | Coordinate) or lv == Compressed() else Compressed() for lv in form.levels]
-    return form if tuple(levels) == form.levels else Format(levels, form.order)
+    return form if tuple(levels) == form.levels else Format(levels, form.order, form.blocks)
+
+
+def finished(made: Storage, aval: Aval) -> Storage:
+    """The result of a kernel in the format of `aval`."""
+    if made.format.is_dense:  # a dense array has no fill of its own
+        return convert.from_dense(convert.to_dense(made), aval.format, aval.fill_value)
+    return convert.convert(made, aval.format)
 
 
 def readable(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Nest:
-    """`nest` with its inputs in the formats that its kernel reads, when its loops are in `order`.
+    """`nest` with its inputs in the formats that its kernel reads, when its loops, once it is split, are in `order`.
 
     Whether a loop may walk an unordered level depends on all that the loop does: lowering finds out.
     """
-    made = _changed(nest, lambda tensor, level: level.unique)
+    made = _changed(nest, _read)
     while not all(level.ordered for tensor in made.inputs for level in tensor.format.levels):
         try:
-            lower.lower(concretize.concretize(made, order, workspace), PrettyBuilder())
+            lower.lower(concretize.concretize(blocks.split(made), order, workspace), PrettyBuilder())
         except coiterate.Unordered as fault:
             made = _ordered(made, fault.tensor)
         else:
@@ -40,14 +50,21 @@ def readable(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | None 
     return made
 
 
+def _read(tensor: cin.Tensor, number: int) -> bool:
+    form = tensor.format
+    sticks_out = form.is_inner(number) and tensor.shape[form.order[number]] % form.blocks[form.order[number]] != 0
+    return form.levels[number].unique and not (sticks_out and form.levels[number].relative)
+
+
 def _ordered(nest: Nest, walked: cin.Tensor) -> Nest:
-    return _changed(nest, lambda tensor, level: level.ordered or tensor != walked)
+    return _changed(nest, lambda tensor, number: tensor.format.levels[number].ordered or tensor.name != walked.name)
 
 
-def _changed(nest: Nest, keep: Callable[[cin.Tensor, Level], bool]) -> Nest:
+def _changed(nest: Nest, keep: Callable[[cin.Tensor, int], bool]) -> Nest:
     """`nest` where the levels of its inputs that are not kept are compressed ones."""
     formats = {}
     for tensor in nest.inputs:
-        levels = [level if keep(tensor, level) else Compressed() for level in tensor.format.levels]
-        formats[tensor] = Format(levels, tensor.format.order)
+        form = tensor.format
+        levels = [level if keep(tensor, number) else Compressed() for number, level in enumerate(form.levels)]
+        formats[tensor] = Format(levels, form.order, form.blocks)
     return concretize.with_formats(nest, formats)

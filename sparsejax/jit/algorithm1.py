@@ -28,7 +28,7 @@ from collections.abc import Iterator
 
 from sparsejax.formats import Dense
 from sparsejax.jit import autoschedule, cin, simplify
-from sparsejax.jit.nest import Nest
+from sparsejax.jit.nest import Nest, outside
 
 ALPHA, BETA, GAMMA = 2.975, 0.1005, 43.55
 C_INSERT, C_SORT, C_TRANS, RHO = 85.34, 1.741, 40.61, 0.0014
@@ -137,6 +137,8 @@ class _Search:
                 continue
             for edge in itertools.pairwise(_stored(access)):
                 price[edge] = price.get(edge, 0.0) + self.entries(access)
+        for var, around in outside(self.nest).items():
+            price.update({(other, var): math.inf for other in around})
         while (cycle := _cycle(price)) is not None:
             del price[min(cycle, key=lambda e: price[e])]
         rank = {v: k for k, v in enumerate(order)}

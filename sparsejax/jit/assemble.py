@@ -16,6 +16,7 @@ from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
 from sparsejax.jit.memory import clear, fill
+from sparsejax.jit.operands import Axis
 
 MADV_HUGEPAGE = 14
 
@@ -59,9 +60,9 @@ class Growable:
 class Output:
     """The output tensor under assembly."""
 
-    def __init__(self, b: Builder, tensor: cin.Tensor, extents: tuple[Val, ...], slots: dict[abi.Slot, int]) -> None:
+    def __init__(self, b: Builder, tensor: cin.Tensor, axes: tuple[Axis, ...], slots: dict[abi.Slot, int]) -> None:
         self.tensor = tensor
-        self.extents = extents
+        self.axes = axes
         self._slots = slots
         form = tensor.format
         self.heads = abi.heads(tensor)
@@ -87,13 +88,10 @@ class Output:
                 self._vals.reserve(b, b.mul(expected, self._block))
 
     # geometry
-    def extent(self, level: int) -> Val:
-        return self.extents[self.tensor.format.order[level]]
-
     def _product(self, b: Builder, levels: range) -> Val:
         size = b.i64(1)
         for level in levels:
-            size = b.mul(size, self.extent(level))
+            size = b.mul(size, self.axes[self.tensor.format.order[level]].span)
         return size
 
     def head_of(self, level: int) -> int:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit import cin, operators, simplify
 from sparsejax.jit.concretize import SCATTER, assembly
-from sparsejax.jit.nest import Nest
+from sparsejax.jit.nest import Nest, outside
 from sparsejax.jit.workspaces import policies
 
 Facts = Mapping[str, tuple[float, ...]]
@@ -101,13 +101,13 @@ class _State:
 
 def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> Schedule | None:
     """The cheapest schedule of `nest`, with a `workspace` policy or any; None when no order can run it as one kernel."""
-    model = _Model(nest, facts, workspace)
+    model, around = _Model(nest, facts, workspace), outside(nest)
     states = [_State((), frozenset(), 0.0, 1.0)]
     for _ in nest.variables:
         best: dict[object, _State] = {}
         for state in states:
             for var in nest.variables:
-                if var in state.order:
+                if var in state.order or not around.get(var, frozenset()) <= set(state.order):
                     continue
                 grown = model.extend(state, var)
                 key = (frozenset(grown.order), model.prefix(grown.order), grown.discordant)
@@ -136,7 +136,13 @@ def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = 1
         best = choose(nest, facts, workspace)
         return () if best is None else best.candidates
     model = _Model(nest, facts, workspace)
-    found = [Candidate(o, model.total(model.walk(o))) for o in itertools.permutations(nest.variables)]
+    around = outside(nest)
+    orders = [
+        order
+        for order in itertools.permutations(nest.variables)
+        if all(around.get(v, frozenset()) <= set(order[:k]) for k, v in enumerate(order))
+    ]
+    found = [Candidate(order, model.total(model.walk(order))) for order in orders]
     return tuple(sorted(found, key=lambda c: c.cost.total))
 
 
@@ -247,9 +253,14 @@ class _Model:
                 if seen == bound:
                     return max(1e-9, counts[level])
                 break
+        levels = access.tensor.format.levels
+        last = max((lv for lv, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
+        above = {access.level_index(lv) for lv in range(last + 1)}
+        full = bound - above  # dense levels below all sparse ones hold every coordinate
+        if full and last >= 0:
+            return max(1e-9, self.card(access, bound - full) * math.prod(self.extents[v] for v in full))
         size = math.prod(float(self.extents[v]) for v in bound)
-        entries = counts[-1]
-        return max(1e-9, distinct(entries, size))
+        return max(1e-9, distinct(counts[last], size))
 
     def children(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
         own = frozenset(v for v in access.indices if isinstance(v, cin.IndexVar))
@@ -379,7 +390,8 @@ class _Model:
         entries = min(state.survivors, self.level_counts()[-1])
         itemsize = self.nest.output.dtype.itemsize
         uses = self.walk(state.order[:p]).survivors
-        return policies.choose(shape, itemsize, state.survivors, entries, uses, self._wanted)
+        below = policies.dense_below(self.nest.output.format)
+        return policies.choose(shape, itemsize, state.survivors, entries, uses, self._wanted, below)
 
     def level_counts(self) -> tuple[float, ...]:
         """The expected number of positions of every storage level of the output: dense levels multiply, sparse ones

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import Dense, convert
+from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit import abi, cin, operators, runtime
 
@@ -26,8 +26,15 @@ def input_slots(storage: Storage) -> bytes:
     known: bytes | None = storage.cache.get("slots")
     if known is None:
         addresses = [a.ctypes.data for level in storage.buffers for a in level]
-        known = storage.cache["slots"] = _pack((*storage.shape, *addresses, storage.vals.ctypes.data))
+        known = storage.cache["slots"] = _pack(
+            (*_extents(storage.format, storage.shape), *addresses, storage.vals.ctypes.data)
+        )
     return known
+
+
+def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What a tensor passes as its extents: those of its dimensions, or of its levels where dimensions are blocked."""
+    return form.level_extents(shape) if form.blocked else shape
 
 
 def _pack(numbers: Sequence[int]) -> bytes:
@@ -46,23 +53,25 @@ class Binding:
     ) -> None:
         self._kernel = kernel
         self._dtype = output.dtype
-        self._dense = output.format.is_dense
-        self._size = math.prod(output.shape)
+        self._dense = all(isinstance(level, Dense) for level in output.format.levels)
+        self._size = math.prod(output.format.level_extents(output.shape))
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
         if self._dense:
             if self._size * output.dtype.itemsize > 2**62:
                 raise MemoryError(
                     f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
                 )
-            self._template = dense_template(output.format, output.shape, output.dtype.type(0))
-            self._extents = _pack(output.shape)
+            fill = 0 if output.format.is_dense else output.fill_value
+            self._template = dense_template(output.format, output.shape, output.dtype.type(fill))
+            self._extents = _pack(_extents(output.format, output.shape))
             return
         _check_size(output)
         self._adoption = _Adoption(output)
         heads = abi.heads(output)
         counts = expected if len(expected) == len(heads) else (0,) * len(heads)
-        pointers = len(abi.slots_of(output, output=True)) - len(output.shape) - len(heads)
-        self._empty = _pack((*output.shape, *((0,) * pointers), *counts))
+        extents = _extents(output.format, output.shape)
+        pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(heads)
+        self._empty = _pack((*extents, *((0,) * pointers), *counts))
 
     def run(self, inputs: list[Storage]) -> Storage:
         """Call the kernel on these inputs; the storage of its output."""
@@ -89,9 +98,9 @@ class Binding:
 def _check_size(output: cin.Tensor) -> None:
     """Dense levels of an output must be addressable."""
     size = 1
-    for level, dimension in enumerate(output.format.order):
-        if isinstance(output.format.levels[level], Dense):
-            size *= max(1, output.shape[dimension])
+    for level, extent in zip(output.format.levels, output.format.level_extents(output.shape), strict=True):
+        if isinstance(level, Dense):
+            size *= max(1, extent)
     if size > 2**44:
         raise FormatError(
             f"the dense levels of a result of shape {output.shape} in format {output.format} need {size} positions; "
@@ -107,8 +116,7 @@ class _Adoption:
         form, name = output.format, output.name
         places = {slot: k for k, slot in enumerate(abi.slots_of(output, output=True))}
         self._levels: list[tuple[int, int, int, int, np.dtype[Any]]] = []
-        for level, dimension in enumerate(form.order):
-            extent = output.shape[dimension]
+        for level, extent in enumerate(form.level_extents(output.shape)):
             if isinstance(form.levels[level], Dense):
                 self._levels.append((extent, -1, -1, -1, np.dtype(np.int64)))
                 continue

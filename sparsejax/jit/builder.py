@@ -161,7 +161,7 @@ class Builder(ABC):
         return a if b == 0 else self.binary("sub", a, self._int(a, b))
 
     def mul(self, a: Val, b: Val | int) -> Val:
-        return a if b == 1 else self.binary("mul", a, self._int(a, b))
+        return a if b in (1, self.i64(1)) else self.binary("mul", a, self._int(a, b))
 
     def lt(self, a: Val, b: Val | int) -> Val:
         return self.compare("slt", a, self._int(a, b))

@@ -31,9 +31,16 @@ from sparsejax.formats import Format
 
 @dataclass(frozen=True)
 class IndexVar:
-    """An index variable; its extent is that of every axis it indexes."""
+    """An index variable; its extent is that of every axis it indexes.
+
+    One that runs inside the blocks of `outer` has a constant extent, the `size` of a block; in the last block it runs below
+    `rest` only, where that is not zero.
+    """
 
     name: str
+    outer: IndexVar | None = None
+    size: int = 0
+    rest: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -47,6 +54,9 @@ class Tensor:
     """A tensor or workspace: `shape` in dimension order, stored as `format`, with `fill_value` where nothing is stored.
 
     `result` is the format of the result that a workspace holds for a while: a dense one lacks no entries.
+
+    Of a tensor whose format was `source` before it was split in blocks (`blocks`), the dimensions `inner` are those inside
+    blocks, of constant extent; those of them in `paired` are one stored dense dimension together with the dimension before.
     """
 
     name: str
@@ -56,6 +66,14 @@ class Tensor:
     fill_value: Any
     policy: str | None = None
     result: Format | None = None
+    source: Format | None = None
+    inner: tuple[int, ...] = ()
+    paired: tuple[int, ...] = ()
+
+    @property
+    def stored(self) -> Format:
+        """The format of the array itself."""
+        return self.source or self.format
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -68,6 +86,9 @@ class Tensor:
             and self.dtype == other.dtype
             and self.format == other.format
             and self.policy == other.policy
+            and self.source == other.source
+            and self.inner == other.inner
+            and self.paired == other.paired
             and same_value(self.fill_value, other.fill_value)
         )
 

@@ -185,7 +185,7 @@ def _place(lowering: Lowering, access: cin.Access, env: Env) -> Place:
     above = None
     if cursor.level:
         above = env.coordinate(lowering.b, access.level_index(cursor.level - 1))
-    return Place(cursor.pos, lowering.extent_of_level(access, cursor.level), above)
+    return Place(cursor.pos, lowering.axis_of_level(access, cursor.level).extent, above)
 
 
 def _fiber(lowering: Lowering, stmt: cin.Forall, env: Env) -> tuple[int, Val] | None:

@@ -126,7 +126,10 @@ def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how
     if not rest:
         form, policy = Format(()), "scalar"
     elif how in policies.POLICIES:
-        form, policy = Format((Coordinate(),) * len(rest)), how
+        # dense levels of the output stay dense below the keys
+        below = policies.dense_below(nest.output.format) if policies.POLICIES[how].blocks else 0
+        keys = len(rest) - below
+        form, policy = Format((Coordinate(),) * keys + (Dense(),) * below), how
     else:
         form, policy = Format((Dense(),) * len(rest)), "dense"
     return cin.Access(cin.Tensor(old.name, shape, old.dtype, form, old.fill_value, policy, old.format), tuple(rest))

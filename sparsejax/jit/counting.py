@@ -110,8 +110,8 @@ def run(nest: Nest, schedule: autoschedule.Schedule, inputs: Sequence[Storage]) 
     """Run `nest` under `schedule` on `inputs` (one per tensor of `nest.inputs`); the result and what was counted."""
     program = pipeline.program_of(nest, schedule)
     kernel = _Counted(runtime.compile_text(text(program)))
-    bound = binding.Binding(kernel, program.output, nest.producers[0].op if nest.direct else None)
-    given = [pipeline.converted(s, t.format) for t, s in zip(program.inputs, inputs, strict=True)]
+    bound = binding.Binding(kernel, nest.output, nest.producers[0].op if nest.direct else None)
+    given = [pipeline.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
     copied = [s for s, g in zip(inputs, given, strict=True) if g is not s]
     visits = sum(_visits(s) for s in copied)
     visits += sum(_edges(g) for g, s in zip(given, inputs, strict=True) if g is not s)
@@ -125,7 +125,7 @@ def _visits(storage: Storage) -> int:
 def _edges(storage: Storage) -> int:
     """The lengths of the `pos` buffers."""
     form = storage.format
-    named = (zip(form.buffer_names(lv), storage.buffers[lv], strict=True) for lv in range(form.ndim))
+    named = (zip(form.buffer_names(lv), storage.buffers[lv], strict=True) for lv in range(len(form.levels)))
     return sum(len(buffer) for pairs in named for name, buffer in pairs if name == "pos")
 
 
@@ -136,10 +136,10 @@ def plain(
     program = pipeline.program_of(nest, schedule)
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
     expected = autoschedule.output_sizes(nest, known)
-    bound = binding.Binding(kernel, program.output, nest.producers[0].op if nest.direct else None, expected)
+    bound = binding.Binding(kernel, nest.output, nest.producers[0].op if nest.direct else None, expected)
 
     def call(inputs: Sequence[Storage]) -> Storage:
-        given = [pipeline.converted(s, t.format) for t, s in zip(program.inputs, inputs, strict=True)]
+        given = [pipeline.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
         return bound.run(given)
 
     return call

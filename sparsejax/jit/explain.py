@@ -285,7 +285,8 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
     nest = runner.step.nest
     observed = [facts.positions(s) for s in inputs]
     exact = {t.name: facts.exact_positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
-    known = {t.name: o for t, o in zip(nest.inputs, observed, strict=True)}
+    known = runner.counts(observed)
+    counted = runner.counts([exact[t.name] for t in nest.inputs])
     started = time.perf_counter()
     schedule, program = runner.schedule(observed)
     scheduled = time.perf_counter()
@@ -297,14 +298,14 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
         for t, o, s in zip(nest.inputs, observed, inputs, strict=True)
     ]
     conversions = _conversions(runner, schedule, program, exact)
-    workspaces = _workspaces(runner, schedule, program, exact)
+    workspaces = _workspaces(runner, schedule, program, counted)
     memory = Memory(
         sum(s.nbytes for s in {id(s): s for s in inputs}.values()),
-        forecast.output_bytes(nest, exact, sampling.entries(nest, inputs)),
+        forecast.output_bytes(runner.plain, counted, sampling.entries(nest, inputs)),
         sum(w.nbytes for w in workspaces),
         sum(c.nbytes for c in conversions),
     )
-    candidates = autoschedule.candidates(nest, known, config.workspace())
+    candidates = autoschedule.candidates(runner.plain, known, config.workspace())
     terms = [f"{p.target} {p.op}= {p.rhs}" for p in nest.producers]
     expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])
     return Kernel(
@@ -316,7 +317,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
         candidates,
         tuple(map(str, schedule.order)),
         _order_reason(schedule.order, candidates),
-        autoschedule.loops(nest, known, schedule.order),
+        autoschedule.loops(runner.plain, known, schedule.order),
         workspaces,
         conversions,
         memory,
@@ -358,17 +359,19 @@ def _conversions(
     nest, made = runner.step.nest, []
     moved = dict(schedule.conversions)
     for tensor, read in zip(nest.inputs, program.inputs, strict=True):
-        after = read.format
+        after = read.stored
         if after == tensor.format:
             continue
         if tensor.name in moved:
             access = next(a for a in cin.accesses(nest.composite) if a.tensor == tensor)
-            stored = ",".join(str(access.level_index(lv)) for lv in range(len(access.indices)))
+            stored = ",".join(str(access.level_index(lv)) for lv in range(len(tensor.format.levels)))
             if tensor.format.order == after.order:
                 reason = f"{access.level_index(0)} is then located, not searched for through all that is stored"
             else:
                 order = ",".join(map(str, schedule.order))
                 reason = f"it is stored by {stored}, which the loops {order} do not follow"
+        elif tensor.format.blocked and not after.blocked:
+            reason = "its blocks are not those of the other arrays"
         else:
             reason = "kernels do not walk its levels directly"
         nbytes = forecast.conversion_bytes(tensor, after, exact[tensor.name])
@@ -382,7 +385,7 @@ def _workspaces(
     program: lower.Program,
     exact: dict[str, tuple[float, ...]],
 ) -> tuple[Workspace, ...]:
-    nest = runner.step.nest
+    nest = runner.plain
     loops = autoschedule.loops(nest, exact, schedule.order)
     made = []
     for tensor, around, where in forecast.workspaces(program):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -41,18 +42,35 @@ def exact_positions(storage: Storage) -> tuple[float, ...]:
     count = 1.0
     size = 1.0
     form = storage.format
-    for level, dimension in enumerate(form.order):
-        extent = storage.shape[dimension]
+    for level, extent in enumerate(form.level_extents(storage.shape)):
         size *= extent
         if isinstance(form.levels[level], Dense):
             count *= extent
         else:
             count = float(len(storage.buffers[level][-1]) if form.packed else storage.counts[level])
-            if level + 1 < form.ndim and form.continues(level + 1):
+            if level + 1 < len(form.levels) and form.continues(level + 1):
                 distinct = size * -math.expm1(-count / size) if size else 0.0
                 counts.append(distinct)
                 continue
         counts.append(count)
+    return tuple(counts) or (1.0,)
+
+
+def expected(form: Format, shape: Sequence[int], entries: float) -> tuple[float, ...]:
+    """What is to be expected of `entries` that are spread evenly over an array of `shape`, stored as `form`.
+
+    >>> expected(Format.parse("csr", 2), (4, 8), 7.0)
+    (4.0, 8.0)
+    """
+    counts = []
+    count = size = 1.0
+    for level, extent in zip(form.levels, form.level_extents(shape), strict=True):
+        size *= extent
+        if isinstance(level, Dense):
+            count *= extent
+        else:
+            count = size * -math.expm1(-entries / size) if size else 0.0
+        counts.append(_rounded(count))
     return tuple(counts) or (1.0,)
 
 

@@ -23,12 +23,13 @@ def storage_bytes(form: Format, shape: Sequence[int], dtype: np.dtype[Any], coun
     92
     """
     total, parents = 0.0, 1.0
+    extents = form.level_extents(shape)
     for first, stop in form.runs:
         count = counts[stop - 1]
         for level in range(first, stop):
             names = form.buffer_names(level)
             total += POS_BYTES * (parents + 1) * ("pos" in names)
-            total += convert.crd_dtype(shape[form.order[level]]).itemsize * count * ("crd" in names)
+            total += convert.crd_dtype(extents[level]).itemsize * count * ("crd" in names)
         parents = count
     return round(total + (counts[-1] if counts else 1) * dtype.itemsize)
 
@@ -51,8 +52,7 @@ def conversion_bytes(tensor: cin.Tensor, form: Format, counts: Sequence[float]) 
     """Expected bytes of a copy of `tensor` (with `counts` positions per level) in `form`: an upper bound, as every
     level below a dense root is taken to have as many positions as there are entries."""
     entries, made, count = counts[-1], [], 1.0
-    for level, dimension in enumerate(form.order):
-        extent = tensor.shape[dimension]
+    for level, extent in enumerate(form.level_extents(tensor.shape)):
         count = count * extent if isinstance(form.levels[level], Dense) else min(count * extent, entries)
         made.append(count)
     return storage_bytes(form, tensor.shape, tensor.dtype, made)

@@ -13,7 +13,9 @@ Users can predict a result's format without knowing any number of stored entries
    dense. The outermost level of an operand becomes dense too (most rows of a matrix are not empty) up to extent 2^24, but
    that of a mask stays sparse. A complemented mask restricts nothing. Beyond 2^24 fill-in makes no level dense either: there a
    level is sparse when the expression falls back to the fill without the operands whose own level of that variable is sparse.
-4. Order. Modes keep the storage order of the sparse operands where these agree, else the order of dimensions.
+4. Blocks. A result keeps the blocks of its operands where all sparse ones that share an index store it in blocks of the same
+   size; the rules above then decide every level. Otherwise the result has no blocks: rules 1 to 5 see operands without them.
+5. Order. Modes keep the storage order of the sparse operands where these agree, else the order of dimensions.
    A dense result is stored in the order of its dimensions.
 """
 
@@ -26,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats import Compressed, Dense, Format, Level, LooseCompressed
-from sparsejax.jit import cin, operators, simplify
+from sparsejax.jit import blocks, cin, operators, simplify
 
 DENSE_ROOT_LIMIT = 1 << 24
 
@@ -41,8 +43,9 @@ def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[An
     >>> infer(out, (4, 5), A.dtype)
     (Format('csr'), np.float64(1.0))
     """
-    form, fill, _ = _infer(definition, shape, dtype)
-    return form, fill
+    plain = blocks.split_definition(definition, shape)
+    form, fill, _ = _infer(plain.definition, plain.shape, dtype)
+    return plain.joined(form), fill
 
 
 def reasons(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[str, ...]:
@@ -56,6 +59,7 @@ def reasons(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[
     fill 1.0: the value where every sparse operand reads its fill; i is dense: no operand restricts it; \
 j is compressed: without A it falls back to the fill
     """
+    definition, shape = (plain := blocks.split_definition(definition, shape)).definition, plain.shape
     form, fill, rules = _infer(definition, shape, dtype)
     made = []
     if not form.is_dense:
@@ -227,7 +231,8 @@ def _few(outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> set[cin.Index
 def _mode_order(definition: cin.Definition, sparse: tuple[cin.Access, ...]) -> tuple[int, ...]:
     """Output dimensions in storage order: a topological order of the operands' storage orders, operands that would
     close a cycle being left out, ties broken by dimension number."""
-    after: dict[cin.Index, set[cin.Index]] = {}
+    parts = [ix for ix in definition.indices if isinstance(ix, cin.IndexVar)]
+    after: dict[cin.Index, set[cin.Index]] = {ix: {ix.outer} for ix in parts if ix.outer is not None}
     for access in sparse:
         chain = list(dict.fromkeys(access.level_index(lv) for lv in range(len(access.indices))))
         chain = [ix for ix in chain if isinstance(ix, cin.IndexVar)]

@@ -53,15 +53,15 @@ class Lowering:
     def run(self) -> str:
         b, program = self.b, self.program
         numbers = {slot: n for n, slot in enumerate(abi.layout(program.inputs, program.output))}
-        extents = {}
+        extents: dict[str, list[Val]] = {t.name: [] for t in (*program.inputs, program.output)}
         for slot, number in numbers.items():
             if slot.what == "extent":
-                extents[slot.tensor, slot.number] = b.slot(number, "i64", str(slot))
+                extents[slot.tensor].append(b.slot(number, "i64", str(slot)))
+        axes = {t.name: operands.axes_of(b, t, extents[t.name]) for t in (*program.inputs, program.output)}
         for tensor in program.inputs:
-            self.operands[tensor.name] = self._input(tensor, numbers, extents)
-        out_extents = tuple(extents[program.output.name, d] for d in range(len(program.output.shape)))
-        self.output = Output(b, program.output, out_extents, numbers)
-        self.extents = {v: extents[where] for v, where in program.extents.items()}
+            self.operands[tensor.name] = self._input(tensor, numbers, axes[tensor.name])
+        self.output = Output(b, program.output, axes[program.output.name], numbers)
+        self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
         if program.stmt is not None:
             self._workspaces(program.stmt)
             start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *_targets(program.stmt))}
@@ -69,7 +69,7 @@ class Lowering:
         self.output.finalize(b)
         return b.finish(self._epilogue)
 
-    def _input(self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], extents: dict[tuple[str, int], Val]) -> Input:
+    def _input(self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], axes: tuple[operands.Axis, ...]) -> Input:
         def pointer(what: str, level: int) -> Val:
             slot = abi.Slot(tensor.name, what, level)
             return self.b.slot(numbers[slot], "ptr", str(slot))
@@ -80,8 +80,7 @@ class Lowering:
             types = tensor.format.levels[level].buffer_types()
             names = tensor.format.buffer_names(level)
             buffers.append({n: operands.Buffer(pointer(n, level), machine[types[n]]) for n in names})
-        sizes = tuple(extents[tensor.name, d] for d in range(len(tensor.shape)))
-        return Input(tensor, sizes, tuple(buffers), pointer("vals", 0))
+        return Input(tensor, axes, tuple(buffers), pointer("vals", 0))
 
     def _workspaces(self, stmt: cin.Stmt) -> None:
         """Allocate every array workspace once, before all loops."""
@@ -232,7 +231,11 @@ class Lowering:
         elif tensor.policy in policies.POLICIES:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)
-            workspace.insert(b, [env.coordinate(b, ix) for ix in stmt.lhs.indices], value)
+            keys = [env.coordinate(b, ix) for ix in stmt.lhs.indices[: workspace.keys]]
+            if workspace.keys == len(stmt.lhs.indices):
+                workspace.insert(b, keys, value)
+            else:
+                workspace.update(b, keys, env.cursors[stmt.lhs].pos, value)
         elif tensor.policy == "dense":
             area = self.operands[tensor.name]
             assert isinstance(area, DenseArea)
@@ -266,11 +269,26 @@ class Lowering:
                 return emit.apply(self.b, op, [self.value(a, env, lanes, known) for a in args], dtype)
 
     # ------------------------------------------------------------------------------------------------- positions
-    def extent_of_level(self, access: cin.Access, level: int) -> Val:
+    def bound(self, var: cin.IndexVar, env: Env) -> Val:
+        """Where the loop over `var` ends: its extent, but for a last block that sticks out of the shape."""
+        extent = self.extents[var]
+        if var.outer is None or not var.rest:
+            return extent
+        return self.b.named("inside", self.b.select(self.in_last_block(var, env), self.b.i64(var.rest), extent))
+
+    def in_last_block(self, var: cin.IndexVar, env: Env) -> Val:
+        """Whether the variable around `var`, one that runs inside blocks, has come to the last of these."""
+        assert var.outer is not None
+        return self.b.eq(env.bound[var.outer], self.b.sub(self.extents[var.outer], 1))
+
+    def axis_of_level(self, access: cin.Access, level: int) -> operands.Axis:
         dimension = access.tensor.format.order[level]
         if access.tensor.name == self.output.tensor.name:
-            return self.output.extents[dimension]
-        return self.operands[access.tensor.name].extents[dimension]
+            return self.output.axes[dimension]
+        operand = self.operands[access.tensor.name]
+        if isinstance(operand, Workspace):
+            return operands.Axis(operand.extents[dimension], operand.extents[dimension])
+        return operand.axes[dimension]
 
     def resolve(self, env: Env, stmt: cin.Stmt) -> Env:
         """Resolve the levels of every access of `stmt` whose variables are bound."""
@@ -291,21 +309,38 @@ class Lowering:
             if isinstance(index, cin.IndexVar) and index not in env.bound:
                 break
             if isinstance(levels[level], Dense):
-                scaled = self.b.mul(cursor.pos, self.extent_of_level(access, level)) if cursor.pos.ref != "0" else None
-                coordinate = env.coordinate(self.b, index)
+                axis = self.axis_of_level(access, level)
+                scaled = self.b.mul(cursor.pos, axis.span) if cursor.pos.ref != "0" else None
+                coordinate = self.b.mul(env.coordinate(self.b, index), axis.step)
                 position = coordinate if scaled is None else self.b.add(scaled, coordinate)
                 cursor = replace(cursor, level=level + 1, pos=position)
             elif target:
-                break  # appended by its loop
+                key = self._key(access, env) if access.tensor.policy in policies.POLICIES else None
+                if key is None:
+                    break  # appended by its loop
+                cursor = key
             else:
                 here = env.with_cursors({access: cursor})
                 cursor = coiterate.search(self, access, here, env.coordinate(self.b, index))
         return cursor
 
-    def write_lanes(self, stmt: cin.Assign, position: Val, value: emit.Num, lanes: int) -> None:
+    def _key(self, access: cin.Access, env: Env) -> Cursor | None:
+        """Where the block of a key begins in a workspace with blocks; None while the key is not complete."""
+        workspace = self.operands[access.tensor.name]
+        assert isinstance(workspace, Workspace)
+        indices = access.indices[: workspace.keys]
+        if any(isinstance(ix, cin.IndexVar) and ix not in env.bound for ix in indices):
+            return None
+        (key,) = workspace.packing.pack(self.b, [env.coordinate(self.b, ix) for ix in indices])
+        return Cursor(workspace.keys, key)
+
+    def write_lanes(self, stmt: cin.Assign, env: Env, position: Val, value: emit.Num, lanes: int) -> None:
         """`stmt` at `lanes` consecutive positions."""
         b, tensor = self.b, stmt.lhs.tensor
         area = self.operands.get(tensor.name)
+        if isinstance(area, Workspace):
+            area.update(b, [env.coordinate(b, ix) for ix in stmt.lhs.indices[: area.keys]], position, value, lanes)
+            return
         pointer = area.vals if isinstance(area, DenseArea) else self.output.vals(b)
         if stmt.op is not None:
             old = emit.load(b, pointer, position, tensor.dtype, lanes, tensor.name)
@@ -325,5 +360,6 @@ def _all_stored(condition: cin.Expr) -> cin.Expr:
 
 
 def _targets(stmt: cin.Stmt) -> list[cin.Access]:
-    """The accesses that `stmt` writes and that have a position: the output and dense workspaces."""
-    return [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy in (None, "dense")]
+    """The accesses that `stmt` writes and that have a position: the output, and workspaces that are dense or have blocks."""
+    written = [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy != "scalar"]
+    return [a for a in written if a.tensor.policy is None or isinstance(a.tensor.format.levels[-1], Dense)]

@@ -57,6 +57,22 @@ class Nest:
         return tuple(self.indices[d] for d in self.output.format.order)
 
 
+def outside(nest: Nest) -> dict[cin.IndexVar, frozenset[cin.IndexVar]]:
+    """The variables in whose loops the loop over each variable that runs inside blocks must lie.
+
+    Its own outer one; and those of other dimensions, so that blocks are visited whole, unless some tensor stores these below.
+    """
+    accesses = (cin.Access(nest.output, nest.indices), *cin.accesses(nest.composite))
+    orders = [[a.level_index(level) for level in range(len(a.indices))] for a in dict.fromkeys(accesses)]
+    blocks = {v.outer for v in nest.variables if v.outer is not None}
+    return {
+        v: frozenset({v.outer})
+        | frozenset(u for u in blocks if not any(v in order and u in order[order.index(v) :] for order in orders))
+        for v in nest.variables
+        if v.outer is not None
+    }
+
+
 def of_definition(output: cin.Tensor, definition: cin.Definition) -> Nest:
     """The kernel of a single definition."""
     indices = tuple(ix for ix in definition.indices if isinstance(ix, cin.IndexVar))

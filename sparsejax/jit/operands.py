@@ -28,11 +28,36 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Axis:
+    """How a dimension is stored by a dense level: coordinate c below position p is at `p * span + c * step`."""
+
+    extent: Val
+    span: Val
+    step: int = 1
+
+
+def axes_of(b: Builder, tensor: cin.Tensor, extents: Sequence[Val]) -> tuple[Axis, ...]:
+    """The axes of a tensor that passes `extents`: of a pair of dimensions the outer one strides over blocks."""
+    made: list[Axis] = []
+    given = iter(extents)
+    for d, n in enumerate(tensor.shape):
+        if d in tensor.paired:
+            whole = made.pop().extent
+            blocks = b.named("blocks", b.binary("sdiv", b.add(whole, n - 1), b.i64(n)))
+            made += [Axis(blocks, whole, n), Axis(b.i64(n), b.i64(1))]
+            continue
+        extent = next(given)
+        extent = b.i64(n) if d in tensor.inner else extent
+        made.append(Axis(extent, extent))
+    return tuple(made)
+
+
+@dataclass(frozen=True)
 class Input:
-    """An input tensor: extents by dimension, buffers by level and name, values."""
+    """An input tensor: axes by dimension, buffers by level and name, values."""
 
     tensor: cin.Tensor
-    extents: tuple[Val, ...]
+    axes: tuple[Axis, ...]
     buffers: tuple[dict[str, Buffer], ...]
     vals: Val
 
@@ -92,7 +117,7 @@ class DenseArea:
 
     def __init__(self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val]) -> None:
         self.tensor = tensor
-        self.extents = tuple(extents)
+        self.axes = tuple(Axis(extent, extent) for extent in extents)
         self.size = b.i64(1)
         for extent in extents:
             self.size = b.mul(self.size, extent)

@@ -27,7 +27,7 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import adapt, algorithm1, autoschedule, binding, cin, concretize, facts, fuse, lower, runtime
+from sparsejax.jit import adapt, algorithm1, autoschedule, binding, blocks, cin, concretize, facts, fuse, lower, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.pretty import PrettyBuilder
@@ -56,7 +56,11 @@ class KernelRunner:
     plans: dict[Any, Planned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        nest = self.step.nest
+        self.nest = blocks.adapted(self.step.nest)
+        """What the kernel computes: with other formats where blocks do not fit together."""
+        self.plain = blocks.split(self.nest)
+        """The same without blocks: what is scheduled."""
+        nest = self.nest
         self.exact = self.step.output.aval.format == nest.output.format
         self.bytes = math.prod(nest.output.shape) * nest.output.dtype.itemsize
         mixed = nest.output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
@@ -72,7 +76,7 @@ class KernelRunner:
             for position, form in planned.moves:
                 inputs[position] = converted(inputs[position], form)
         made = planned.binding.run(inputs)
-        return made if self.exact else convert.convert(made, self.step.output.aval.format)
+        return made if self.exact else adapt.finished(made, self.step.output.aval)
 
     def _check_size(self, inputs: list[Storage]) -> None:
         given = sum(a.nbytes for s in inputs for a in (s.vals, *itertools.chain(*s.buffers)))
@@ -90,31 +94,42 @@ class KernelRunner:
         if known is None:
             schedule, program = self.schedule(observed)
             kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
-            nest = self.step.nest
-            pairs = enumerate(zip(nest.inputs, program.inputs, strict=True))
-            moves = tuple((k, read.format) for k, (given, read) in pairs if read.format != given.format)
-            expected = autoschedule.output_sizes(nest, {t.name: o for t, o in zip(nest.inputs, observed, strict=True)})
+            nest = self.nest
+            pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
+            moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
+            expected = autoschedule.output_sizes(self.plain, self.counts(observed))
             op = nest.producers[0].op if nest.direct else None
-            bound = binding.Binding(kernel, program.output, op, expected)
+            bound = binding.Binding(kernel, nest.output, op, expected)
             known = self.plans[key] = Planned(schedule, program, bound, moves)
         return known
 
+    def counts(self, observed: Sequence[tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+        """Positions per level of the tensors that the scheduler sees: in the formats of `nest`, and split."""
+        names = [t.name for t in self.step.nest.inputs]
+        found = dict(zip(names, observed, strict=True))
+        given = {a.tensor.name: a for a in cin.accesses(self.step.nest.composite)}
+        parts = blocks.parts_of_nest(self.nest)
+        for access in dict.fromkeys(cin.accesses(self.nest.composite)):
+            name = access.tensor.name
+            if access != given[name]:
+                found[name] = facts.expected(access.tensor.format, access.tensor.shape, found[name][-1])
+            found[name] = blocks.split_counts(access, parts, found[name])
+        return found
+
     def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants."""
-        nest = self.step.nest
-        names = [t.name for t in nest.inputs]
-        schedule = SCHEDULERS[config.scheduler()](nest, dict(zip(names, observed, strict=True)), config.workspace())
+        nest = self.plain
+        schedule = SCHEDULERS[config.scheduler()](nest, self.counts(observed), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        return schedule, program_of(nest, schedule)
+        return schedule, program_of(self.nest, schedule)
 
 
 def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
-    """The program of `nest` under `schedule`; its inputs have the formats that the kernel reads."""
-    moved = dict(schedule.conversions)
-    nest = concretize.with_formats(nest, {t: moved.get(t.name, t.format) for t in nest.inputs})
-    nest = adapt.readable(nest, schedule.order, schedule.workspace)
-    return concretize.concretize(nest, schedule.order, schedule.workspace)
+    """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads."""
+    reading = blocks.with_formats(nest, dict(schedule.conversions))
+    reading = adapt.readable(reading, schedule.order, schedule.workspace)
+    return concretize.concretize(blocks.split(reading), schedule.order, schedule.workspace)
 
 
 def converted(storage: Storage, form: Format) -> Storage:
@@ -250,7 +265,7 @@ def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: low
         f"  loop order {','.join(map(str, c.order))}: estimated cost {c.cost.total:.4g}" for c in schedule.candidates
     ]
     pairs = zip(nest.inputs, program.inputs, strict=True)
-    lines += [f"  {t.name} is converted to {read.format} first" for t, read in pairs if t.format != read.format]
+    lines += [f"  {t.name} is converted to {read.stored} first" for t, read in pairs if t.format != read.stored]
     if schedule.workspace is not None:
         lines.append(f"  workspace {schedule.workspace}: {schedule.reason}")
     if not step.exact:

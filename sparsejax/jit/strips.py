@@ -56,7 +56,7 @@ class Registers:
 
 def tile_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     """Emit a tiled loop: strips of decreasing width until all coordinates are done."""
-    b, var, extent = lowering.b, stmt.var, lowering.extents[stmt.var]
+    b, var, extent = lowering.b, stmt.var, lowering.bound(stmt.var, env)
     used = [a for a in cin.accesses(stmt.body) if a.tensor.policy != "scalar"]
     used += [w.lhs for w in cin.writes(stmt.body) if w.lhs.tensor.policy != "scalar"]
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
@@ -86,7 +86,7 @@ def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
             registers.set(b, vector, emit.apply(b, stmt.op, [old, value], target.dtype))
         else:
             position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
-            lowering.write_lanes(stmt, position, value, strip.lanes)
+            lowering.write_lanes(stmt, env, position, value, strip.lanes)
 
 
 def _value(lowering: Lowering, expr: cin.Expr, env: Env, vector: int, once: dict[cin.Expr, emit.Num]) -> emit.Num:

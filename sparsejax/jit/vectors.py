@@ -4,6 +4,8 @@
     for j in lo .. hi by 8:   t0 .. t7 += x[j .. j + 7] * y[j .. j + 7]         a reduction: the lanes are added up at the end
     (the same by 2, then one by one)
 
+Inside blocks the number of coordinates is known: 7 of them are one vector each of 4, 2 and 1, without any loop.
+
 A loop may run over several ranges (the gaps between stored coordinates, runs of equal values, bands), with one set of
 lanes for all. In a range, an access is contiguous in the loop's variable, or invariant.
 """
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 SHORT = 4
 """Vectors from which on lanes are worth their loops, where ranges are short."""
+UNROLL = 4  # vectors of a block that are written one after the other instead of in a loop
 
 Follow = Callable[[Val], Mapping[cin.Access, Cursor]]
 """The cursors of contiguous sparse accesses at a coordinate."""
@@ -32,21 +35,45 @@ Follow = Callable[[Val], Mapping[cin.Access, Cursor]]
 
 def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     """Emit a loop of the kind "vector": over the whole extent of its variable."""
-    assert isinstance(stmt.body, cin.Assign)
-    loop = VectorLoop(lowering, stmt.var, stmt.body)
-    loop.run(loop.prepared(env), lowering.b.i64(0), lowering.extents[stmt.var])
-    loop.finish(env)
+    var, body = stmt.var, stmt.body
+    assert isinstance(body, cin.Assign)
+
+    def loop(count: int = 0) -> None:
+        made = VectorLoop(lowering, var, body, count=count)
+        prepared = made.prepared(env)
+        if count:
+            made.run_block(prepared)
+        else:
+            made.run(prepared, lowering.b.i64(0), lowering.bound(var, env))
+        made.finish(env)
+
+    if var.outer is None or not var.rest:
+        loop(var.size)
+    else:
+        lowering.b.if_else(lowering.in_last_block(var, env), lambda: loop(var.rest), lambda: loop(var.size))
 
 
 class VectorLoop:
-    """`body` over ranges of `var`; accesses in `fixed` have one position in a range, whatever their indices say."""
+    """`body` over ranges of `var`; accesses in `fixed` have one position in a range, whatever their indices say.
+
+    With a `count`, there is one range of as many coordinates (`run_block`).
+    """
 
     def __init__(
-        self, lowering: Lowering, var: cin.IndexVar, body: cin.Assign, fixed: Collection[cin.Access] = ()
+        self,
+        lowering: Lowering,
+        var: cin.IndexVar,
+        body: cin.Assign,
+        fixed: Collection[cin.Access] = (),
+        count: int = 0,
     ) -> None:
-        self.lowering, self.var, self.body, self.fixed = lowering, var, body, fixed
+        self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
         widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
-        self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
+        if count:
+            powers = [1 << k for k in reversed(range(widest.bit_length()))]
+            self.widths = tuple(w for w in powers if w == widest <= count or w & (count % widest))
+        else:
+            self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
         self.totals: dict[int, Var | sums.Sum] = {}
         if var not in body.lhs.indices:
             self.totals = {lanes: self._total(lanes) for lanes in self.widths if lanes > 1}
@@ -85,37 +112,58 @@ class VectorLoop:
                 b.set(done, end)
         self._lanes(prepared, b.get(done), hi, 1, follow)
 
+    def run_block(self, prepared: tuple[Env, dict[cin.Expr, emit.Num]]) -> None:
+        """All coordinates of a block."""
+        b, done = self.lowering.b, 0
+        for lanes in self.widths:
+            end = done + (self.count - done) // lanes * lanes
+            if end - done > UNROLL * lanes:
+                self._lanes(prepared, b.i64(done), b.i64(end), lanes, None)
+            else:
+                for lo in range(done, end, lanes):
+                    self._at(prepared, b.i64(lo), lanes, None)
+            done = end
+
     def _lanes(
         self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, lanes: int, follow: Follow | None
     ) -> None:
         """`lanes` coordinates at a time."""
+        with self.lowering.b.for_(lo, hi, self.var.name, lanes) as index:
+            self._at(prepared, index, lanes, follow)
+
+    def _at(
+        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], index: Val, lanes: int, follow: Follow | None
+    ) -> None:
+        """The `lanes` coordinates from `index`."""
         lowering, body, (env, scalars) = self.lowering, self.body, prepared
         b, total = lowering.b, self.totals.get(lanes)
         splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
-        with b.for_(lo, hi, self.var.name, lanes) as index:
-            here = env.bind(self.var, index).with_cursors({} if follow is None else follow(index))
-            here = lowering.resolve(here, body)
-            value = lowering.value(body.rhs, here, lanes, dict(splats))
-            if lanes == 1:
-                lowering.write(body, here, value)
-            elif total is None:
-                lowering.write_lanes(body, here.cursors[body.lhs].pos, value, lanes)
-            elif isinstance(total, sums.Sum):
-                total.add(b, value)
-            else:
-                old = emit.Num(value.dtype, (b.get(total),))
-                b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
+        here = env.bind(self.var, index).with_cursors({} if follow is None else follow(index))
+        here = lowering.resolve(here, body)
+        value = lowering.value(body.rhs, here, lanes, dict(splats))
+        if lanes == 1:
+            lowering.write(body, here, value)
+        elif total is None:
+            lowering.write_lanes(body, here, here.cursors[body.lhs].pos, value, lanes)
+        elif isinstance(total, sums.Sum):
+            total.add(b, value)
+        else:
+            old = emit.Num(value.dtype, (b.get(total),))
+            b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
 
     def finish(self, env: Env) -> None:
-        """Add up the lanes of a reduction."""
+        """Add up the lanes of a reduction, by halves: adding one by one takes as long as a short row."""
         b, body = self.lowering.b, self.body
         for lanes, total in self.totals.items():
             if isinstance(total, sums.Sum):
                 self.lowering.scalars[body.lhs.tensor.name].absorb(b, total)
                 continue
             vector = b.get(total)
-            for lane in range(lanes):
-                self.lowering.write(body, env, emit.Num(body.lhs.dtype, (b.extract(vector, lane),)))
+            parts = [emit.Num(body.lhs.dtype, (b.extract(vector, lane),)) for lane in range(lanes)]
+            while len(parts) > 1:
+                pairs = zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True)
+                parts = [emit.apply(b, body.op or "", [x, y], body.lhs.dtype) for x, y in pairs]
+            self.lowering.write(body, env, parts[0])
 
 
 def invariants(expr: cin.Expr, var: cin.IndexVar, fixed: Collection[cin.Access] = ()) -> Iterable[cin.Expr]:
@@ -133,7 +181,10 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     In the range in question, accesses in `fixed` keep their position, and those in `walked` are contiguous.
     """
     body, var = stmt.body, stmt.var
-    if not isinstance(body, cin.Assign) or body.lhs.tensor.policy in policies.POLICIES:
+    if not isinstance(body, cin.Assign):
+        return False
+    target = body.lhs.tensor
+    if target.policy in policies.POLICIES and not isinstance(target.format.levels[-1], Dense):
         return False
     if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
         return False

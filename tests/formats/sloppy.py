@@ -123,9 +123,11 @@ SLOPPY = {
 
 
 def sloppy(form, seed):
-    """`form` with levels that are assembled as users may; choices follow from `seed`."""
+    """`form` with levels that are assembled as users may; choices follow from `seed`. Bands in blocks stay inside the shape."""
     RNG.bit_generator.state = np.random.default_rng(seed).bit_generator.state
-    return Format([SLOPPY.get(type(level), lambda level=level: level)() for level in form.levels], form.order)
+    kinds = {kind: made for kind, made in SLOPPY.items() if kind is not Banded or not form.blocked}
+    levels = [kinds.get(type(level), lambda level=level: level)() for level in form.levels]
+    return Format(levels, form.order, form.blocks)
 
 
 def relabelled(storage, form):

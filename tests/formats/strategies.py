@@ -41,9 +41,13 @@ def allowed(level, place, ndim):
 
 
 @st.composite
-def formats(draw, ndim, levels=LEVELS):
-    drawn = [draw(st.sampled_from([lv for lv in levels if allowed(lv, k, ndim)])) for k in range(ndim)]
-    return Format(drawn, draw(st.permutations(range(ndim))))
+def formats(draw, ndim, levels=LEVELS, blocks=(1, 1, 2, 3, 5)):
+    """Any levels in any order; dimensions in blocks of one of the sizes `blocks`."""
+    sizes = [draw(st.sampled_from(blocks)) for _ in range(ndim)] if any(b > 1 for b in blocks) else [1] * ndim
+    order = draw(st.permutations([*range(ndim), *(d for d, b in enumerate(sizes) if b > 1)]))
+    count = len(order)
+    drawn = [draw(st.sampled_from([lv for lv in levels if allowed(lv, k, count)])) for k in range(count)]
+    return Format(drawn, order, sizes)
 
 
 @st.composite

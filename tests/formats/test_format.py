@@ -37,7 +37,7 @@ def test_text_round_trip_and_value_equality(data):
     back = [axes.index(d) for d in range(form.ndim)]
     assert form.transposed(axes).transposed(back) == form
     covered = [k for first, stop in form.runs for k in range(first, stop)]
-    assert covered == list(range(form.ndim))
+    assert covered == list(range(len(form.levels)))
 
 
 def test_names():
@@ -46,6 +46,19 @@ def test_names():
     assert str(Format((Dense, Compressed, Dense), (0, 2, 1))) == "(d,c,d)@(0,2,1)"
     assert Format.parse(" CSR ", 2) == Format.parse("(d,c)", 2)
     assert Format.parse("csr", 2) != "csr"
+
+
+def test_blocks():
+    bsr = Format((Dense, Compressed, Dense, Dense), (0, 1, 0, 1), (2, 3))
+    assert bsr == Format.parse("bsr:2x3", 2) == Format.parse("(d,c,d,d)/(2,3)", 2) and str(bsr) == "bsr:2x3"
+    assert bsr.ndim == 2 and bsr.blocked and not bsr.is_dense
+    assert bsr.level_extents((4, 7)) == (2, 3, 2, 3) and bsr.pads((4, 7)) and not bsr.pads((4, 9))
+    assert str(bsr.transposed((1, 0))) == "(d,c,d,d)@(1,0,1,0)/(3,2)"
+    assert bsr.unblocked() == Format.parse("csr", 2) == Format.parse("bsr:1x1", 2)
+    assert str(Format.parse("bsr:1x4", 2)) == "bsr:1x4" and len(Format.parse("bsr:1x4", 2).levels) == 3
+    tiles = Format((Dense,) * 4, None, (2, 3))
+    assert not tiles.is_dense and str(tiles) == "(d,d,d,d)@(0,1,0,1)/(2,3)" and tiles.unblocked().is_dense
+    assert bsr != Format(bsr.levels, bsr.order, (2, 4)) and bsr != Format(bsr.levels)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +94,15 @@ def test_names_of_matrices(name, level):
         (lambda: Format((int,)), "must be a level"),
         (lambda: Format("dc"), "must be a level"),
         (lambda: Format.parse(5, 2), "must be a name"),
-        (lambda: Format.parse(Format((Dense,)), 2), "1 levels"),
-        (lambda: Format.parse("(d,c", 3), "2 levels"),
+        (lambda: Format.parse(Format((Dense,)), 2), "for 1 dimensions"),
+        (lambda: Format.parse("(d,c", 3), "for 2 dimensions"),
+        (lambda: Format((Dense, Dense), None, (2, 2)), "takes 4 levels"),
+        (lambda: Format((Dense, Dense), (0, 1), (2,)), r"must hold each of 1 dimensions once, and \[0\] twice"),
+        (lambda: Format((Dense, Dense), None, (0, 1)), "at least 1"),
+        (lambda: Format((Dense,), None, (1.5,)), "block size per dimension"),
+        (lambda: Format.parse("bsr", 2), "rows and columns of a block"),
+        (lambda: Format.parse("bsr:2x0", 2), "at least 1"),
+        (lambda: Format.parse("bsr:2x2", 3), "for matrices"),
     ],
 )
 def test_combinations_that_make_no_sense(make, message):

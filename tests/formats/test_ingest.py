@@ -106,7 +106,7 @@ def test_scipy_buffers_that_are_parts_or_views():
         (np.eye(2), {"format": "csr"}),
         (np.asfortranarray(np.ones((2, 3))), {"format": "dense"}),
         (sp.csr_array(np.eye(2)), {"format": "csc"}),
-        (sp.bsr_array(np.eye(2)), {}),
+        (sp.bsr_array((np.ones((2, 1, 1)), np.array([1, 0]), np.array([0, 2])), shape=(1, 2)), {}),
         (sp.dok_array(np.eye(2)), {}),
         (sp.csr_array((np.ones(2), np.array([1, 0], np.int32), np.array([0, 2])), shape=(1, 2)), {}),
         ((np.ones(2), np.array([[1, 0]], np.int32)), {}),

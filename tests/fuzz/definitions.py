@@ -9,6 +9,7 @@ with a random workspace policy.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from sparsejax.formats import Format, convert, validate
 from sparsejax.jit import (
     adapt,
     binding,
+    blocks,
     cin,
     concretize,
     facts,
@@ -110,9 +112,12 @@ def pack(rng: random.Random, values: np.ndarray, mask: np.ndarray, form: Format,
     return relabelled(convert.from_coords(coords, entries, shape, made, fill), form), dense
 
 
-def random_storage(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object = 0):
+def random_storage(
+    rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object = 0, blocks: list[int] | None = None
+):
     """`stored` in a random format with a random density."""
-    return stored(rng, shape, dtype, random_format(rng, len(shape), INPUTS), fill, rng.choice((0.0, 0.2, 0.5, 1.0)))
+    form = random_format(rng, len(shape), INPUTS, blocks)
+    return stored(rng, shape, dtype, form, fill, rng.choice((0.0, 0.2, 0.5, 1.0)))
 
 
 def output_of(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype, form: Format) -> cin.Tensor:
@@ -127,18 +132,19 @@ def output_of(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtyp
     return cin.Tensor("out", shape, dtype, form, dtype.type(fill))
 
 
-def make(seed: int) -> Case:
-    """The case of a seed."""
+def make(seed: int, blocked: bool = False) -> Case:
+    """The case of a seed; with blocks, variables have block sizes on which most tensors agree."""
     rng = random.Random(seed)
     dtype = np.dtype(rng.choice(DTYPES))
     count = rng.randint(1, 4)
     extents = {cin.IndexVar("abcd"[k]): rng.choice((0, 1, 2, 3, 3, 4, 5)) for k in range(count)}
     variables = list(extents)
     if rng.random() < 0.15:
-        extents[rng.choice(variables)] = rng.choice(LONG[count])
+        extents[rng.choice(variables)] = rng.choice(LONG[count]) if not blocked else rng.choice((9, 19, 70))
     calls, fills = CALLS.get(dtype.kind, REAL_CALLS), (0, 0, 0, 1, 2)
     if dtype.kind == "f" and rng.random() < 0.15:
         calls, fills = TROPICAL, (0, np.inf, -np.inf, np.nan)
+    sizes = {v: rng.choice((1, 2, 2, 3, 7)) for v in variables} if blocked else {}
     arrays: dict[str, np.ndarray] = {}
     storages: dict[str, object] = {}
 
@@ -159,8 +165,13 @@ def make(seed: int) -> Case:
         own = dtype if plain else np.dtype(rng.choice(("f4", "i4", "?")))
         name = f"X{len(arrays)}"
         fill = rng.choice(fills)
-        storages[name], arrays[name] = random_storage(rng, shape, own, fill)
+        storages[name], arrays[name] = random_storage(rng, shape, own, fill, sizes_of(picked))
         return cast(cin.Access(tensor(name), tuple(picked)))
+
+    def sizes_of(indices: Sequence[cin.Index]) -> list[int] | None:
+        if not blocked or rng.random() < 0.3:
+            return None
+        return [sizes.get(ix, 1) if rng.random() < 0.95 else rng.choice((1, 2, 3)) for ix in indices]
 
     def tensor(name: str) -> cin.Tensor:
         s = storages[name]
@@ -207,7 +218,7 @@ def make(seed: int) -> Case:
     op = rng.choice(REDUCTIONS.get(dtype.kind, REAL_REDUCTIONS)) if reduced else None
     definition = cin.Definition(tuple(kept), op, rhs)
     shape = tuple(extents[v] for v in kept)
-    output = output_of(definition, shape, dtype, random_format(rng, len(kept), OUTPUTS))
+    output = output_of(definition, shape, dtype, random_format(rng, len(kept), OUTPUTS, sizes_of(kept)))
     order = None
     if rng.random() < 0.5:
         every = list(dict.fromkeys((*kept, *cin.variables(rhs))))
@@ -270,12 +281,23 @@ def run(case: Case):
         finally:
             config.update("workspace", before)
     workspace = None if case.workspace == "auto" else case.workspace
-    made = adapt.readable(step.nest, order, workspace)
-    program = concretize.concretize(made, order, workspace)
-    inputs = [convert.convert(s, t.format) for s, t in zip(inputs, made.inputs, strict=True)]
+    made = blocks.adapted(step.nest)
+    order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
+    reading = adapt.readable(made, order, workspace)
+    program = concretize.concretize(blocks.split(reading), order, workspace)
+    inputs = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
     op = step.nest.producers[0].op if step.nest.direct else None
-    return convert.convert(binding.Binding(kernel, program.output, op).run(inputs), case.output.format)
+    return adapt.finished(binding.Binding(kernel, made.output, op).run(inputs), step.output.aval)
+
+
+def parted(order: Sequence[cin.IndexVar], parts: blocks.Parts, rng: random.Random) -> tuple[cin.IndexVar, ...]:
+    """A loop order over the parts of split variables: every inner one anywhere behind its outer one."""
+    made = [parts[v][0] if v in parts else v for v in order]
+    for v in order:
+        if v in parts:
+            made.insert(rng.randint(made.index(parts[v][0]) + 1, len(made)), parts[v][1])
+    return tuple(made)
 
 
 def extents_of(kernel: nest.Nest) -> dict[cin.IndexVar, int]:
@@ -304,9 +326,9 @@ def check_interpreted(seed: int) -> str | None:
     return None if np.allclose(got, want, rtol=1e-5, equal_nan=True) else f"{case}\nexpected\n{want}\ngot\n{got}"
 
 
-def check(seed: int) -> str | None:
+def check(seed: int, blocked: bool = False) -> str | None:
     """None when the case of a seed is right, else what is wrong."""
-    return check_case(make(seed))
+    return check_case(make(seed, blocked))
 
 
 def check_case(case: Case) -> str | None:

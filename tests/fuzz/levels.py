@@ -53,11 +53,15 @@ def fits(levels: Sequence[Level]) -> bool:
     return True
 
 
-def random_format(rng: random.Random, ndim: int, levels: Sequence[Level] = OUTPUTS) -> Format:
-    """Levels in any order that make a format; in half of them most levels are dense, compressed or coordinate."""
-    order = rng.sample(range(ndim), ndim)
+def random_format(
+    rng: random.Random, ndim: int, levels: Sequence[Level] = OUTPUTS, blocks: Sequence[int] | None = None
+) -> Format:
+    """Levels in any order that make a format; in half of them most levels are dense, compressed or coordinate. `blocks` has a size
+    per dimension."""
+    places = [*range(ndim), *(d for d, b in enumerate(blocks or ()) if b > 1)]
+    order = rng.sample(places, len(places))
     usual = rng.random() < 0.5
     while True:
-        chosen = [rng.choice(ENUMERATED if usual and rng.random() < 0.8 else levels) for _ in range(ndim)]
+        chosen = [rng.choice(ENUMERATED if usual and rng.random() < 0.8 else levels) for _ in places]
         if fits(chosen):
-            return Format(chosen, order)
+            return Format(chosen, order, blocks)

@@ -16,6 +16,12 @@ def test_random_definitions(start):
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.parametrize("start", range(0, 1200, BATCH))
+def test_random_definitions_in_blocks(start):
+    faults = [f for f in (definitions.check(seed, blocked=True) for seed in range(start, start + BATCH)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
 @pytest.mark.parametrize("start", range(0, 300, BATCH))
 def test_interpreter_agrees_with_the_definition(start):
     faults = [f for f in (definitions.check_interpreted(seed) for seed in range(start, start + BATCH)) if f]

@@ -153,7 +153,8 @@ class Loop:
 
     @property
     def extent(self) -> Val:
-        return self.lowering.extents[self.var]
+        """Where a loop over all coordinates ends."""
+        return self.lowering.bound(self.var, self.env)
 
     def at(self, coordinate: Val, key: Leaders, cursors: Mapping[cin.Access, Cursor]) -> None:
         """One coordinate in the case `key`."""

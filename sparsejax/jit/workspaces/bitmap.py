@@ -2,13 +2,16 @@
 
 Inserting sets a bit; draining walks the bits in order, so that results come out sorted without sorting. Draining costs
 time proportional to the entries (plus size / 2^18) and resets exactly what was used. Several variables share one array
-whose inner extents are rounded up to powers of two (the packed key is the index).
+whose inner extents are rounded up to powers of two (the packed key is the index). With dense levels below, the array holds
+a block of values per key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
+from sparsejax.formats.walk import Segment
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.memory import allocate, fill
@@ -20,25 +23,30 @@ WORD = 6  # log2 of the bits in a bitmap word
 class Bitmap(Workspace):
     """See `protocol`; the key must fit one word."""
 
+    blocks: ClassVar[bool] = True
+
     def __init__(self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> None:
         super().__init__(b, tensor, extents, op)
         shift = self.packing.fields[0].shift
         size = extents[0] if shift is None else b.named("size", b.binary("shl", extents[0], shift))
+        self._block = b.i64(1)
+        for extent in extents[self.keys :]:
+            self._block = b.mul(extent, self._block)
         self._owned: list[Var] = []
-        self._narrow = len(extents) == 1 and tensor.shape[0] <= 2**31 - 1
-        self._vals = self._block(b, size, tensor.dtype.itemsize)
+        self._narrow = self.keys == 1 and tensor.shape[0] <= 2**31 - 1
+        self._vals = self._allocate(b, b.mul(size, self._block), tensor.dtype.itemsize)
         self._identity = emit.constant(b, tensor.fill_value, tensor.dtype)
         if tensor.fill_value != 0:
-            fill(b, self._vals, b.i64(0), size, self._identity)
+            fill(b, self._vals, b.i64(0), b.mul(size, self._block), self._identity)
         self._words: list[Val] = []
         count = size
         for _ in range(3):
             count = b.named("words", b.binary("lshr", b.add(count, (1 << WORD) - 1), b.i64(WORD)))
-            self._words.append(self._block(b, count, 8))
+            self._words.append(self._allocate(b, count, 8))
         self._top = count
-        self._list = self._block(b, size, 4 if self._narrow else 8, zero=False)
+        self._list = self._allocate(b, size, 4 if self._narrow else 8, zero=False)
 
-    def _block(self, b: Builder, count: Val, size: int, zero: bool = True) -> Val:
+    def _allocate(self, b: Builder, count: Val, size: int, zero: bool = True) -> Val:
         pointer = allocate(b, count, size, zero)
         self._owned.append(b.var(f"{self.tensor.name}_own", pointer))
         return pointer
@@ -49,11 +57,19 @@ class Bitmap(Workspace):
 
     def insert(self, b: Builder, coordinates: Sequence[Val], value: emit.Num) -> None:
         (index,) = self.packing.pack(b, coordinates)
-        if self.op is not None:
-            old = emit.load(b, self._vals, index, self.tensor.dtype, 1, self.tensor.name)
-            value = emit.apply(b, self.op, [old, value], self.tensor.dtype)
-        emit.store(b, self._vals, index, value)
+        self._write(b, index, value, 1)
         self._mark(b, index, 0)
+
+    def update(self, b: Builder, keys: Sequence[Val], position: Val, value: emit.Num, lanes: int = 1) -> None:
+        (index,) = self.packing.pack(b, keys)
+        self._write(b, position, value, lanes)
+        self._mark(b, index, 0)
+
+    def _write(self, b: Builder, position: Val, value: emit.Num, lanes: int) -> None:
+        if self.op is not None:
+            old = emit.load(b, self._vals, position, self.tensor.dtype, lanes, self.tensor.name)
+            value = emit.apply(b, self.op, [old, value], self.tensor.dtype)
+        emit.store(b, self._vals, position, value)
 
     def _mark(self, b: Builder, index: Val, level: int) -> None:
         word_index = b.named("word_index", b.binary("lshr", index, b.i64(WORD)))
@@ -86,7 +102,11 @@ class Bitmap(Workspace):
     def reset(self, b: Builder) -> None:
         """Put the identity back wherever something was written."""
         with b.for_(b.i64(0), b.get(self.count), "q") as q:
-            emit.store(b, self._vals, self._key(b, q), self._identity)
+            key = b.mul(self._key(b, q), self._block)
+            if len(self.extents) == self.keys:
+                emit.store(b, self._vals, key, self._identity)
+            else:
+                fill(b, self._vals, key, b.add(key, self._block), self._identity)
 
     def _key(self, b: Builder, position: Val) -> Val:
         value = b.load(self._list, position, "i32" if self._narrow else "i64", "j")
@@ -95,10 +115,15 @@ class Bitmap(Workspace):
     def coordinate(self, b: Builder, level: int, position: Val) -> Val:
         return b.named("j", self.packing.coordinate(b, self._key(b, position), level))
 
-    def child(self, position: Val, coordinate: Val) -> Val:
-        """The coordinate itself where it is the key, else the position in the list."""
-        return coordinate if len(self.extents) == 1 else position
+    def within(self, b: Builder, level: int, lo: Val, hi: Val) -> Segment:
+        """See `protocol`; below the last key variable is the key, above the position in the list."""
+
+        def child(position: Val, coordinate: Val) -> Val:
+            if level + 1 < self.keys:
+                return position
+            return coordinate if self.keys == 1 else self._key(b, position)
+
+        return Segment(lo, hi, lambda position: self.coordinate(b, level, position), child)
 
     def leaf(self, b: Builder, position: Val, lanes: int = 1) -> emit.Num:
-        key = position if len(self.extents) == 1 else self._key(b, position)
-        return emit.load(b, self._vals, key, self.tensor.dtype, lanes, self.tensor.name)
+        return emit.load(b, self._vals, position, self.tensor.dtype, lanes, self.tensor.name)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparsejax.formats import Dense, Format
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.workspaces.bitmap import Bitmap
@@ -29,6 +30,7 @@ CACHE = 1 << 20  # bytes of a second-level cache
 
 # Nanoseconds, as a loop iteration is about one; fitted by hand to the processor times of benchmarks/workspaces.py.
 BITMAP_INSERT, BITMAP_ENTRY, BITMAP_LONE, BITMAP_POSITION = 2.0, 4.0, 8.0, 0.8
+BLOCK_INSERT, BLOCK_ENTRY = 0.2, 0.3  # in blocks, by vectors
 HASH_INSERT, HASH_ENTRY, HASH_MISS, HASH_USE = 7.0, 10.0, 60.0, 80.0
 COORDINATE_INSERT, MERGE, COORDINATE_USE = 5.0, 8.0, 100.0
 BUCKET_INSERT, BUCKET_ENTRY, BUCKET_USE, BUCKET_GROWTH = 8.0, 2.0, 600.0, 1000.0
@@ -60,9 +62,21 @@ def default(shape: Sequence[int]) -> str:
     return "bitmap" if sum(map(bits_of, shape)) <= SMALL else "hash"
 
 
-def costs(shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float) -> dict[str, float]:
+def dense_below(form: Format) -> int:
+    """How many dense levels an output of format `form` has below its last sparse one.
+
+    >>> dense_below(Format.parse("(d,c,d,d)", 4))
+    2
+    """
+    dense = [isinstance(level, Dense) for level in form.levels]
+    return next((k for k, full in enumerate(reversed(dense)) if not full), len(dense))
+
+
+def costs(
+    shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float, below: int = 0
+) -> dict[str, float]:
     """The cost of every policy, in loop iterations: `inserts` insertions that make `entries` entries, in all of `uses`
-    times that the workspace is filled and drained.
+    times that the workspace is filled and drained. The last `below` variables are dense in the output.
 
     >>> found = costs((1000,), 8, 1e6, 1e5, 100)
     >>> min(found, key=found.get)
@@ -85,7 +99,20 @@ def costs(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
     found: dict[str, float] = {}
     size = math.prod(float(n) for n in shape)
     padded = float(shape[0]) * 2.0 ** (bits - bits_of(shape[0])) if shape else 1.0
-    if words_of(shape)[-1] == 0 and bits <= LARGEST:
+    if below:
+        keys, block = shape[:-below], math.prod(float(n) for n in shape[-below:])
+        spread, count = sum(map(bits_of, keys)), entries / max(1.0, block)
+        padded = float(keys[0]) * 2.0 ** (spread - bits_of(keys[0]))
+        if words_of(keys)[-1] == 0 and spread + math.log2(max(1.0, block)) <= LARGEST:
+            lone = 1.0 - min(1.0, count / max(1.0, uses) / max(1.0, math.prod(float(n) for n in keys)))
+            found["bitmap"] = (
+                BITMAP_POSITION * min(padded * block, 512 * entries)
+                + uses * padded / 2**18
+                + inserts * (BLOCK_INSERT + missed(padded * block * itemsize) / 16)
+                + count * (BITMAP_ENTRY + BITMAP_LONE * lone)
+                + entries * BLOCK_ENTRY
+            )
+    elif words_of(shape)[-1] == 0 and bits <= LARGEST:
         found["bitmap"] = (
             BITMAP_POSITION * min(padded, 512 * entries)  # pages are touched once
             + uses * padded / 2**18
@@ -107,16 +134,24 @@ def costs(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
 
 
 def choose(
-    shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float, wanted: str = "auto"
+    shape: Sequence[int],
+    itemsize: int,
+    inserts: float,
+    entries: float,
+    uses: float,
+    wanted: str = "auto",
+    below: int = 0,
 ) -> Choice:
     """The policy for a workspace, the cheapest unless one is `wanted`; infinitely expensive where that one cannot be.
+
+    The last `below` variables are dense in the output.
 
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
     'coordinate'
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "tree").reason
     'as configured'
     """
-    found = costs(shape, itemsize, inserts, entries, uses)
+    found = costs(shape, itemsize, inserts, entries, uses, below)
     if wanted != "auto":
         return Choice(wanted, found.get(wanted, math.inf), "as configured")
     policy = min(found, key=lambda name: found[name])

@@ -6,7 +6,8 @@
     free(b)                           give all memory back; also after a failure at any point
 
 Between drain and reset the workspace reads like a tensor whose levels are one coordinate run: `segment`, `within`, `leaf`,
-so that co-iteration walks it like any other operand. `op` combines what is inserted at equal
+so that co-iteration walks it like any other operand. Where the policy has `blocks`, dense levels may follow the run: then every
+key holds a dense block of values, and `update` writes into it at positions as `leaf` reads them. `op` combines what is inserted at equal
 coordinates (None: the last one stays); entries that were never inserted read as the tensor's fill, the identity of `op`.
 
 Policies and the cost of n insertions of m distinct entries among N possible coordinates:
@@ -24,7 +25,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
+from sparsejax.formats import Dense
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
@@ -35,17 +38,25 @@ from sparsejax.jit.workspaces.lists import Entries
 class Workspace(ABC):
     """Entries over the variables of `tensor`, whose extents at run time are `extents`, outermost first."""
 
+    blocks: ClassVar[bool] = False
+
     def __init__(self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> None:
         self.tensor = tensor
         self.extents = tuple(extents)
         self.op = op
-        self.packing = packing(b, tensor.shape, extents)
+        self.keys = sum(not isinstance(level, Dense) for level in tensor.format.levels)
+        """How many variables, the outermost ones, make up a key."""
+        self.packing = packing(b, tensor.shape[: self.keys], extents[: self.keys])
         self.count = b.var(f"{tensor.name}_count", b.i64(0))
         """Entries that can be read, once drained."""
 
     @abstractmethod
     def insert(self, b: Builder, coordinates: Sequence[Val], value: emit.Num) -> None:
         """`self[coordinates] op= value`."""
+
+    def update(self, b: Builder, keys: Sequence[Val], position: Val, value: emit.Num, lanes: int = 1) -> None:
+        """`self[position] op= value`, for `lanes` positions in the block of the key with these coordinates."""
+        raise TypeError(f"{type(self).__name__} workspaces have no blocks")
 
     @abstractmethod
     def drain(self, b: Builder) -> None:
