@@ -69,13 +69,9 @@ class Walker:
 
     def end_of(self, b: Builder, place: Val, coordinate: Val) -> Val:
         """The first place after `place` with another coordinate (never reads past the end)."""
-        end = b.var("seg", b.add(place, 1))
-        going = b.var("going", b.lt(b.get(end), self.segment.hi))
-        with b.while_(lambda: b.get(going)):
-            same = b.eq(self.segment.coordinate(b.get(end)), coordinate)
-            b.increment(end, b.convert("zext", same, "i64"))
-            b.set(going, b.and_(same, b.lt(b.get(end), self.segment.hi)))
-        return b.get(end)
+        segment = self.segment
+        end: Val = gallop(b, lambda at: b.eq(segment.coordinate(at), coordinate), b.add(place, 1), segment.hi)
+        return end
 
     # a walker with variables: its present place, and the coordinate there (END behind the last)
     def start(self, b: Builder) -> None:

@@ -1,0 +1,190 @@
+"""Loop shapes: how many iterations a loop takes, and how much code it is. What they compute is tested in tests/fuzz/shapes.py."""
+
+import math
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.formats import Format, RunLength
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import cin, coiterate, counting, facts, pipeline, simplify
+
+
+def run(function, *arrays):
+    """(values of the result, iterations of all kernels)."""
+    closed = sj.make_jaxpr(function)(*arrays)
+    plan = pipeline.Plan(closed)
+    registers = plan.registers([a.storage for a in (*closed.consts, *arrays)])
+    iterations = 0
+    for number, step in enumerate(plan.steps):
+        inputs = plan.step(number, registers)
+        if isinstance(step, pipeline.KernelRunner):
+            schedule, _ = step.schedule([facts.positions(s) for s in inputs])
+            made, counted = counting.run(step.step.nest, schedule, inputs)
+            iterations += counted.iterations
+            if step.exact:
+                np.testing.assert_array_equal(made.vals, registers[-1].vals)
+    return registers[plan.results[0]].vals, iterations
+
+
+def row(n, count, form, seed=0):
+    """One row with `count` entries among `n`."""
+    rng = np.random.default_rng(seed)
+    dense = np.zeros((1, n))
+    dense[0, rng.choice(n, count, replace=False)] = rng.integers(1, 5, count)
+    return sj.array(dense, format=form), dense
+
+
+def loops(function, *args):
+    return sj.jit(function).lower(*args).as_text("loops")
+
+
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "lil", "ell"])
+def test_long_segments_are_galloped_through(form):
+    n, short, long = 40_000, 10, 20_000
+    (a, x), (b, y) = row(n, short, form), row(n, long, "csr", 1)
+    for operands in ((a, b), (b, a)):
+        made, iterations = run(lambda a, b: (a * b).sum(), *operands)
+        assert made == (x * y).sum()
+        assert iterations < 20 + 3 * short * math.log2(n)
+
+
+@pytest.mark.parametrize("form", ["csr", "coo"])
+def test_the_shortest_of_three_leads(form):
+    (a, x), (b, y), (c, z) = row(40_000, 10, form), row(40_000, 20_000, form, 1), row(40_000, 15_000, form, 2)
+    for operands in ((a, b, c), (c, b, a)):
+        made, iterations = run(lambda a, b, c: (a * b * c).sum(), *operands)
+        assert made == (x * y * z).sum()
+        assert iterations < 20 + 6 * 10 * math.log2(40_000)
+
+
+def test_segments_of_like_length_are_merged():
+    (a, x), (b, y) = row(4000, 1000, "csr"), row(4000, 900, "csr", 1)
+    made, iterations = run(lambda a, b: (a * b).sum(), a, b)
+    assert made == (x * y).sum()
+    assert 1000 < iterations < 1910
+
+
+def runs(n, dtype=float):
+    """Five runs in `n` coordinates, as an array; and the value and length of each."""
+    start = np.array([0, 10, n // 3, n // 2, n - 5])
+    stop = np.array([3, n // 4, n // 3 + 100, n - 7, n])
+    values = np.array([2, 1, 3, 1, 4], dtype)
+    coordinate = np.int32 if n < 2**31 else np.int64
+    buffers = ((np.array([0, 5]), start.astype(coordinate), stop.astype(coordinate)),)
+    return sj.array(Storage(Format([RunLength()]), (n,), dtype(0), buffers, values)), values, stop - start
+
+
+def test_runs_are_reduced_at_once():
+    a, values, lengths = runs(10**12)
+    for function, want in (
+        (lambda a: a.sum(), (values * lengths).sum()),
+        (lambda a: (3 * a).sum(), (3 * values * lengths).sum()),
+        (lambda a: a.max(), 4.0),
+    ):
+        made, iterations = run(function, a)
+        np.testing.assert_allclose(made, want)
+        assert iterations < 60
+
+
+def test_powers_of_integers_are_exact():
+    a, values, lengths = runs(1000, np.int64)
+    made, _ = run(lambda a: (a + 1).prod(), a)
+    want = 1
+    for value, length in zip(values.tolist(), lengths.tolist(), strict=True):
+        want = want * pow(value + 1, length, 2**64) % 2**64
+    assert int(made[0]) % 2**64 == want
+
+
+def test_a_run_times_dense_is_a_vector_loop():
+    a, _, _ = runs(1000)
+    x = np.random.default_rng(0).random(1000)
+    text = loops(lambda a, x: (a * x).sum(), a, x)
+    assert "step 8" in text
+    made, iterations = run(lambda a, x: (a * x).sum(), a, sj.array(x))
+    np.testing.assert_allclose(made, (a.todense() * x).sum())
+    assert iterations <= a.nnz + 10
+
+
+def test_gaps_without_variables_are_reduced_at_once():
+    a, x = row(100_000, 20, "csr")
+    for function, want in (
+        (lambda a: snp.maximum(a, 2.0).sum(axis=1), np.maximum(x, 2).sum()),
+        (lambda a: (a + 1).sum(axis=1), (x + 1).sum()),
+        (lambda a: snp.exp(-a).max(axis=1), 1.0),
+    ):
+        made, iterations = run(function, a)
+        np.testing.assert_allclose(made, want)
+        assert iterations < 100
+
+
+def test_a_dense_result_takes_one_pass_and_an_update():
+    a, x = row(10_000, 50, "csr")
+    y = np.random.default_rng(1).random((1, 10_000))
+    made, iterations = run(lambda a, y: a + y, a, sj.array(y))
+    np.testing.assert_array_equal(made, (x + y)[0])
+    assert iterations <= 10_000 + 50 + 2
+    assert "step 8" in loops(lambda a, y: a + y, a, y)
+
+
+def band(n, width, shift, form="banded"):
+    i, j = np.indices((n, n))
+    dense = np.where(np.abs(i - j + shift) <= width, 1.0 + i + 2 * j, 0)
+    return sj.array(dense, format=form), dense
+
+
+def test_bands_are_ranges():
+    a, x = band(60, 20, 0)
+    y = np.random.default_rng(0).random(60)
+    assert "step 8" in loops(lambda a, y: a @ y, a, y)
+    made, iterations = run(lambda a, y: a @ y, a, sj.array(y))
+    np.testing.assert_allclose(made, x @ y)
+    assert iterations == 60 + a.nnz
+    b, z = band(60, 10, 15)
+    made, iterations = run(lambda a, b: (a * b).sum(axis=1), a, b)
+    np.testing.assert_allclose(made, (x * z).sum(axis=1))
+    assert iterations == 60 + np.count_nonzero(x * z)
+
+
+def test_unordered_levels_are_walked_where_the_order_does_not_matter():
+    dense = np.where(np.random.default_rng(0).random((9, 40)) < 0.2, 2.0, 0)
+    a, y = sj.array(dense, format="hash"), np.arange(40.0)
+    for function, want in (
+        (lambda a, y: a.sum(axis=1), dense.sum(axis=1)),
+        (lambda a, y: a.sum(axis=0), dense.sum(axis=0)),
+        (lambda a, y: a @ y, dense @ y),
+        (lambda a, y: a + y, dense + y),
+        (lambda a, y: snp.einsum("ij->j", a, out_format="(c)"), dense.sum(axis=0)),
+    ):
+        assert "is converted" not in sj.jit(function).lower(a, y).as_text("plan")
+        np.testing.assert_allclose(snp.asarray(sj.jit(function)(a, y)).todense(), want)
+    for function in (lambda a: a * 2, lambda a: snp.maximum(a, 1.0).sum(axis=1)):
+        assert "A is converted" in sj.jit(function).lower(a).as_text("plan")
+
+
+@pytest.mark.parametrize("function", [lambda *xs: sum(xs), lambda *xs: sum(xs).sum(axis=1)], ids=["elements", "rows"])
+@pytest.mark.parametrize("form", ["csr", "dcsr", "coo"])
+def test_code_for_a_sum_is_linear_in_its_terms(function, form):
+    rng = np.random.default_rng(0)
+    dense = [np.where(rng.random((7, 30)) < 0.3, k + 1.0, 0) for k in range(12)]
+    arrays = [sj.array(d, format=form) for d in dense]
+    sizes = [loops(function, *arrays[:k]).count("\n") for k in (4, 8, 12)]
+    assert sizes[2] - sizes[1] <= 1.2 * (sizes[1] - sizes[0]) + 5
+    np.testing.assert_allclose(sj.jit(function)(*arrays).todense(), function(*dense))
+
+
+def test_products_have_few_cases(monkeypatch):
+    asked = []
+    real = simplify.exhaust_stmt
+    monkeypatch.setattr(simplify, "exhaust_stmt", lambda *args: asked.append(args) or real(*args))
+    i, dtype = cin.IndexVar("i"), np.dtype("f8")
+    form = Format.parse("(c)", 1)
+    accesses = [cin.Access(cin.Tensor(f"X{k}", (9,), dtype, form, dtype.type(0)), (i,)) for k in range(16)]
+    rhs = accesses[0]
+    for access in accesses[1:]:
+        rhs = cin.Call("multiply", (rhs, access), dtype)
+    body = cin.Assign(cin.Access(cin.Tensor("s", (), dtype, Format(()), dtype.type(0), "scalar"), ()), "add", rhs)
+    assert set(coiterate.find_cases(body, accesses)) == {frozenset(accesses)}
+    assert len(asked) < 100
