@@ -41,6 +41,10 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
+        if name == "multiply" and scipy_io.is_matrix(other):
+            raise TypeError(
+                "SciPy's sparse matrices take * for the matrix product: write @, or use a SciPy sparse array"
+            )
         return surface[name](other, self) if _operand(other) else _foreign(other)
 
     return method

@@ -29,6 +29,12 @@ def is_scipy(obj: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(obj))
 
 
+def is_matrix(obj: Any) -> bool:
+    """Whether `obj` is one of SciPy's sparse matrices, whose `*` is the matrix product, rather than a sparse array."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and isinstance(obj, sparse.spmatrix)
+
+
 def from_scipy(obj: Any, copy: bool | None = None) -> Storage:
     """Storage of a SciPy sparse array or matrix of any class: csr, csc and bsr as such, the others as coo.
 

@@ -133,7 +133,7 @@ class JitFunction:
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         arrays = [leaf if type(leaf) is Array else _as_leaf(leaf, dynamic) for leaf in leaves]
-        return arrays, (tree, statics, tuple([_leaf_aval(a) for a in arrays]))
+        return arrays, (_structure(tree), statics, tuple([_leaf_aval(a) for a in arrays]))
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         dynamic = [a for k, a in enumerate(args) if k not in self._argnums]
@@ -186,7 +186,7 @@ class JitFunction:
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else _as_leaf(x, dynamic) for x in leaves]
-        key = (tree, statics, tuple(_leaf_aval(x) for x in known))
+        key = (_structure(tree), statics, tuple(_leaf_aval(x) for x in known))
         traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
         return Traced(traced, known, tree)
 
@@ -215,6 +215,21 @@ def _typed(value: Any) -> Any:
     if type(value) is tuple:
         return tuple, tuple([_typed(v) for v in value])
     return type(value), value
+
+
+def _structure(tree: tree_util.PyTreeDef) -> Any:
+    """The structure of arguments as part of a signature: with the types of what containers remember, as for static arguments."""
+    known: list[Any] = []
+
+    def look(node: Any) -> None:
+        if node is not None:
+            if node[1] is not None:
+                known.append(_typed(node[1]))
+            for child in node[2]:
+                look(child)
+
+    look(tree.node)
+    return tree, tuple(known)
 
 
 def _inlined(value: Any) -> Any:

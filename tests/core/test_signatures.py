@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 import time
+from dataclasses import dataclass
 
 import cloudpickle
 import numpy as np
@@ -28,6 +29,21 @@ def test_equal_statics_of_different_types_are_different():
     g = sj.jit(lambda x, s: x * s[0], static_argnums=1)
     assert [g(x, s).dtype.kind for s in ((1,), (1.0,))] == ["i", "f"]
     assert [f(sj.array(np.ones(2, bool)), s).dtype for s in (1, True)] == [np.int64, np.bool_]
+
+
+@dataclass
+class Scaled:
+    array: object
+    factor: object
+
+
+sj.tree_util.register_dataclass(Scaled, meta_fields=["factor"])
+
+
+def test_equal_structures_of_different_types_are_different():
+    f = sj.jit(lambda s: s.array * s.factor)
+    kinds = [f(Scaled(np.ones(2, np.int8), factor)).dtype.kind for factor in (1, 1.0, 1, 1.0)]
+    assert kinds == ["i", "f"] * 2
 
 
 @pytest.mark.parametrize("argnums", [5, -5, 1])

@@ -166,6 +166,13 @@ def test_scipy_on_the_left(op, make, form):
     np.testing.assert_array_equal(scaled.todense(), m.toarray() * 2)
 
 
+def test_products_with_scipy_matrices_are_not_guessed():
+    m, a = sp.csr_matrix(np.eye(3)), sj.array(D[:, :3], format="csr", copy=True)
+    with pytest.raises(TypeError, match="write @"):
+        m * a
+    np.testing.assert_array_equal((m @ a).todense(), D[:, :3])
+
+
 def test_scipy_still_reads_dense_arrays():
     x = sj.array(D, copy=True)
     np.testing.assert_array_equal(sp.csr_array(x).toarray(), D)
