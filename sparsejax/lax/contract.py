@@ -15,9 +15,9 @@ from sparsejax.core.primitive import Primitive, as_operand
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin, operators, simplify
+from sparsejax.lax import path
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.semiring import Ring, Semiring, ring_of, semiring_of
-from sparsejax.lax.structural import convert_format
 
 Labels = tuple[int, ...]
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
@@ -301,47 +301,44 @@ def einsum(
     else:
         arrays, inputs, output = _parse_interleaved([subscripts, *operands])
     plain = semiring is None and mask is None and not complement
-    path = _pairs(arrays, inputs, optimize) if plain else None
-    if path is None:
-        return contract(arrays, inputs, output, out_format, dtype, semiring, mask, complement)
-    return _along(path, arrays, inputs, output, out_format, dtype)
+    if plain and optimize is not False and not all(a.format.is_dense for a in arrays):
+        return _along(arrays, inputs, output, out_format, dtype)
+    return contract(arrays, inputs, output, out_format, dtype, semiring, mask, complement)
 
 
-SINGLE_NEST_OPERANDS, SINGLE_NEST_LABELS = 4, 7
-
-
-def _pairs(arrays: list[Any], inputs: list[Labels], optimize: Any) -> list[tuple[int, ...]] | None:
-    """A contraction path for many operands; None where one nest over all of them is the better plan.
-
-    With a few operands, one nest over the sparse operand never materialises anything. With many, the number of loops
-    makes a path of pairwise contractions cheaper; NumPy's path finder chooses it from the extents.
-    """
-    labels = {label for ls in inputs for label in ls}
-    few = len(arrays) <= SINGLE_NEST_OPERANDS and len(labels) <= SINGLE_NEST_LABELS
-    if optimize is False or len(arrays) <= 2 or few or all(a.format.is_dense for a in arrays):
-        return None
-    rename = {label: k for k, label in enumerate(sorted(labels))}
-    shaped: list[Any] = []
-    for array, ls in zip(arrays, inputs, strict=True):
-        shaped += [np.broadcast_to(np.zeros((), array.dtype), array.shape), [rename[x] for x in ls]]
-    return list(np.einsum_path(*shaped, [], optimize="greedy")[0][1:])
-
-
-def _along(
-    path: list[tuple[int, ...]], arrays: list[Any], inputs: list[Labels], output: Labels, out_format: Any, dtype: Any
-) -> Any:
+def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: Any, dtype: Any) -> Any:
+    """Contract along the cheapest path; the result has the type that one contraction of all operands gives it."""
     wanted = _wanted(arrays, dtype, None)
+    extents = _extents([a.shape for a in arrays], inputs)
+    broadcast = any(a.shape[k] != extents[x] for a, ls in zip(arrays, inputs, strict=True) for k, x in enumerate(ls))
+    if broadcast or any(label not in extents for label in output):
+        return contract(arrays, inputs, output, out_format, wanted)
+    steps = path.plan(tuple(a.aval for a in arrays), tuple(inputs), output, _typing_for(wanted))
+    if len(steps) == 1:
+        return contract(arrays, inputs, output, out_format, wanted)
     left = list(zip(arrays, inputs, strict=True))
-    for picks in path:
-        chosen = [left[k] for k in sorted(picks)]
-        left = [x for k, x in enumerate(left) if k not in picks]
-        if not left:
-            return contract([a for a, _ in chosen], [ls for _, ls in chosen], output, out_format, wanted)
-        needed = set(output) | {x for _, ls in left for x in ls}
+    for step in steps[:-1]:
+        chosen = [left[k] for k in step]
+        left = [x for k, x in enumerate(left) if k not in step]
+        needed = {*output, *(x for _, ls in left for x in ls)}
         kept = tuple(dict.fromkeys(x for _, ls in chosen for x in ls if x in needed))
         left.append((contract([a for a, _ in chosen], [ls for _, ls in chosen], kept, None, wanted), kept))
-    made = contract([left[0][0]], [left[0][1]], output, None, wanted)
-    return made if out_format is None else convert_format(made, out_format)
+    if out_format is None:
+        typing = _typing_for(wanted)
+        whole = typing(tuple(a.aval for a in arrays), tuple(inputs), output).format
+        if whole != typing(tuple(a.aval for a, _ in left), tuple(ls for _, ls in left), output).format:
+            out_format = whole
+    return contract([a for a, _ in left], [ls for _, ls in left], output, out_format, wanted)
+
+
+@functools.cache
+def _typing_for(dtype: np.dtype[Any]) -> path.Typing:
+    """The type of a plain contraction in `dtype`."""
+
+    def typing(avals: tuple[Aval, ...], inputs: tuple[Labels, ...], output: Labels) -> Aval:
+        return _typing(*avals, inputs=inputs, output=output, dtype=dtype, out_format=None)
+
+    return typing
 
 
 def parse_subscripts(text: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
