@@ -36,6 +36,7 @@ COORDINATE_INSERT, MERGE, COORDINATE_USE = 5.0, 8.0, 100.0
 BUCKET_INSERT, BUCKET_ENTRY, BUCKET_USE, BUCKET_GROWTH = 8.0, 2.0, 600.0, 1000.0
 TREE_INSERT, TREE_LEVEL = 15.0, 12.0
 PASS, MISS = 1.5, 6.0
+TRUST = 2.0  # how much cheaper than a bitmap another policy must seem: see `choose`
 COMPILE = 5e5  # sorting, growing and merging double the code: 25 ms of compilation (measured), spread over fifty calls
 
 
@@ -144,6 +145,10 @@ def choose(
 ) -> Choice:
     """The policy for a workspace, the cheapest unless one is `wanted`; infinitely expensive where that one cannot be.
 
+    Numbers of entries are expected for coordinates that are spread evenly. Where coordinates cluster, as those of real matrices
+    do, far more insertions meet an entry that is there already: then sorting policies cost what is expected, bitmaps
+    a fraction. So another policy must promise to be `TRUST` times cheaper than a bitmap.
+
     The last `below` variables are dense in the output.
 
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
@@ -154,7 +159,7 @@ def choose(
     found = costs(shape, itemsize, inserts, entries, uses, below)
     if wanted != "auto":
         return Choice(wanted, found.get(wanted, math.inf), "as configured")
-    policy = min(found, key=lambda name: found[name])
+    policy = min(found, key=lambda name: found[name] / (TRUST if name == "bitmap" else 1.0))
     listed = ", ".join(f"{name} {cost:.3g}" for name, cost in sorted(found.items(), key=lambda item: item[1]))
     total = f"{inserts:.3g} insertions, {entries:.3g} entries, filled {uses:.3g} times"
     return Choice(policy, found[policy], f"{total}; costs {listed}")
