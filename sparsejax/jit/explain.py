@@ -389,7 +389,7 @@ def _workspaces(
     loops = autoschedule.loops(nest, exact, schedule.order)
     made = []
     for tensor, around, where in forecast.workspaces(program):
-        write = next(iter(cin.writes(where.producer)))
+        *_, write = cin.writes(where.producer)
         own = tuple(str(ix) for ix in write.lhs.indices)
         reason = _workspace_reason(nest.storage_indices, schedule.order, around, own, tensor.policy or "")
         if tensor.policy == schedule.workspace and schedule.reason:

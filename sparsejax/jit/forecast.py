@@ -92,7 +92,7 @@ def workspaces(program: lower.Program) -> list[tuple[cin.Tensor, tuple[cin.Index
             case cin.Forall(var, body, _):
                 visit(body, (*around, var))
             case cin.Where(consumer, producer):
-                found.append((next(iter(cin.writes(producer))).lhs.tensor, around, stmt))
+                found.append((cin.workspace(stmt), around, stmt))
                 visit(producer, around)
                 visit(consumer, around)
             case cin.Seq(stmts):

@@ -105,7 +105,7 @@ def pack(rng: random.Random, values: np.ndarray, mask: np.ndarray, form: Format,
         entries = np.concatenate([entries, part])
         entries[: 2 * len(part) : 2] = rest
         coords = np.hstack([coords, coords[:, ::2]])
-        place = np.lexsort([coords[d] for d in reversed(form.order)])
+        place = np.lexsort(form.split(coords)[::-1])
         coords, entries = coords[:, place], entries[place]
         return convert.from_coords(coords, entries, shape, form, fill, canonical=True), dense
     made = sloppy(form, rng.getrandbits(32)) if rng.random() < 0.3 else form
