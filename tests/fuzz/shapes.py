@@ -11,9 +11,10 @@ import random
 
 import numpy as np
 
+from sparsejax.formats import Compressed, Dense, Level
 from sparsejax.jit import cin, simplify
 from tests.fuzz import definitions
-from tests.fuzz.levels import OUTPUTS, random_format
+from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
 
 DTYPES = ("f8", "f8", "f4", "i8", "u1", "?", "c16")
 CHAINS = {"b": ("logical_or", "logical_and", "logical_xor"), "c": ("add", "multiply")}
@@ -32,7 +33,7 @@ def pattern(rng: random.Random, shape: tuple[int, ...]) -> np.ndarray:
     return (ends[..., :1] <= place) & (place < ends[..., 1:])
 
 
-def operand(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object):
+def operand(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object, levels: tuple[Level, ...]):
     """(storage, dense) of small values, often the same along the last axis."""
     nrng = np.random.default_rng(rng.getrandbits(32))
     values = nrng.integers(0, 3, shape)
@@ -43,7 +44,9 @@ def operand(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: o
     made = np.asarray(values, dtype)
     if dtype.kind == "c":
         made = made + dtype.type(1j) * nrng.integers(-1, 2, shape)
-    return definitions.pack(rng, np.asarray(made, dtype), pattern(rng, shape), random_format(rng, len(shape)), fill)
+    return definitions.pack(
+        rng, np.asarray(made, dtype), pattern(rng, shape), random_format(rng, len(shape), levels), fill
+    )
 
 
 def make(seed: int) -> definitions.Case:
@@ -53,13 +56,15 @@ def make(seed: int) -> definitions.Case:
     i, j = cin.IndexVar("i"), cin.IndexVar("j")
     extents = {i: rng.choice(SHORT), j: rng.choice(LONG)}
     fills = (0,) if rng.random() < 0.6 else (0, 0, 0, 1, 2)
+    # often few level types, so that operands of one type meet
+    levels = INPUTS if rng.random() < 0.5 else (rng.choice(INPUTS), rng.choice((Dense(), Compressed())))
     arrays: dict[str, np.ndarray] = {}
     storages: dict[str, object] = {}
 
     def leaf() -> cin.Expr:
         indices = rng.choice(((j,), (j,), (i, j), (i, j), (j, i), (i,), (j, j)))
         name = f"X{len(arrays)}"
-        made, arrays[name] = operand(rng, tuple(extents[v] for v in indices), dtype, rng.choice(fills))
+        made, arrays[name] = operand(rng, tuple(extents[v] for v in indices), dtype, rng.choice(fills), levels)
         storages[name] = made
         return cin.Access(cin.Tensor(name, made.shape, made.dtype, made.format, made.fill_value), indices)
 

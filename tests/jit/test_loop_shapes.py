@@ -89,6 +89,13 @@ def test_runs_are_reduced_at_once():
         assert iterations < 60
 
 
+def test_runs_that_meet_are_reduced_at_once():
+    a, values, lengths = runs(10**12)
+    made, iterations = run(lambda a, b: (a * b).sum(), a, sj.array(a.storage))
+    np.testing.assert_allclose(made, (values**2 * lengths).sum())
+    assert iterations < 60
+
+
 def test_powers_of_integers_are_exact():
     a, values, lengths = runs(1000, np.int64)
     made, _ = run(lambda a: (a + 1).prod(), a)

@@ -58,6 +58,37 @@ def _runs(loop: Loop, key: Leaders, walker: Walker) -> None:
         ranges.finish()
 
 
+def common_runs(loop: Loop, key: Leaders) -> None:
+    """Several leaders in runs, all needed: the ranges that their runs have in common, in which none of them changes."""
+    b, walkers = loop.b, loop.walkers_of(key)
+    runs = [w.segment.runs for w in walkers if w.segment.runs is not None]
+    present = [b.var("run", r.lo) for r in runs]
+    some = b.var("some", b.const("i1", 0))
+
+    def inside() -> Val:
+        made = b.lt(b.get(present[0]), runs[0].hi)
+        for var, r in zip(present[1:], runs[1:], strict=True):
+            made = b.and_(made, b.lt(b.get(var), r.hi))
+        return made
+
+    ranges = Ranges(loop, key, fixed=key)
+    with b.while_(inside):
+        places = [b.get(p) for p in present]
+        start, stops = runs[0].start(places[0]), [r.stop(q) for r, q in zip(runs, places, strict=True)]
+        stop = stops[0]
+        for r, q, end in zip(runs[1:], places[1:], stops[1:], strict=True):
+            start, stop = b.max(start, r.start(q)), b.min(stop, end)
+        start, stop = b.named("start", start), b.named("stop", stop)
+        with b.if_(b.lt(start, stop)):
+            found = {w.access: Cursor(w.level + 1, q) for w, q in zip(walkers, places, strict=True)}
+            ranges.add(start, stop, found, short=True)
+            b.set(some, b.const("i1", 1))
+        for var, place, end in zip(present, places, stops, strict=True):
+            b.set(var, b.add(place, b.convert("zext", b.eq(end, stop), "i64")))
+    with b.if_(b.get(some)):
+        ranges.finish()
+
+
 def bands(loop: Loop, key: Leaders) -> None:
     """Leaders that each hold consecutive coordinates at consecutive places, all needed: the range that they have in common."""
     b, walkers = loop.b, loop.walkers_of(key)
