@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ SHORT_NAMES = {
 }  # fmt: skip
 
 
+_CANONICAL: dict[DType, DType] = {np.dtype(name): np.dtype(name) for name in SHORT_NAMES}
+
+
 def canonical(dtype: Any) -> DType:
     """The supported dtype for `dtype`: native byte order, float16 widened to float32.
 
@@ -22,6 +26,9 @@ def canonical(dtype: Any) -> DType:
     >>> canonical("float16")
     dtype('float32')
     """
+    known = _CANONICAL.get(dtype) if isinstance(dtype, np.dtype) else None
+    if known is not None:
+        return known
     try:
         made: DType = np.dtype(dtype).newbyteorder("=")
     except TypeError:
@@ -52,6 +59,7 @@ def weak_value(dtype: DType) -> Any:
     return _WEAK[dtype.kind]
 
 
+@functools.lru_cache(maxsize=4096)
 def result_type(*dtypes: tuple[DType, bool]) -> DType:
     """NumPy 2 promotion of (dtype, weak) pairs.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,10 @@ from sparsejax.transforms import staging
 
 SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
 GIBIBYTE = 1 << 30
+
+
+_turn = threading.RLock()
+"""Held while something is planned, so that threads do not plan the same thing at the same time."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +95,21 @@ class KernelRunner:
 
     def plan(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
         key = (config.scheduler(), config.workspace(), observed)
-        known = self.plans.get(key)
-        if known is None:
-            schedule, program = self.schedule(observed)
-            kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
-            nest = self.nest
-            pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
-            moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
-            expected = autoschedule.output_sizes(self.plain, self.counts(observed))
-            op = nest.producers[0].op if nest.direct else None
-            bound = binding.Binding(kernel, nest.output, op, expected)
-            known = self.plans[key] = Planned(schedule, program, bound, moves)
+        with _turn:
+            known = self.plans.get(key)
+            if known is None:
+                known = self.plans[key] = self._planned(observed)
         return known
+
+    def _planned(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
+        schedule, program = self.schedule(observed)
+        kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+        nest = self.nest
+        pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
+        moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
+        expected = autoschedule.output_sizes(self.plain, self.counts(observed))
+        op = nest.producers[0].op if nest.direct else None
+        return Planned(schedule, program, binding.Binding(kernel, nest.output, op, expected), moves)
 
     def counts(self, observed: Sequence[tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
         """Positions per level of the tensors that the scheduler sees: in the formats of `nest`, and split."""
@@ -201,9 +209,10 @@ def _output(step: KernelRunner | fuse.CallStep) -> Var:
 
 def plan_of(closed: ClosedJaxpr) -> Plan:
     """The plan of a jaxpr, made once."""
-    known: Plan | None = closed.cache.get("plan")
-    if known is None:
-        known = closed.cache["plan"] = Plan(closed)
+    with _turn:
+        known: Plan | None = closed.cache.get("plan")
+        if known is None:
+            known = closed.cache["plan"] = Plan(closed)
     return known
 
 

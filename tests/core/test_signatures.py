@@ -12,6 +12,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax.jit import pipeline
 
 A = np.array([[0, 1.0], [2, 0]])
 
@@ -225,8 +226,9 @@ def test_leaked_tracers_say_so():
             use(kept[0])
 
 
-def test_threads_share_one_trace():
-    count = []
+def test_threads_share_one_trace(monkeypatch):
+    count, lowered, real = [], [], pipeline.lower.lower
+    monkeypatch.setattr(pipeline.lower, "lower", lambda *args: lowered.append(1) or real(*args))
 
     @sj.jit
     def slow(x):
@@ -240,4 +242,5 @@ def test_threads_share_one_trace():
         t.start()
     for t in threads:
         t.join()
+    assert len(lowered) == 1
     assert len(count) == 1 and all(r.todense()[0] == 2 for r in results) and len(results) == 8
