@@ -82,6 +82,8 @@ class ClosedJaxpr:
 
     jaxpr: Jaxpr
     consts: tuple[Any, ...]
+    shared: bool = False
+    """Whether its kernels should serve other numbers too: an operation that runs at once, with numbers that may change."""
     cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     """What was derived from the jaxpr once: its plan."""
 

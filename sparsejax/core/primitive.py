@@ -25,6 +25,17 @@ _lifts: dict[Any, bool] = {}
 _lock = threading.Lock()
 
 
+REMEMBERED = 2048
+"""How many operations that ran at once are remembered with their plans."""
+
+
+def forget(cache: dict[Any, Any]) -> None:
+    """Drop the oldest quarter of a cache that is full, so that numbers that keep changing do not fill the memory."""
+    if len(cache) > REMEMBERED:
+        for key in list(cache)[: REMEMBERED // 4]:
+            del cache[key]
+
+
 def set_executor(executor: Executor) -> None:
     """Install what runs jaxprs (the compiler, a higher floor)."""
     _executor[:] = [executor]
@@ -104,7 +115,10 @@ class Primitive:
         lift = _lifts.get(key)
         if lift is None:
             sparse = any(not a.format.is_dense for a in avals)
-            lift = _lifts[key] = not sparse or not self.typing(*avals, **params).format.is_dense
+            lift = not sparse or not self.typing(*avals, **params).format.is_dense
+            with _lock:
+                _lifts[key] = lift
+                forget(_lifts)
         return [v if isinstance(v, Array) else weak_scalar(v) for v in values] if lift else values
 
     def _run(self, values: list[Any], params: dict[str, Any]) -> Array:
@@ -130,9 +144,10 @@ class Primitive:
                     atoms.append(literal)
             out = Var(self.typing(*(a.aval for a in atoms), **params))
             eqn = Eqn(self, tuple(atoms), tuple(params.items()), (out,), user_line())
-            closed = ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), (out,)), ())
+            closed = ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), (out,)), (), shared=True)
             with _lock:
                 closed = _eager.setdefault(key, closed)
+                forget(_eager)
         return execute(closed, [v for v in values if isinstance(v, Array)])[0]
 
 

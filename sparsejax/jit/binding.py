@@ -45,13 +45,20 @@ class Binding:
     """A kernel with everything about its output that does not change from call to call.
 
     `op` is the operator by which a dense output accumulates (None: it is assigned); `expected` tells how many coordinates
-    to make room for at first, per level that starts a segment.
+    to make room for at first, per level that starts a segment. `constants` are the numbers that it reads (`numbers`).
     """
 
     def __init__(
-        self, kernel: runtime.Kernel, output: cin.Tensor, op: str | None, expected: tuple[int, ...] = ()
+        self,
+        kernel: runtime.Kernel,
+        output: cin.Tensor,
+        op: str | None,
+        expected: tuple[int, ...] = (),
+        constants: NDArray[Any] | None = None,
     ) -> None:
         self._kernel = kernel
+        self._constants = constants
+        self._first = b"" if constants is None else _pack_one(constants.ctypes.data)
         self._dtype = output.dtype
         self._dense = all(isinstance(level, Dense) for level in output.format.levels)
         self._size = math.prod(output.format.level_extents(output.shape))
@@ -83,12 +90,12 @@ class Binding:
             # of two ways to a fresh array's address, the one that costs a quarter of `vals.ctypes.data`
             address = ctypes.addressof(_BYTE(vals)) if self._size else 0
             slots += (self._extents, _pack_one(address))
-            status = self._kernel.run_packed(b"".join(slots))
+            status = self._kernel.run_packed(self._first + b"".join(slots))
             if status:
                 runtime.check(status)
             return Storage.dense(self._template, vals)
         slots.append(self._empty)
-        status, after = self._kernel(b"".join(slots))
+        status, after = self._kernel(self._first + b"".join(slots))
         if status:
             self._adoption.release(after)
             runtime.check(status)

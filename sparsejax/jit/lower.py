@@ -18,6 +18,7 @@ from sparsejax.jit.assemble import Output
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.loops import parts
+from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.operands import DenseArea, Input, Scalar
 from sparsejax.jit.workspaces import policies
 from sparsejax.jit.workspaces.protocol import Workspace
@@ -34,17 +35,18 @@ class Program:
     """Where the extent of each variable is found: a tensor's name and a dimension."""
 
 
-def lower(program: Program, builder: Builder) -> str:
-    """The text of the kernel for `program`."""
-    return Lowering(program, builder).run()
+def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
+    """The text of the kernel for `program`; with `numbers`, the constants that are collected there are read at run time."""
+    return Lowering(program, builder, numbers).run()
 
 
 class Lowering:
     """One kernel under construction."""
 
-    def __init__(self, program: Program, builder: Builder) -> None:
+    def __init__(self, program: Program, builder: Builder, constants: Numbers | None = None) -> None:
         self.program = program
         self.b = builder
+        self.constants = constants
         self.scalars: dict[str, Scalar] = {}
         self.registers: dict[str, strips.Registers] = {}
         self.strip: strips.Strip | None = None
@@ -52,7 +54,9 @@ class Lowering:
 
     def run(self) -> str:
         b, program = self.b, self.program
-        numbers = {slot: n for n, slot in enumerate(abi.layout(program.inputs, program.output))}
+        first = 0 if self.constants is None else 1
+        self.constant_area = None if self.constants is None else b.slot(0, "ptr", "constants")
+        numbers = {slot: n for n, slot in enumerate(abi.layout(program.inputs, program.output), first)}
         extents: dict[str, list[Val]] = {t.name: [] for t in (*program.inputs, program.output)}
         for slot, number in numbers.items():
             if slot.what == "extent":
@@ -260,7 +264,11 @@ class Lowering:
     def _compute(self, expr: cin.Expr, env: Env, lanes: int, known: dict[cin.Expr, emit.Num]) -> emit.Num:
         match expr:
             case cin.Literal(value, dtype):
-                return emit.splat(self.b, emit.constant(self.b, value, dtype), lanes)
+                if self.constants is None or not self.constants.holds(expr):
+                    return emit.splat(self.b, emit.constant(self.b, value, dtype), lanes)
+                assert self.constant_area is not None
+                place = self.b.i64(self.constants.place(expr))
+                return emit.splat(self.b, emit.load(self.b, self.constant_area, place, dtype, 1, "constant"), lanes)
             case cin.Access(tensor, _):
                 if tensor.policy == "scalar":
                     return emit.splat(self.b, self.scalars[tensor.name].get(self.b), lanes)

@@ -31,6 +31,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit import adapt, algorithm1, autoschedule, binding, blocks, cin, concretize, facts, fuse, lower, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
+from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.transforms import staging
 
@@ -58,6 +59,8 @@ class KernelRunner:
     """A kernel step with its plans, one per scheduler and bucket of observed facts."""
 
     step: fuse.KernelStep
+    shared: bool = False
+    """Whether numbers are read at run time, so that the kernel serves other numbers too."""
     plans: dict[Any, Planned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -103,13 +106,15 @@ class KernelRunner:
 
     def _planned(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
         schedule, program = self.schedule(observed)
-        kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+        constants = Numbers() if self.shared else None
+        kernel = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
         nest = self.nest
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.counts(observed))
         op = nest.producers[0].op if nest.direct else None
-        return Planned(schedule, program, binding.Binding(kernel, nest.output, op, expected), moves)
+        bound = binding.Binding(kernel, nest.output, op, expected, None if constants is None else constants.area())
+        return Planned(schedule, program, bound, moves)
 
     def counts(self, observed: Sequence[tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
         """Positions per level of the tensors that the scheduler sees: in the formats of `nest`, and split."""
@@ -157,7 +162,9 @@ class Plan:
     def __init__(self, closed: ClosedJaxpr) -> None:
         self.jaxpr = staging.clean(closed.jaxpr)
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
-        self.steps = [KernelRunner(s) if isinstance(s, fuse.KernelStep) else s for s in fuse.fuse(self.jaxpr)]
+        self.steps = [
+            KernelRunner(s, closed.shared) if isinstance(s, fuse.KernelStep) else s for s in fuse.fuse(self.jaxpr)
+        ]
         self._numbers: dict[Var, int] = {}
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
             self._numbers[var] = len(self._numbers)

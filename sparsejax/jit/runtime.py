@@ -96,6 +96,10 @@ class _Engine:
 
 _lock = threading.Lock()
 _kernels: dict[str, Kernel] = {}
+_compiled = 0
+
+REMEMBERED = 4096
+"""How many kernels stay although no plan may use them any more; the oldest go first."""
 
 
 @functools.cache
@@ -105,6 +109,7 @@ def _engine() -> _Engine:
 
 def compile_text(text: str) -> Kernel:
     """The kernel for LLVM text, from the cache in memory or compiled now."""
+    global _compiled
     key = hashlib.sha256(text.encode()).hexdigest()
     kernel = _kernels.get(key)
     if kernel is not None:
@@ -116,6 +121,9 @@ def compile_text(text: str) -> Kernel:
             engine = _engine()
             address, tracker = engine.link(engine.object(text))
             kernel = _kernels[key] = Kernel(address, text, tracker)
+            _compiled += 1
+            while len(_kernels) > REMEMBERED:
+                del _kernels[next(iter(_kernels))]
             if config.log_compiles():
                 log.warning(
                     "compiled a kernel of %d lines in %.1f ms", text.count("\n"), 1e3 * (time.perf_counter() - started)
@@ -139,7 +147,7 @@ def assembly(text: str) -> str:
 
 def compile_count() -> int:
     """How many kernels this process has compiled."""
-    return len(_kernels)
+    return _compiled
 
 
 class _Owned:
