@@ -28,12 +28,27 @@ from sparsejax.jit.explain import explain
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring
 from sparsejax.numpy.functions import array
+from sparsejax.transforms.custom import custom_jvp, custom_vjp, stop_gradient
+from sparsejax.transforms.gradients import float0, grad, jvp, linearize, value_and_grad, vjp
+from sparsejax.transforms.jacobians import hessian, jacfwd, jacrev
 
 from sparsejax.jit.api import eval_shape, jit, make_jaxpr  # isort: skip  (last: `jit` is also a folder)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "vjp",
+    "value_and_grad",
+    "stop_gradient",
+    "linearize",
+    "jvp",
+    "jacrev",
+    "jacfwd",
+    "hessian",
+    "grad",
+    "float0",
+    "custom_vjp",
+    "custom_jvp",
     "Array",
     "ConcretizationTypeError",
     "FormatError",

@@ -145,9 +145,11 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
         for atom in eqn.inputs:
             if isinstance(atom, Var) and atom not in known:
                 raise JaxprTypeError(f"{where} reads a variable of type {atom.aval} that is not defined before it")
-        made = eqn.primitive.typing(*(a.aval for a in eqn.inputs), **eqn.param_dict)
-        if (made,) != tuple(v.aval for v in eqn.outputs):
-            raise JaxprTypeError(f"{where} declares {eqn.outputs[0].aval}, but its rule gives {made}")
+        made = eqn.primitive.out_avals([a.aval for a in eqn.inputs], eqn.param_dict)
+        declared = tuple(v.aval for v in eqn.outputs)
+        if made != declared:
+            first, second = (x if eqn.primitive.multiple else x[0] for x in (declared, made))
+            raise JaxprTypeError(f"{where} declares {first}, but its rule gives {second}")
         for var in eqn.outputs:
             if var in known:
                 raise JaxprTypeError(f"{where} defines a variable that is defined already")
@@ -172,8 +174,8 @@ def evaluate(closed: ClosedJaxpr, *args: Any) -> list[NDArray[Any]]:
     for eqn in closed.jaxpr.eqns:
         with np.errstate(all="ignore"):
             result = eqn.primitive.reference(*(read(a) for a in eqn.inputs), **eqn.param_dict)
-        out = eqn.outputs[0]
-        env[out] = np.asarray(result).astype(out.aval.dtype, copy=False)
+        for out, value in zip(eqn.outputs, result if eqn.primitive.multiple else (result,), strict=True):
+            env[out] = np.asarray(value).astype(out.aval.dtype, copy=False)
     return [np.asarray(read(a)) for a in closed.jaxpr.outputs]
 
 

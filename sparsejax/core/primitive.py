@@ -51,8 +51,11 @@ class Primitive:
 
     typing(*avals, **params) -> Aval              reference(*ndarrays, **params) -> ndarray
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage
-    prefers_call(*avals, **params) -> bool        batch, jvp, transpose: transformation rules
+    prefers_call(*avals, **params) -> bool        batch: transformation rule; jvp, transpose: see `core.tangents`
     describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
+
+    With `multiple`, typing gives a tuple of types, and binding a list of results. `inline(**params)` is the jaxpr that stands for
+    the operation: it takes its place before anything is compiled.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Primitive:
         jvp: Rule | None = None,
         transpose: Rule | None = None,
         describe: Callable[..., str] | None = None,
+        multiple: bool = False,
+        inline: Rule | None = None,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -79,6 +84,8 @@ class Primitive:
         self.jvp = jvp
         self.transpose = transpose
         self.describe = describe
+        self.multiple = multiple
+        self.inline = inline
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"
@@ -100,12 +107,17 @@ class Primitive:
                 leaked(value)
         return self._run(values, params)
 
-    def _stage(self, trace: Trace, values: list[Any], params: dict[str, Any]) -> Tracer:
+    def out_avals(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        """The types of the results."""
+        made = self.typing(*avals, **params)
+        return made if self.multiple else (made,)
+
+    def _stage(self, trace: Trace, values: list[Any], params: dict[str, Any]) -> Any:
         atoms = tuple(trace.atom(v) for v in values)
-        aval = self.typing(*(a.aval for a in atoms), **params)
-        out = Var(aval)
-        trace.eqns.append(Eqn(self, atoms, tuple(params.items()), (out,), user_line()))
-        return Tracer(trace, out)
+        outs = tuple(Var(a) for a in self.out_avals([a.aval for a in atoms], params))
+        trace.eqns.append(Eqn(self, atoms, tuple(params.items()), outs, user_line()))
+        made = [Tracer(trace, out) for out in outs]
+        return made if self.multiple else made[0]
 
     def _lifted(self, values: list[Any], params: dict[str, Any]) -> list[Any]:
         """Python numbers as run-time scalars where the type of the result does not need their values, so that another
@@ -121,7 +133,7 @@ class Primitive:
                 forget(_lifts)
         return [v if isinstance(v, Array) else weak_scalar(v) for v in values] if lift else values
 
-    def _run(self, values: list[Any], params: dict[str, Any]) -> Array:
+    def _run(self, values: list[Any], params: dict[str, Any]) -> Any:
         if any(not isinstance(v, Array) for v in values):
             values = self._lifted(values, params)
         key = (
@@ -142,13 +154,14 @@ class Primitive:
                     literal = trace.atom(value)
                     assert isinstance(literal, Literal)
                     atoms.append(literal)
-            out = Var(self.typing(*(a.aval for a in atoms), **params))
-            eqn = Eqn(self, tuple(atoms), tuple(params.items()), (out,), user_line())
-            closed = ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), (out,)), (), shared=True)
+            outs = tuple(Var(a) for a in self.out_avals([a.aval for a in atoms], params))
+            eqn = Eqn(self, tuple(atoms), tuple(params.items()), outs, user_line())
+            closed = ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), outs), (), shared=True)
             with _lock:
                 closed = _eager.setdefault(key, closed)
                 forget(_eager)
-        return execute(closed, [v for v in values if isinstance(v, Array)])[0]
+        results = execute(closed, [v for v in values if isinstance(v, Array)])
+        return results if self.multiple else results[0]
 
 
 def _value(value: Any, position: int, name: str, keep: bool) -> Any:

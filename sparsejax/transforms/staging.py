@@ -8,7 +8,8 @@ from typing import Any
 from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, check_jaxpr, substitute
-from sparsejax.core.trace import tracing
+from sparsejax.core.primitive import execute
+from sparsejax.core.trace import current, tracing
 
 
 def trace_to_jaxpr(function: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> ClosedJaxpr:
@@ -20,6 +21,56 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], avals: Sequence[Aval]
     if config.check_jaxprs():
         check_jaxpr(jaxpr)
     return ClosedJaxpr(jaxpr, consts)
+
+
+def bind_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """Run `jaxpr` equation by equation: recorded in the current trace."""
+    env: dict[Atom, Any] = dict(zip((*jaxpr.consts, *jaxpr.inputs), (*consts, *args), strict=True))
+    bind_eqns(jaxpr.eqns, env)
+    return [read(env, a) for a in jaxpr.outputs]
+
+
+def bind_eqns(eqns: Sequence[Eqn], env: dict[Atom, Any]) -> None:
+    """Bind equations in order, on the values in `env`, which takes their results."""
+    for eqn in eqns:
+        made = eqn.primitive.bind(*(read(env, a) for a in eqn.inputs), **eqn.param_dict)
+        env.update(zip(eqn.outputs, made if eqn.primitive.multiple else [made], strict=True))
+
+
+def read(env: dict[Atom, Any], atom: Atom) -> Any:
+    """The value of an atom."""
+    return atom.value if isinstance(atom, Literal) else env[atom]
+
+
+def apply(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    """The results of a jaxpr: run at once as one program, or recorded when a function is being traced."""
+    if current() is None:
+        return list(execute(closed, args))
+    return bind_jaxpr(closed.jaxpr, closed.consts, args)
+
+
+def inline(jaxpr: Jaxpr) -> Jaxpr:
+    """Replace every equation that stands for a jaxpr by the equations of that jaxpr.
+
+    before:  b = custom_jvp[f] a        after:  c = sin a; b = mul c c
+    """
+    if not any(eqn.primitive.inline for eqn in jaxpr.eqns):
+        return jaxpr
+    env: dict[Var, Atom] = {}
+    kept: list[Eqn] = []
+    for eqn in jaxpr.eqns:
+        inputs = substitute(eqn.inputs, env)
+        if eqn.primitive.inline is None:
+            kept.append(Eqn(eqn.primitive, inputs, eqn.params, eqn.outputs, eqn.source))
+            continue
+        body = inline(eqn.primitive.inline(**eqn.param_dict))
+        local: dict[Var, Atom] = dict(zip((*body.consts, *body.inputs), inputs, strict=True))
+        for inner in body.eqns:
+            outputs = tuple(Var(v.aval) for v in inner.outputs)
+            local.update(zip(inner.outputs, outputs, strict=True))
+            kept.append(Eqn(inner.primitive, substitute(inner.inputs, local), inner.params, outputs, inner.source))
+        env.update(zip(eqn.outputs, substitute(body.outputs, local), strict=True))
+    return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(kept), substitute(jaxpr.outputs, env))
 
 
 def dead_code(jaxpr: Jaxpr) -> Jaxpr:
@@ -42,15 +93,15 @@ def common_subexpressions(jaxpr: Jaxpr) -> Jaxpr:
     before:  b = exp a; c = exp a; d = add b c      after:  b = exp a; d = add b b
     """
     env: dict[Var, Atom] = {}
-    seen: dict[Any, Var] = {}
+    seen: dict[Any, tuple[Var, ...]] = {}
     kept: list[Eqn] = []
     for eqn in jaxpr.eqns:
         inputs = substitute(eqn.inputs, env)
         key = (eqn.primitive, eqn.params, tuple(_key(a) for a in inputs))
         if key in seen:
-            env[eqn.outputs[0]] = seen[key]
+            env.update(zip(eqn.outputs, seen[key], strict=True))
             continue
-        seen[key] = eqn.outputs[0]
+        seen[key] = eqn.outputs
         kept.append(Eqn(eqn.primitive, inputs, eqn.params, eqn.outputs, eqn.source))
     return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(kept), substitute(jaxpr.outputs, env))
 
@@ -60,5 +111,5 @@ def _key(atom: Atom) -> Any:
 
 
 def clean(jaxpr: Jaxpr) -> Jaxpr:
-    """Both clean-ups, in order."""
-    return dead_code(common_subexpressions(jaxpr))
+    """All clean-ups, in order."""
+    return dead_code(common_subexpressions(inline(jaxpr)))
