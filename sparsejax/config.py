@@ -1,7 +1,9 @@
 """Configuration: a handful of flags, from `SPARSEJAX_<NAME>` in the environment or `config.update`.
 
 check_jaxprs   type-check every traced function (default off)
-log_compiles   log every kernel that is compiled, with its time (default off)
+log_compiles   log every kernel that is compiled or loaded from the object cache, with its time (default off)
+cache_dir      where compiled kernels are kept for other processes: "auto" (default: the user's cache folder), "off", or a folder,
+               which must be the user's own and closed to writing by others
 workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
                "hash", "coordinate", "bucket" or "tree"
 scheduler      how kernels choose their loop order: "cost" (default, from observed data) or "algorithm1" (Scorch's, from
@@ -18,6 +20,7 @@ _choices: dict[str, tuple[str, ...]] = {
     "workspace": ("auto", "bitmap", "hash", "coordinate", "bucket", "tree"),
     "scheduler": ("cost", "algorithm1"),
 }
+_texts: dict[str, str] = {"cache_dir": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
 
 
@@ -32,9 +35,11 @@ def _read_environment() -> None:
         if text not in values:
             raise ValueError(f"SPARSEJAX_{name.upper()}={text!r} is not one of {', '.join(values)}")
         _chosen[name] = text
+    for name, default in _texts.items():
+        _texts[name] = os.environ.get(f"SPARSEJAX_{name.upper()}", "") or default
 
 
-def update(name: str, value: bool | str) -> None:
+def update(name: str, value: bool | str | os.PathLike[str]) -> None:
     """Set a flag.
 
     >>> update("log_compiles", False)
@@ -46,8 +51,14 @@ def update(name: str, value: bool | str) -> None:
             raise ValueError(f"flag {name!r} takes one of {', '.join(_choices[name])}, not {value!r}")
         _chosen[name] = str(value)
         return
+    if name in _texts:
+        text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+        if not text:
+            raise TypeError(f"flag {name!r} takes a path or a word, not {value!r}")
+        _texts[name] = text
+        return
     if name not in _flags:
-        raise ValueError(f"there is no flag {name!r}; flags are {', '.join((*_flags, *_choices))}")
+        raise ValueError(f"there is no flag {name!r}; flags are {', '.join((*_flags, *_choices, *_texts))}")
     if not isinstance(value, bool):
         raise TypeError(f"flag {name!r} takes True or False, not {value!r}")
     _flags[name] = value
@@ -61,6 +72,11 @@ def check_jaxprs() -> bool:
 def log_compiles() -> bool:
     """Whether compiles are logged."""
     return _flags["log_compiles"]
+
+
+def cache_dir() -> str:
+    """Where compiled kernels are kept: "auto", "off" or a folder."""
+    return _texts["cache_dir"]
 
 
 def workspace() -> str:
