@@ -157,7 +157,7 @@ def _check_private(status: os.stat_result, what: str) -> None:
 
 
 def _full_text(text: str) -> bytes:
-    return f"{host.identity()}\n{text}".encode()
+    return f"{FORMAT} | {host.identity()}\n{text}".encode()
 
 
 def _name(text: str) -> str:
