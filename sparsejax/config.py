@@ -1,7 +1,9 @@
 """Configuration: a handful of flags, from `SPARSEJAX_<NAME>` in the environment or `config.update`.
 
 check_jaxprs   type-check every traced function (default off)
-log_compiles   log every kernel that is compiled, with its time (default off)
+log_compiles   log every kernel that is compiled or loaded from the object cache, with its time (default off)
+cache_dir      where compiled kernels are kept for other processes: "auto" (default: the user's cache folder), "off", or a folder,
+               which must be the user's own and closed to writing by others
 workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
                "hash", "coordinate", "bucket" or "tree"
 scheduler      how kernels choose their loop order: "cost" (default, from observed data) or "algorithm1" (Scorch's, from
@@ -20,6 +22,7 @@ _choices: dict[str, tuple[str, ...]] = {
     "workspace": ("auto", "bitmap", "hash", "coordinate", "bucket", "tree"),
     "scheduler": ("cost", "algorithm1"),
 }
+_texts: dict[str, str] = {"cache_dir": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
 _numbers: dict[str, int] = {"dense_limit": 1000}
 
@@ -40,9 +43,11 @@ def _read_environment() -> None:
         if not text.isdecimal():
             raise ValueError(f"SPARSEJAX_{name.upper()}={text!r} is not a whole number")
         _numbers[name] = int(text)
+    for name, word in _texts.items():
+        _texts[name] = os.environ.get(f"SPARSEJAX_{name.upper()}", "") or word
 
 
-def update(name: str, value: bool | str | int) -> None:
+def update(name: str, value: bool | str | int | os.PathLike[str]) -> None:
     """Set a flag.
 
     >>> update("log_compiles", False)
@@ -59,8 +64,15 @@ def update(name: str, value: bool | str | int) -> None:
             raise TypeError(f"flag {name!r} takes a whole number, not {value!r}")
         _numbers[name] = value
         return
+    if name in _texts:
+        path = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+        if not path:
+            raise TypeError(f"flag {name!r} takes a path or a word, not {value!r}")
+        _texts[name] = path
+        return
     if name not in _flags:
-        raise ValueError(f"there is no flag {name!r}; flags are {', '.join((*_flags, *_choices, *_numbers))}")
+        known = ", ".join((*_flags, *_choices, *_numbers, *_texts))
+        raise ValueError(f"there is no flag {name!r}; flags are {known}")
     if not isinstance(value, bool):
         raise TypeError(f"flag {name!r} takes True or False, not {value!r}")
     _flags[name] = value
@@ -74,6 +86,11 @@ def check_jaxprs() -> bool:
 def log_compiles() -> bool:
     """Whether compiles are logged."""
     return _flags["log_compiles"]
+
+
+def cache_dir() -> str:
+    """Where compiled kernels are kept: "auto", "off" or a folder."""
+    return _texts["cache_dir"]
 
 
 def workspace() -> str:

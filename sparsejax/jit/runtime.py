@@ -1,19 +1,21 @@
 """From LLVM text to a callable, and the memory that kernels hand back.
 
-Compilation: parse, one light pass pipeline (SROA turns stack slots into registers, then CFG clean-up; the O2 pipeline is slow and
-leaks), machine code, one ORC JIT per process. llvmlite is imported at the first compile. Objects are cached in memory
-by the hash of their text.
+    LLVM text -> object (`engine`, or `object_cache` where another process has compiled it) -> executable memory (`loader`)
+
+A kernel stays loaded while a plan refers to it, and the most recent ones beyond that.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import logging
+import os
 import struct
 import threading
 import time
+import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.jit import engine, loader, object_cache
 
 log = logging.getLogger("sparsejax")
 
@@ -31,9 +34,8 @@ SMALL = 1 << 14
 class Kernel:
     """A compiled kernel: call it with packed 8-byte slots."""
 
-    def __init__(self, address: int, text: str, assembly: Any) -> None:
-        self.text = text
-        self._keep = assembly
+    def __init__(self, address: int, keep: Any) -> None:
+        self._keep = keep
         self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
     def run_packed(self, slots: bytes) -> int:
@@ -48,105 +50,78 @@ class Kernel:
         return status, struct.unpack(f"{len(slots) // 8}q", array)
 
 
-class _Engine:
-    """The process's JIT: one target machine, one linker session."""
+_KEPT = 1024
+"""Kernels that stay loaded although no plan refers to them."""
 
-    def __init__(self) -> None:
-        import llvmlite.binding as llvm
-
-        self.llvm = llvm
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        features = llvm.get_host_cpu_features().flatten()
-        target = llvm.Target.from_default_triple()
-        self.machine = target.create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="default"
-        )
-        self.jit = llvm.create_lljit_compiler(
-            target.create_target_machine(
-                cpu=llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="default"
-            ),
-            use_jit_link=False,
-            suppress_errors=False,
-        )
-        self.builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options())
-        self.count = 0
-
-    def object(self, text: str) -> bytes:
-        module = self.llvm.parse_assembly(text)
-        passes = self.llvm.create_new_function_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
-        passes.add_instruction_combine_pass()
-        for function in module.functions:
-            if not function.is_declaration:
-                passes.run(function, self.builder)
-        return bytes(self.machine.emit_object(module))
-
-    def assembly(self, text: str) -> str:
-        module = self.llvm.parse_assembly(text)
-        return str(self.machine.emit_assembly(module))
-
-    def link(self, image: bytes) -> tuple[int, Any]:
-        self.count += 1
-        library = self.llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol("kernel")
-        tracker = library.link(self.jit, f"sparsejax{self.count}")
-        return int(tracker["kernel"]), tracker
-
-
-_lock = threading.Lock()
-_kernels: dict[str, Kernel] = {}
+_lock = threading.RLock()
+_live: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
+_recent: OrderedDict[str, Kernel] = OrderedDict()
 _compiled = 0
-
-REMEMBERED = 4096
-"""How many kernels stay although no plan may use them any more; the oldest go first."""
-
-
-@functools.cache
-def _engine() -> _Engine:
-    return _Engine()
 
 
 def compile_text(text: str) -> Kernel:
-    """The kernel for LLVM text, from the cache in memory or compiled now."""
-    global _compiled
+    """The kernel for LLVM text: loaded already, from the object cache on disk, or compiled now."""
     key = hashlib.sha256(text.encode()).hexdigest()
-    kernel = _kernels.get(key)
-    if kernel is not None:
-        return kernel
+    kernel = _live.get(key)
     with _lock:
-        kernel = _kernels.get(key)
-        if kernel is None:
-            started = time.perf_counter()
-            engine = _engine()
-            address, tracker = engine.link(engine.object(text))
-            kernel = _kernels[key] = Kernel(address, text, tracker)
-            _compiled += 1
-            while len(_kernels) > REMEMBERED:
-                del _kernels[next(iter(_kernels))]
-            if config.log_compiles():
-                log.warning(
-                    "compiled a kernel of %d lines in %.1f ms", text.count("\n"), 1e3 * (time.perf_counter() - started)
-                )
+        kernel = kernel or _live.get(key) or _make(text)
+        _live[key] = _recent[key] = kernel
+        _recent.move_to_end(key)
+        while len(_recent) > _KEPT:
+            _recent.popitem(last=False)
     return kernel
 
 
-def compile_seconds(text: str) -> float:
-    """The time it takes to compile LLVM text, never from the cache; the machine code is dropped."""
+def _make(text: str) -> Kernel:
+    global _compiled
+    started = time.perf_counter()
+    cache = object_cache.active()
+    image = cache.load(text) if cache else None
+    known = image is not None
+    if image is None:
+        image = engine.engine().object(text)
+        _compiled += 1
+        if cache:
+            cache.store(text, image)
+    kernel = Kernel(*place(image))
+    if config.log_compiles():
+        verb, took = "loaded" if known else "compiled", 1e3 * (time.perf_counter() - started)
+        log.warning("%s a kernel of %d lines in %.1f ms", verb, text.count("\n"), took)
+    return kernel
+
+
+def place(image: bytes) -> tuple[int, Any]:
+    """The address of an object's `kernel` in executable memory, and what keeps it there."""
+    try:
+        code = loader.load(image)
+    except loader.Unsupported:
+        return engine.engine().link(image)
+    return code.address, code
+
+
+def forget() -> None:
+    """Drop every kernel that no plan refers to, and compile anew what is asked for next."""
     with _lock:
-        engine = _engine()
+        _live.clear()
+        _recent.clear()
+
+
+def compile_seconds(text: str) -> float:
+    """The time it takes to compile LLVM text, never from a cache; the machine code is dropped."""
+    with _lock:
+        made = engine.engine()
         started = time.perf_counter()
-        engine.link(engine.object(text))
+        place(made.object(text))
         return time.perf_counter() - started
 
 
 def assembly(text: str) -> str:
     """The machine code of LLVM text, as assembly."""
-    return _engine().assembly(text)
+    return engine.engine().assembly(text)
 
 
 def compile_count() -> int:
-    """How many kernels this process has compiled."""
+    """How many kernels LLVM has compiled in this process; those from the object cache do not count."""
     return _compiled
 
 
@@ -201,3 +176,7 @@ def check(status: int) -> None:
         raise MemoryError("sparsejax: the result or a workspace of this operation does not fit in memory")
     if status:
         raise RuntimeError(f"sparsejax: a kernel stopped with status {status}")
+
+
+if hasattr(os, "register_at_fork"):  # a child must not inherit a compile that nobody finishes
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -17,6 +17,7 @@ Source: Radul et al., "You Only Linearize Once".
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -158,6 +159,10 @@ class _Backward:
         args = [self.pattern(a) if a in self.moved else staging.read(self.env, a) for a in eqn.inputs]
         return eqn.primitive.bind(*args, **eqn.param_dict)
 
+    def primal(self, var: Var) -> Any:
+        """The value whose pattern a tangent input has."""
+        return self.env[self.lin.owners[var]]
+
     def operand(self, atom: Atom) -> Any:
         if atom not in self.moved:
             return staging.read(self.env, atom)
@@ -206,7 +211,7 @@ def backward(lin: Linearized, env: dict[Atom, Any], cts: Sequence[Any]) -> list[
     run = _Backward(lin, env)
     made = []
     for var, ct in zip(lin.tangents, run.run(cts), strict=True):
-        made.append(finished(var.aval, ct, lambda var=var: run.env[run.lin.owners[var]]))
+        made.append(finished(var.aval, ct, functools.partial(run.primal, var)))
     return made
 
 

@@ -61,9 +61,9 @@ def test_caches_are_bounded(monkeypatch):
 
 
 def test_kernels_are_forgotten(monkeypatch):
-    monkeypatch.setattr(runtime, "REMEMBERED", 3)
+    monkeypatch.setattr(runtime, "_KEPT", 3)
     a = sj.array(np.arange(4.0))
     for k in range(2, 8):
         got = sj.jit(lambda x, k=k: x * float(k) + 0.5)(a)
         np.testing.assert_array_equal(got, np.arange(4.0) * k + 0.5)
-    assert len(runtime._kernels) <= 3
+    assert len(runtime._recent) <= 3

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sparsejax.jit import runtime
+from sparsejax.jit import engine, runtime
 
 
 @contextmanager
 def quick() -> Iterator[None]:
     """Compile without optimisation inside the block."""
-    engine = runtime._engine()
-    llvm = engine.llvm
+    shipped = engine.engine()
+    llvm = shipped.llvm
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
@@ -24,17 +24,16 @@ def quick() -> Iterator[None]:
         reloc="pic",
         codemodel="default",
     )
-    known, made = dict(runtime._kernels), engine.object
-    engine.object = lambda text: bytes(machine.emit_object(llvm.parse_assembly(text)))
-    runtime._kernels.clear()
+    made = shipped.object
+    shipped.object = lambda text: bytes(machine.emit_object(llvm.parse_assembly(text)))
+    runtime.forget()
     try:
         yield
     finally:
-        engine.object = made
-        runtime._kernels.clear()
-        runtime._kernels.update(known)
+        shipped.object = made
+        runtime.forget()
 
 
 def forget() -> None:
     """Drop compiled kernels, so that memory does not grow with the number of cases."""
-    runtime._kernels.clear()
+    runtime.forget()
