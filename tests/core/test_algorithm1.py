@@ -43,8 +43,8 @@ def test_the_data_do_not_matter(published):
 
 
 def test_schedulers_do_not_share_plans():
-    A, B = sj.array(matrix(400, 0.3)), sj.array(matrix(400, 0.3, 1, "csc"))
-    closed = sj.jit(lambda A, B: sj.einsum("ij,jk->k", A, B)).trace(A, B).jaxpr
+    A, B = sj.array(matrix(100, 0.3)), sj.array(matrix(100, 0.3, 1, "csc"))
+    closed = sj.jit(lambda A, B: A @ B).trace(A, B).jaxpr
     (runner,) = pipeline.plan_of(closed).steps
     found = []
     for name in ("cost", "algorithm1", "cost"):
@@ -53,7 +53,7 @@ def test_schedulers_do_not_share_plans():
             (made,) = pipeline.execute(closed, [A, B])
         finally:
             config.update("scheduler", "cost")
-        np.testing.assert_allclose(made.todense(), (A.todense() @ B.todense()).sum(axis=0))
+        np.testing.assert_allclose(made.todense(), A.todense() @ B.todense())
         found.append([key[0] for key in runner.plans])
     assert found == [["cost"], ["cost", "algorithm1"], ["cost", "algorithm1"]]
 
