@@ -18,7 +18,7 @@ from benchmarks import datasets
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import api, pipeline
+from sparsejax.jit import pipeline
 from sparsejax.jit.nest import Nest
 
 RANK, DEGREE = 8, 4
@@ -92,9 +92,9 @@ def sparse(shape: tuple[int, ...], count: int, skewed: bool, form: str, rng: np.
 
 def kernel(case: Case, operands: Sequence[Array]) -> tuple[Nest, list[Storage]]:
     """The nest of a case and the storages of its inputs. ValueError when it is not one kernel."""
-    traced, leaves = api.JitFunction(case.function, (), ())._traced(tuple(operands), {})
-    plan = pipeline.Plan(traced.closed)
-    registers = plan.registers([x.storage for x in (*traced.closed.consts, *leaves)])
+    traced = sj.jit(case.function).trace(*operands)
+    plan = pipeline.Plan(traced.jaxpr)
+    registers = plan.registers([x.storage for x in (*traced.jaxpr.consts, *traced._leaves)])
     found = []
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)

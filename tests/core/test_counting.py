@@ -6,16 +6,16 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax.formats import convert
-from sparsejax.jit import api, autoschedule, cin, concretize, counting, facts, lower, pipeline
+from sparsejax.jit import autoschedule, cin, concretize, counting, facts, lower, pipeline
 from sparsejax.jit.llvm import LLVMBuilder
 
 
 def kernel(function, *operands):
     """The nest of a function that is one kernel, with its inputs."""
-    traced, leaves = api.JitFunction(function, (), ())._traced(operands, {})
-    plan = pipeline.Plan(traced.closed)
+    traced = sj.jit(function).trace(*operands)
+    plan = pipeline.Plan(traced.jaxpr)
     (runner,) = plan.steps
-    return runner.step.nest, plan.step(0, plan.registers([x.storage for x in leaves]))
+    return runner.step.nest, plan.step(0, plan.registers([x.storage for x in traced._leaves]))
 
 
 def count(function, operands, order=None):
