@@ -53,6 +53,7 @@ class Primitive:
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage
     prefers_call(*avals, **params) -> bool        batch, jvp, transpose: transformation rules
     describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
+    static(position, number) -> bool              whether the code should depend on that number (default: where the type does)
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Primitive:
         jvp: Rule | None = None,
         transpose: Rule | None = None,
         describe: Callable[..., str] | None = None,
+        static: Callable[[int, Any], bool] | None = None,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -79,6 +81,7 @@ class Primitive:
         self.jvp = jvp
         self.transpose = transpose
         self.describe = describe
+        self.static = static
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"
@@ -119,7 +122,12 @@ class Primitive:
             with _lock:
                 _lifts[key] = lift
                 forget(_lifts)
-        return [v if isinstance(v, Array) else weak_scalar(v) for v in values] if lift else values
+        if not lift:
+            return values
+        return [
+            v if isinstance(v, Array) or (self.static is not None and self.static(k, v)) else weak_scalar(v)
+            for k, v in enumerate(values)
+        ]
 
     def _run(self, values: list[Any], params: dict[str, Any]) -> Array:
         if any(not isinstance(v, Array) for v in values):
