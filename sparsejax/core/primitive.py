@@ -53,6 +53,7 @@ class Primitive:
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage
     prefers_call(*avals, **params) -> bool        batch: transformation rule; jvp, transpose: see `core.tangents`
     describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
+    static(position, number) -> bool              whether the code should depend on that number (default: where the type does)
 
     With `multiple`, typing gives a tuple of types, and binding a list of results. `inline(**params)` is the jaxpr that stands for
     the operation: it takes its place before anything is compiled.
@@ -73,6 +74,7 @@ class Primitive:
         describe: Callable[..., str] | None = None,
         multiple: bool = False,
         inline: Rule | None = None,
+        static: Callable[[int, Any], bool] | None = None,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -86,6 +88,7 @@ class Primitive:
         self.describe = describe
         self.multiple = multiple
         self.inline = inline
+        self.static = static
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"
@@ -131,7 +134,12 @@ class Primitive:
             with _lock:
                 _lifts[key] = lift
                 forget(_lifts)
-        return [v if isinstance(v, Array) else weak_scalar(v) for v in values] if lift else values
+        if not lift:
+            return values
+        return [
+            v if isinstance(v, Array) or (self.static is not None and self.static(k, v)) else weak_scalar(v)
+            for k, v in enumerate(values)
+        ]
 
     def _run(self, values: list[Any], params: dict[str, Any]) -> Any:
         if any(not isinstance(v, Array) for v in values):

@@ -16,7 +16,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import Primitive, as_operand, asarray
 from sparsejax.core.trace import Tracer, is_python_scalar
-from sparsejax.jit import cin, operators
+from sparsejax.jit import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
 
 _UFUNCS = [op for op in operators.OPERATORS.values() if isinstance(op.numpy, np.ufunc)]
@@ -62,7 +62,8 @@ def _ufunc_primitive(op: str) -> Primitive:
         shape = rules.broadcast_shapes(*(rules.shape_of(o) for o in operands))
         indices = rules.index_vars(len(shape))
         args = [rules.cast(rules.aligned(o, indices, shape), d) for o, d in zip(operands, loops[0], strict=True)]
-        return cin.Definition(indices, None, cin.Call(op, tuple(args), loops[1]))
+        value = _multiplied(args[0], simplify.simplify(args[1])) if op == "power" else None
+        return cin.Definition(indices, None, value or cin.Call(op, tuple(args), loops[1]))
 
     def typing(*avals: Aval, loops: Signature) -> Aval:
         shape = rules.broadcast_shapes(*(a.shape for a in avals))
@@ -72,7 +73,36 @@ def _ufunc_primitive(op: str) -> Primitive:
         cast = [np.asarray(a).astype(d) for a, d in zip(args, loops[0], strict=True)]
         return operators.get(op).numpy(*cast)
 
-    return Primitive(op, typing=typing, reference=reference, notation=notation, describe=lambda loops: "")
+    static = (lambda position, value: position == 1 and value in EXPONENTS) if op == "power" else None
+    return Primitive(
+        op, typing=typing, reference=reference, notation=notation, describe=lambda loops: "", static=static
+    )
+
+
+EXPONENTS = (2, 3, 4, -1, 0.5)
+"""Powers that are computed without a power function; other numbers are exponents at run time."""
+
+
+def _multiplied(x: cin.Expr, exponent: cin.Expr) -> cin.Expr | None:
+    """`x ** exponent` by multiplications, a reciprocal or a square root; None where that is not all there is to it.
+
+    At most one and a half units in the last place from the true power.
+    """
+    if not isinstance(exponent, cin.Literal) or exponent.value not in EXPONENTS or x.dtype.kind not in "iufc":
+        return None
+
+    def call(op: str, *args: cin.Expr, dtype: Any = x.dtype) -> cin.Expr:
+        return cin.Call(op, args, dtype)
+
+    whole = exponent.value in (2, 3, 4)
+    if (not whole and x.dtype.kind != "f") or (exponent.value == 4 and x.dtype.kind == "c"):
+        return None
+    if whole:
+        square = call("multiply", x, x)
+        return square if exponent.value == 2 else call("multiply", square, x if exponent.value == 3 else square)
+    if exponent.value == -1:
+        return call("divide", simplify.literal(1, x.dtype), x)
+    return call("sqrt", x)
 
 
 primitives = {op: _ufunc_primitive(op) for op in UNARY + BINARY}

@@ -1,0 +1,55 @@
+"""Powers by small constants: multiplications, a reciprocal, a square root; others by the power function."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 1.5, -2.25, 1e-200, 3e200, np.inf, -np.inf, np.nan, 7.0]
+
+
+def ulps(got, want):
+    with np.errstate(all="ignore"):
+        near = np.abs(got - want) / np.spacing(np.abs(want))
+    return np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0, near)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "coo"])
+@pytest.mark.parametrize("exponent", [2, 3, 4, -1, 0.5, 2.0, 3.0, 0, 1, 5, 2.5, -2, -0.5])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_floats(form, exponent, dtype):
+    with np.errstate(all="ignore"):
+        x = np.array([SPECIAL, list(np.linspace(-3, 3, len(SPECIAL)))]).astype(dtype)
+        want = np.power(x, exponent)
+        if exponent == 0.5:  # pow(-inf, 0.5) is inf, but NumPy takes the root where it knows the exponent
+            x[x == -np.inf] = 2
+            want = np.power(x, exponent)
+        if form != "dense":  # where -0.0 is not stored
+            x = x + 0.0
+            want = np.power(x, exponent)
+    a = sj.array(x, format=form)
+    for got in (a**exponent, sj.jit(lambda a: a**exponent)(a), sj.jit(lambda a, t: a**t)(a, exponent)):
+        assert got.dtype == want.dtype
+        assert ulps(got.todense(), want).max() <= 2
+    assert snp.power(a, exponent).format == (a**exponent).format
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64])
+def test_integers_wrap(exponent, dtype):
+    x = np.arange(-128, 127).astype(dtype)
+    np.testing.assert_array_equal((sj.array(x) ** exponent).todense(), x**exponent)
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 4, 0.5, -1])
+def test_complex(exponent):
+    x = np.array([1 + 2j, -3.5j, 2, 0.25 - 1j])
+    np.testing.assert_allclose((sj.array(x) ** exponent).todense(), x**exponent, rtol=1e-14)
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 4, -1, 0.5])
+def test_no_power_function_is_called(exponent):
+    text = sj.jit(lambda x: x**exponent).lower(np.ones(50)).as_text("llvm")
+    assert "@pow" not in text and "<8 x double>" in text
+    assert "@pow" in sj.jit(lambda x: x**2.5).lower(np.ones(50)).as_text("llvm")
