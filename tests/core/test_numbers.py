@@ -43,7 +43,7 @@ def test_one_kernel_for_all_numbers(form, name, dtype):
             want = numpy(x, t)
         np.testing.assert_allclose(dense(got), want, rtol=1e-6)
         np.testing.assert_allclose(dense(got + got), want + want, rtol=1e-6)
-        if k == 3:
+        if k == 5:  # powers up to the fourth are multiplications, each a kernel of its own
             start = runtime.compile_count()
     assert runtime.compile_count() == start
 
