@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsejax.formats import Compressed, Dense, Format, Level
@@ -36,6 +36,7 @@ Facts = Mapping[str, tuple[float, ...]]
 # Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
 CONVERT, TURN, RELEVEL, STRIDED, VECTOR = 25.0, 8.0, 8.0, 1.2, 0.2
 BEAM = 400
+FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
 
 
 @dataclass(frozen=True)
@@ -103,23 +104,45 @@ def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> Schedule | None
     """The cheapest schedule of `nest`, with a `workspace` policy or any; None when no order can run it as one kernel."""
     model, around = _Model(nest, facts, workspace), outside(nest)
     states = [_State((), frozenset(), 0.0, 1.0)]
-    for _ in nest.variables:
+    variables = nest.variables
+    width = BEAM if len(variables) <= FEW else max(4, BEAM * FEW**3 // (8 * len(variables) ** 3))
+    for _ in variables:
         best: dict[object, _State] = {}
         for state in states:
-            for var in nest.variables:
+            for var in variables:
                 if var in state.order or not around.get(var, frozenset()) <= set(state.order):
                     continue
                 grown = model.extend(state, var)
                 key = (frozenset(grown.order), model.prefix(grown.order), grown.discordant)
                 if key not in best or grown.cost < best[key].cost:
                     best[key] = grown
-        states = sorted(best.values(), key=lambda s: s.cost)[:BEAM]
+        states = sorted(best.values(), key=lambda s: s.cost)[:width]
+    if len(variables) > FEW:
+        known = {s.order for s in states}
+        states += [model.walk(order) for order in _storage_orders(nest, around) if order not in known]
     priced = sorted(((model.total(s), k, s) for k, s in enumerate(states)), key=lambda item: (item[0].total, item[1]))
     priced = [item for item in priced if math.isfinite(item[0].total)]
     if not priced:
         return None
     cost, _, state = priced[0]
     return model.schedule(state, cost, tuple(Candidate(s.order, c) for c, _, s in priced[:6]))
+
+
+def _storage_orders(
+    nest: Nest, around: Mapping[cin.IndexVar, Collection[cin.IndexVar]]
+) -> list[tuple[cin.IndexVar, ...]]:
+    """The loop orders that follow one tensor's storage, and then the others': always among the candidates of a narrow search."""
+    accesses = [*cin.accesses(nest.composite), cin.Access(nest.output, nest.indices)]
+    chains = [[a.level_index(lv) for lv in range(len(a.indices))] for a in accesses]
+    made = []
+    for first in chains:
+        found = dict.fromkeys(ix for chain in (first, *chains) for ix in chain if isinstance(ix, cin.IndexVar))
+        order = tuple(found)
+        if len(order) == len(nest.variables) and all(
+            set(around.get(v, ())) <= set(order[:k]) for k, v in enumerate(order)
+        ):
+            made.append(order)
+    return list(dict.fromkeys(made))
 
 
 def schedule_of(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...], workspace: str = "auto") -> Schedule:
