@@ -27,6 +27,19 @@ def assembled(form: Format) -> Format:
     return form if tuple(levels) == form.levels else Format(levels, form.order, form.blocks)
 
 
+def without_lone_coordinates(form: Format) -> Format:
+    """`form` with coordinate levels that are no run as compressed ones: the buffers are the same, and so is the kernel."""
+
+    def alone(number: int) -> bool:
+        last = number + 1 == len(form.levels) or not form.continues(number + 1)
+        return isinstance(form.levels[number], Coordinate) and last and not form.continues(number)
+
+    if not any(alone(k) for k in range(len(form.levels))):
+        return form
+    levels = [Compressed() if alone(k) else level for k, level in enumerate(form.levels)]
+    return Format(levels, form.order, form.blocks)
+
+
 def finished(made: Storage, aval: Aval) -> Storage:
     """The result of a kernel in the format of `aval`."""
     if made.format.is_dense:  # a dense array has no fill of its own

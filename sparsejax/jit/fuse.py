@@ -280,7 +280,8 @@ def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
     for access in dict.fromkeys(cin.accesses(nest.composite)):
         fresh = _tensor_name(len(arguments))
         arguments.append(variables[access.tensor.name])
-        tensors[access] = cin.Access(replace(access.tensor, name=fresh), access.indices)
+        form = adapt.without_lone_coordinates(access.tensor.format)
+        tensors[access] = cin.Access(replace(access.tensor, name=fresh, format=form), access.indices)
     for k, p in enumerate(nest.producers):
         tensors[p.target] = cin.Access(replace(p.target.tensor, name=f"w{k or ''}"), p.target.indices)
 

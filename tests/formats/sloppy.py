@@ -68,7 +68,8 @@ class SloppyHash(Hash):
                 table[slot] = c
             tables.append(table)
         pos = np.cumsum([0, *map(len, tables)]).astype(np.int64)
-        position = [pos[p] + tables[p].index(c) for p, c in zip(parent.tolist(), key.tolist(), strict=True)]
+        slots = [{c: slot for slot, c in enumerate(table)} for table in tables]
+        position = [pos[p] + slots[p][c] for p, c in zip(parent.tolist(), key.tolist(), strict=True)]
         crd = np.array([c for table in tables for c in table], segments.crd_dtype(extents[0]))
         return [(pos, crd)], np.array(position, np.int64), len(crd)
 
