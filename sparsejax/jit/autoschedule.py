@@ -402,7 +402,27 @@ class _Model:
             # a dense workspace is cleared for every iteration of the loops around it
             size = math.prod(float(self.extents[v]) for v in self.storage[p:])
             output = VECTOR * size * self.walk(state.order[:p]).survivors
+        elif self.storage[p:]:
+            output = self._far(state.order, p)
         return Cost(state.cost, output, conversions)
+
+    def _far(self, order: tuple[cin.IndexVar, ...], p: int) -> float:
+        """What writing in place costs where the part of the result that is written between two steps of the first `p` loops
+        does not stay in the cache: a miss per entry, or per cache line where the innermost loop runs along the result."""
+        rest = self.storage[p:]
+        size = math.prod(float(self.extents[v]) for v in rest) * self.nest.output.dtype.itemsize
+        if size <= policies.CACHE:
+            return 0.0
+        inner = order[: 1 + max(k for k, v in enumerate(order) if v in rest)]
+        last = inner[-1]
+        along = last == rest[-1] and all(
+            isinstance(a.tensor.format.levels[lv], Dense)
+            for a in self.accesses
+            for lv in range(len(a.indices))
+            if a.level_index(lv) == last
+        )
+        misses = self.walk(inner).survivors / (64 / self.nest.output.dtype.itemsize if along else 1)
+        return policies.MISS * min(1.0, math.log2(size / policies.CACHE) / 4) * misses
 
     def workspace(self, state: _State) -> policies.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""

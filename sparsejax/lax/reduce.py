@@ -13,7 +13,7 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.jit import cin, operators
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
-from sparsejax.lax.structural import normal_axes, pattern, refill, reshape
+from sparsejax.lax.structural import entries, normal_axes, pattern, refill, reshape
 
 OPERATORS = {
     "sum": "add",
@@ -91,22 +91,25 @@ def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], coun
         return reduce_p.bind(x, kind=kind, axes=axes, dtype=dtype)
     fill = x.fill_value.item()
     stored = reduce_p.bind(refill(x, identity), kind=kind, axes=axes, dtype=dtype)
-    entries = reduce_p.bind(pattern(x, np.int64), kind="sum", axes=axes, dtype=np.dtype(np.int64))
-    rest = _filled(kind, fill, count, entries, dtype)
+    if len(axes) == x.ndim:
+        stored_count = entries(x)
+    else:
+        stored_count = reduce_p.bind(pattern(x, np.int64), kind="sum", axes=axes, dtype=np.dtype(np.int64))
+    rest = _filled(kind, fill, count, stored_count, dtype)
     combined = convert_element_type(elementwise(op.name, stored, rest), dtype)
     # beyond 2^63 elements some are not stored, whatever memory holds
     return (
         combined
         if count > MOST
-        else where(elementwise("greater", elementwise("subtract", count, entries), 0), combined, stored)
+        else where(elementwise("greater", elementwise("subtract", count, stored_count), 0), combined, stored)
     )
 
 
 MOST = 2**63 - 1
 
 
-def _filled(kind: str, fill: Any, count: int, entries: Any, dtype: np.dtype[Any]) -> Any:
-    """The reduction of `fill`, `count - entries` times; `count` may exceed 64 bits, the entries never come near that.
+def _filled(kind: str, fill: Any, count: int, stored: Any, dtype: np.dtype[Any]) -> Any:
+    """The reduction of `fill`, `count - stored` times; `count` may exceed 64 bits, the entries never come near that.
 
     Integers are computed modulo 2^64, as always. An exponent keeps what matters of it: how many bits an even fill shifts by
     (64 are as good as more), and its remainder modulo 2^62, the order of the odd numbers modulo 2^64.
@@ -115,17 +118,17 @@ def _filled(kind: str, fill: Any, count: int, entries: Any, dtype: np.dtype[Any]
         return fill
     huge = count > MOST
     if dtype.kind in "fc" and huge:
-        missing = elementwise("subtract", float(count), convert_element_type(entries, np.float64))
+        missing = elementwise("subtract", float(count), convert_element_type(stored, np.float64))
     elif kind == "sum" or not huge:
-        missing = elementwise("subtract", (count + 2**63) % 2**64 - 2**63, entries)
+        missing = elementwise("subtract", (count + 2**63) % 2**64 - 2**63, stored)
     else:
-        missing = elementwise("subtract", count % 2**62 + 2**62, entries)
+        missing = elementwise("subtract", count % 2**62 + 2**62, stored)
     missing = convert_element_type(missing, dtype)
     if kind == "sum":
         return elementwise("multiply", missing, fill)
     if not (huge and dtype.kind == "f" and fill < 0):
         return elementwise("power", fill, missing)
-    odd = elementwise("bitwise_and", elementwise("subtract", count % 2, elementwise("bitwise_and", entries, 1)), 1)
+    odd = elementwise("bitwise_and", elementwise("subtract", count % 2, elementwise("bitwise_and", stored, 1)), 1)
     size = elementwise("power", -fill, missing)  # the sign is lost in a rounded exponent
     return where(elementwise("equal", odd, 1), elementwise("negative", size), size)
 

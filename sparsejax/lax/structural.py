@@ -228,3 +228,20 @@ pattern_p = Primitive(
 def pattern(x: Any, dtype: Any = np.float64) -> Any:
     """One for every stored entry of `x`, over fill 0. O(stored entries)."""
     return pattern_p.bind(asarray(x), dtype=np.dtype(dtype))
+
+
+def _entries_call(x: Storage, out_aval: Aval) -> Storage:
+    return convert.from_dense(np.asarray(x.nnz, np.int64), out_aval.format, out_aval.fill_value)
+
+
+entries_p = Primitive(
+    "entries",
+    typing=lambda x: Aval((), np.int64, Format(()), 0),
+    reference=lambda x: np.asarray(np.size(x), np.int64),
+    call=_entries_call,
+)
+
+
+def entries(x: Any) -> Any:
+    """The number of stored entries of `x`, as an array of no dimensions. O(1), but for runs, bands and bitmaps: O(positions)."""
+    return entries_p.bind(asarray(x))

@@ -67,3 +67,15 @@ def test_kernels_are_forgotten(monkeypatch):
         got = sj.jit(lambda x, k=k: x * float(k) + 0.5)(a)
         np.testing.assert_array_equal(got, np.arange(4.0) * k + 0.5)
     assert len(runtime._recent) <= 3
+
+
+@pytest.mark.parametrize("form", ["csr", "coo", "banded", "bitmap", "hash", "rle", "ell", "dia", "lil"])
+def test_whole_reductions_count_entries_without_a_kernel(form):
+    x = np.array([[0, -2.0, 0], [-3, -4, 0], [0, 0, -7]])
+    for data in (x, np.full((3, 3), -1.5), np.eye(3) * 0):
+        a = sj.array(data, format=form)
+        for reduced, want in ((a.max(), data.max()), (a.min(), data.min()), (a.prod(), data.prod())):
+            assert reduced.todense() == want
+        jaxpr = sj.make_jaxpr(lambda a: a.max())(a).jaxpr
+        names = [eqn.primitive.name for eqn in jaxpr.eqns]
+        assert "entries" in names and "pattern" not in names

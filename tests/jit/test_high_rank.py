@@ -29,3 +29,16 @@ def test_reductions_of_many_dimensions():
         a = sj.array(x, format=form)
         np.testing.assert_array_equal(a.sum(axis=(1, 3, 8)).todense(), x.sum(axis=(1, 3, 8)))
         np.testing.assert_array_equal((a + a.transpose(tuple(range(9))[::-1])).todense(), x + x.T)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_results_beyond_the_cache_are_written_row_by_row(transposed):
+    """dense @ csr: with the reduction outermost, every entry of the result would be fetched again for every row of the matrix."""
+    n = 20_000
+    rng = np.random.default_rng(0)
+    a = sj.array((np.ones(200_000), (rng.integers(0, n, 200_000), rng.integers(0, n, 200_000))), shape=(n, n)).asformat(
+        "csr"
+    )
+    h = np.ones((n, 128)).T if transposed else np.ones((128, n))
+    text = sj.jit(lambda h, a: h @ a).lower(h, a).as_text("cin")
+    assert next(line.split()[1] for line in text.splitlines() if "forall" in line) == "i"
