@@ -23,7 +23,11 @@ def array(rng, shape, form="dense", dtype="f8", density=0.5, low=0.3, high=1.7, 
         return sj.array(values)
     coords = np.array(np.nonzero(rng.random(shape) < density)).reshape(len(shape), -1)
     form = sj.formats.Format.parse(form, len(shape))
-    return Array(convert.from_coords(coords, values[tuple(coords)], shape, form, values.dtype.type(fill)))
+    made = Array(convert.from_coords(coords, values[tuple(coords)], shape, form, values.dtype.type(fill)))
+    vals = made.storage.vals.copy()  # a dense level below a sparse one stores everything: no two entries shall tie
+    own = pattern(made, bool).storage.vals & (vals == fill)
+    vals[own] = rng.uniform(low, high, own.sum())
+    return with_values(made, vals)
 
 
 def with_values(x, vals):
