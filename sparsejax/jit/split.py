@@ -100,13 +100,24 @@ def walks(expr: cin.Expr, var: cin.IndexVar) -> bool:
 
 
 def many(expr: cin.Expr) -> str | None:
-    """The operator of a tree of more than `FEW` terms over different sparse operands, and with an identity; else None."""
+    """The operator of a tree of more than `FEW` terms over different sparse operands, and with an identity; else None.
+
+    Not of a product that absent operands annihilate: what its operands have in common is one case."""
     if not isinstance(expr, cin.Call):
         return None
     undone = operators.get(expr.op).undoes
     op = expr.op if undone is None else undone[0]
     sparse = [g for g in groups(expr, op) if any(_sparse(a) for a in cin.accesses(g))]
+    if len(sparse) > FEW and _annihilated(expr, op):
+        return None
     return op if len(sparse) > FEW and operators.get(op).identity(expr.dtype) is not None else None
+
+
+def _annihilated(expr: cin.Expr, op: str) -> bool:
+    """Whether `expr` is the annihilator of `op` where its sparse operands are absent."""
+    zero = operators.get(op).left_annihilator
+    left = simplify.exhaust(expr, {a for a in cin.accesses(expr) if _sparse(a)})
+    return zero is not None and isinstance(left, cin.Literal) and cin.same_value(left.value, zero)
 
 
 def accumulated(expr: cin.Expr) -> str | None:

@@ -13,7 +13,7 @@ from sparsejax.core.primitive import asarray
 from sparsejax.formats import Dense, Format
 from sparsejax.lax.contract import contract
 from sparsejax.lax.linear import share, stack
-from sparsejax.lax.structural import convert_format, reshape, transpose
+from sparsejax.lax.structural import convert_format, pattern, reshape, transpose
 from sparsejax.transforms.gradients import check_reverse_input, check_reverse_output, linearize, partial_at, vjp
 
 
@@ -141,16 +141,20 @@ def _block(x: Any, out: Any, parts: list[Any], rows: bool) -> Any:
     if not rows:
         dense = transpose(dense, [*range(1, dense.ndim), 0])
     made = convert_format(reshape(dense, shape), "dense")
-    return made if x.format.is_dense else _at_pattern(made, x)
+    return made if x.format.is_dense else _at_pattern(made, out, x)
 
 
-def _at_pattern(jacobian: Any, x: Any) -> Any:
-    labels = tuple(range(jacobian.ndim))
-    outer = jacobian.ndim - x.ndim
-    if not outer:
+def _at_pattern(jacobian: Any, out: Any, x: Any) -> Any:
+    """A Jacobian at the pattern of a sparse `x`, for every entry of `out` (that it stores)."""
+    if not out.ndim:
         return share(jacobian, x)
-    form = Format([Dense()] * outer + list(x.format.levels), [*range(outer), *(outer + d for d in x.format.order)])
-    return contract([jacobian], [labels], labels, form, mask=x)
+    labels = tuple(range(jacobian.ndim))
+    outer = tuple(range(out.ndim))
+    levels = [Dense()] * out.ndim if out.format.is_dense else list(out.format.levels)
+    order = outer if out.format.is_dense else out.format.order
+    form = Format([*levels, *x.format.levels], [*order, *(out.ndim + d for d in x.format.order)])
+    rows = [] if out.format.is_dense else [pattern(out, jacobian.dtype)]
+    return contract([jacobian, *rows], [labels, *(outer for _ in rows)], labels, form, mask=x)
 
 
 def _check_forward_input(dtype: np.dtype[Any], holomorphic: bool) -> None:

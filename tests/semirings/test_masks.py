@@ -152,3 +152,12 @@ def test_where_of_any_formats_and_fills_composes_with_masks(seed):
 def test_errors(options, text):
     with pytest.raises(ValueError, match=text):
         sj.einsum("ij,jk->ik", np.ones((2, 2)), np.ones((2, 2)), **options)
+
+
+@pytest.mark.parametrize("complement", [False, True])
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_dense_array_under_a_mask_without_a_sum(form, complement):
+    X, M = matrix(0).toarray() + 1, matrix(2)
+    mask = sj.array(M).asformat(form)
+    made = sj.einsum("ij->ij", X, mask=mask, complement=complement)
+    np.testing.assert_allclose(made.todense(), np.where((M.toarray() != 0) ^ complement, X, 0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sparsejax.jit import cin
+from sparsejax.jit import cin, simplify
 from sparsejax.jit.builder import Val
 from sparsejax.jit.loops.counted import Ranges, kind
 from sparsejax.jit.loops.merge import Match, choose
@@ -21,8 +21,12 @@ EMPTY: frozenset[cin.Access] = frozenset()
 
 
 def overwrites(loop: Loop) -> bool:
-    """Whether coordinates may be written twice, the second time for good: a plain assignment in place, cheap in lanes."""
+    """Whether coordinates may be written twice, the second time for good: a plain assignment in place, cheap in lanes.
+
+    Not under a mask: where it fails nothing is written, which would leave what the first pass wrote."""
     body, rest = loop.body, loop.cases[EMPTY]
+    if simplify.conditions(body):
+        return False
     if not isinstance(body, cin.Assign) or body.op is not None or loop.var not in body.lhs.indices:
         return False
     if loop.enters or body.lhs.tensor.policy not in (None, "dense") or not isinstance(rest, cin.Assign):
