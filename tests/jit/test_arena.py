@@ -75,7 +75,7 @@ def test_free_blocks_are_given_up_before_memory_runs_out(monkeypatch):
             raise MemoryError
         return real(size)
 
-    monkeypatch.setattr(blocks, "_Memory", short)
+    monkeypatch.setattr(arena, "_Memory", short)
     array, _ = arena.full(3 * COUNT, F8, 0.0)
     assert len(failures) == 1 and array.sum() == 0
 
