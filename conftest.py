@@ -2,4 +2,7 @@
 
 import os
 
-os.environ["SPARSEJAX_CACHE_DIR"] = "off"
+from sparsejax import config
+
+os.environ["SPARSEJAX_CACHE_DIR"] = "off"  # for the processes that tests start
+config.update("cache_dir", "off")

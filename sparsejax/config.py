@@ -2,6 +2,7 @@
 
 check_jaxprs   type-check every traced function (default off)
 log_compiles   log every kernel that is compiled or loaded from the object cache, with its time (default off)
+explain_cache_misses  log why a call traced anew: what differs from the closest known signature (default off)
 cache_dir      where compiled kernels are kept for other processes: "auto" (default: the user's cache folder), "off", or a folder,
                which must be the user's own and closed to writing by others
 workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
@@ -17,7 +18,7 @@ from __future__ import annotations
 import os
 
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
-_flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False}
+_flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
 _choices: dict[str, tuple[str, ...]] = {
     "workspace": ("auto", "bitmap", "hash", "coordinate", "bucket", "tree"),
     "scheduler": ("cost", "algorithm1"),
@@ -86,6 +87,11 @@ def check_jaxprs() -> bool:
 def log_compiles() -> bool:
     """Whether compiles are logged."""
     return _flags["log_compiles"]
+
+
+def explain_cache_misses() -> bool:
+    """Whether it is logged why calls trace anew."""
+    return _flags["explain_cache_misses"]
 
 
 def cache_dir() -> str:

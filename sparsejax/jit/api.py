@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import pickle
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from sparsejax import tree_util
+from sparsejax import config, tree_util
 from sparsejax.core import primitive, trace
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
@@ -21,11 +22,13 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
-from sparsejax.jit import pipeline
+from sparsejax.jit import misses, pipeline, report
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
 primitive.set_executor(pipeline.execute)
+
+log = logging.getLogger("sparsejax")
 
 
 class _Traced:
@@ -162,6 +165,9 @@ class JitFunction:
 
     def _trace(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Traced:
         (positional, named), _ = self._split(args, kwargs)
+        if config.explain_cache_misses():
+            known = list(self._cache)
+            log.warning("%s", misses.reason(self.__name__, key, known, self._paths(args, kwargs)))
         _, tree = tree_util.tree_flatten((positional, named))
         out_trees: list[tree_util.PyTreeDef] = []
 
@@ -180,6 +186,17 @@ class JitFunction:
             return traced
         with self._lock:
             return self._cache.setdefault(key, traced)
+
+    def _paths(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """The names of the leaves of the arguments, in order."""
+        numbers = (k for k in range(len(args)) if k not in self._argnums)
+        (positional, named), _ = self._split(args, kwargs)
+        found = [
+            f"argument {k}{p}"
+            for k, a in zip(numbers, positional, strict=True)
+            for p, _ in tree_util.leaves_with_paths(a)
+        ]
+        return found + [f"argument {p}" for p, _ in tree_util.leaves_with_paths(named)]
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for these arguments (arrays, ShapeDtypeStructs, or values of a function being traced) without running."""
@@ -279,6 +296,22 @@ class Lowered:
             )
         return pipeline.as_text(self._traced.closed, self._leaves, stage)
 
+    def cost_analysis(self) -> dict[str, float]:
+        """What the function costs on the arrays it was lowered with, under JAX's names: "flops", "bytes accessed", and the expected
+        "entries" of its results (see `report`). The function runs once. ValueError when it was lowered with types.
+
+        >>> import numpy as np, sparsejax as sj
+        >>> A = sj.array(np.eye(10), format="csr", copy=True)
+        >>> sj.jit(lambda A, X: A @ X).lower(A, np.ones((10, 4))).cost_analysis()["flops"]  # 10 entries, 4 columns, * and +
+        80.0
+        """
+        return self._report().cost()
+
+    def _report(self) -> report.Report:
+        if not _has_data((*self._leaves, *self._traced.closed.consts)):
+            raise ValueError("costs depend on the data; lower with arrays instead of types or traced values")
+        return report.report(self._traced.closed, self._leaves)
+
     def compile(self) -> Compiled:
         return Compiled(self._traced, self._leaves, self._tree)
 
@@ -294,8 +327,22 @@ class Compiled:
         self._traced = traced
         self._avals = [_leaf_aval(x) for x in leaves]
         self._tree = tree
-        if _has_data(leaves):
-            pipeline.execute(traced.closed, leaves)
+        self._report = report.report(traced.closed, leaves) if _has_data(leaves) else None
+
+    def cost_analysis(self) -> dict[str, float]:
+        """As `Lowered.cost_analysis`."""
+        return self._known_report().cost()
+
+    def memory_analysis(self) -> report.MemoryStats:
+        """Bytes of arguments, results and temporaries on the arrays it was compiled for; results and temporaries of kernels as
+        forecast. ValueError when it was compiled for types.
+        """
+        return self._known_report().memory()
+
+    def _known_report(self) -> report.Report:
+        if self._report is None:
+            raise ValueError("costs depend on the data; compile for arrays instead of types")
+        return self._report
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found, tree = tree_util.tree_flatten((list(args), kwargs))

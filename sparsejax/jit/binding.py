@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
-from sparsejax.jit import abi, cin, operators, runtime
+from sparsejax.jit import abi, arena, cin, operators, runtime
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
@@ -68,6 +68,7 @@ class Binding:
                 raise MemoryError(
                     f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
                 )
+            self._recycled = self._size * output.dtype.itemsize >= arena.SMALLEST
             fill = 0 if output.format.is_dense else output.fill_value
             self._template = dense_template(output.format, output.shape, output.dtype.type(fill))
             self._extents = _pack(_extents(output.format, output.shape))
@@ -84,11 +85,13 @@ class Binding:
         """Call the kernel on these inputs; the storage of its output."""
         slots = [s.cache.get("slots") or input_slots(s) for s in inputs]
         if self._dense:
-            vals = (
-                np.zeros(self._size, self._dtype) if self._start == 0 else np.full(self._size, self._start, self._dtype)
-            )
-            # of two ways to a fresh array's address, the one that costs a quarter of `vals.ctypes.data`
-            address = ctypes.addressof(_BYTE(vals)) if self._size else 0
+            if self._recycled:
+                vals, address = arena.full(self._size, self._dtype, self._start)
+            else:
+                zero, size = self._start == 0, self._size
+                vals = np.zeros(size, self._dtype) if zero else np.full(size, self._start, self._dtype)
+                # of two ways to a fresh array's address, the one that costs a quarter of `vals.ctypes.data`
+                address = ctypes.addressof(_BYTE(vals)) if size else 0
             slots += (self._extents, _pack_one(address))
             status = self._kernel.run_packed(self._first + b"".join(slots))
             if status:

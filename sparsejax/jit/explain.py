@@ -31,6 +31,7 @@ from sparsejax.jit import (
     infer_formats,
     lower,
     pipeline,
+    report,
     runtime,
     sampling,
     simplify,
@@ -386,18 +387,13 @@ def _workspaces(
     exact: dict[str, tuple[float, ...]],
 ) -> tuple[Workspace, ...]:
     nest = runner.plain
-    loops = autoschedule.loops(nest, exact, schedule.order)
     made = []
-    for tensor, around, where in forecast.workspaces(program):
+    for tensor, around, where, nbytes in report.workspaces(nest, schedule, program, exact):
         *_, write = cin.writes(where.producer)
         own = tuple(str(ix) for ix in write.lhs.indices)
         reason = _workspace_reason(nest.storage_indices, schedule.order, around, own, tensor.policy or "")
         if tensor.policy == schedule.workspace and schedule.reason:
             reason = f"{reason}; {schedule.reason}"
-        starts = max(1.0, next((x.survivors for x in reversed(loops) if x.var in around), 1.0))
-        inserts = loops[-1].survivors / starts if loops else 1.0
-        entries = min(inserts, autoschedule.level_counts(nest, exact)[-1] / starts) if own else 1.0
-        nbytes = forecast.workspace_bytes(tensor, inserts, entries)
         made.append(Workspace(tensor.name, tensor.policy or "", own, tuple(map(str, around)), nbytes, reason))
     return tuple(made)
 

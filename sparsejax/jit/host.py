@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import os
 import platform
-from pathlib import Path
 
 from sparsejax.jit import engine, loader
 
@@ -25,8 +24,7 @@ def _processor() -> str:
     """Name and features of the processor: as the kernel reports them, or as LLVM does."""
     if loader.SUPPORTED:
         try:
-            with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-                first = file.read(8192).split("\n\n")[0]
+            first = _first_record("/proc/cpuinfo")
         except OSError:
             first = ""
         fields = dict(line.partition(":")[::2] for line in first.splitlines())
@@ -37,11 +35,19 @@ def _processor() -> str:
     return f"{llvm.get_host_cpu_name()}, {llvm.get_host_cpu_features().flatten()}"
 
 
+def _first_record(path: str) -> str:
+    """The text of a file up to its first empty line: reading on costs a system with many processors milliseconds."""
+    with open(path, "rb", buffering=0) as file:
+        text = b""
+        while b"\n\n" not in text and (more := file.read(4096)):
+            text += more
+    return text.split(b"\n\n")[0].decode("ascii", "replace")
+
+
 def _code_generator() -> str:
     """The version of llvmlite, and of LLVM by the size of the library that holds it (its number is only known once it is loaded)."""
     import llvmlite
 
-    spec = importlib.util.find_spec("llvmlite")
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    sizes = [p.stat().st_size for f in folders for p in sorted(Path(f, "binding").glob("*llvmlite.*"))]
-    return f"llvmlite {llvmlite.__version__} {sizes}"
+    folders = [os.path.join(folder, "binding") for folder in llvmlite.__path__]
+    sizes = [e.stat().st_size for f in folders for e in os.scandir(f) if "llvmlite." in e.name]
+    return f"llvmlite {llvmlite.__version__} {sorted(sizes)}"

@@ -92,7 +92,7 @@ def load(image: bytes, symbol: str = "kernel") -> Code:
         raise Unsupported(f"no loader for {sys.platform} on {platform.machine()}")
     try:
         return _load(image, symbol)
-    except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise Unsupported(f"a malformed object: {error}") from error
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,7 +41,11 @@ GIBIBYTE = 1 << 30
 
 
 _turn = threading.RLock()
-"""Held while something is planned, so that threads do not plan the same thing at the same time."""
+"""Held while something is planned, so that threads do not plan the same thing at the same time; and while the process forks, so
+that a child does not wait for a thread that it does not have."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
 
 
 @dataclass(frozen=True)

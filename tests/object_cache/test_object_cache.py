@@ -348,5 +348,9 @@ def test_cache_dir_takes_paths():
         config.update("cache_dir", "")
 
 
+def test_tests_do_not_use_the_cache_of_the_user():
+    assert config.cache_dir() == os.environ["SPARSEJAX_CACHE_DIR"] == "off" and object_cache.active() is None
+
+
 def test_identity_names_processor_and_generator():
     assert "llvmlite" in host.identity() and np.__name__ not in host.identity()

@@ -1,0 +1,174 @@
+"""What a compiled function costs on given data: operations, bytes and entries, step by step.
+
+    Step     one kernel or library call: operations, bytes read and written, temporary bytes, entries of its result
+    Report   the steps, with the bytes of arguments and results
+
+Operations are those of the plan that was chosen: of every loop nest, how often its innermost body has something to do, times the scalar
+operators in it (a reduction counts its own). They are exact for products with one sparse operand, and forecast from the model of
+the scheduler elsewhere; a complex operation counts once. Bytes are those of whole operands and results, as caches would have it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparsejax.core.array import Array
+from sparsejax.core.jaxpr import ClosedJaxpr, Eqn
+from sparsejax.formats import Dense
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import autoschedule, cin, facts, forecast, fuse, lower, pipeline, sampling
+from sparsejax.jit.nest import Nest
+
+
+@dataclass(frozen=True)
+class Step:
+    """The cost of one kernel or library call."""
+
+    name: str
+    flops: float
+    bytes_accessed: int
+    temporaries: int
+    entries: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """The cost of a function on given data."""
+
+    steps: tuple[Step, ...]
+    arguments: int
+    results: int
+    intermediates: int
+    entries: float
+
+    def cost(self) -> dict[str, float]:
+        """Sums over the steps, under JAX's names; and the expected entries of the results."""
+        return {
+            "flops": sum(s.flops for s in self.steps),
+            "bytes accessed": float(sum(s.bytes_accessed for s in self.steps)),
+            "entries": self.entries,
+        }
+
+    def memory(self) -> MemoryStats:
+        """Bytes while the function runs: intermediates live until its end, workspaces while their kernel runs."""
+        temporary = self.intermediates + max((s.temporaries for s in self.steps), default=0)
+        return MemoryStats(self.arguments, self.results, temporary)
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """Bytes of a compiled function, under JAX's names: arguments and constants, results, and what exists only meanwhile."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+
+    @property
+    def peak_memory_in_bytes(self) -> int:
+        return self.argument_size_in_bytes + self.output_size_in_bytes + self.temp_size_in_bytes
+
+
+def report(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Report:
+    """The cost of a jaxpr on these arrays. It is run once, as later steps depend on what earlier ones make."""
+    plan = pipeline.plan_of(closed)
+    given = [a.storage for a in (*closed.consts, *arrays)]
+    registers = plan.registers(given)
+    first, made = len(registers), []
+    for number, step in enumerate(plan.steps):
+        inputs = plan.step(number, registers)
+        if isinstance(step, pipeline.KernelRunner):
+            made.append(_kernel(step, inputs))
+        else:
+            made.append(_call(step, inputs, registers[-1]))
+    results = {k: registers[k] for k in plan.results}
+    counts = [made[k - first].entries if k >= first else float(registers[k].nnz) for k in plan.results]
+    viewed = {id(s.vals) for s in (*registers[:first], *results.values())}
+    inner = [s for k, s in enumerate(registers) if k >= first and k not in results and id(s.vals) not in viewed]
+    return Report(tuple(made), _bytes(given), _bytes(list(results.values())), _bytes(inner), sum(counts))
+
+
+def _bytes(storages: Sequence[Storage]) -> int:
+    """Bytes of storages; those with the same values count once."""
+    return sum(s.nbytes for s in {id(s.vals): s for s in storages}.values())
+
+
+def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
+    given, nest = runner.step.nest.inputs, runner.plain
+    exact = [facts.exact_positions(s) for s in inputs]
+    known = runner.counts(exact)
+    schedule, program = runner.schedule([facts.positions(s) for s in inputs])
+    sampled = sampling.entries(runner.step.nest, inputs)
+    output = forecast.output_bytes(nest, known, sampled)
+    copies = sum(
+        forecast.conversion_bytes(t, read.stored, counts)
+        for t, read, counts in zip(given, program.inputs, exact, strict=True)
+        if read.stored != t.format
+    )
+    spaces = sum(nbytes for *_, nbytes in workspaces(nest, schedule, program, known))
+    dense = all(isinstance(level, Dense) for level in nest.output.format.levels)
+    entries = autoschedule.level_counts(nest, known)[-1:] if sampled is None or dense else (sampled,)
+    name = f"out[{','.join(map(str, nest.indices))}] = {nest.composite}"
+    count = entries[0] if entries else 1.0
+    return Step(name, flops(nest, schedule, known, count), _bytes(inputs) + output, spaces + copies, count)
+
+
+def flops(nest: Nest, schedule: autoschedule.Schedule, known: autoschedule.Facts, entries: float) -> float:
+    """Scalar operations of `nest`: each reduction where its loops have something to do, then the value per entry."""
+    loops = autoschedule.loops(nest, known, schedule.order)
+    total = 0.0
+    for producer in nest.producers:
+        own = set(cin.variables(producer.rhs)) | set(cin.variables(producer.target))
+        times = next((x.survivors for x in reversed(loops) if x.var in own), 1.0)
+        total += times * (_operators(producer.rhs) + (producer.op is not None))
+    body = _operators(nest.value)
+    if nest.producers:
+        return total + entries * body
+    return (loops[-1].survivors if loops else 1.0) * body
+
+
+def _operators(expr: cin.Expr) -> int:
+    if not isinstance(expr, cin.Call):
+        return 0
+    return (expr.op != "cast") + sum(map(_operators, expr.args))
+
+
+def _call(step: fuse.CallStep, inputs: Sequence[Storage], made: Storage) -> Step:
+    eqn = step.eqn
+    viewed = any(made.vals is s.vals for s in inputs)
+    accessed = 0 if viewed else _bytes([*inputs, made])
+    return Step(eqn.primitive.name, _flops_of_call(eqn), accessed, 0, float(made.nnz))
+
+
+def _flops_of_call(eqn: Eqn) -> float:
+    """Operations of a library call on dense operands; views, conversions and reshapes have none."""
+    if eqn.primitive.notation is None:
+        return 0.0
+    tensors = [
+        cin.Tensor(f"x{k}", a.aval.shape, a.aval.dtype, a.aval.format, a.aval.fill_value)
+        for k, a in enumerate(eqn.inputs)
+    ]
+    definition = eqn.primitive.notation(*tensors, **eqn.param_dict)
+    extents = {
+        index: access.tensor.shape[dimension]
+        for access in cin.accesses(definition.rhs)
+        for dimension, index in enumerate(access.indices)
+        if isinstance(index, cin.IndexVar)
+    }
+    return math.prod(extents.values()) * float(_operators(definition.rhs) + (definition.op is not None))
+
+
+def workspaces(
+    nest: Nest, schedule: autoschedule.Schedule, program: lower.Program, known: autoschedule.Facts
+) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where, int]]:
+    """Every workspace of a program: its tensor, the loops around it, its `where`, and its expected bytes."""
+    loops = autoschedule.loops(nest, known, schedule.order)
+    made = []
+    for tensor, around, where in forecast.workspaces(program):
+        *_, write = cin.writes(where.producer)
+        starts = max(1.0, next((x.survivors for x in reversed(loops) if x.var in around), 1.0))
+        inserts = loops[-1].survivors / starts if loops else 1.0
+        entries = min(inserts, autoschedule.level_counts(nest, known)[-1] / starts) if write.lhs.indices else 1.0
+        made.append((tensor, around, where, forecast.workspace_bytes(tensor, inserts, entries)))
+    return made
