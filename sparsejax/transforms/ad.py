@@ -28,7 +28,7 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, check_jaxpr
 from sparsejax.core.tangents import Linear, tangent_aval
 from sparsejax.core.trace import Tracer, tracing
 from sparsejax.lax.elementwise import convert_element_type, elementwise
-from sparsejax.lax.linear import as_dtype, refilled, sample, settle, share, zeros, zeros_like
+from sparsejax.lax.linear import as_dtype, full, refilled, sample, settle, share, zeros, zeros_like
 from sparsejax.lax.structural import broadcast_to, convert_format
 from sparsejax.transforms import staging
 
@@ -155,13 +155,9 @@ class _Backward:
             return refilled(staging.read(self.env, self.lin.owners[var]))
         eqn = self.maker.get(var)
         if eqn is None or var.aval.is_dense or eqn.primitive.multiple:
-            return zeros(var.aval)
+            return full(var.aval, 1)  # not zero, which would annihilate what it meets and store nothing
         args = [self.pattern(a) if a in self.moved else staging.read(self.env, a) for a in eqn.inputs]
         return eqn.primitive.bind(*args, **eqn.param_dict)
-
-    def primal(self, var: Var) -> Any:
-        """The value whose pattern a tangent input has."""
-        return self.env[self.lin.owners[var]]
 
     def operand(self, atom: Atom) -> Any:
         if atom not in self.moved:
@@ -209,10 +205,13 @@ def backward(lin: Linearized, env: dict[Atom, Any], cts: Sequence[Any]) -> list[
     They have the type of their primal value: sparse ones share its index buffers.
     """
     run = _Backward(lin, env)
-    made = []
-    for var, ct in zip(lin.tangents, run.run(cts), strict=True):
-        made.append(finished(var.aval, ct, functools.partial(run.primal, var)))
-    return made
+
+    def primal(var: Var) -> Any:
+        return env[lin.owners[var]]
+
+    return [
+        finished(v.aval, ct, functools.partial(primal, v)) for v, ct in zip(lin.tangents, run.run(cts), strict=True)
+    ]
 
 
 def finished(aval: Aval, ct: Any, primal: Callable[[], Any]) -> Any:

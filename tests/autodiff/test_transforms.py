@@ -68,7 +68,7 @@ def test_aux():
     assert float(aux["n"]) == 3 and np.isclose(float(value), (X * X).sum())
     g, aux = sj.grad(f, has_aux=True)(X)
     np.testing.assert_allclose(g, 2 * X)
-    _out, pull, aux = sj.vjp(f, X, has_aux=True)
+    _, pull, aux = sj.vjp(f, X, has_aux=True)
     np.testing.assert_allclose(pull(1.0)[0], 2 * X)
     _out, tangent, aux = sj.jvp(f, (X,), (X,), has_aux=True)
     np.testing.assert_allclose(tangent, 2 * (X * X).sum())

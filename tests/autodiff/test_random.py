@@ -1,0 +1,36 @@
+"""Derivatives of random programs."""
+
+import pytest
+
+from tests.autodiff import programs
+from tests.fuzz import engine
+
+FIRST, SECOND, BATCH = 200, 60, 20
+
+
+@pytest.mark.parametrize("start", range(0, FIRST, BATCH))
+def test_first_derivatives(start):
+    with engine.quick():
+        faults = [f for f in (programs.check(seed) for seed in range(start, start + BATCH)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.parametrize("start", range(1000, 1000 + SECOND, BATCH))
+def test_second_derivatives(start):
+    with engine.quick():
+        faults = [f for f in (programs.check(seed, second=True) for seed in range(start, start + BATCH)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+def test_the_check_can_fail(monkeypatch):
+    monkeypatch.setattr(programs, "direction", lambda rng, x: x * 0.0)
+    monkeypatch.setattr(programs, "stored", lambda x: rising(x))
+    assert any(programs.check(seed) for seed in range(5))
+
+
+def rising(x, count=None):
+    """Other values in every call."""
+    if count is None:
+        count = [0]
+    count[0] += 1
+    return x.todense() + count[0] * 1e-6
