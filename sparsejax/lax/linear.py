@@ -75,12 +75,12 @@ def _share_call(x: Storage, like: Storage, out_aval: Aval) -> Storage:
     else:
         coords, found = convert.to_coords(made)
         own, position = convert.to_coords(_numbered(like))
-        if not like.format.packed or any(not level.unique or level.letter == "r" for level in like.format.levels):
-            return made
         flat = Format.parse("coo", len(x.shape))
         zeros = np.zeros(own.shape[1], x.dtype)
         union = convert.from_coords(np.hstack([own, coords]), np.concatenate([zeros, found]), x.shape, flat, 0)
         place = convert.from_coords(own, position, x.shape, flat, 0)
+        if like.format.levels[-1].shared or len(place.vals) < len(position):
+            return made
         vals = np.zeros(len(like.vals), x.dtype)
         vals[place.vals] = union.vals
     return Storage(like.format, like.shape, x.dtype.type(0), like.buffers, vals)
@@ -108,8 +108,7 @@ share_p = Primitive(
 def share(x: Any, like: Any) -> Any:
     """`x`, whose entries are among those of `like`, with the pattern of `like`: the same format over the same index buffers.
 
-    Entries that `x` lacks are stored zeros. Runs of equal values, and formats with unused slots, are assembled anew where the
-    patterns differ.
+    Entries that `x` lacks are stored zeros. Runs of equal values, and duplicates, are assembled anew where the buffers differ.
 
     >>> import sparsejax as sj, numpy as np
     >>> A = sj.array(np.eye(3), format="csr")
@@ -142,7 +141,12 @@ def zeros_like(x: Any, dtype: Any = None) -> Any:
 
 def zeros(aval: Aval) -> Any:
     """Dense zeros of the shape and dtype of `aval`."""
-    scalar = convert_element_type(0, aval.dtype)
+    return full(aval, 0)
+
+
+def full(aval: Aval, value: Any) -> Any:
+    """A dense array of one value, of the shape and dtype of `aval`."""
+    scalar = convert_element_type(value, aval.dtype)
     return convert_format(broadcast_to(scalar, aval.shape), Format.parse("dense", aval.ndim))
 
 

@@ -28,7 +28,7 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, check_jaxpr
 from sparsejax.core.tangents import Linear, tangent_aval
 from sparsejax.core.trace import Tracer, tracing
 from sparsejax.lax.elementwise import convert_element_type, elementwise
-from sparsejax.lax.linear import as_dtype, refilled, sample, settle, share, zeros, zeros_like
+from sparsejax.lax.linear import as_dtype, full, refilled, sample, settle, share, zeros, zeros_like
 from sparsejax.lax.structural import broadcast_to, convert_format
 from sparsejax.transforms import staging
 
@@ -155,7 +155,7 @@ class _Backward:
             return refilled(staging.read(self.env, self.lin.owners[var]))
         eqn = self.maker.get(var)
         if eqn is None or var.aval.is_dense or eqn.primitive.multiple:
-            return zeros(var.aval)
+            return full(var.aval, 1)  # not zero, which would annihilate what it meets and store nothing
         args = [self.pattern(a) if a in self.moved else staging.read(self.env, a) for a in eqn.inputs]
         return eqn.primitive.bind(*args, **eqn.param_dict)
 

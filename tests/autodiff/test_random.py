@@ -1,0 +1,34 @@
+"""Derivatives of random programs."""
+
+import pytest
+
+from tests.autodiff import programs
+from tests.fuzz import engine
+
+FIRST, SECOND, BATCH = 200, 60, 20
+
+
+@pytest.mark.parametrize("start", range(0, FIRST, BATCH))
+def test_first_derivatives(start):
+    with engine.quick():
+        faults = [f for f in (programs.check(seed) for seed in range(start, start + BATCH)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.parametrize("start", range(1000, 1000 + SECOND, BATCH))
+def test_second_derivatives(start):
+    with engine.quick():
+        faults = [f for f in (programs.check(seed, second=True) for seed in range(start, start + BATCH)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+def test_the_check_can_fail(monkeypatch):
+    run, calls = programs.run, []
+
+    def unsteady(steps, inputs):
+        """Another function in every trace."""
+        calls.append(1)
+        return run(steps, inputs) * (1.0 + len(calls))
+
+    monkeypatch.setattr(programs, "run", unsteady)
+    assert any(programs.check(seed) for seed in range(5))
