@@ -225,7 +225,9 @@ def jvp(
         iotas = [asarray(np.arange(extents[x])) for x in summed]
         first = first_p.bind(*factors, out, *iotas, inputs=inputs, output=output, summed=summed, dtype=dtype, ring=ring)
         more = [first, *iotas]
-    product = functools.reduce(lambda a, b: _product(ring, a, b), [variable(k, dtype) for k in range(count)])
+    product: cin.Expr = variable(0, dtype)
+    for k in range(1, count):
+        product = _product(ring, product, variable(k, dtype))
     made = None
     for k, t in enumerate(tangents[:count]):
         slope = None if t is None else simplify.simplify(derivative(product, variable(k, dtype)))
