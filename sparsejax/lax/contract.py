@@ -23,7 +23,7 @@ Labels = tuple[int, ...]
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
 
 
-def _extents(shapes: Sequence[tuple[int, ...]], inputs: Sequence[Labels]) -> dict[int, int]:
+def extents_of(shapes: Sequence[tuple[int, ...]], inputs: Sequence[Labels]) -> dict[int, int]:
     """The extent of every label; an axis of extent one is broadcast. ValueError where two axes disagree."""
     found: dict[int, tuple[int, int, int]] = {}
     for k, (shape, labels) in enumerate(zip(shapes, inputs, strict=True)):
@@ -52,7 +52,7 @@ def _notation(
 ) -> cin.Definition:
     """out[o] add= masked(mask[o], mul(A[..], B[..], ...), zero); sparse operands read the ring's zero where nothing is stored."""
     count = len(inputs)
-    extents = _extents([rules.shape_of(o) for o in operands[:count]], inputs)
+    extents = extents_of([rules.shape_of(o) for o in operands[:count]], inputs)
     used = ring or _arithmetic(dtype)
     zero = simplify.literal(used.zero, dtype, absent=True)
     factors: list[cin.Expr] = []
@@ -60,7 +60,7 @@ def _notation(
         picked: list[cin.Index] = []
         for extent, label in zip(rules.shape_of(operand), labels, strict=True):
             picked.append(0 if extent == 1 and extents[label] != 1 else cin.IndexVar(f"i{label}"))
-        factors.append(_factor(rules.access(operand, picked), dtype, zero if ring else None))
+        factors.append(factor_of(rules.access(operand, picked), dtype, zero if ring else None))
     product = functools.reduce(lambda a, b: cin.Call(used.mul, (a, b), dtype), factors)
     indices = tuple(cin.IndexVar(f"i{label}") for label in output)
     if mask is not None:
@@ -76,7 +76,7 @@ def _arithmetic(dtype: Any) -> Ring:
     return Ring(add, multiply, np.dtype(dtype).type(0))
 
 
-def _factor(expr: cin.Expr, dtype: Any, zero: cin.Literal | None) -> cin.Expr:
+def factor_of(expr: cin.Expr, dtype: Any, zero: cin.Literal | None) -> cin.Expr:
     """An operand as `dtype`; in a semiring, `zero` where nothing is stored, whatever its fill."""
     made = rules.cast(expr, dtype)
     if zero is None or not isinstance(expr, cin.Access) or expr.tensor.format.is_dense:
@@ -102,7 +102,7 @@ def _typing(
     ring: Ring | None = None,
     mask: str | None = None,
 ) -> Aval:
-    extents = _extents([a.shape for a in avals[: len(inputs)]], inputs)
+    extents = extents_of([a.shape for a in avals[: len(inputs)]], inputs)
     shape = tuple(extents[label] for label in output)
     params = {"inputs": inputs, "output": output, "dtype": dtype, "out_format": out_format, "ring": ring, "mask": mask}
     made = rules.infer(_notation, avals, params, shape, dtype).strong()
@@ -124,7 +124,7 @@ def _reference(
     if ring is None and mask is None:
         return np.einsum(*_numpy_operands(arrays, inputs, output))
     used = ring or _arithmetic(dtype)
-    extents = _extents([a.shape for a in arrays], inputs)
+    extents = extents_of([a.shape for a in arrays], inputs)
     summed = [label for label in extents if label not in output]
     space = dict(
         zip((*output, *summed), np.indices([extents[x] for x in (*output, *summed)], sparse=True), strict=True)
@@ -226,7 +226,7 @@ def contract(
     out = tuple(map(int, output))
     chosen = semiring_of(semiring)
     wanted = _wanted(arrays, dtype, chosen)
-    extents = _extents([a.shape for a in arrays], labels)
+    extents = extents_of([a.shape for a in arrays], labels)
     for label in out:
         if label not in extents:
             raise ValueError(
@@ -309,7 +309,7 @@ def einsum(
 def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: Any, dtype: Any) -> Any:
     """Contract along the cheapest path; the result has the type that one contraction of all operands gives it."""
     wanted = _wanted(arrays, dtype, None)
-    extents = _extents([a.shape for a in arrays], inputs)
+    extents = extents_of([a.shape for a in arrays], inputs)
     broadcast = any(a.shape[k] != extents[x] for a, ls in zip(arrays, inputs, strict=True) for k, x in enumerate(ls))
     if broadcast or any(label not in extents for label in output):
         return contract(arrays, inputs, output, out_format, wanted)

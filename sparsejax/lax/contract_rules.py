@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparsejax.core.tangents import Linear
+from sparsejax.lax import semiring_rules
 from sparsejax.lax.contract import Labels, contract, contract_p
 from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.linear import pull
@@ -31,7 +32,7 @@ def _jvp(
     if mask is not None:
         params["mask"] = mask
     if ring is not None:
-        raise NotImplementedError(f"differentiation over the semiring {ring} is not implemented")
+        return semiring_rules.jvp(primals, tangents, out, inputs, output, dtype, ring)
     made = None
     for k, t in enumerate(tangents[: len(inputs)]):
         if t is not None:

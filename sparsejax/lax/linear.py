@@ -75,12 +75,12 @@ def _share_call(x: Storage, like: Storage, out_aval: Aval) -> Storage:
     else:
         coords, found = convert.to_coords(made)
         own, position = convert.to_coords(_numbered(like))
-        if any(not level.unique or level.shared for level in like.format.levels):
-            return made
         flat = Format.parse("coo", len(x.shape))
         zeros = np.zeros(own.shape[1], x.dtype)
         union = convert.from_coords(np.hstack([own, coords]), np.concatenate([zeros, found]), x.shape, flat, 0)
         place = convert.from_coords(own, position, x.shape, flat, 0)
+        if like.format.levels[-1].shared or len(place.vals) < len(position):
+            return made
         vals = np.zeros(len(like.vals), x.dtype)
         vals[place.vals] = union.vals
     return Storage(like.format, like.shape, x.dtype.type(0), like.buffers, vals)

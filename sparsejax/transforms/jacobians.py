@@ -150,9 +150,10 @@ def _at_pattern(jacobian: Any, out: Any, x: Any) -> Any:
         return share(jacobian, x)
     labels = tuple(range(jacobian.ndim))
     outer = tuple(range(out.ndim))
-    levels = [Dense()] * out.ndim if out.format.is_dense else list(out.format.levels)
-    order = outer if out.format.is_dense else out.format.order
-    form = Format([*levels, *x.format.levels], [*order, *(out.ndim + d for d in x.format.order)])
+    left = Format([Dense()] * out.ndim) if out.format.is_dense else out.format
+    right = x.format
+    order = (*left.order, *(out.ndim + d for d in right.order))
+    form = Format((*left.levels, *right.levels), order, (*left.blocks, *right.blocks))
     rows = [] if out.format.is_dense else [pattern(out, jacobian.dtype)]
     return contract([jacobian, *rows], [labels, *(outer for _ in rows)], labels, form, mask=x)
 
