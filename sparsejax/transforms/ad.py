@@ -159,6 +159,10 @@ class _Backward:
         args = [self.pattern(a) if a in self.moved else staging.read(self.env, a) for a in eqn.inputs]
         return eqn.primitive.bind(*args, **eqn.param_dict)
 
+    def primal(self, var: Var) -> Any:
+        """The value whose pattern a tangent input has."""
+        return self.env[self.lin.owners[var]]
+
     def operand(self, atom: Atom) -> Any:
         if atom not in self.moved:
             return staging.read(self.env, atom)
@@ -205,13 +209,10 @@ def backward(lin: Linearized, env: dict[Atom, Any], cts: Sequence[Any]) -> list[
     They have the type of their primal value: sparse ones share its index buffers.
     """
     run = _Backward(lin, env)
-
-    def primal(var: Var) -> Any:
-        return env[lin.owners[var]]
-
-    return [
-        finished(v.aval, ct, functools.partial(primal, v)) for v, ct in zip(lin.tangents, run.run(cts), strict=True)
-    ]
+    made = []
+    for var, ct in zip(lin.tangents, run.run(cts), strict=True):
+        made.append(finished(var.aval, ct, functools.partial(run.primal, var)))
+    return made
 
 
 def finished(aval: Aval, ct: Any, primal: Callable[[], Any]) -> Any:
