@@ -30,11 +30,15 @@ def tangent_aval(aval: Aval) -> Aval | None:
 
 
 class Linear:
-    """An operand that the result depends on linearly: known by its type, and by its pattern where it is sparse."""
+    """An operand that the result depends on linearly: known by its type, and by its pattern where it is sparse.
 
-    def __init__(self, aval: Aval, pattern: Callable[[], Any]) -> None:
+    `has_pattern_of_result`: its pattern is known to be that of the result, where a cotangent of the result is already.
+    """
+
+    def __init__(self, aval: Aval, pattern: Callable[[], Any], has_pattern_of_result: bool = False) -> None:
         self.aval = aval
         self._pattern = pattern
+        self.has_pattern_of_result = has_pattern_of_result
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ from sparsejax.lax.elementwise import (
     where,
     where_p,
 )
-from sparsejax.lax.linear import aligned, as_dtype, keep, pull
+from sparsejax.lax.linear import aligned, as_dtype, keep, pull, same_entries
 
 E = elementwise
 
@@ -141,9 +141,13 @@ def added(x: Any, y: Any) -> Any:
 
 
 def _add_transpose(ct: Any, *operands: Any, loops: Any) -> list[Any]:
-    return [
-        pull([aligned(ct, ct.ndim)], aligned(o, ct.ndim)[1], o) if isinstance(o, Linear) else None for o in operands
-    ]
+    return [_summand(ct, o) if isinstance(o, Linear) else None for o in operands]
+
+
+def _summand(ct: Any, to: Linear) -> Any:
+    if ct.shape == to.shape:
+        return same_entries(ct, to)
+    return pull([aligned(ct, ct.ndim)], aligned(to, ct.ndim)[1], to)
 
 
 def _subtract_transpose(ct: Any, x: Any, y: Any, loops: Any) -> list[Any]:

@@ -26,7 +26,7 @@ from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, check_jaxpr
 from sparsejax.core.tangents import Linear, tangent_aval
-from sparsejax.core.trace import Tracer, tracing
+from sparsejax.core.trace import Trace, Tracer, tracing
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.linear import as_dtype, full, refilled, sample, settle, share, zeros, zeros_like
 from sparsejax.lax.structural import broadcast_to, convert_format
@@ -35,8 +35,8 @@ from sparsejax.transforms import staging
 Owners = dict[Var, Atom]
 
 
-def jvp_eqns(jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[Atom, Any], owners: Owners) -> None:
-    """Bind the equations of `jaxpr` and of their tangents. `env` and `tangents` hold the inputs and take the results; a tangent
+def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[Atom, Any], owners: Owners) -> None:
+    """Bind the equations of `jaxpr` and of their tangents in `trace`, the current one. `env` and `tangents` hold the inputs and take the results; a tangent
     that is zero is left out. `owners` takes the owners of sparse tangents."""
     for eqn in jaxpr.eqns:
         primals = [staging.read(env, a) for a in eqn.inputs]
@@ -50,10 +50,21 @@ def jvp_eqns(jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[Atom, Any], owne
             raise NotImplementedError(
                 f"Differentiation rule for '{eqn.primitive.name}' not implemented ({eqn.source or 'unknown line'})"
             )
+        start = len(trace.eqns)
         found = eqn.primitive.jvp(primals, known, made, **eqn.param_dict)
         for var, out, t in zip(eqn.outputs, outs, found if eqn.primitive.multiple else [found], strict=True):
             if t is not None and out.dtype.kind in "fc":
                 tangents[var] = _fitted(t, out, owners)
+        if len(outs) == 1 and not outs[0].format.is_dense:
+            _own(trace.eqns[start:], outs[0], owners)
+
+
+def _own(eqns: Sequence[Eqn], out: Any, owners: Owners) -> None:
+    """Summands of a sparse tangent, which have its type, are needed at its pattern only."""
+    wanted = tangent_aval(out.aval)
+    for var in (v for eqn in eqns for v in eqn.outputs):
+        if var.aval == wanted:
+            owners.setdefault(var, out.var)
 
 
 def _fitted(t: Any, out: Any, owners: Owners) -> Any:
@@ -107,7 +118,7 @@ def linearized(closed: ClosedJaxpr, wanted: Sequence[bool]) -> Linearized:
                 moving[var] = tangents[-1]
                 if not aval.is_dense:
                     owners[tangents[-1].var] = x.var
-        jvp_eqns(inner, env, moving, owners)
+        jvp_eqns(trace, inner, env, moving, owners)
         outs = [staging.read(env, a) for a in inner.outputs]
         found = [moving.get(a) for a in inner.outputs]
         jaxpr, consts = trace.finish([*primals, *tangents], [*outs, *(t for t in found if t is not None)])
@@ -163,10 +174,12 @@ class _Backward:
         """The value whose pattern a tangent input has."""
         return self.env[self.lin.owners[var]]
 
-    def operand(self, atom: Atom) -> Any:
+    def operand(self, atom: Atom, result: Var | None = None) -> Any:
         if atom not in self.moved:
             return staging.read(self.env, atom)
-        return Linear(atom.aval, lambda: self.pattern(atom))
+        owner = self.lin.owners.get(atom) if isinstance(atom, Var) else None
+        same = owner is not None and result is not None and owner is self.lin.owners.get(result)
+        return Linear(atom.aval, lambda: self.pattern(atom), same)
 
     def add(self, atom: Atom | None, ct: Any) -> None:
         """Add a cotangent of a variable to those it has."""
@@ -186,8 +199,7 @@ class _Backward:
 
     def run(self, cts: Sequence[Any]) -> list[Any]:
         for atom, ct in zip(self.lin.out_tangents, cts, strict=True):
-            if ct is not None and atom in self.moved:
-                self.add(atom, settle(ct, self.operand(atom)) if not atom.aval.is_dense else ct)
+            self.add(atom, ct)
         for eqn in reversed(self.lin.linear):
             found = [self.cts.pop(v, None) for v in eqn.outputs]
             if all(ct is None for ct in found):
@@ -196,7 +208,7 @@ class _Backward:
                 raise NotImplementedError(
                     f"Transpose rule (for reverse-mode differentiation) for '{eqn.primitive.name}' not implemented"
                 )
-            operands = [self.operand(a) for a in eqn.inputs]
+            operands = [self.operand(a, eqn.outputs[0]) for a in eqn.inputs]
             made = eqn.primitive.transpose(found if eqn.primitive.multiple else found[0], *operands, **eqn.param_dict)
             for atom, ct in zip(eqn.inputs, made, strict=True):
                 self.add(atom, ct)
