@@ -269,7 +269,7 @@ def derivative(expr: cin.Expr, by: cin.Access) -> cin.Expr:
 
     >>> x, y = variable(0, np.dtype("f8")), variable(1, np.dtype("f8"))
     >>> print(derivative(cin.Call("multiply", (x, y), x.dtype), x))
-    v1
+    v1[]
     """
     dtype = by.dtype
     zero, one = simplify.literal(0, dtype), simplify.literal(1, dtype)
