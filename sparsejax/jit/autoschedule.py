@@ -34,7 +34,9 @@ Facts = Mapping[str, tuple[float, ...]]
 # Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). CONVERT, TURN, RELEVEL: per entry, to another order of
 # dimensions, between csr and csc, to other levels in the same order; VECTOR, STRIDED: per lane of an innermost dense loop.
 # Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
-CONVERT, TURN, RELEVEL, STRIDED, VECTOR = 25.0, 8.0, 8.0, 1.2, 0.2
+# MERGE: per coordinate of operands that are walked in step (reference section 1.3: about 4.7 ns where they are alike, less where one
+# is galloped through).
+CONVERT, TURN, RELEVEL, STRIDED, VECTOR, MERGE = 25.0, 8.0, 8.0, 1.2, 0.2, 4.0
 BEAM = 400
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
 
@@ -354,6 +356,8 @@ class _Model:
         each = 1.0
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             each = STRIDED if strided else VECTOR
+        elif len(leaders) > 1:
+            each = MERGE
         density = self.density(self.expr, var, bound)
         survivors = state.survivors * self.extents[var] * (1.0 if density is None else density)
         cost = state.cost + state.survivors * work * each
