@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import segments
-from sparsejax.formats.level import Level
+from sparsejax.formats.level import Level, coordinate_at, ends_below
 from sparsejax.formats.segments import Above, Array, Buffers
 from sparsejax.formats.walk import Place, Segment
 
@@ -97,8 +97,5 @@ class Banded(Level):
 
     def _band(self, b: Any, buffers: Any, place: Place) -> tuple[Any, Any, Any]:
         """First position, end, and first coordinate of the band."""
-        pos, start = buffers["pos"].pointer, buffers["start"]
-        lo = b.load(pos, place.parent, "i64", "lo")
-        hi = b.load(pos, b.add(place.parent, 1), "i64", "hi")
-        first = b.load(start.pointer, place.parent, start.type, "first")
-        return lo, hi, first if start.type == "i64" else b.convert("zext", first, "i64")
+        lo, hi = ends_below(b, buffers, place.parent)
+        return lo, hi, coordinate_at(b, buffers["start"], place.parent, "first")

@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import segments
-from sparsejax.formats.level import Level, segment_of
+from sparsejax.formats.level import Level, ends_below, segment_of
 from sparsejax.formats.ordering import sort_order
 from sparsejax.formats.segments import Above, Array, Buffers
 from sparsejax.formats.walk import Place, Segment
@@ -105,8 +105,8 @@ class Hash(Level):
         return len(crd)
 
     def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
-        pos, crd = buffers["pos"].pointer, buffers["crd"]
-        hi = b.load(pos, b.add(place.parent, 1), "i64", "hi")
+        crd = buffers["crd"]
+        lo, hi = ends_below(b, buffers, place.parent)
 
         def scan(start: Any) -> Any:
             """The first slot in use from `start` on."""
@@ -117,13 +117,13 @@ class Hash(Level):
                 b.set(going, b.and_(unused, b.lt(b.get(at), hi)))
             return b.get(at)
 
-        walk = segment_of(b, buffers, scan(b.load(pos, place.parent, "i64", "lo")), hi)
+        walk = segment_of(b, buffers, scan(lo), hi)
         return Segment(walk.lo, hi, walk.coordinate, after=lambda at, coordinate: scan(b.add(at, 1)))
 
     def locate(self, b: Any, buffers: Any, place: Place, coordinate: Any) -> tuple[Any, Any]:
-        pos, crd = buffers["pos"].pointer, buffers["crd"]
-        lo = b.load(pos, place.parent, "i64", "lo")
-        size = b.sub(b.load(pos, b.add(place.parent, 1), "i64", "hi"), lo)
+        crd = buffers["crd"]
+        lo, hi = ends_below(b, buffers, place.parent)
+        size = b.sub(hi, lo)
         mask = b.sub(size, 1)
         mixed = b.binary("lshr", b.mul(coordinate, b.i64(MULTIPLIER)), b.i64(32))
         slot, found = b.var("slot", b.i64(0)), b.var("found", b.const("i1", 0))

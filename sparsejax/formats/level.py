@@ -108,19 +108,23 @@ class Level:
         return None
 
 
+def coordinate_at(b: Any, buffer: Any, position: Any, name: str = "j") -> Any:
+    """A stored coordinate as an i64; coordinates are never negative."""
+    value = b.load(buffer.pointer, position, buffer.type, name)
+    return value if buffer.type == "i64" else b.convert("zext", value, "i64")
+
+
+def ends_below(b: Any, buffers: Any, parent: Any) -> tuple[Any, Any]:
+    """`pos[parent], pos[parent + 1]`."""
+    pos = buffers["pos"].pointer
+    return b.load(pos, parent, "i64", "lo"), b.load(pos, b.add(parent, 1), "i64", "hi")
+
+
 def segment_of(b: Any, buffers: Any, lo: Any, hi: Any) -> Segment:
     """The segment whose coordinates are `crd[lo:hi]`."""
-    crd = buffers["crd"]
-
-    def coordinate(position: Any) -> Any:
-        value = b.load(crd.pointer, position, crd.type, "j")
-        return value if crd.type == "i64" else b.convert("zext", value, "i64")  # coordinates are never negative
-
-    return Segment(lo, hi, coordinate)
+    return Segment(lo, hi, lambda position: coordinate_at(b, buffers["crd"], position))
 
 
 def segment_below(b: Any, buffers: Any, parent: Any) -> Segment:
     """The segment whose coordinates are `crd[pos[parent]:pos[parent + 1]]`."""
-    pos = buffers["pos"]
-    lo = b.load(pos.pointer, parent, pos.type, "lo")
-    return segment_of(b, buffers, lo, b.load(pos.pointer, b.add(parent, 1), pos.type, "hi"))
+    return segment_of(b, buffers, *ends_below(b, buffers, parent))

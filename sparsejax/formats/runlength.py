@@ -16,7 +16,7 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import segments
-from sparsejax.formats.level import Level
+from sparsejax.formats.level import Level, coordinate_at, ends_below
 from sparsejax.formats.segments import Above, Array, Buffers
 from sparsejax.formats.walk import Place, Runs, Segment, gallop, lower_bound
 
@@ -94,47 +94,44 @@ class RunLength(Level):
         return len(start)
 
     def segment(self, b: Any, buffers: Any, place: Place) -> Segment:
-        pos, extent = buffers["pos"].pointer, place.extent
-        lo = b.load(pos, place.parent, "i64", "lo")
+        extent = place.extent
+        lo, hi = ends_below(b, buffers, place.parent)
         run = b.var("run", lo)
-        hi = b.load(pos, b.add(place.parent, 1), "i64", "hi")
 
         def start() -> Any:
             """The first coordinate of the present run; the extent behind the last."""
             at = b.var("at", extent)
             with b.if_(b.lt(b.get(run), hi)):
-                b.set(at, _bound(b, buffers["start"], b.get(run)))
+                b.set(at, coordinate_at(b, buffers["start"], b.get(run)))
             return b.get(at)
 
         def after(at: Any, coordinate: Any) -> Any:
             following = b.var("next", b.add(at, 1))
-            with b.if_(b.eq(b.get(following), _bound(b, buffers["stop"], b.get(run)))):
+            with b.if_(b.eq(b.get(following), coordinate_at(b, buffers["stop"], b.get(run)))):
                 b.increment(run)
                 b.set(following, start())
             return b.get(following)
 
         def ended(coordinate: Any) -> Callable[[Any], Any]:
-            return lambda q: b.compare("sle", _bound(b, buffers["stop"], q), coordinate)
+            return lambda q: b.compare("sle", coordinate_at(b, buffers["stop"], q), coordinate)
 
         def seek(at: Any, coordinate: Any) -> Any:
             b.set(run, gallop(b, ended(coordinate), b.get(run), hi))
             return b.max(start(), coordinate)
 
         def bound(name: str) -> Callable[[Any], Any]:
-            return lambda q: _bound(b, buffers[name], q)
+            return lambda q: coordinate_at(b, buffers[name], q)
 
         runs = Runs(lo, hi, bound("start"), bound("stop"))
         return Segment(start(), extent, lambda at: at, lambda at, coordinate: b.get(run), after, seek, runs=runs)
 
     def locate(self, b: Any, buffers: Any, place: Place, coordinate: Any) -> tuple[Any, Any]:
-        pos = buffers["pos"].pointer
-        lo = b.load(pos, place.parent, "i64", "lo")
-        end = b.load(pos, b.add(place.parent, 1), "i64", "hi")
+        lo, end = ends_below(b, buffers, place.parent)
         stop = buffers["stop"]
-        run = b.named("run", lower_bound(b, lambda q: b.compare("sle", _bound(b, stop, q), coordinate), lo, end))
+        run = b.named("run", lower_bound(b, lambda q: b.compare("sle", coordinate_at(b, stop, q), coordinate), lo, end))
         found = b.var("found", b.const("i1", 0))
         with b.if_(b.lt(run, end)):
-            b.set(found, b.compare("sle", _bound(b, buffers["start"], run), coordinate))
+            b.set(found, b.compare("sle", coordinate_at(b, buffers["start"], run), coordinate))
         return run, b.get(found)
 
 
@@ -145,9 +142,3 @@ def _bits(vals: Array) -> list[Array]:
         return [vals.view(f"u{size}")]
     halves = np.ascontiguousarray(vals).view(np.uint64)
     return [halves[0::2], halves[1::2]]
-
-
-def _bound(b: Any, buffer: Any, run: Any) -> Any:
-    """One end of a run, as an i64."""
-    value = b.load(buffer.pointer, run, buffer.type, "c")
-    return value if buffer.type == "i64" else b.convert("zext", value, "i64")

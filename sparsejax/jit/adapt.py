@@ -29,14 +29,10 @@ def assembled(form: Format) -> Format:
 
 def without_lone_coordinates(form: Format) -> Format:
     """`form` with coordinate levels that are no run as compressed ones: the buffers are the same, and so is the kernel."""
-
-    def alone(number: int) -> bool:
-        last = number + 1 == len(form.levels) or not form.continues(number + 1)
-        return isinstance(form.levels[number], Coordinate) and last and not form.continues(number)
-
-    if not any(alone(k) for k in range(len(form.levels))):
+    lone = {first for first, stop in form.runs if stop == first + 1 and isinstance(form.levels[first], Coordinate)}
+    if not lone:
         return form
-    levels = [Compressed() if alone(k) else level for k, level in enumerate(form.levels)]
+    levels = [Compressed() if k in lone else level for k, level in enumerate(form.levels)]
     return Format(levels, form.order, form.blocks)
 
 

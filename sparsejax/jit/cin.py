@@ -277,6 +277,15 @@ def variables(expr: Expr) -> tuple[IndexVar, ...]:
     return tuple(dict.fromkeys(ix for a in accesses(expr) for ix in a.indices if isinstance(ix, IndexVar)))
 
 
+def largest(expr: Expr, fit: Callable[[Access], bool]) -> Iterator[Expr]:
+    """The largest sub-expressions of `expr` all of whose accesses fit."""
+    if all(fit(a) for a in accesses(expr)):
+        yield expr
+    elif isinstance(expr, Call):
+        for arg in expr.args:
+            yield from largest(arg, fit)
+
+
 def substitute(expr: Expr, replace: dict[Access, Expr]) -> Expr:
     """`expr` with whole accesses replaced."""
     match expr:

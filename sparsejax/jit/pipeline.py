@@ -174,7 +174,6 @@ class Plan:
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
             self._numbers[var] = len(self._numbers)
         self._literals: list[Storage] = []
-        self._reads: list[list[int]] = []
         first = len(self._numbers) + sum(isinstance(a, Literal) for atoms in self._atoms() for a in atoms)
         for k, step in enumerate(self.steps):
             self._numbers[_output(step)] = first + k

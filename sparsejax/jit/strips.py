@@ -12,7 +12,6 @@ While a strip is being emitted, every assignment is made for all its lanes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -75,11 +74,17 @@ def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
     """`stmt` for every lane of the strip."""
     b, strip, target = lowering.b, lowering.strip, stmt.lhs.tensor
     assert strip is not None and stmt.op is not None
-    once = {
-        e: emit.splat(b, lowering.value(e, env), strip.lanes) for e in dict.fromkeys(_invariants(stmt.rhs, strip.var))
-    }
+
+    def same(access: cin.Access) -> bool:
+        return strip.var not in access.indices and access.tensor.policy != "scalar"
+
+    invariants = dict.fromkeys(cin.largest(stmt.rhs, same))
+    once = {e: emit.splat(b, lowering.value(e, env), strip.lanes) for e in invariants}
+    lanes = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if not same(a)]
     for vector in range(strip.vectors):
-        value = _value(lowering, stmt.rhs, env, vector, once)
+        known: dict[cin.Expr, emit.Num] = {**once}
+        known.update((a, _leaf(lowering, a, env, vector)) for a in lanes)
+        value = lowering.value(stmt.rhs, env, strip.lanes, known)
         if target.policy == "scalar":
             registers = lowering.registers[target.name]
             old = registers.get(b, vector)
@@ -89,32 +94,15 @@ def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
             lowering.write_lanes(stmt, env, position, value, strip.lanes)
 
 
-def _value(lowering: Lowering, expr: cin.Expr, env: Env, vector: int, once: dict[cin.Expr, emit.Num]) -> emit.Num:
-    """`expr` for the lanes of one vector."""
-    b, strip = lowering.b, lowering.strip
+def _leaf(lowering: Lowering, access: cin.Access, env: Env, vector: int) -> emit.Num:
+    """What an access reads in the lanes of one vector."""
+    b, strip, tensor = lowering.b, lowering.strip, access.tensor
     assert strip is not None
-    if expr in once:
-        return once[expr]
-    match expr:
-        case cin.Access(tensor, _):
-            if tensor.policy == "scalar":
-                return lowering.registers[tensor.name].get(b, vector)
-            position = _shifted(b, env.cursors[expr].pos, vector * strip.lanes)
-            return lowering.operands[tensor.name].leaf(b, position, strip.lanes)
-        case cin.Call(op, args, dtype):
-            return emit.apply(b, op, [_value(lowering, a, env, vector, once) for a in args], dtype)
-        case cin.Literal(value, dtype):
-            return emit.splat(b, emit.constant(b, value, dtype), strip.lanes)
+    if tensor.policy == "scalar":
+        return lowering.registers[tensor.name].get(b, vector)
+    position = _shifted(b, env.cursors[access].pos, vector * strip.lanes)
+    return lowering.operands[tensor.name].leaf(b, position, strip.lanes)
 
 
 def _shifted(b: Builder, position: Val, by: int) -> Val:
     return b.add(position, by) if by else position
-
-
-def _invariants(expr: cin.Expr, var: cin.IndexVar) -> Iterable[cin.Expr]:
-    """The largest sub-expressions of `expr` that have one value for all lanes."""
-    if all(var not in a.indices and a.tensor.policy != "scalar" for a in cin.accesses(expr)):
-        yield expr
-    elif isinstance(expr, cin.Call):
-        for arg in expr.args:
-            yield from _invariants(arg, var)

@@ -12,7 +12,7 @@ lanes for all. In a range, an access is contiguous in the loop's variable, or in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -90,7 +90,8 @@ class VectorLoop:
     def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
         """What does not change in a range: resolved cursors and the values of invariants."""
         env = self.lowering.resolve(env, self.body)
-        return env, {e: self.lowering.value(e, env) for e in invariants(self.body.rhs, self.var, self.fixed)}
+        same = cin.largest(self.body.rhs, lambda a: self.var not in a.indices or a in self.fixed)
+        return env, {e: self.lowering.value(e, env) for e in same}
 
     def run(
         self,
@@ -164,15 +165,6 @@ class VectorLoop:
                 pairs = zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True)
                 parts = [emit.apply(b, body.op or "", [x, y], body.lhs.dtype) for x, y in pairs]
             self.lowering.write(body, env, parts[0])
-
-
-def invariants(expr: cin.Expr, var: cin.IndexVar, fixed: Collection[cin.Access] = ()) -> Iterable[cin.Expr]:
-    """The largest sub-expressions of `expr` that do not depend on `var`."""
-    if all(var not in a.indices or a in fixed for a in cin.accesses(expr)):
-        yield expr
-    elif isinstance(expr, cin.Call):
-        for arg in expr.args:
-            yield from invariants(arg, var, fixed)
 
 
 def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:

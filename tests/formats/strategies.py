@@ -4,35 +4,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from sparsejax.formats import (
-    Banded,
-    Bitmap,
-    Compressed,
-    Coordinate,
-    Dense,
-    Diagonal,
-    Ell,
     Format,
-    Hash,
-    LooseCompressed,
-    RunLength,
     convert,
 )
+from tests.fuzz.levels import OUTPUTS
 
 DTYPES = ("?", "i1", "i4", "i8", "u1", "u8", "f4", "f8", "c8", "c16")
 
-
-LEVELS = (
-    Dense(),
-    Compressed(),
-    Coordinate(),
-    LooseCompressed(),
-    Bitmap(),
-    Hash(),
-    Banded(),
-    Ell(),
-    Diagonal(),
-    RunLength(),
-)
+LEVELS = OUTPUTS
 
 
 def allowed(level, place, ndim):

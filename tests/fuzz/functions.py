@@ -9,9 +9,9 @@ import numpy as np
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats import Format
+from tests.fuzz.levels import ENUMERATED
 
-LEVELS = (Dense(), Compressed(), Coordinate())
 BINARY = ("add", "subtract", "multiply", "multiply", "maximum", "minimum", "greater", "not_equal")
 UNARY = ("negative", "absolute", "exp", "square", "sqrt", "sign")
 N = 4
@@ -23,7 +23,7 @@ def random_array(rng: random.Random, shape: tuple[int, ...]):
     dense = nrng.integers(0, 3, shape) * (nrng.random(shape) < rng.choice((0.2, 0.5, 1.0))) * 0.5
     order = list(range(len(shape)))
     rng.shuffle(order)
-    form = Format([rng.choice(LEVELS) for _ in shape], order)
+    form = Format([rng.choice(ENUMERATED) for _ in shape], order)
     return sj.array(dense, format=form, copy=True), dense
 
 

@@ -18,16 +18,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import (
-    Banded,
-    Bitmap,
     Compressed,
     Coordinate,
-    Dense,
-    Diagonal,
-    Ell,
-    Hash,
-    LooseCompressed,
-    RunLength,
     convert,
     validate,
 )
@@ -37,7 +29,7 @@ from sparsejax.lax import semiring
 from sparsejax.lax.contract import contract_p as contract
 from tests.fuzz import definitions
 from tests.fuzz.definitions import stored
-from tests.fuzz.levels import random_format
+from tests.fuzz.levels import ENUMERATED, INPUTS, random_format
 
 INF = np.inf
 MULTIPLICATIONS = {
@@ -60,10 +52,7 @@ LAMBDAS = {  # ours, NumPy's addition and multiplication, zero
 }
 DTYPES = ("f8", "f8", "f4", "i8", "i4", "u1", "?")
 LABELS = "ijkl"
-LEVELS = (
-    *(Dense(), Compressed(), Coordinate(), Dense(), Compressed(), Coordinate()),
-    *(Compressed(unique=False), LooseCompressed(), Bitmap(), Hash(), RunLength(), Banded(), Diagonal(), Ell()),
-)
+LEVELS = (*ENUMERATED, *INPUTS)
 
 
 def random_semiring(rng: random.Random):

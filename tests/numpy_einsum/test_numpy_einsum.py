@@ -12,7 +12,8 @@ import numpy._core.tests.test_einsum as theirs
 import pytest
 
 import sparsejax as sj
-from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats import Format
+from tests.fuzz.levels import ENUMERATED
 
 LEFT_OUT = {
     "test_einsum_sums_object": "object dtype",
@@ -30,7 +31,6 @@ LEFT_OUT = {
     "test_einsum_specific_errors": "checks out=, order=, casting= beside the messages tested below",
     "test_einsum_errors": "checks out=, order=, casting= and object arrays beside the messages tested below",
 }
-LEVELS = (Dense(), Compressed(), Coordinate())
 
 
 class Einsum:
@@ -44,7 +44,7 @@ class Einsum:
         array = np.asarray(x)
         order = list(range(array.ndim))
         self.rng.shuffle(order)
-        levels = [self.rng.choice(LEVELS) for _ in order]
+        levels = [self.rng.choice(ENUMERATED) for _ in order]
         return sj.array(array, format=Format(levels, order), copy=True)
 
     def __call__(self, *args, out=None, dtype=None, optimize="auto", casting="safe", order="K"):

@@ -35,8 +35,7 @@ def single(loop: Loop, key: Leaders) -> None:
         return
     if walker.side_by_side:
         with b.for_(segment.lo, segment.hi, "p") as place:
-            coordinate = segment.coordinate(place)
-            loop.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
+            loop.at_place(key, walker, place)
         return
     present = b.var("p", segment.lo)
     with b.while_(lambda: b.lt(b.get(present), segment.hi)):

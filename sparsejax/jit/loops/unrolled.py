@@ -56,13 +56,10 @@ def accumulate(loop: Loop, key: Leaders, walker: Walker) -> None:
         with b.for_(segment.lo, end, "p", COPIES) as first:
             for number, copy in enumerate(copies):
                 lowering.scalars[tensor.name] = copy
-                place = b.named("q", b.add(first, number)) if number else first
-                coordinate = segment.coordinate(place)
-                loop.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
+                loop.at_place(key, walker, b.named("q", b.add(first, number)) if number else first)
         lowering.scalars[tensor.name] = whole
         for copy in copies[1:]:
             whole.put(b, stmt.op, copy.get(b))
         b.set(rest, end)
     with b.for_(b.get(rest), segment.hi, "p") as place:
-        coordinate = segment.coordinate(place)
-        loop.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
+        loop.at_place(key, walker, place)

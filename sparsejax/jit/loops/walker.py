@@ -156,5 +156,10 @@ class Loop:
         """One coordinate in the case `key`."""
         self.visit(self.cases[key], coordinate, cursors)
 
+    def at_place(self, key: Leaders, walker: Walker, place: Val) -> None:
+        """The coordinate at one place of a walker that leads alone, its places side by side."""
+        coordinate = walker.segment.coordinate(place)
+        self.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
+
     def walkers_of(self, key: Leaders) -> list[Walker]:
         return [w for a, w in self.walkers.items() if a in key]
