@@ -181,6 +181,15 @@ class ArrayBase:
     def dot(self, other: Any) -> Any:
         return surface["dot"](self, other)
 
+    def __getitem__(self, key: Any) -> Any:
+        """A part of the array by NumPy's rules for keys; see `sparsejax.numpy.indexing.getitem`."""
+        return surface["getitem"](self, key)
+
+    @property
+    def at(self) -> Any:
+        """Updates of parts: `x.at[key].set(values)`, also add, min, max, get; a new array each."""
+        return surface["at"](self)
+
     @property
     def real(self) -> Any:
         return surface["real"](self)
@@ -253,7 +262,7 @@ class Array(ArrayBase):
         raise AttributeError(f"sparsejax arrays are immutable; cannot set attribute {name!r}")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("sparsejax arrays are immutable; build a new array instead, e.g. with sparsejax.numpy.where")
+        raise TypeError("sparsejax arrays are immutable; x.at[key].set(values) gives a new array")
 
     @property
     def aval(self) -> Aval:

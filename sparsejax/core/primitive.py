@@ -30,9 +30,9 @@ REMEMBERED = 2048
 
 
 def forget(cache: dict[Any, Any]) -> None:
-    """Drop the oldest quarter of a cache that is full, so that numbers that keep changing do not fill the memory."""
+    """Drop the oldest of a cache that is full, down to three quarters, so that numbers that keep changing do not fill the memory."""
     if len(cache) > REMEMBERED:
-        for key in list(cache)[: REMEMBERED // 4]:
+        for key in list(cache)[: len(cache) - 3 * REMEMBERED // 4]:
             del cache[key]
 
 

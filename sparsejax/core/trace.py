@@ -116,7 +116,7 @@ class Tracer(ArrayBase):
         self._fail(errors.ConcretizationTypeError, "Attempted to iterate over", "Write the loop as an array operation.")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("sparsejax arrays are immutable; build a new array instead, e.g. with sparsejax.numpy.where")
+        raise TypeError("sparsejax arrays are immutable; x.at[key].set(values) gives a new array")
 
     def item(self) -> Any:
         self._fail(

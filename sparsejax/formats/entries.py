@@ -15,11 +15,17 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.segments import ROOT, Above, Array, Buffers
 
 
-def expand(form: Format, shape: Sequence[int], buffers: Buffers) -> tuple[list[Array], Array | None]:
-    """The coordinates of every entry, one array per dimension, in storage order; and its position (None: entry k is at k)."""
+def expand(
+    form: Format, shape: Sequence[int], buffers: Buffers, within: Sequence[range] | None = None
+) -> tuple[list[Array], Array | None]:
+    """The coordinates of every entry, one array per dimension, in storage order; and its position (None: entry k is at k).
+
+    With a range of coordinates per dimension, the entries `within` these alone: linear in the entries of the outermost level and
+    in those below coordinates that are inside.
+    """
     columns: list[Array] = []
     position = ROOT.position
-    for run in walk(form, shape, buffers, len(form.levels)):
+    for run in walk(form, shape, buffers, len(form.levels), within):
         if run.first:  # what is known above is repeated
             columns = [np.take(column, run.parent) for column in columns]
         columns += run.found
@@ -68,8 +74,10 @@ class Run(NamedTuple):
     dropped: int
 
 
-def walk(form: Format, shape: Sequence[int], buffers: Buffers, end: int) -> Iterator[Run]:
-    """The runs of the levels before `end`, without what lies outside the shape."""
+def walk(
+    form: Format, shape: Sequence[int], buffers: Buffers, end: int, within: Sequence[range] | None = None
+) -> Iterator[Run]:
+    """The runs of the levels before `end`, without what lies outside the shape, or outside the ranges `within`."""
     above = ROOT
     extents = form.level_extents(shape)
     outer: dict[int, Array] = {}
@@ -81,15 +89,23 @@ def walk(form: Format, shape: Sequence[int], buffers: Buffers, end: int) -> Iter
         outer = {d: np.take(column, parent) for d, column in outer.items()}
         inside: Array | None = None
         for number in range(first, stop):
-            d, column = form.order[number], found[number - first]
-            last, rest = divmod(shape[d], form.blocks[d])
-            if not rest:
+            d, column, size = form.order[number], found[number - first], form.blocks[form.order[number]]
+            wanted = None if within is None or len(within[d]) == shape[d] else within[d]
+            last, rest = divmod(shape[d], size)
+            if size > 1 and not form.is_inner(number):
+                if rest or wanted is not None:
+                    outer[d] = column
                 continue
-            if not form.is_inner(number):
-                outer[d] = column
-                continue
-            fits = (outer.pop(d) < last) | (column < rest)
-            inside = fits if inside is None else inside & fits
+            fits: Array | None = None
+            if size > 1 and d in outer:
+                block = outer.pop(d)
+                fits = (block < last) | (column < rest) if rest else None
+                column = block.astype(np.int64) * size + column
+            if wanted is not None:
+                chosen = _inside(column, wanted)
+                fits = chosen if fits is None else fits & chosen
+            if fits is not None:
+                inside = fits if inside is None else inside & fits
         dropped = 0 if inside is None else len(inside) - int(np.count_nonzero(inside))
         if inside is not None and dropped:
             kept = np.flatnonzero(inside)
@@ -101,6 +117,15 @@ def walk(form: Format, shape: Sequence[int], buffers: Buffers, end: int) -> Iter
             outer = {d: column[kept] for d, column in outer.items()}
         above = Above(position, level.positions(here, above.positions, extents[first:stop]), found[-1])
         yield Run(first, stop, parent, found, above, dropped)
+
+
+def _inside(column: Array, wanted: range) -> Array:
+    """Which coordinates are in a range."""
+    if not wanted:
+        return np.zeros(len(column), bool)
+    ends = wanted[0], wanted[-1]
+    found = (column >= min(ends)) & (column <= max(ends))
+    return found if abs(wanted.step) == 1 else found & ((column - wanted.start) % wanted.step == 0)
 
 
 def _sticks_out(form: Format, shape: Sequence[int], first: int, stop: int) -> bool:

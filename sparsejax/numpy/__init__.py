@@ -32,6 +32,7 @@ from numpy import (
 from sparsejax.core.array import register_numpy, register_surface
 from sparsejax.lax.contract import einsum, matmul, tensordot
 from sparsejax.lax.elementwise import imag, logistic, real, where
+from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.reduce import mean
 from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
 from sparsejax.lax.structural import convert_format as asformat
@@ -68,6 +69,7 @@ from sparsejax.numpy.functions import (
     zeros,
     zeros_like,
 )
+from sparsejax.numpy.indexing import At, flip, getitem, hstack, split, stack, take, vstack
 from sparsejax.numpy.reductions import all, any, max, min, prod, sum
 
 negative = unary["negative"]
@@ -146,12 +148,15 @@ _functions = {
             any,
             broadcast_to,
             clip,
+            concatenate,
             copy,
             diagonal,
             dot,
             einsum,
             expand_dims,
+            flip,
             full_like,
+            hstack,
             imag,
             inner,
             isclose,
@@ -167,13 +172,17 @@ _functions = {
             real,
             reshape,
             round,
+            split,
             squeeze,
+            stack,
             sum,
             swapaxes,
+            take,
             tensordot,
             trace,
             transpose,
             vdot,
+            vstack,
             where,
             zeros_like,
         )
@@ -182,7 +191,7 @@ _functions = {
 register_numpy(
     {**_functions, "abs": absolute, "conj": conj, "amax": max, "amin": min, "shape": shape, "ndim": ndim, "size": size}
 )
-register_surface({**_functions, **operators, "astype": astype, "asformat": asformat})
+register_surface({**_functions, **operators, "astype": astype, "asformat": asformat, "getitem": getitem, "at": At})
 
 __all__ = [
     "abs",
@@ -215,6 +224,7 @@ __all__ = [
     "clip",
     "complex128",
     "complex64",
+    "concatenate",
     "conj",
     "conjugate",
     "copy",
@@ -231,6 +241,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "flip",
     "float32",
     "float64",
     "floor",
@@ -239,6 +250,7 @@ __all__ = [
     "full_like",
     "greater",
     "greater_equal",
+    "hstack",
     "hypot",
     "imag",
     "inf",
@@ -260,11 +272,11 @@ __all__ = [
     "log10",
     "log1p",
     "log2",
-    "logistic",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logistic",
     "matmul",
     "max",
     "maximum",
@@ -300,12 +312,15 @@ __all__ = [
     "sin",
     "sinh",
     "size",
+    "split",
     "sqrt",
     "square",
     "squeeze",
+    "stack",
     "subtract",
     "sum",
     "swapaxes",
+    "take",
     "tan",
     "tanh",
     "tensordot",
@@ -318,6 +333,7 @@ __all__ = [
     "uint64",
     "uint8",
     "vdot",
+    "vstack",
     "where",
     "zeros",
     "zeros_like",

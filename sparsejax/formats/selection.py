@@ -1,0 +1,100 @@
+"""Parts of stored arrays, and arrays put side by side: windows and concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.errors import FormatError
+from sparsejax.formats import convert, entries
+from sparsejax.formats.format import Format
+from sparsejax.formats.segments import Array, crd_dtype
+from sparsejax.formats.storage import Storage
+
+
+def without(form: Format, axes: Sequence[int]) -> Format:
+    """The format of an array that loses `axes`: their levels go, if what remains is a sparse format, else it is coo.
+
+    A dense format stays dense, and no dimensions at all are dense.
+
+    >>> without(Format.parse("csr", 2), (0,)), without(Format.parse("csr", 2), (1,))
+    (Format('csf'), Format('coo'))
+    """
+    if not axes:
+        return form
+    kept = [d for d in range(form.ndim) if d not in axes]
+    flat = Format.parse("dense" if form.is_dense or not kept else "coo", len(kept))
+    if form.is_dense or not kept:
+        return flat
+    levels = [(level, d) for level, d in zip(form.levels, form.order, strict=True) if d in kept]
+    try:
+        made = Format([lv for lv, _ in levels], [kept.index(d) for _, d in levels], [form.blocks[d] for d in kept])
+    except FormatError:
+        return flat
+    return flat if made.is_dense else made
+
+
+def window(storage: Storage, ranges: Sequence[range], axes: Sequence[int], format: Format) -> Storage:
+    """The entries whose coordinate of every dimension d is in `ranges[d]`, numbered by their places there; `axes`, of which one
+    coordinate remains, are left out.
+
+    Linear in the entries of the outermost level and those found; a dense array is read as a view.
+
+    >>> A = convert.from_dense(np.arange(6.0).reshape(2, 3), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(window(A, (range(1, 2), range(2, -1, -1)), (0,), Format.parse("coo", 1)))
+    array([5., 4., 3.])
+    """
+    kept = [d for d in range(storage.ndim) if d not in axes]
+    shape = [len(ranges[d]) for d in kept]
+    if storage.format.is_dense:
+        slices = tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) if r else slice(0) for r in ranges)
+        found = convert.to_dense(storage)[slices].reshape(shape)
+        return convert.from_dense(np.array(found), format, storage.fill_value)
+    columns, position = entries.expand(storage.format, storage.shape, storage.buffers, ranges)
+    vals = storage.vals if position is None else storage.vals[position]
+    coords = np.empty((len(kept), len(vals)), np.int64)
+    for k, d in enumerate(kept):
+        np.floor_divide(columns[d] - np.int64(ranges[d].start), ranges[d].step, out=coords[k])
+    return convert.from_coords(coords, vals, shape, format, storage.fill_value)
+
+
+def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Storage:
+    """Arrays of one dtype and fill, whose shapes differ along `axis` alone, one behind the other. Linear in the entries.
+
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> concatenate([A, A], 1, A.format).nnz
+    4
+    """
+    first = storages[0]
+    if all(s.format.is_dense for s in storages):
+        return convert.from_dense(
+            np.concatenate([convert.to_dense(s) for s in storages], axis), format, first.fill_value
+        )
+    shape = list(first.shape)
+    shape[axis] = 0
+    parts, values = [], []
+    for storage in storages:
+        if storage.format.is_dense:
+            storage = convert.convert(storage, Format.parse("coo", storage.ndim))
+        coords, vals = convert.to_coords(storage)
+        coords[axis] += shape[axis]
+        shape[axis] += storage.shape[axis]
+        parts.append(coords)
+        values.append(vals)
+    return convert.from_coords(np.hstack(parts), np.concatenate(values), shape, format, first.fill_value)
+
+
+def selection(index: Array, extent: int, dtype: np.dtype[Any]) -> Storage:
+    """The csr matrix with a one in row p at column `index[p]`; IndexError for an index outside [-extent, extent)."""
+    found = np.asarray(index).astype(np.int64)
+    wrong = np.flatnonzero((found < -extent) | (found >= extent))
+    if len(wrong):
+        raise IndexError(
+            f"index {found[wrong[0]]} is out of bounds for axis with size {extent} (at position {wrong[0]})"
+        )
+    found[found < 0] += extent
+    rows = len(found)
+    level = np.arange(rows + 1), found.astype(crd_dtype(extent), copy=False)
+    return Storage(Format.parse("csr", 2), (rows, extent), dtype.type(0), ((), level), np.ones(rows, dtype))

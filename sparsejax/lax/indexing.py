@@ -1,0 +1,240 @@
+"""Parts of arrays: windows by ranges, gathers by indices, arrays side by side.
+
+A window keeps what lies in a range of each dimension. A gather is a contraction with a selection, the sparse matrix that has its
+one in row p at column index[p]; it is scheduled, fused and differentiated as any contraction is:
+
+    x[i, :]        out[p, j] = sum_i  S[p, i] * x[i, j]
+    x[i, j]        out[p]    = sum_ij S[p, i] * T[p, j] * x[i, j]
+    scatter-add    out[i, j] = sum_p  S[p, i] * v[p, j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.tangents import Linear
+from sparsejax.formats import Format, selection, structural
+from sparsejax.formats.storage import Storage
+from sparsejax.lax.contract import contract
+from sparsejax.lax.elementwise import convert_element_type
+from sparsejax.lax.linear import Factor, pull, refilled, zeros
+from sparsejax.lax.structural import convert_format, normal_axis
+
+# ---------------------------------------------------------------------------------------------------------- window
+
+
+def _window_typing(x: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Aval:
+    shape = tuple(len(r) for d, r in enumerate(ranges) if d not in axes)
+    form = selection.without(x.format, axes)
+    return Aval(shape, x.dtype, form, 0 if form.is_dense else x.fill_value)
+
+
+def _window_reference(x: Any, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Any:
+    return np.asarray(x)[np.ix_(*ranges)].reshape([len(r) for d, r in enumerate(ranges) if d not in axes])
+
+
+def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Storage:
+    made = selection.window(x, ranges, axes, out_aval.format)
+    return structural.refill(made, 0) if out_aval.format.is_dense else made
+
+
+def _window_transpose(ct: Any, x: Linear, ranges: tuple[range, ...], axes: tuple[int, ...]) -> list[Any]:
+    """ct[k..] at the coordinates that it was taken from: a contraction with a selection per dimension that lost some."""
+    kept = [d for d in range(x.ndim) if d not in axes]
+    names = {d: x.ndim + d if len(ranges[d]) < x.shape[d] or ranges[d].step < 0 else d for d in kept}
+    factors: list[Factor] = [(ct, tuple(names[d] for d in kept))]
+    for d, chosen in enumerate(ranges):
+        if d in axes:
+            unit = np.zeros(x.shape[d], ct.dtype)
+            unit[chosen[0]] = 1
+            factors.append((asarray(unit), (d,)))
+        elif names[d] != d:
+            factors.append((select(np.asarray(chosen, np.int64), x.shape[d], ct.dtype), (names[d], d)))
+    return [pull(factors, tuple(range(x.ndim)), x)]
+
+
+window_p = Primitive(
+    "window",
+    typing=_window_typing,
+    reference=_window_reference,
+    call=_window_call,
+    jvp=lambda primals, tangents, out, ranges, axes: window(tangents[0], ranges, axes),
+    transpose=_window_transpose,
+    describe=lambda ranges, axes: ",".join(
+        str(r.start) if d in axes else f"{r.start}:{r.stop}:{r.step}" for d, r in enumerate(ranges)
+    ),
+)
+
+
+def window(x: Any, ranges: Sequence[range], axes: Sequence[int] = ()) -> Any:
+    """The entries of `x` whose coordinate of dimension d is in `ranges[d]`; dimensions `axes`, with ranges of one, are left out.
+
+    In the format of `x`, without the levels of `axes` (coo where no sparse format remains). Linear in the entries of the outermost
+    level and those found.
+
+    >>> import sparsejax as sj, numpy as np
+    >>> window(sj.array(np.arange(6.0).reshape(2, 3)), (range(1, 2), range(0, 3, 2)), (0,))
+    Array([3., 5.], dtype=float64)
+    """
+    x = asarray(x)
+    full = all(r == range(n) for r, n in zip(ranges, x.shape, strict=True))
+    return x if full and not axes else window_p.bind(x, ranges=tuple(ranges), axes=tuple(axes))
+
+
+# ------------------------------------------------------------------------------------------------------- selection
+
+
+def _select_call(index: Storage, out_aval: Aval, extent: int, dtype: Any) -> Storage:
+    return selection.selection(index.vals, extent, out_aval.dtype)
+
+
+select_p = Primitive(
+    "select",
+    typing=lambda index, extent, dtype: Aval((*index.shape, extent), dtype, Format.parse("csr", 2), 0),
+    reference=lambda index, extent, dtype: np.eye(extent, dtype=dtype)[np.asarray(index)],
+    call=_select_call,
+    jvp=lambda primals, tangents, out, extent, dtype: None,
+)
+
+
+def select(index: Any, extent: int, dtype: Any = np.float64) -> Any:
+    """The csr matrix of shape (len(index), extent) with a one in row p at column `index[p]`; negative indices count from the end.
+
+    `index` is a vector of integers. O(len(index)). IndexError, naming the first, for indices that are out of bounds.
+
+    >>> select(np.array([2, 0]), 3).todense()
+    array([[0., 0., 1.],
+           [1., 0., 0.]])
+    """
+    return select_p.bind(convert_format(asarray(index), "dense"), extent=int(extent), dtype=np.dtype(dtype))
+
+
+def gather(x: Any, indices: dict[int, Any]) -> Any:
+    """`x` at integer vectors of one length, one for each of some dimensions: x[:, i, :, j] for {1: i, 3: j}.
+
+    The dimensions are replaced by one, at the place of the first. A sparse result has the format of `x` where one dimension is
+    gathered from, and coo else. Work: a contraction with one selection per dimension.
+
+    >>> import sparsejax as sj
+    >>> gather(sj.array(np.arange(6.0).reshape(2, 3)), {1: np.array([2, 2, 0])})
+    Array([[2., 2., 0.],
+           [5., 5., 3.]], dtype=float64)
+    """
+    x = asarray(x)
+    first = min(indices)
+    labels = range(x.ndim)
+    factors = [select(index, x.shape[d], x.dtype) for d, index in indices.items()]
+    inputs = [(x.ndim, d) for d in indices]
+    output = [x.ndim if d == first else d for d in labels if d == first or d not in indices]
+    form = None
+    if not x.format.is_dense:
+        form = x.format if len(indices) == 1 else Format.parse("coo", len(output))
+    return refilled(contract([*factors, refilled(x)], [*inputs, tuple(labels)], output, form, x.dtype), x.fill_value)
+
+
+def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], semiring: Any = None) -> Any:
+    """The transpose of `gather`: `values` added up (or what `semiring` adds with) at the coordinates that `indices` name, nothing
+    elsewhere. `values` has one dimension, the first, in place of those of `indices`; sparse in coo.
+
+    >>> scatter(np.array([1.0, 2.0, 4.0]), {0: np.array([1, 0, 1])}, (3,)).todense()
+    array([2., 5., 0.])
+    """
+    values = asarray(values)
+    ndim = len(shape)
+    factors = [select(index, shape[d], values.dtype) for d, index in indices.items()]
+    rest = [d for d in range(ndim) if d not in indices]
+    inputs = [*((ndim, d) for d in indices), (ndim, *rest)]
+    return contract([*factors, values], inputs, range(ndim), Format.parse("coo", ndim), values.dtype, semiring)
+
+
+# ----------------------------------------------------------------------------------------------------- concatenate
+
+
+def _concatenate_typing(*xs: Aval, axis: int) -> Aval:
+    shape = list(xs[0].shape)
+    shape[axis] = sum(x.shape[axis] for x in xs)
+    sparse = [x for x in xs if not x.format.is_dense]
+    if len(sparse) < len(xs):
+        return Aval(tuple(shape), xs[0].dtype, Format.parse("dense", len(shape)), 0)
+    forms = {x.format for x in xs}
+    form = xs[0].format if len(forms) == 1 else Format.parse("coo", len(shape))
+    return Aval(tuple(shape), xs[0].dtype, form, xs[0].fill_value)
+
+
+def _concatenate_call(*xs: Storage, out_aval: Aval, axis: int) -> Storage:
+    return selection.concatenate(xs, axis, out_aval.format)
+
+
+def _concatenate_jvp(primals: Sequence[Any], tangents: Sequence[Any], out: Any, axis: int) -> Any:
+    return concatenate([zeros(x.aval) if t is None else t for x, t in zip(primals, tangents, strict=True)], axis)
+
+
+def _concatenate_transpose(ct: Any, *xs: Any, axis: int) -> list[Any]:
+    made: list[Any] = []
+    start = 0
+    for x in xs:
+        stop = start + x.shape[axis]
+        ranges = [range(start, stop) if d == axis else range(n) for d, n in enumerate(ct.shape)]
+        made.append(
+            pull([(window(ct, ranges), tuple(range(ct.ndim)))], tuple(range(ct.ndim)), x)
+            if isinstance(x, Linear)
+            else None
+        )
+        start = stop
+    return made
+
+
+concatenate_p = Primitive(
+    "concatenate",
+    typing=_concatenate_typing,
+    reference=lambda *xs, axis: np.concatenate(xs, axis),
+    call=_concatenate_call,
+    jvp=_concatenate_jvp,
+    transpose=_concatenate_transpose,
+)
+
+
+def concatenate(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Arrays one behind the other along `axis`; dtypes are promoted as NumPy does.
+
+    Sparse arrays of one format keep it; those of several give coo; any dense array makes the result dense. Linear in the entries.
+
+    >>> import sparsejax as sj
+    >>> A = sj.array(np.eye(2), format="csr")
+    >>> concatenate([A, A * 2], axis=1).todense()
+    array([[1., 0., 2., 0.],
+           [0., 1., 0., 2.]])
+
+    Raises ValueError for shapes that differ elsewhere, and for sparse arrays of different fills, which would have to be filled in.
+    """
+    parts = [asarray(x) for x in arrays]
+    if not parts:
+        raise ValueError("need at least one array to concatenate")
+    if not parts[0].ndim:
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    place = normal_axis(axis, parts[0].ndim)
+    dtype = dtypes.result_type(*((x.dtype, x.aval.weak_type) for x in parts))
+    parts = [convert_element_type(x, dtype) for x in parts]
+    for k, x in enumerate(parts):
+        if x.ndim != parts[0].ndim or any(
+            n != m for d, (n, m) in enumerate(zip(x.shape, parts[0].shape, strict=True)) if d != place
+        ):
+            raise ValueError(
+                f"all the input array dimensions except for the concatenation axis {place} must match exactly, but array 0 has "
+                f"shape {parts[0].shape} and array {k} has shape {x.shape}"
+            )
+    if any(x.format.is_dense for x in parts):
+        parts = [convert_format(x, "dense") for x in parts]
+    for k, x in enumerate(parts):
+        if not structural.same_bits(x.dtype.type(x.fill_value), parts[0].dtype.type(parts[0].fill_value)):
+            raise ValueError(
+                f"array 0 has fill {parts[0].fill_value} and array {k} has fill {x.fill_value}; convert one of them, e.g. with "
+                '.asformat("dense")'
+            )
+    return parts[0] if len(parts) == 1 else concatenate_p.bind(*parts, axis=place)

@@ -1,0 +1,375 @@
+"""Indexing by NumPy's rules: `x[key]`, `x.at[key]`, and NumPy's functions that put arrays together.
+
+A key is parsed once (`Index`); reading goes through a window (integers, slices) and a gather (integer arrays), writing through the
+transpose of both: a contraction of the values with one selection per dimension.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.array import Array, ArrayBase
+from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import Tracer
+from sparsejax.errors import NonConcreteBooleanIndexError
+from sparsejax.formats import Format, convert
+from sparsejax.lax import indexing
+from sparsejax.lax.contract import contract
+from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.semiring import Semiring
+from sparsejax.lax.structural import broadcast_to, convert_format, normal_axis, reshape, transpose
+
+_KINDS = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices"
+
+
+@dataclass
+class Index:
+    """A key for an array of `shape`: a range per dimension, the dimensions indexed by one integer, the vectors of integers of others.
+
+    `advanced` is the shape that the integer arrays broadcast to, `first` the number of axes of the result before it, and `new` the
+    places in the result of axes of extent one.
+    """
+
+    shape: tuple[int, ...]
+    ranges: list[range] = field(default_factory=list)
+    single: list[int] = field(default_factory=list)
+    arrays: dict[int, Any] = field(default_factory=dict)
+    advanced: tuple[int, ...] = ()
+    first: int = 0
+    new: list[int] = field(default_factory=list)
+
+    @property
+    def sliced(self) -> list[int]:
+        """The dimensions that remain."""
+        return [d for d in range(len(self.shape)) if d not in self.single and d not in self.arrays]
+
+    @property
+    def plain(self) -> tuple[int, ...]:
+        """The shape of the result without new axes."""
+        rest = [len(self.ranges[d]) for d in self.sliced]
+        return (*rest[: self.first], *self.advanced, *rest[self.first :])
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        made = list(self.plain)
+        for place in self.new:
+            made.insert(place, 1)
+        return tuple(made)
+
+
+def parse(key: Any, shape: tuple[int, ...]) -> Index:
+    """The index that `key` is for an array of `shape`; IndexError as NumPy raises it."""
+    parts = _expanded(key if isinstance(key, tuple) else (key,), shape)
+    made = Index(shape)
+    advanced: list[tuple[int, int]] = []  # (place in the key, axes of the result before it) of integers and arrays
+    has_arrays = any(_is_array(p) for p in parts)
+    axes = 0
+    for place, part in enumerate(parts):
+        if part is None:
+            made.new.append(axes)
+            axes += 1
+            continue
+        d = len(made.ranges)
+        if isinstance(part, slice):
+            made.ranges.append(range(*part.indices(shape[d])))
+            axes += 1
+            continue
+        if has_arrays:
+            advanced.append((place, axes))
+        if _is_array(part):
+            made.ranges.append(range(shape[d]))
+            made.arrays[d] = part
+        else:
+            made.ranges.append(_one(part, shape[d], d))
+            made.single.append(d)
+    if made.arrays:
+        made.advanced = _broadcast(made.arrays)
+        places = [p for p, _ in advanced]
+        together = places == list(range(places[0], places[0] + len(places)))
+        before = advanced[0][1] if together else 0
+        made.first = before - sum(n < before for n in made.new)
+        made.new = [n if n < before else n + len(made.advanced) for n in made.new]
+    return made
+
+
+def _expanded(parts: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
+    """The key with masks as integer arrays, lists as arrays, and one slice per dimension that it does not name."""
+    found: list[Any] = []
+    for part in parts:
+        if isinstance(part, bool | np.bool_):
+            raise IndexError(
+                "a single bool is no index here; select with an array of bool, or with sparsejax.numpy.where"
+            )
+        if isinstance(part, list | np.ndarray | ArrayBase):
+            made = part if isinstance(part, ArrayBase) else np.asarray(part)
+            if isinstance(part, list) and not part:
+                made = np.asarray(part, np.int64)
+            if made.dtype == np.bool_:
+                start = sum(p is not None and p is not Ellipsis for p in found)
+                found += _true(made, shape, None if any(p is Ellipsis for p in found) else start)
+            elif made.dtype.kind in "iu":
+                found.append(made)
+            else:
+                raise IndexError(_KINDS)
+        else:
+            found.append(part)
+    named = sum(p is not None and p is not Ellipsis for p in found)
+    if named > len(shape):
+        raise IndexError(f"too many indices for array: array is {len(shape)}-dimensional, but {named} were indexed")
+    dots = [k for k, p in enumerate(found) if p is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    at = dots[0] if dots else len(found)
+    return [*found[:at], *[slice(None)] * (len(shape) - named), *found[at + 1 :]]
+
+
+def _true(mask: Any, shape: tuple[int, ...], start: int | None) -> list[Any]:
+    """The coordinates at which a mask holds, in row-major order."""
+    if isinstance(mask, Tracer):
+        raise NonConcreteBooleanIndexError(
+            f"a traced mask of shape {mask.shape} selects a number of entries that is only known at run time: use "
+            "sparsejax.numpy.where(mask, x, 0) for a result of the shape of x, or index outside jit"
+        )
+    if start is not None:
+        for k, n in enumerate(mask.shape):
+            if start + k < len(shape) and n != shape[start + k]:
+                raise IndexError(
+                    f"boolean index did not match indexed array along axis {start + k}; size of axis is {shape[start + k]} but "
+                    f"size of corresponding boolean axis is {n}"
+                )
+    if isinstance(mask, Array) and not mask.format.is_dense and not mask.fill_value:
+        ordered = convert.convert(mask.storage, Format.parse("coo", mask.ndim))
+        coords, vals = convert.to_coords(ordered)
+        return list(coords[:, vals])
+    return list(np.nonzero(mask.todense() if isinstance(mask, Array) else mask))
+
+
+def _is_array(part: Any) -> bool:
+    return isinstance(part, np.ndarray | ArrayBase)
+
+
+def _one(part: Any, extent: int, d: int) -> range:
+    try:
+        k = operator.index(part)
+    except TypeError:
+        raise IndexError(_KINDS) from None
+    if not -extent <= k < extent:
+        raise IndexError(f"index {k} is out of bounds for axis {d} with size {extent}")
+    return range(k % extent, k % extent + 1)
+
+
+def _broadcast(arrays: dict[int, Any]) -> tuple[int, ...]:
+    """Make vectors of one length out of the index arrays; the shape that they have together."""
+    shapes = [a.shape for a in arrays.values()]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " ".join(map(str, shapes))
+        raise IndexError(
+            f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed}"
+        ) from None
+    count = math.prod(shape)
+    for d, a in arrays.items():
+        if isinstance(a, np.ndarray):
+            arrays[d] = np.broadcast_to(a, shape).reshape(count).astype(np.int64)
+        else:
+            arrays[d] = reshape(broadcast_to(convert_format(a, "dense"), shape), (count,))
+    return shape
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """`x[key]` by NumPy's rules: integers, slices, None, ..., arrays of integers, and (outside `jit`) of bool.
+
+    Always a new array. A sparse `x` gives a sparse result: in its format where dimensions are sliced, without the levels of those
+    that an integer removes (csr gives a sparse row for `x[i]`), in coo where several index arrays, new axes, or index arrays of
+    several dimensions stand. O(entries found) for slices; one contraction with a selection for index arrays. The sign of a zero
+    that is gathered is not kept.
+
+    >>> import sparsejax as sj
+    >>> A = sj.array([[0, 2, 0], [3, 0, 4]], format="csr")
+    >>> A[1].todense(), A[:, [2, 0]].todense()
+    (array([3, 0, 4]), array([[0, 0],
+           [4, 3]]))
+    """
+    x = asarray(x)
+    index = parse(key, x.shape)
+    made = indexing.window(x, index.ranges, index.single)
+    if index.arrays:
+        left = [d for d in range(x.ndim) if d not in index.single]
+        made = indexing.gather(made, {left.index(d): a for d, a in index.arrays.items()})
+        at = sum(d < min(index.arrays) for d in index.sliced)
+        if at != index.first:
+            rest = [k for k in range(made.ndim) if k != at]
+            made = transpose(made, [*rest[: index.first], at, *rest[index.first :]])
+    return made if made.shape == index.result else reshape(made, index.result)
+
+
+@dataclass(frozen=True)
+class At:
+    """`x.at`: functional updates of parts, `x.at[key].set(values)`; see `Ref`.
+
+    >>> import sparsejax as sj
+    >>> sj.array([1, 2, 3]).at[1].set(0)
+    Array([1, 0, 3], dtype=int64)
+    """
+
+    x: Any
+
+    def __getitem__(self, key: Any) -> Ref:
+        return Ref(self.x, parse(key, self.x.shape), key)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A part of `x`. Every method gives a new array of the shape, dtype and fill of `x`.
+
+    Values broadcast to the shape of `x[key]`. A sparse `x` gains the entries that are written, even where their values are zero.
+    """
+
+    x: Any
+    index: Index
+    key: Any
+
+    def get(self) -> Any:
+        """`x[key]`."""
+        return getitem(self.x, self.key)
+
+    def set(self, values: Any) -> Any:
+        """`x` with `values` there; of values for one coordinate, the last."""
+        made = self._values(values)
+        if self.index.arrays:
+            made = where(self._last(), made, made.dtype.type(0))
+        return where(self._mask(), self._spread(made), self.x)
+
+    def add(self, values: Any) -> Any:
+        """`x` with `values` added there; all of those for one coordinate."""
+        return elementwise("add", self.x, self._spread(self._values(values)))
+
+    def min(self, values: Any) -> Any:
+        """`x` with the minimum of entries and `values` there."""
+        return self._extreme("minimum", values)
+
+    def max(self, values: Any) -> Any:
+        """`x` with the maximum of entries and `values` there."""
+        return self._extreme("maximum", values)
+
+    def _extreme(self, name: str, values: Any) -> Any:
+        made = self._spread(self._values(values), Semiring(name, "second"))
+        return where(self._mask(), elementwise(name, self.x, made), self.x)
+
+    def _values(self, values: Any) -> Any:
+        """`values` of the dtype of `x`, one axis for the index arrays in front."""
+        index = self.index
+        made = convert_element_type(asarray(values), self.x.dtype)
+        made = reshape(broadcast_to(made, index.result), index.plain)
+        if not index.arrays:
+            return made
+        count = len(index.advanced)
+        between = range(index.first, index.first + count)
+        order = [*between, *(k for k in range(made.ndim) if k not in between)]
+        rest = [len(index.ranges[d]) for d in index.sliced]
+        return reshape(transpose(made, order), (math.prod(index.advanced), *rest))
+
+    def _spread(self, values: Any, semiring: Semiring | None = None) -> Any:
+        """`values` at the coordinates of the key, nothing elsewhere."""
+        index, ndim = self.index, len(self.index.shape)
+        operands: list[Any] = []
+        inputs: list[tuple[int, ...]] = []
+        for d in range(ndim):
+            if d in index.arrays:
+                operands.append(indexing.select(index.arrays[d], index.shape[d], values.dtype))
+                inputs.append((2 * ndim, d))
+            elif d in index.single or len(index.ranges[d]) < index.shape[d] or index.ranges[d].step < 0:
+                operands.append(indexing.select(np.asarray(index.ranges[d], np.int64), index.shape[d], values.dtype))
+                inputs.append((ndim + d, d))
+        named = {ls[1] for ls in inputs}
+        axes = [ndim + d if d in named else d for d in index.sliced]
+        operands.append(values)
+        inputs.append((*([2 * ndim] if index.arrays else []), *axes))
+        form = None if self.x.format.is_dense else Format.parse("coo", ndim)
+        return contract(operands, inputs, range(ndim), form, values.dtype, semiring)
+
+    def _mask(self) -> Any:
+        shape = [len(self.index.ranges[d]) for d in self.index.sliced]
+        if self.index.arrays:
+            shape.insert(0, math.prod(self.index.advanced))
+        return self._spread(asarray(np.ones(shape, bool)))
+
+    def _last(self) -> Any:
+        """Whether no later value has the same coordinate, per value of the index arrays."""
+        index = self.index
+        places = np.arange(math.prod(index.advanced))
+        dims = {k: (index.arrays[d], index.shape[d]) for k, d in enumerate(index.arrays)}
+        vectors, shape = {k: a for k, (a, _) in dims.items()}, [n for _, n in dims.values()]
+        latest = indexing.scatter(places, vectors, shape, Semiring("maximum", "second"))
+        last = elementwise("equal", convert_format(indexing.gather(latest, vectors), "dense"), places)
+        return reshape(last, (len(places), *[1] * len(index.sliced)))
+
+
+def take(x: Any, indices: Any, axis: int | None = None) -> Any:
+    """Entries of `x` at integer indices along `axis`, or of `x` flattened; `numpy.take`."""
+    x = asarray(x)
+    if axis is None:
+        return getitem(reshape(x, (-1,)), _indices(indices))
+    return getitem(x, (*[slice(None)] * normal_axis(axis, x.ndim), _indices(indices)))
+
+
+def _indices(indices: Any) -> Any:
+    return indices if isinstance(indices, ArrayBase) else np.asarray(indices)
+
+
+def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Arrays of one shape along a new axis. Sparse arrays give coo; see `concatenate`."""
+    parts = [asarray(x) for x in arrays]
+    if not parts:
+        raise ValueError("need at least one array to stack")
+    if len({x.shape for x in parts}) > 1:
+        raise ValueError(f"all input arrays must have the same shape, not {', '.join(str(x.shape) for x in parts)}")
+    place = normal_axis(axis, parts[0].ndim + 1)
+    shape = list(parts[0].shape)
+    shape.insert(place, 1)
+    return indexing.concatenate([reshape(x, shape) for x in parts], place)
+
+
+def vstack(arrays: Sequence[Any]) -> Any:
+    """Arrays below each other; vectors are rows."""
+    parts = [asarray(x) for x in arrays]
+    return indexing.concatenate([reshape(x, (1, -1)) if x.ndim < 2 else x for x in parts], 0)
+
+
+def hstack(arrays: Sequence[Any]) -> Any:
+    """Arrays beside each other."""
+    parts = [asarray(x) for x in arrays]
+    parts = [reshape(x, (1,)) if not x.ndim else x for x in parts]
+    return indexing.concatenate(parts, min(1, parts[0].ndim - 1) if parts else 0)
+
+
+def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """`numpy.split`: equal sections, or at the given places."""
+    x = asarray(x)
+    place = normal_axis(axis, x.ndim)
+    n = x.shape[place]
+    if np.iterable(indices_or_sections):
+        cuts = [operator.index(k) for k in indices_or_sections]
+    else:
+        count = operator.index(indices_or_sections)
+        if n % count:
+            raise ValueError("array split does not result in an equal division")
+        cuts = [k * (n // count) for k in range(1, count)]
+    ends = zip([None, *cuts], [*cuts, None], strict=True)
+    return [getitem(x, (*[slice(None)] * place, slice(a, b))) for a, b in ends]
+
+
+def flip(x: Any, axis: Any = None) -> Any:
+    """`x` with the order along some axes (all by default) reversed."""
+    x = asarray(x)
+    listed = range(x.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    turned = {normal_axis(a, x.ndim) for a in listed}
+    return getitem(x, tuple(slice(None, None, -1) if d in turned else slice(None) for d in range(x.ndim)))

@@ -1,0 +1,219 @@
+"""Indexing, updates of parts and concatenation against NumPy, over random formats and random keys."""
+
+import random
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.core.array import Array
+from sparsejax.formats import Compressed, Coordinate, Format, convert
+from sparsejax.numpy.indexing import parse
+from tests.autodiff.checks import check
+from tests.fuzz import engine
+from tests.fuzz.levels import OUTPUTS, random_format
+
+DTYPES = ("f8", "f4", "i8", "?", "c16")
+
+
+def drawn(rng, ndim, fill=0, dtype="f8"):
+    nrng = np.random.default_rng(rng.getrandbits(32))
+    shape = tuple(rng.randint(1, 5) for _ in range(ndim))
+    values = nrng.integers(0, 4, shape).astype(dtype)
+    blocks = [rng.choice((1, 1, 1, 2, 3)) for _ in range(ndim)]
+    form = random_format(rng, ndim, OUTPUTS, blocks)
+    fill = 0 if form.is_dense else np.dtype(dtype).type(fill)
+    return Array(convert.from_dense(values, form, fill)), values
+
+
+def random_key(rng, shape, arrays=True):
+    """Integers, slices, None, an ellipsis, index arrays of up to two dimensions, masks."""
+    nrng = np.random.default_rng(rng.getrandbits(32))
+    dims = list(shape[: rng.randint(0, len(shape))]) if rng.random() < 0.5 else list(shape)
+    key: list = []
+    common = rng.choice([(3,), (2, 2), (), (1,), (0,)])
+    for n in dims:
+        kind = rng.choice(["int", "slice", "slice", "array"] if arrays else ["int", "slice"])
+        if kind == "int":
+            key.append(rng.randint(-n, n - 1))
+        elif kind == "slice":
+            a, b = (rng.choice([None, rng.randint(-n - 1, n + 1)]) for _ in range(2))
+            key.append(slice(a, b, rng.choice([None, 1, 2, -1, -2])))
+        elif rng.random() < 0.2:
+            key.append(nrng.random(n) < 0.5)
+            common = (int(key[-1].sum()),)
+        else:
+            key.append(nrng.integers(-n, n, rng.choice([common, common, (1,)])))
+    if rng.random() < 0.3:
+        key.insert(rng.randint(0, len(key)), None)
+    if len(dims) == len(shape) and rng.random() < 0.3:
+        key.insert(rng.randint(0, len(key)), Ellipsis)
+    elif rng.random() < 0.3:
+        key.append(Ellipsis)
+    return key[0] if len(key) == 1 and rng.random() < 0.5 else tuple(key)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_reading(seed):
+    rng = random.Random(seed)
+    x, dense = drawn(rng, rng.randint(1, 3), rng.choice((0, 0, 1)), rng.choice(DTYPES))
+    key = random_key(rng, dense.shape)
+    try:
+        expected = dense[key]
+    except IndexError:
+        with pytest.raises(IndexError):
+            x[key]
+        return
+    with engine.quick():
+        made = x[key]
+        traced = sj.jit(lambda a: a[key])(x)
+    assert made.shape == expected.shape and made.dtype == x.dtype
+    np.testing.assert_array_equal(made.todense(), expected)
+    np.testing.assert_array_equal(traced.todense(), expected)
+    if () in (parse(key, dense.shape).plain, made.shape):
+        return  # a single entry is dense
+    assert made.format.is_dense == x.format.is_dense
+    assert x.format.is_dense or made.fill_value == x.fill_value
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_writing(seed):
+    rng = random.Random(seed)
+    x, dense = drawn(rng, rng.randint(1, 3), 0, rng.choice(("f8", "i8", "c16")))
+    key = random_key(rng, dense.shape)
+    method = rng.choice(["set", "set", "add"] if dense.dtype.kind == "c" else ["set", "set", "add", "min", "max"])
+    try:
+        part = dense[key]
+    except IndexError:
+        with pytest.raises(IndexError):
+            x.at[key]
+        return
+    values = np.random.default_rng(seed).integers(-3, 6, rng.choice([part.shape, ()])).astype(dense.dtype)
+    expected = dense.copy()
+    ufunc = {"add": np.add, "min": np.minimum, "max": np.maximum}.get(method)
+    if ufunc is None:
+        expected[key] = values
+    else:
+        ufunc.at(expected, key, values)
+    with engine.quick():
+        made = getattr(x.at[key], method)(values)
+        traced = sj.jit(lambda a, v: getattr(a.at[key], method)(v))(x, sj.array(values))
+    assert made.shape == x.shape and made.dtype == x.dtype
+    if isinstance(x.format.levels[-1], Compressed | Coordinate):
+        assert not made.format.is_dense
+    np.testing.assert_array_equal(made.todense(), expected)
+    np.testing.assert_array_equal(traced.todense(), expected)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_concatenation(seed):
+    rng = random.Random(seed)
+    ndim = rng.randint(1, 3)
+    first, dense = drawn(rng, ndim)
+    axis = rng.randrange(-ndim, ndim)
+    parts, arrays = [first], [dense]
+    for k in range(rng.randint(0, 2)):
+        shape = list(dense.shape)
+        shape[axis] = rng.randint(0, 3)
+        values = np.random.default_rng(seed + k).integers(0, 3, shape) * 1.0
+        form = first.format if rng.random() < 0.5 else random_format(rng, ndim, OUTPUTS)
+        parts.append(Array(convert.from_dense(values, form, 0)))
+        arrays.append(values)
+    made = snp.concatenate(parts, axis)
+    np.testing.assert_array_equal(made.todense(), np.concatenate(arrays, axis))
+    assert made.format.is_dense == any(p.format.is_dense for p in parts)
+    same = [first, first]
+    np.testing.assert_array_equal(snp.stack(same, axis).todense(), np.stack([dense, dense], axis))
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "csc", "coo", "dcsr", "bsr:2x2"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        1,
+        (slice(None), 2),
+        slice(None, None, -2),
+        (slice(1, 3), slice(0, 3)),
+        [2, 0, 2],
+        (slice(None), [1, 1, 0]),
+        ([0, 2, 0], [1, 2, 1]),
+    ],
+    ids=str,
+)
+def test_derivatives(form, key):
+    rng = np.random.default_rng(0)
+    values = rng.uniform(0.5, 1.5, (4, 3)) * (rng.random((4, 3)) < 0.6)
+    x = sj.array(values, format=form)
+    with engine.quick():
+        check(rng, lambda a: a[key], x)
+        check(rng, lambda a: snp.concatenate([a[1:], a * 2.0]), x)
+        if form == "dense":
+            v = sj.array(rng.uniform(0.5, 1.5, values[key].shape))
+            check(rng, lambda a, b: a.at[key].add(b), x, v)
+            check(rng, lambda a, b: a.at[key].set(b), x, v)
+
+
+def test_traced_indices():
+    A = sj.array(np.arange(12.0).reshape(3, 4), format="csr")
+    f = sj.jit(lambda a, i, k: (a[i], a[k], a[:, k], a.at[i].add(1.0)))
+    rows, row, columns, added = f(A, np.array([2, -1]), 1)
+    dense = A.todense()
+    np.testing.assert_array_equal(rows.todense(), dense[[2, -1]])
+    np.testing.assert_array_equal(row.todense(), dense[1])
+    np.testing.assert_array_equal(columns.todense(), dense[:, 1])
+    np.add.at(dense := dense.copy(), [2, -1], 1.0)
+    np.testing.assert_array_equal(added.todense(), dense)
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis with size 3"):
+        f(A, np.array([0, 3]), 1)
+
+
+def test_masks():
+    A = sj.array([[0, 2, 0], [3, 0, 4]], format="csc")
+    np.testing.assert_array_equal(A[A > 2].todense(), [3, 4])
+    np.testing.assert_array_equal(A[np.array([False, True])].todense(), [[3, 0, 4]])
+    with pytest.raises(IndexError, match="boolean index did not match"):
+        A[np.array([True, False, True])]
+    with pytest.raises(sj.NonConcreteBooleanIndexError, match="only known at run time"):
+        sj.jit(lambda a: a[a > 2])(A)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (3, "index 3 is out of bounds for axis 0 with size 2"),
+        ((0, 0, 0), "too many indices"),
+        (1.5, "only integers"),
+        ("a", "only integers"),
+        ((Ellipsis, Ellipsis), "single ellipsis"),
+        (True, "a single bool"),
+        (([0, 1], [0, 1, 2]), "shape mismatch"),
+        ([0, 2], "index 2 is out of bounds for axis with size 2"),
+    ],
+)
+def test_errors(key, words):
+    with pytest.raises(IndexError, match=words):
+        sj.array(np.eye(2), format="csr")[key]
+
+
+def test_concatenation_refuses():
+    A = sj.array(np.eye(2), format="csr")
+    with pytest.raises(ValueError, match="array 1 has shape"):
+        snp.concatenate([A, sj.array(np.ones((2, 3)))])
+    with pytest.raises(ValueError, match="array 1 has fill 1"):
+        snp.concatenate([A, snp.exp(A)])
+    with pytest.raises(ValueError, match="at least one"):
+        snp.concatenate([])
+
+
+def test_slices_of_huge_arrays():
+    coords = np.array([[0, 5, 2**39], [1, 2**39, 7]])
+    A = sj.array(([1.0, 2.0, 3.0], coords), shape=(2**40, 2**40))
+    assert A[2**39].nnz == 1 and A[5:].nnz == 2
+    assert A[5, 2**39].item() == 2.0
+
+
+def test_format_of_a_part():
+    A = sj.array(np.ones((2, 3, 4)), format=Format.parse("(d,d,c)", 3))
+    assert str(A[0].format) == "csr" and A[:, 0].format == A[0].format
+    assert A[:, :, 0].format == Format.parse("coo", 2) and A[0, 0].format.ndim == 1
