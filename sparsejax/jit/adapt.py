@@ -17,6 +17,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import blocks, cin, coiterate, concretize, lower
+from sparsejax.jit.autoschedule import Schedule
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.pretty import PrettyBuilder
 
@@ -43,15 +44,16 @@ def finished(made: Storage, aval: Aval) -> Storage:
     return convert.convert(made, aval.format)
 
 
-def readable(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Nest:
-    """`nest` with its inputs in the formats that its kernel reads, when its loops, once it is split, are in `order`.
+def readable(nest: Nest, schedule: Schedule) -> Nest:
+    """`nest` with its inputs in the formats that its kernel reads, under a schedule of what it splits into.
 
     Whether a loop may walk an unordered level depends on all that the loop does: lowering finds out.
     """
     made = _changed(nest, _read)
     while not all(level.ordered for tensor in made.inputs for level in tensor.format.levels):
         try:
-            lower.lower(concretize.concretize(blocks.split(made), order, workspace), PrettyBuilder())
+            program = concretize.concretize(blocks.split(made), schedule.order, schedule.workspace, schedule.places)
+            lower.lower(program, PrettyBuilder())
         except coiterate.Unordered as fault:
             made = _ordered(made, fault.tensor)
         else:

@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsejax.formats import Compressed, Dense, Format, Level
-from sparsejax.jit import cin, operators, simplify
+from sparsejax.jit import cin, operators, placement, simplify
 from sparsejax.jit.concretize import SCATTER, assembly
 from sparsejax.jit.nest import Nest, outside
 from sparsejax.jit.workspaces import policies
@@ -92,6 +92,8 @@ class Schedule:
     workspace: str | None = None
     """The policy of the workspace that the output is scattered through, and why."""
     reason: str = ""
+    places: tuple[placement.Place, ...] = ()
+    """In a kernel of several statements, where every producer is computed."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,14 @@ class _State:
     survivors: float
 
 
-def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> Schedule | None:
-    """The cheapest schedule of `nest`, with a `workspace` policy or any; None when no order can run it as one kernel."""
+def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
+    """The cheapest schedule of `nest`, with a `workspace` policy or any, whose outermost loops are those of `prefix`; None when no
+    order can run it as one kernel."""
     model, around = _Model(nest, facts, workspace), outside(nest)
-    states = [_State((), frozenset(), 0.0, 1.0)]
+    states = [model.walk(prefix)]
     variables = nest.variables
     width = BEAM if len(variables) <= FEW else max(4, BEAM * FEW**3 // (8 * len(variables) ** 3))
-    for _ in variables:
+    for _ in range(len(variables) - len(prefix)):
         best: dict[object, _State] = {}
         for state in states:
             for var in variables:
@@ -121,7 +124,8 @@ def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> Schedule | None
         states = sorted(best.values(), key=lambda s: s.cost)[:width]
     if len(variables) > FEW:
         known = {s.order for s in states}
-        states += [model.walk(order) for order in _storage_orders(nest, around) if order not in known]
+        listed = [order for order in _storage_orders(nest, around) if order[: len(prefix)] == prefix]
+        states += [model.walk(order) for order in listed if order not in known]
     priced = sorted(((model.total(s), k, s) for k, s in enumerate(states)), key=lambda item: (item[0].total, item[1]))
     priced = [item for item in priced if math.isfinite(item[0].total)]
     if not priced:
@@ -184,8 +188,17 @@ def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Lo
     return tuple(made)
 
 
+def prefix(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[float, float]:
+    """What the outermost loops `order` cost, and how often their body runs."""
+    state = _Model(nest, facts).walk(order)
+    return state.cost, state.survivors
+
+
 def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
     """The expected number of positions of every storage level of the output."""
+    if nest.nested:
+        facts = placement.with_targets(nest, facts)
+        nest = placement.statement(nest, len(nest.producers))
     return _Model(nest, facts).level_counts()
 
 
@@ -248,6 +261,7 @@ class _Model:
                 if isinstance(index, cin.IndexVar):
                     self.extents.setdefault(index, size)
         self._counts: tuple[float, ...] | None = None
+        self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
         self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
 
     def prefix(self, order: tuple[cin.IndexVar, ...]) -> int:
@@ -302,14 +316,23 @@ class _Model:
             case cin.Call(op, args, _):
                 if op == "logical_not":
                     return 1.0
-                known = [d for d in (self.density(a, var, bound) for a in args) if d is not None]
+                found = [self.density(a, var, bound) for a in args]
+                known = [d for d in found if d is not None]
                 if not known:
                     return None
                 if op in ("multiply", "logical_and", "bitwise_and", "masked") or operators.annihilates(op):
                     return math.prod(known)
-                return 1.0 - math.prod(1.0 - d for d in known)
+                needed = [d for d, a in zip(found, args, strict=True) if d is not None and self._needs(expr, a)]
+                return math.prod(needed) if needed else 1.0 - math.prod(1.0 - d for d in known)
             case _:
                 return None
+
+    def _needs(self, expr: cin.Call, arg: cin.Expr) -> bool:
+        """Whether nothing is left of `expr` where the argument `arg` is absent, as of A / x where A is."""
+        if (expr, arg) not in self._needed:
+            lacking = [a for a in cin.accesses(arg) if a.tensor.lacks]
+            self._needed[expr, arg] = bool(lacking) and isinstance(simplify.exhaust(expr, lacking), cin.Literal)
+        return self._needed[expr, arg]
 
     def walk(self, order: Sequence[cin.IndexVar]) -> _State:
         """The state after the loops of `order`."""

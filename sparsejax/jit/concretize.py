@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Coordinate, Dense, Format
-from sparsejax.jit import cin, simplify, split
+from sparsejax.jit import cin, placement, simplify, split
 from sparsejax.jit.lower import Program
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.tiling import tile
@@ -49,9 +49,17 @@ def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequenc
     return SCATTER, p
 
 
-def concretize(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Program:
-    """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy."""
+def concretize(
+    nest: Nest,
+    order: tuple[cin.IndexVar, ...],
+    workspace: str | None = None,
+    places: Sequence[placement.Place] = (),
+) -> Program:
+    """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy; one of several
+    statements with its producers at their `places`."""
     nest = _started(nest)
+    if nest.nested:
+        return _program(nest, placement.loops_of(nest, order, places))
     how, p = assembly(nest.output, nest.storage_indices, order)
     merged = _many_merged(nest, order)
     if merged is not None:
@@ -80,9 +88,9 @@ def concretize(nest: Nest, order: tuple[cin.IndexVar, ...], workspace: str | Non
 
 def _started(nest: Nest) -> Nest:
     """A dense result that is a reduction holds the identity when the kernel starts: that need not be assigned."""
-    if not nest.direct or not nest.output.format.is_dense:
+    if nest.op is None or not nest.output.format.is_dense:
         return nest
-    start = nest.producers[0].target.tensor.fill_value
+    start = nest.producers[-1].target.tensor.fill_value
     output = replace(nest.output, fill_value=start)
     return replace(nest, output=output)
 

@@ -108,7 +108,7 @@ def run(nest: Nest, schedule: autoschedule.Schedule, inputs: Sequence[Storage]) 
     """Run `nest` under `schedule` on `inputs` (one per tensor of `nest.inputs`); the result and what was counted."""
     program = pipeline.program_of(nest, schedule)
     kernel = _Counted(runtime.compile_text(text(program)))
-    bound = binding.Binding(kernel, nest.output, nest.producers[0].op if nest.direct else None)
+    bound = binding.Binding(kernel, nest.output, nest.op)
     given = [pipeline.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
     copied = [s for s, g in zip(inputs, given, strict=True) if g is not s]
     visits = sum(_visits(s) for s in copied)
@@ -134,7 +134,7 @@ def plain(
     program = pipeline.program_of(nest, schedule)
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
     expected = autoschedule.output_sizes(nest, known)
-    bound = binding.Binding(kernel, nest.output, nest.producers[0].op if nest.direct else None, expected)
+    bound = binding.Binding(kernel, nest.output, nest.op, expected)
 
     def call(inputs: Sequence[Storage]) -> Storage:
         given = [pipeline.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]

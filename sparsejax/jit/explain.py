@@ -24,6 +24,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit import (
     api,
     autoschedule,
+    branches,
     cin,
     facts,
     forecast,
@@ -133,6 +134,7 @@ class Kernel:
     candidates: tuple[Candidate, ...]
     order: tuple[str, ...]
     reason: str
+    fused: tuple[str, ...]
     loops: tuple[Loop, ...]
     workspaces: tuple[Workspace, ...]
     conversions: tuple[Conversion, ...]
@@ -152,6 +154,7 @@ class Kernel:
         if len(self.candidates) > SHOWN:
             lines.append(f"    and {len(self.candidates) - SHOWN} more")
         lines.append(f"  chosen: {','.join(self.order) or '(no loops)'}: {self.reason}")
+        lines += [f"  fused: {x}" for x in self.fused]
         for loop in self.loops:
             leads = f"led by {' and '.join(loop.leaders)}" if loop.leaders else "counted over its extent"
             lines.append(
@@ -248,9 +251,10 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
             raise TypeError("explain needs arrays: schedules depend on the data, not only on types (ShapeDtypeStruct)")
         infer = _infer_seconds(closed.jaxpr)
         started = time.perf_counter()
-        plan = pipeline.Plan(closed)
+        storages = [a.storage for a in (*closed.consts, *leaves)]
+        plan = pipeline.Plan(closed, storages)
         fusing = time.perf_counter() - started
-        registers = plan.registers([a.storage for a in (*closed.consts, *leaves)])
+        registers = plan.registers(storages)
         made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns}
         steps: list[Kernel | LibraryCall] = []
         for number, step in enumerate(plan.steps):
@@ -306,7 +310,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
         sum(w.nbytes for w in workspaces),
         sum(c.nbytes for c in conversions),
     )
-    candidates = autoschedule.candidates(runner.plain, known, config.workspace())
+    candidates = branches.candidates(runner.plain, known, config.workspace())
     terms = [f"{p.target} {p.op}= {p.rhs}" for p in nest.producers]
     expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])
     return Kernel(
@@ -318,7 +322,8 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
         candidates,
         tuple(map(str, schedule.order)),
         _order_reason(schedule.order, candidates),
-        autoschedule.loops(runner.plain, known, schedule.order),
+        runner.step.priced,
+        branches.loops(runner.plain, known, schedule),
         workspaces,
         conversions,
         memory,
@@ -391,7 +396,9 @@ def _workspaces(
     for tensor, around, where, nbytes in report.workspaces(nest, schedule, program, exact):
         *_, write = cin.writes(where.producer)
         own = tuple(str(ix) for ix in write.lhs.indices)
-        reason = _workspace_reason(nest.storage_indices, schedule.order, around, own, tensor.policy or "")
+        filled = {v for a in cin.accesses(where.producer) for v in a.indices if isinstance(v, cin.IndexVar)}
+        looped = [v for v in dict.fromkeys((*schedule.order, *nest.variables)) if v in filled]
+        reason = _workspace_reason(nest.storage_indices, looped, around, own, tensor.policy or "")
         if tensor.policy == schedule.workspace and schedule.reason:
             reason = f"{reason}; {schedule.reason}"
         made.append(Workspace(tensor.name, tensor.policy or "", own, tuple(map(str, around)), nbytes, reason))

@@ -31,6 +31,7 @@ CHEAP = frozenset(
         "add",
         "subtract",
         "multiply",
+        "divide",
         "negative",
         "positive",
         "cast",
@@ -53,6 +54,8 @@ class KernelStep:
     nest: Nest
     arguments: tuple[Var, ...]
     output: Var
+    priced: tuple[str, ...] = ()
+    """What was moved into the kernel, with the costs of both ways (`rows`)."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,11 @@ class _Fragment:
         """The value with every reduction replaced by what it reduces."""
         return cin.substitute(self.value, {p.target: p.rhs for p in self.producers})
 
+    @property
+    def is_view(self) -> bool:
+        """Whether the value is another variable's, indexed in another way."""
+        return not self.producers and isinstance(self.value, cin.Access)
+
 
 def fuse(jaxpr: Jaxpr) -> list[Step]:
     """The steps of `jaxpr`, in an order that respects its dependencies."""
@@ -110,7 +118,9 @@ class _Fuser:
             var = eqn.outputs[0]
             if var not in needed:
                 continue  # moved into every reader
-            step = self._step(var, self.fragments[var]) if var in self.fragments else CallStep(eqn)
+            fragment = self.fragments.get(var)
+            view = fragment is not None and fragment.is_view and eqn.primitive.call is not None
+            step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
             steps.append(step)
             read = step.arguments if isinstance(step, KernelStep) else eqn.inputs
             needed.update(a for a in read if isinstance(a, Var))
@@ -152,14 +162,14 @@ class _Fuser:
         producers: list[Producer] = []
         replace_: dict[cin.Access, cin.Expr] = {}
         accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
-        patterns = set(_patterns(made.rhs))
+        asked = set(patterns(made.rhs))
         times = Counter(cin.accesses(made.rhs))
         size = budget.nodes(made.rhs)
         whole = made.rhs
         for access in accesses:
             var = self.vars.get(access.tensor.name)
             fragment = self.fragments.get(var) if var is not None else None
-            if var is None or fragment is None or var in self.kept or access in patterns:
+            if var is None or fragment is None or var in self.kept or access in asked:
                 continue
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
@@ -169,7 +179,7 @@ class _Fuser:
                 continue
             if size + times[access] * (grown - 1) > budget.NODES:
                 continue
-            if not _entrywise(fragment, var.aval):
+            if not entrywise(fragment, var.aval):
                 continue
             moved = self._moved(access, fragment, made, indices, out.aval)
             if moved is None:
@@ -189,7 +199,7 @@ class _Fuser:
         return _Fragment(indices, (Producer(target, made.op, rhs),), target)
 
     def _cheap(self, fragment: _Fragment) -> bool:
-        return not fragment.producers and _depth_ok(fragment.value)
+        return not fragment.producers and cheap(fragment.value)
 
     def _moved(
         self,
@@ -232,17 +242,17 @@ def tensor_of(name: str, aval: Aval) -> cin.Tensor:
     return cin.Tensor(name, aval.shape, aval.dtype, aval.format, aval.fill_value)
 
 
-def _patterns(expr: cin.Expr) -> Iterator[cin.Access]:
+def patterns(expr: cin.Expr) -> Iterator[cin.Access]:
     """The accesses of which `expr` asks whether they are stored: these must be arrays, not expressions."""
     if isinstance(expr, cin.Call):
         for arg in expr.args:
             if expr.op == "stored" and isinstance(arg, cin.Access):
                 yield arg
             else:
-                yield from _patterns(arg)
+                yield from patterns(arg)
 
 
-def _entrywise(fragment: _Fragment, aval: Aval) -> bool:
+def entrywise(fragment: _Fragment | Nest, aval: Aval) -> bool:
     """Whether the result of `fragment` has no entry exactly where its value falls back to the fill.
 
     The outer sum of two sparse vectors is dense: where both are absent it holds the number 0, and inlined it would not.
@@ -260,16 +270,22 @@ def _entrywise(fragment: _Fragment, aval: Aval) -> bool:
     )
 
 
-def _depth_ok(expr: cin.Expr) -> bool:
+def cheap(expr: cin.Expr) -> bool:
+    """Whether every operator of `expr` costs no more than a few instructions."""
     if isinstance(expr, cin.Call):
-        return expr.op in CHEAP and all(_depth_ok(a) for a in expr.args)
+        return expr.op in CHEAP and all(cheap(a) for a in expr.args)
     return True
 
 
 def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
     """`nest` with one tensor per access (A, B, …), workspaces w, w1, … and indices i, j, k, …; equal kernels of
     different programs so become the same text."""
-    used = [p for p in nest.producers if p.target in set(cin.accesses(nest.value))]
+    read = set(cin.accesses(nest.value))
+    used: list[Producer] = []
+    for p in reversed(nest.producers):
+        if p.target in read:
+            used.insert(0, p)
+            read.update(cin.accesses(p.rhs))
     nest = Nest(nest.output, nest.indices, tuple(used), nest.value)
     letters = "ijklmnopqrstuvwxyz"
     names: dict[cin.Index, cin.Index] = {}

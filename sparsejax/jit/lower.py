@@ -183,9 +183,13 @@ class Lowering:
         tensor = cin.workspace(stmt)
         b = self.b
         if tensor.policy == "scalar":
-            partial = bool(self.output.sparse) and (
-                any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
-                or bool(simplify.conditions(stmt.producer))
+            partial = (
+                bool(self.output.sparse)
+                and tensor.lacks
+                and (
+                    any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
+                    or bool(simplify.conditions(stmt.producer))
+                )
             )
             scalar: Scalar | strips.Registers
             if self.strip is None:

@@ -1,9 +1,11 @@
 """A kernel before it is scheduled: one output, and the reductions it reads.
 
     Nest(output, indices, producers, value)     out[indices] = value,   where value may read t[indices] for each
-    Producer(target, op, rhs)                   target op= rhs          reduced over the variables of rhs not in `indices`
+    Producer(target, op, rhs)                   target op= rhs          reduced over the variables of rhs not in the target
 
-Example: `relu(A @ H)` is  out[i,j] = max(t[i,j], 0)  with  t[i,j] += A[i,k] * H[k,j].
+Example: `relu(A @ H)` is  out[i,j] = max(t[i,j], 0)  with  t[i,j] += A[i,k] * H[k,j]. A producer may read the targets of those before
+it, and its target may lack variables of the output: exp(A) divided by its row sums is  out[i,j] = exp(A[i,j]) / s[i]  with
+s[i] += exp(A[i,k]).
 """
 
 from __future__ import annotations
@@ -37,9 +39,27 @@ class Nest:
         return len(self.producers) == 1 and self.value == self.producers[0].target
 
     @property
+    def op(self) -> str | None:
+        """The operator that the output accumulates with; None where it is assigned."""
+        last = self.producers[-1] if self.producers else None
+        return last.op if last is not None and self.value == last.target else None
+
+    @property
     def composite(self) -> cin.Expr:
         """The value with every reduction replaced by what it reduces."""
-        return cin.substitute(self.value, {p.target: p.rhs for p in self.producers})
+        made = self.value
+        for p in reversed(self.producers):
+            made = cin.substitute(made, {p.target: p.rhs})
+        return made
+
+    @property
+    def nested(self) -> bool:
+        """Whether it has statements over different variables, or that read each other's results (`placement`)."""
+        own = set(self.indices)
+        targets = {p.target for p in self.producers}
+        return any(set(t.indices) != own for t in targets) or any(
+            a in targets for p in self.producers for a in cin.accesses(p.rhs)
+        )
 
     @property
     def inputs(self) -> tuple[cin.Tensor, ...]:

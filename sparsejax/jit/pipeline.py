@@ -29,7 +29,21 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import adapt, algorithm1, autoschedule, binding, blocks, cin, concretize, facts, fuse, lower, runtime
+from sparsejax.jit import (
+    adapt,
+    algorithm1,
+    autoschedule,
+    binding,
+    blocks,
+    branches,
+    cin,
+    concretize,
+    facts,
+    fuse,
+    lower,
+    rows,
+    runtime,
+)
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.numbers import Numbers
@@ -117,8 +131,7 @@ class KernelRunner:
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.counts(observed))
-        op = nest.producers[0].op if nest.direct else None
-        bound = binding.Binding(kernel, nest.output, op, expected, None if constants is None else constants.area())
+        bound = binding.Binding(kernel, nest.output, nest.op, expected, None if constants is None else constants.area())
         return Planned(schedule, program, bound, moves)
 
     def counts(self, observed: Sequence[tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
@@ -137,7 +150,10 @@ class KernelRunner:
     def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants."""
         nest = self.plain
-        schedule = SCHEDULERS[config.scheduler()](nest, self.counts(observed), config.workspace())
+        if nest.nested:
+            schedule = branches.choose(nest, self.counts(observed))
+        else:
+            schedule = SCHEDULERS[config.scheduler()](nest, self.counts(observed), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
         return schedule, program_of(self.nest, schedule)
@@ -146,8 +162,8 @@ class KernelRunner:
 def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads."""
     reading = blocks.with_formats(nest, dict(schedule.conversions))
-    reading = adapt.readable(reading, schedule.order, schedule.workspace)
-    return concretize.concretize(blocks.split(reading), schedule.order, schedule.workspace)
+    reading = adapt.readable(reading, schedule)
+    return concretize.concretize(blocks.split(reading), schedule.order, schedule.workspace, schedule.places)
 
 
 def converted(storage: Storage, form: Format) -> Storage:
@@ -162,14 +178,18 @@ def converted(storage: Storage, form: Format) -> Storage:
 
 
 class Plan:
-    """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results."""
+    """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results.
 
-    def __init__(self, closed: ClosedJaxpr) -> None:
+    `storages` are those of a first call: what they hold decides which kernels are merged (`rows`)."""
+
+    def __init__(self, closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> None:
         self.jaxpr = staging.clean(closed.jaxpr)
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
-        self.steps = [
-            KernelRunner(s, closed.shared) if isinstance(s, fuse.KernelStep) else s for s in fuse.fuse(self.jaxpr)
-        ]
+        steps = fuse.fuse(self.jaxpr)
+        if storages and len(steps) > 1:
+            given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=True)
+            steps = rows.merged(steps, self.jaxpr.outputs, {v: facts.positions(s) for v, s in given})
+        self.steps = [KernelRunner(s, closed.shared) if isinstance(s, fuse.KernelStep) else s for s in steps]
         self._numbers: dict[Var, int] = {}
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
             self._numbers[var] = len(self._numbers)
@@ -218,19 +238,19 @@ def _output(step: KernelRunner | fuse.CallStep) -> Var:
     return step.step.output if isinstance(step, KernelRunner) else step.output
 
 
-def plan_of(closed: ClosedJaxpr) -> Plan:
+def plan_of(closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> Plan:
     """The plan of a jaxpr, made once."""
     with _turn:
         known: Plan | None = closed.cache.get("plan")
         if known is None:
-            known = closed.cache["plan"] = Plan(closed)
+            known = closed.cache["plan"] = Plan(closed, storages)
     return known
 
 
 def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
     """Run `closed` on its inputs (constants are its own)."""
-    plan: Plan = closed.cache.get("plan") or plan_of(closed)
     storages = [a._storage for a in (*closed.consts, *arrays)]
+    plan: Plan = closed.cache.get("plan") or plan_of(closed, storages)
     made = plan.run(storages)
     borrowed = [s for s in storages if "transient" in s.cache]
     if borrowed:
@@ -251,8 +271,9 @@ def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
         return str(staging.clean(closed.jaxpr))
     if stage not in ("plan", "cin", "loops", "llvm", "asm"):
         raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
-    plan = plan_of(closed)
-    registers = plan.registers([a.storage for a in (*closed.consts, *arrays)])
+    storages = [a.storage for a in (*closed.consts, *arrays)]
+    plan = plan_of(closed, storages)
+    registers = plan.registers(storages)
     parts = []
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)
@@ -288,6 +309,7 @@ def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: low
     lines += [f"  {t.name} is converted to {read.stored} first" for t, read in pairs if t.format != read.stored]
     if schedule.workspace is not None:
         lines.append(f"  workspace {schedule.workspace}: {schedule.reason}")
+    lines += [f"  {text}" for text in step.step.priced]
     if not step.exact:
         lines.append(f"  the result is converted to {step.step.output.aval.format} last")
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn
 from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, cin, facts, forecast, fuse, lower, pipeline, sampling
+from sparsejax.jit import autoschedule, branches, cin, facts, forecast, fuse, lower, pipeline, sampling
 from sparsejax.jit.nest import Nest
 
 
@@ -72,8 +72,8 @@ class MemoryStats:
 
 def report(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Report:
     """The cost of a jaxpr on these arrays. It is run once, as later steps depend on what earlier ones make."""
-    plan = pipeline.plan_of(closed)
     given = [a.storage for a in (*closed.consts, *arrays)]
+    plan = pipeline.plan_of(closed, given)
     registers = plan.registers(given)
     first, made = len(registers), []
     for number, step in enumerate(plan.steps):
@@ -116,7 +116,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
 
 def flops(nest: Nest, schedule: autoschedule.Schedule, known: autoschedule.Facts, entries: float) -> float:
     """Scalar operations of `nest`: each reduction where its loops have something to do, then the value per entry."""
-    loops = autoschedule.loops(nest, known, schedule.order)
+    loops = branches.loops(nest, known, schedule)
     total = 0.0
     for producer in nest.producers:
         own = set(cin.variables(producer.rhs)) | set(cin.variables(producer.target))
@@ -163,7 +163,7 @@ def workspaces(
     nest: Nest, schedule: autoschedule.Schedule, program: lower.Program, known: autoschedule.Facts
 ) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where, int]]:
     """Every workspace of a program: its tensor, the loops around it, its `where`, and its expected bytes."""
-    loops = autoschedule.loops(nest, known, schedule.order)
+    loops = branches.loops(nest, known, schedule)
     made = []
     for tensor, around, where in forecast.workspaces(program):
         *_, write = cin.writes(where.producer)

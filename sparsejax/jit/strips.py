@@ -76,7 +76,8 @@ def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
     assert strip is not None and stmt.op is not None
 
     def same(access: cin.Access) -> bool:
-        return strip.var not in access.indices and access.tensor.policy != "scalar"
+        own = access.tensor.policy == "scalar" and access.tensor.name not in lowering.scalars
+        return strip.var not in access.indices and not own
 
     invariants = dict.fromkeys(cin.largest(stmt.rhs, same))
     once = {e: emit.splat(b, lowering.value(e, env), strip.lanes) for e in invariants}

@@ -112,7 +112,30 @@ def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Any:
     form = Format.parse(("dense" if x.format.is_dense else "coo") if format is None else format, len(new))
     if not new and not form.is_dense:
         form = Format(())
+    if x.format.is_dense and form == Format.parse("dense", len(new)) and _squeezed(x.shape) == _squeezed(new):
+        return unit_axes_p.bind(x, shape=tuple(new))
     return reshape_p.bind(x, shape=tuple(new), format=form)
+
+
+def _unit_axes_notation(x: rules.Operand, shape: tuple[int, ...]) -> cin.Definition:
+    """out[i,z] = x[i]"""
+    indices = rules.index_vars(len(shape))
+    kept = iter(v for v, n in zip(indices, shape, strict=True) if n != 1)
+    return cin.Definition(indices, None, rules.access(x, [next(kept) if n != 1 else 0 for n in rules.shape_of(x)]))
+
+
+unit_axes_p = Primitive(
+    "unit_axes",
+    typing=lambda x, shape: Aval(shape, x.dtype, Format.parse("dense", len(shape)), 0),
+    reference=lambda x, shape: np.reshape(x, shape),
+    notation=_unit_axes_notation,
+    call=lambda x, out_aval, shape: structural.reshape(x, shape, out_aval.format),
+)
+"""A dense array with axes of extent one put in or left out: a view, or no more than another way to index where it is read."""
+
+
+def _squeezed(shape: Sequence[int]) -> list[int]:
+    return [n for n in shape if n != 1]
 
 
 # -------------------------------------------------------------------------------------------------------- diagonal

@@ -32,6 +32,7 @@ from sparsejax.lax.structural import (
     reshape_p,
     transpose,
     transpose_p,
+    unit_axes_p,
 )
 
 Values = list[Any]
@@ -53,6 +54,8 @@ def _reshape_transpose(ct: Any, x: Linear, shape: tuple[int, ...], format: Forma
     return [keep(reshape(ct, x.shape, x.format if x.is_sparse or ct.format.is_dense else None), x)]
 
 
+unit_axes_p.jvp = lambda primals, tangents, out, shape: reshape(tangents[0], shape)
+unit_axes_p.transpose = lambda ct, x, shape: [settle(reshape(ct, x.shape), x)]
 reshape_p.jvp = _reshape_jvp
 reshape_p.transpose = _reshape_transpose
 

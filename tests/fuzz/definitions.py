@@ -21,6 +21,7 @@ from sparsejax.core.jaxpr import Var
 from sparsejax.formats import Format, convert, validate
 from sparsejax.jit import (
     adapt,
+    autoschedule,
     binding,
     blocks,
     cin,
@@ -286,11 +287,11 @@ def run(case: Case):
     workspace = None if case.workspace == "auto" else case.workspace
     made = blocks.adapted(step.nest)
     order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
-    reading = adapt.readable(made, order, workspace)
+    reading = adapt.readable(made, autoschedule.Schedule(order, (), autoschedule.Cost(0, 0, 0), workspace=workspace))
     program = concretize.concretize(blocks.split(reading), order, workspace)
     inputs = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
-    op = step.nest.producers[0].op if step.nest.direct else None
+    op = step.nest.op
     return adapt.finished(binding.Binding(kernel, made.output, op).run(inputs), step.output.aval)
 
 

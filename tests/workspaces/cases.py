@@ -176,7 +176,7 @@ def run(case: Case, policy: str) -> Storage:
     """The compiled result."""
     program = concretize.concretize(case.nest, case.order, policy)
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
-    op = case.nest.producers[0].op if case.nest.direct else None
+    op = case.nest.op
     return binding.Binding(kernel, program.output, op).run([case.storages[t.name] for t in case.nest.inputs])
 
 
@@ -185,7 +185,7 @@ def interpreted(case: Case, policy: str) -> np.ndarray:
     program = concretize.concretize(case.nest, case.order, policy)
     if program.stmt is not None:
         cin.check(program.stmt)
-    op = case.nest.producers[0].op if case.nest.direct else None
+    op = case.nest.op
     return interpret.interpret(program.stmt, case.arrays, program.output, op)
 
 

@@ -1,0 +1,224 @@
+"""Fusion across reductions: what a kernel reads moves into it, to be computed at the deepest loop that both share (`placement`).
+
+    - a reduction, and what is computed from it, is kept for one step of the shared loops
+    - an elementwise value moves into every statement that reads it entry by entry, a cheap one into any
+
+before:  m[i] max= A[i,j] | E[i,j] = exp(A[i,j] - m[i]) | s[i] += E[i,j] | out[i,j] = E[i,j] / s[i]     four kernels
+after:   out[i,j] = exp(A[i,j] - m[i]) / s[i],  s[i] += exp(A[i,k] - m[i]),  m[i] max= A[i,l]            one
+
+A value moves when all its readers are in the kernel, it is no result of the program, the kernel stays within its budget, and
+the scheduler prices the kernel with it below the two without: loops and conversions of both, and writing and reading the value.
+Both numbers are kept for `explain`. Source: reference section 5.2.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from sparsejax.core.jaxpr import Atom, Var
+from sparsejax.jit import autoschedule, branches, budget, cin, facts, fuse, placement
+from sparsejax.jit.nest import Nest, Producer
+
+Facts = dict[Var, tuple[float, ...]]
+
+STORE = 8.0
+"""Per entry that is stored between two kernels: written to fresh memory, and read again."""
+CALL = 4000.0
+"""Per kernel: binding it, and allocating its result."""
+STATEMENTS = 6
+"""Producers that one kernel may have."""
+
+
+def merged(steps: list[fuse.Step], kept: Iterable[Atom], observed: Mapping[Var, tuple[float, ...]]) -> list[fuse.Step]:
+    """`steps` with kernels merged where that is cheaper, given the observed positions of the program's inputs."""
+    known = _expected(steps, dict(observed))
+    readers: dict[Var, set[int]] = {}
+    for number, step in enumerate(steps):
+        for var in step.arguments if isinstance(step, fuse.KernelStep) else step.eqn.inputs:
+            if isinstance(var, Var):
+                readers.setdefault(var, set()).add(number)
+    results = {a for a in kept if isinstance(a, Var)}
+    made_by = {step.output: number for number, step in enumerate(steps)}
+    gone: set[int] = set()
+    made: dict[int, fuse.KernelStep] = {}
+    for number in reversed(range(len(steps))):
+        step = steps[number]
+        if number in gone or not isinstance(step, fuse.KernelStep):
+            continue
+        region, cost = {number}, None
+        while True:
+            found = None
+            for var in dict.fromkeys(step.arguments):
+                source = made_by.get(var)
+                inner = None if source is None else steps[source]
+                if (
+                    inner is None
+                    or var in results
+                    or not readers[var] <= region
+                    or not isinstance(inner, fuse.KernelStep)
+                ):
+                    continue
+                tried = _merge(step, inner)
+                if tried is None:
+                    continue
+                cost = _cost(step, known) if cost is None else cost
+                apart, alone = _cost(inner, known), STORE * known[var][-1] + CALL
+                together = _cost(tried, known)
+                if cost is None or apart is None or together is None or together > cost + apart + alone:
+                    continue
+                text = f"{inner.nest.value} moves in: cost {together:.4g}, apart {cost + apart + alone:.4g}"
+                found = (source, replace(tried, priced=(*step.priced, text)), together)
+                break
+            if found is None:
+                break
+            source, step, cost = found
+            assert source is not None
+            region.add(source)
+            gone.add(source)
+        made[number] = step
+    return [made.get(k, s) for k, s in enumerate(steps) if k not in gone]
+
+
+def _expected(steps: list[fuse.Step], known: Facts) -> Facts:
+    """Positions per level of every value: observed for inputs, expected for the rest."""
+    for step in steps:
+        aval = step.output.aval
+        if isinstance(step, fuse.KernelStep):
+            names = [t.name for t in step.nest.inputs]
+            found = dict(zip(names, (known[v] for v in step.arguments), strict=True))
+            if not any(t.format.blocked for t in (*step.nest.inputs, step.nest.output)):
+                known[step.output] = autoschedule.level_counts(step.nest, found) or (1.0,)
+                continue
+        given = [known[a][-1] for a in _inputs(step) if not a.aval.format.is_dense]
+        size = float(aval.size)
+        known[step.output] = facts.expected(aval.format, aval.shape, min(size, max(given, default=size)))
+    return known
+
+
+def _inputs(step: fuse.Step) -> list[Var]:
+    if isinstance(step, fuse.KernelStep):
+        return list(step.arguments)
+    return [a for a in step.eqn.inputs if isinstance(a, Var)]
+
+
+def _cost(step: fuse.KernelStep, known: Facts) -> float | None:
+    """What the cheapest schedule of a kernel costs; None where it has none."""
+    found = dict(zip((t.name for t in step.nest.inputs), (known[v] for v in step.arguments), strict=True))
+    made = branches.choose(step.nest, found) if step.nest.nested else autoschedule.choose(step.nest, found)
+    return None if made is None else made.cost.total
+
+
+def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> fuse.KernelStep | None:
+    """One kernel of two; None where the result of `source` cannot move into `reader`, or shares no loop with it."""
+    tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
+    if any(t.format.blocked for t in tensors):
+        return None
+    variables: dict[str, Var] = {}
+    outer, inner = _named(reader, variables, "r"), _named(source, variables, "s")
+    name = _name(source.output)
+    read = dict.fromkeys(a for a in cin.accesses(outer.composite) if a.tensor.name == name)
+    if any(set(fuse.patterns(e)) & set(read) for e in _expressions(outer)):
+        return None
+    producers = list(outer.producers)
+    value = outer.value
+    added: dict[cin.Access, Producer] = {}
+    for access in read:
+        if not all(isinstance(ix, cin.IndexVar) for ix in access.indices) or len(set(access.indices)) < len(
+            access.indices
+        ):
+            return None
+        moved = _moved(outer, inner, access, source)
+        if moved is None:
+            return None
+        new, replacement = moved
+        for p in new:
+            if p.target not in added and len(read) > 1 and set(cin.variables(p.target)) & _own(outer, access):
+                return None  # the same reduction at two places: it would be computed twice
+            added.setdefault(p.target, p)
+        producers = [Producer(p.target, p.op, cin.substitute(p.rhs, {access: replacement})) for p in producers]
+        value = cin.substitute(value, {access: replacement})
+    nest = Nest(outer.output, outer.indices, (*added.values(), *producers), value)
+    whole = nest.composite
+    if len(nest.producers) > STATEMENTS or budget.nodes(whole) > budget.NODES or budget.pieces(whole) > budget.PIECES:
+        return None
+    if not nest.nested or not _shares(nest):
+        return None
+    return replace(fuse.canonical(nest, reader.output, variables), priced=reader.priced)
+
+
+def _moved(
+    outer: Nest, inner: Nest, access: cin.Access, source: fuse.KernelStep
+) -> tuple[list[Producer], cin.Expr] | None:
+    """What the kernel that makes a value becomes where `access` reads it: producers, and what stands for the access."""
+    rename: dict[cin.Index, cin.Index] = dict(zip(inner.indices, access.indices, strict=True))
+    made = []
+    for p in inner.producers:
+        target = cin.rename(p.target, rename)
+        assert isinstance(target, cin.Access)
+        made.append(Producer(target, p.op, cin.rename(p.rhs, rename)))
+    result = cin.rename(inner.value, rename)
+    if inner.direct:
+        return made, result
+    everywhere = all(
+        set(placement.variables(outer, number)) == set(access.indices)
+        for number, expr in enumerate(_expressions(outer))
+        if access in set(cin.accesses(expr))
+    )
+    if everywhere or (fuse.cheap(result) and budget.nodes(result) <= budget.SHARED):
+        return (made, result) if fuse.entrywise(inner, source.output.aval) else None
+    if not source.output.aval.format.is_dense:
+        return None
+    target = cin.Access(fuse.tensor_of(f"t{source.output.number}", source.output.aval), access.indices)
+    return [*made, Producer(target, None, result)], target
+
+
+def _own(nest: Nest, access: cin.Access) -> set[cin.Index]:
+    """The indices of an access that not every statement has."""
+    shared = set.intersection(*(set(placement.variables(nest, k)) for k in range(len(nest.producers) + 1)))
+    return set(access.indices) - shared
+
+
+def _shares(nest: Nest) -> bool:
+    """Whether every producer has a variable in common with some loop around a reader of it."""
+    readers = placement.readers(nest)
+    return all(
+        any(set(cin.variables(p.target)) & set(placement.variables(nest, r)) for r in readers[k])
+        for k, p in enumerate(nest.producers)
+        if p.target.indices or placement.variables(nest, readers[k][0])
+    )
+
+
+def _expressions(nest: Nest) -> list[cin.Expr]:
+    return [*(p.rhs for p in nest.producers), nest.value]
+
+
+def _name(var: Var) -> str:
+    return f"v{var.number}"
+
+
+def _named(step: fuse.KernelStep, variables: dict[str, Var], prefix: str) -> Nest:
+    """The nest of a step with tensors named by their values, index variables and targets by a prefix."""
+    nest = step.nest
+    names: dict[cin.Index, cin.Index] = {v: cin.IndexVar(f"{prefix}.{v.name}") for v in nest.variables}
+    by_name = dict(zip((t.name for t in nest.inputs), step.arguments, strict=True))
+    moved: dict[cin.Access, cin.Expr] = {}
+    for access in dict.fromkeys(cin.accesses(nest.composite)):
+        var = by_name[access.tensor.name]
+        variables[_name(var)] = var
+        moved[access] = cin.Access(replace(access.tensor, name=_name(var)), access.indices)
+    for p, k in zip(nest.producers, itertools.count()):
+        target = replace(p.target.tensor, name=f"{prefix}{step.output.number}.{k}")
+        moved[p.target] = cin.Access(target, p.target.indices)
+
+    def move(expr: cin.Expr) -> cin.Expr:
+        return cin.rename(cin.substitute(expr, moved), names)
+
+    producers = []
+    for p in nest.producers:
+        made = move(p.target)
+        assert isinstance(made, cin.Access)
+        producers.append(Producer(made, p.op, move(p.rhs)))
+    indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))
+    return Nest(nest.output, indices, tuple(producers), move(nest.value))

@@ -1,0 +1,75 @@
+"""Kernels of several statements: random programs, and where their reductions are placed."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from tests.fuzz import engine, rows
+
+
+@pytest.mark.parametrize("start", range(0, 240, 30))
+def test_random_programs(start):
+    with engine.quick():
+        faults = [fault for seed in range(start, start + 30) if (fault := rows.check(seed)) is not None]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.fuzz
+def test_many_random_programs():
+    with engine.quick():
+        faults = [fault for seed in range(1000, 6000) if (fault := rows.check(seed)) is not None]
+    assert not faults, "\n".join(faults)
+
+
+def softmax(S):
+    E = snp.expm1(S)
+    return E / snp.sum(E, axis=1, keepdims=True)
+
+
+A = sj.array(
+    np.random.default_rng(0).random((40, 40)) * (np.random.default_rng(1).random((40, 40)) < 0.3), format="csr"
+)
+X = np.random.default_rng(2).random((40, 8))
+PROGRAMS = {
+    "sum of sampled products": (lambda A, X: snp.sum(A * (X @ X.T)), 1),
+    "row sums of sampled products": (lambda A, X: snp.sum(A * (X @ X.T), axis=1), 1),
+    "sparse softmax": (lambda A, X: softmax(A), 1),
+    "rows normalised before a product": (lambda A, X: (A / snp.sum(A, axis=1, keepdims=True)) @ X, 1),
+    "normalise, log1p": (lambda A, X: snp.log1p(A / snp.sum(A, axis=1, keepdims=True) * 1e4), 1),
+    "two reductions in a chain": (lambda A, X: A / snp.sqrt(snp.sum(A * A, axis=1, keepdims=True)), 1),
+    "column sums, stored by rows": (lambda A, X: A / snp.sum(A, axis=0, keepdims=True), 2),
+    "a sum of everything": (lambda A, X: A / snp.sum(A), 2),
+    "an intermediate that is a result": (lambda A, X: (s := snp.sum(A, axis=1, keepdims=True), A / s), 3),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_kernels(name):
+    """How many kernels a program takes; what shares no loop, or is a result, stays apart."""
+    function, count = PROGRAMS[name]
+    told = sj.explain(function)(A, X)
+    assert len(told.kernels) == count
+    assert bool(told.kernels[-1].fused) == (count == 1)
+    np.testing.assert_allclose(
+        *(y.todense() for y in (sj.jit(lambda *a: _last(function(*a)))(A, X), _last(function(A, X)))), rtol=1e-12
+    )
+
+
+def _last(made):
+    return made[-1] if isinstance(made, tuple) else made
+
+
+def test_rows_are_walked_where_they_are_shared():
+    text = sj.jit(softmax).lower(A).as_text("cin")
+    assert text.splitlines()[:4] == [
+        "forall i",
+        "  where w: scalar float64",
+        "    forall k",
+        "      w[] += expm1(B[i,k])",
+    ]
+
+
+def test_costs_are_shown():
+    (kernel,) = sj.explain(softmax)(A).kernels
+    assert len(kernel.fused) == 2 and all("moves in: cost" in x and "apart" in x for x in kernel.fused)
