@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import Compressed, Coordinate, Format, convert, validate
-from sparsejax.jit import binding, cin, concretize, interpret, lower, operators, runtime
+from sparsejax.jit import binding, cin, concretize, interpret, lower, operators, pipeline, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.pretty import PrettyBuilder
@@ -105,27 +107,56 @@ def test_the_reference_can_fail():
     assert unique.tolist() == [[0, 1]] and made.tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_flag_chooses_the_policy(policy):
-    """The flag changes the plan of a function that has run already, and the result stays."""
+def test_policies_are_chosen_per_call():
+    """Inside `using`, a function that has run already is planned anew, once per policy; its result stays."""
     rng = np.random.default_rng(0)
-    dense = (rng.random((40, 30)) < 0.2) * rng.integers(1, 5, (40, 30)).astype(np.float64)
-    a, b = sj.array(dense, format="csc"), sj.array(dense.T.copy(), format="csr")
+    coords = rng.integers(0, 2000, (2, 6000))
+    made = scipy.sparse.csr_array((rng.integers(1, 5, 6000).astype(np.float64), tuple(coords)), shape=(2000, 2000))
+    a, b, expected = sj.array(made, format="csc"), sj.array(made, format="csr"), (made @ made).todense()
     product = sj.jit(lambda a, b: sj.einsum("ik,kj->ij", a, b, out_format="coo"))
-    first = product(a, b)
-    config.update("workspace", policy)
+    assert "as configured" not in product.lower(a, b).as_text("plan")
+    for policy in [*POLICIES, *POLICIES]:
+        with config.using(workspace=policy):
+            assert f"workspace {policy}: as configured" in product.lower(a, b).as_text("plan")
+            assert np.array_equal(product(a, b).todense(), expected)
+    assert "as configured" not in product.lower(a, b).as_text("plan")
+    (runner,) = pipeline.plan_of(product.trace(a, b).jaxpr).steps
+    assert sorted(key[1] for key in runner.plans) == sorted(["auto", *POLICIES])
+
+
+def test_flag_chooses_the_policy():
+    a = sj.array(scipy.sparse.eye_array(5000), format="csr")
+    config.update("workspace", "tree")
     try:
-        text = product.lower(a, b).as_text("plan")
-        assert f"workspace {policy}: as configured" in text or "workspace" not in text
-        assert np.array_equal(product(a, b).todense(), first.todense())
+        assert "workspace tree" in sj.jit(lambda a: a @ a).lower(a).as_text("plan")
+        with config.using(workspace="hash"):
+            assert "workspace hash" in sj.jit(lambda a: a @ a).lower(a).as_text("plan")
     finally:
         config.update("workspace", "auto")
-    assert np.array_equal(first.todense(), dense @ dense.T)
+
+
+def test_scopes_nest_and_stay_in_their_thread():
+    seen = []
+    with config.using(workspace="hash", dense_limit=5):
+        with config.using(workspace="tree"):
+            thread = threading.Thread(target=lambda: seen.append(config.workspace()))
+            thread.start()
+            thread.join()
+            seen += [config.workspace(), config.dense_limit()]
+        seen.append(config.workspace())
+        with pytest.raises(KeyError), config.using(workspace="bucket"):
+            raise KeyError
+        seen.append(config.workspace())
+    assert seen == ["auto", "tree", 5, "hash", "hash"] and config.workspace() == "auto"
 
 
 def test_unknown_policy():
     with pytest.raises(ValueError, match="takes one of auto"):
         config.update("workspace", "heap")
+    with pytest.raises(ValueError, match="takes one of auto"), config.using(workspace="heap"):
+        pass
+    with pytest.raises(ValueError, match="there is no flag"), config.using(policy="hash"):
+        pass
 
 
 @pytest.mark.parametrize("policy", POLICIES)
