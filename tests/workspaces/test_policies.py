@@ -11,7 +11,7 @@ import scipy.sparse
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import Compressed, Coordinate, Format, convert, validate
-from sparsejax.jit import binding, cin, concretize, interpret, lower, operators, pipeline, runtime
+from sparsejax.jit import binding, cin, concretize, forecast, interpret, lower, operators, pipeline, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.pretty import PrettyBuilder
@@ -225,6 +225,24 @@ def limited(policy, room, n):
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space, which needs Linux")
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p != "bitmap"])
 def test_memory_follows_the_entries(policy):
-    """300,000 entries of 24 bytes over 2^80 coordinates fit; with less than the entries need, the call fails cleanly."""
-    assert "no memory" not in limited(policy, 160 << 20, 300_000)
-    assert "fits" not in limited(policy, 14 << 20, 300_000)
+    """300,000 entries of 24 bytes over 2^80 coordinates fit into twice what inputs, result and workspace are declared to take;
+    with less than the entries need, the call fails cleanly."""
+    n = 300_000
+    keys = Format((Coordinate(),) * 2)
+    declared = forecast.workspace_bytes(cin.Tensor("w", (HUGE, HUGE), np.dtype("f8"), keys, 0.0, policy), n, n)
+    assert declared < 200 * n
+    inputs = result = 24 * n
+    assert "no memory" not in limited(policy, 2 * (inputs + result + declared) - inputs, n)
+    assert "fits" not in limited(policy, 14 << 20, n)
+
+
+def test_bitmaps_do_not_follow_the_extents():
+    """A product of few entries over 300,000 x 300,000 once asked for a bitmap of all places."""
+    n = 300_000
+    coords = np.random.default_rng(0).integers(0, n, (2, 1000))
+    a = scipy.sparse.csr_array((np.ones(1000), tuple(coords)), shape=(n, n))
+    made = sj.array(a) @ sj.array(a).T
+    assert np.array_equal(made.to_scipy().sorted_indices().indices, (a @ a.T).sorted_indices().indices)
+    assert policies.fits((2048, 2048), 8, 1.0) and not policies.fits((n, n), 8, 1e4)
+    assert policies.choose((n, n), 8, 1e4, 1e4, 1.0).policy != "bitmap"
+    assert policies.fits((n, n), 8, 1e11)
