@@ -1,232 +1,227 @@
-"""Workspace policy against policy: time of one kernel over collision rate, output size and expression.
+"""Workspace policy against policy, over collision rate, size, structure and expression; and how good the automatic choice is.
 
-    python -m benchmarks.workspaces [--quick] [--out table.md] [--plot figure.png]
+    python -m benchmarks.workspaces [--quick] [--fit] [--json FILE] [--markdown FILE] [--plot FILE]
 
-Expressions: insertions alone (t[i,j] += X[p,i,j], with n insertions into m places), SpGEMM row by row and by outer products,
-SpMTTKRP and SpTTM with compressed results, on generated operands and on the tensors of the data folder where there is
-one. Every column is one policy, in milliseconds, best of several runs; `chosen` is what the cost model takes for the observed
-sizes, and `loss` its time over the best policy's. Results are compared between policies. The comparison is that of
-"Compilation of Modular and General Sparse Workspaces", figures 15 to 18 and 22.
+Every policy runs every point (`workspace_points`) in turn; a cell is the median processor time of its runs. Results are compared between
+policies. `regret` is the time of the policy that the cost model takes over that of the best one: under the forecast that the scheduler
+makes from facts, and under the true numbers of insertions and entries. `--fit` fits the constants of the cost model to the
+points that are there for it and prints them; regret is then that of the fitted constants. The comparison is that of "Compilation of
+Modular and General Sparse Workspaces", figures 15 to 18 and 22 and table 3. A plot needs matplotlib.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
+import json
+import math
 import os
+import pprint
+import statistics
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.optimize
 
-from sparsejax.formats import Compressed, Coordinate, Format, convert
+from benchmarks import workspace_points
+from benchmarks.workspace_points import Point
+from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, binding, cin, concretize, facts, lower, runtime
+from sparsejax.jit import autoschedule, binding, concretize, facts, lower, runtime
 from sparsejax.jit.llvm import LLVMBuilder
-from sparsejax.jit.nest import Nest, of_definition
-from sparsejax.jit.workspaces import policies
+from sparsejax.jit.workspaces import costs, policies
 
-REPEATS = 3
-SLOW = 1.0  # seconds after which a policy is timed once
+ROUNDS, SECONDS = 15, 1.5  # runs of every policy: at most, and in all
+GIVE_UP = 20.0  # a policy that takes so many times as long as the best is not run again
 LARGEST = 2**27  # positions of a bitmap that is tried
+GOOD = 1.2
+Run = Callable[[list[Storage]], Storage]
 
 
-@dataclass
-class Point:
-    """One row: a kernel with its loop order and operands."""
+@dataclass(frozen=True)
+class Row:
+    """What was measured at one point: milliseconds by policy; counts are true ones, `forecast` holds the scheduler's."""
 
     name: str
-    nest: Nest
-    order: tuple[cin.IndexVar, ...]
-    inputs: list[Storage]
+    fitted: bool
+    shape: tuple[int, ...]
+    itemsize: int
+    inserts: float
+    entries: float
+    uses: float
+    forecast: tuple[float, float]
+    times: dict[str, float]
+
+    def regret(self, constants: costs.Terms, forecast: bool) -> tuple[str, float]:
+        """The policy that is chosen, and its time over that of the best."""
+        inserts, entries = self.forecast if forecast else (self.inserts, self.entries)
+        chosen = policies.choose(self.shape, self.itemsize, inserts, entries, self.uses, constants=constants).policy
+        return chosen, self.times.get(chosen, math.nan) / min(self.times.values())
 
 
-def kernel(name: str, subscripts: str, order: str, out: Format, operands: list[Storage]) -> Point:
-    """The point of an einsum of all operands under a loop order."""
-    sources, target = subscripts.split("->")
-    var = {letter: cin.IndexVar(letter) for letter in order}
-    expr: cin.Expr | None = None
-    extents = {}
-    for k, (letters, storage) in enumerate(zip(sources.split(","), operands, strict=True)):
-        extents.update(zip(letters, storage.shape, strict=True))
-        tensor = cin.Tensor(f"A{k}", storage.shape, storage.dtype, storage.format, storage.fill_value)
-        access = cin.Access(tensor, tuple(var[c] for c in letters))
-        expr = access if expr is None else cin.Call("multiply", (expr, access), storage.dtype)
-    assert expr is not None
-    indices = tuple(var[c] for c in target)
-    output = cin.Tensor("out", tuple(extents[c] for c in target), expr.dtype, out, expr.dtype.type(0))
-    nest = of_definition(output, cin.Definition(indices, "add", expr))
-    return Point(name, nest, tuple(var[c] for c in order), operands)
+def compiled(point: Point, policy: str) -> Run:
+    """The kernel of a point with a policy, and room for the result as a plan would make it."""
+    program = concretize.concretize(point.nest, point.order, policy)
+    kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+    return binding.Binding(kernel, program.output, "add", autoschedule.output_sizes(point.nest, observed(point))).run
 
 
-def scattered(shape: tuple[int, ...], entries: int, form: Format, seed: int) -> Storage:
-    """`entries` random coordinates, with values that sum exactly."""
-    rng = np.random.default_rng(seed)
-    coords = np.stack([rng.integers(0, n, entries) for n in shape])
-    return convert.from_coords(coords, rng.integers(1, 9, entries).astype(np.float64), shape, form, 0.0, np.maximum)
+def observed(point: Point) -> dict[str, tuple[float, ...]]:
+    return {t.name: facts.positions(s) for t, s in zip(point.nest.inputs, point.inputs, strict=True)}
 
 
-def coo(ndim: int) -> Format:
-    return Format((Coordinate(),) * ndim)
+def seconds(run: Run, inputs: list[Storage]) -> float:
+    started = time.thread_time()  # kernels run in one thread; waiting for a busy processor does not count
+    run(inputs)
+    return time.thread_time() - started
 
 
-def csf(ndim: int) -> Format:
-    return Format((Compressed(),) * ndim)
-
-
-def insertions(n: int, m: int, extent: int) -> Point:
-    """n insertions into m places of an extent x extent matrix."""
-    rng = np.random.default_rng(1)
-    places = rng.integers(0, extent, (2, m))
-    picked = places[:, rng.integers(0, m, n)]
-    form = Format((Compressed(), Coordinate(), Coordinate()))
-    stored = convert.from_coords(
-        np.concatenate([np.arange(n)[None], picked]), np.ones(n), (n, extent, extent), form, 0.0
+def measure(point: Point, fitted: bool) -> Row:
+    """Run every policy at a point."""
+    _, p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)
+    shape = tuple(point.nest.output.shape[point.nest.indices.index(v)] for v in point.nest.storage_indices[p:])
+    tried = [n for n in policies.POLICIES if n != "bitmap" or math.prod(map(float, shape)) <= LARGEST]
+    runs = {name: compiled(point, name) for name in tried}
+    reference = None
+    first = {}
+    for name, run in runs.items():
+        coords, vals = convert.to_coords(run(point.inputs))
+        reference = reference or (coords, vals)
+        assert np.array_equal(coords, reference[0]) and np.allclose(vals, reference[1]), f"{point.name}: {name} differs"
+        first[name] = seconds(run, point.inputs)
+    best = min(first.values())
+    slow = {name for name, t in first.items() if t > GIVE_UP * best}
+    times: dict[str, list[float]] = {name: [first[name]] if name in slow else [] for name in runs}
+    started, rounds = time.thread_time(), 0
+    while rounds < 3 or (rounds < ROUNDS and time.thread_time() - started < SECONDS):
+        rounds += 1
+        for name, run in runs.items():
+            if name not in slow:
+                times[name].append(seconds(run, point.inputs))
+    ones = [replace(s, vals=np.ones_like(s.vals)) for s in point.inputs]
+    inserts = float(runs["hash"](ones).vals.sum())  # every insertion adds one
+    loops = autoschedule.loops(point.nest, observed(point), point.order)
+    uses = loops[p - 1].survivors if p else 1.0
+    count = min(loops[-1].survivors, autoschedule.level_counts(point.nest, observed(point))[-1])
+    assert reference is not None
+    return Row(
+        point.name,
+        fitted,
+        shape,
+        point.nest.output.dtype.itemsize,
+        inserts,
+        float(reference[1].size),
+        uses,
+        (loops[-1].survivors, count),
+        {name: 1e3 * statistics.median(t) for name, t in times.items()},
     )
-    return kernel(f"insert {n} into {m} of {extent}^2", "pij->ij", "pij", coo(2), [stored])
 
 
-def points(quick: bool) -> list[Point]:
-    """All rows."""
-    made = []
-    n = 50_000 if quick else 1_000_000
-    for extent in (1000, 100_000, 2**31):
-        for rate in (1, 4, 32):
-            made.append(insertions(n, n // rate, extent))
-    csr, csc = Format.parse("csr", 2), Format.parse("csc", 2)
-    for size, degree in ((2_000, 8), (2_000, 64)) if quick else ((20_000, 4), (20_000, 30), (2_000, 200), (200_000, 4)):
-        a, b = scattered((size, size), size * degree, csr, 2), scattered((size, size), size * degree, csr, 3)
-        made.append(kernel(f"SpGEMM rows {size} degree {degree}", "ik,kj->ij", "ikj", csr, [a, b]))
-        flipped = convert.convert(a, csc)
-        made.append(kernel(f"SpGEMM outer {size} degree {degree}", "ik,kj->ij", "kij", csr, [flipped, b]))
-    size = 200 if quick else 1000
-    tensor = scattered((size, size, size), 20 * size, Format((Compressed(),) * 3), 4)
-    made += tensor_points(f"random {size}^3", tensor)
-    folder = Path(os.environ.get("SPARSEJAX_DATA", "../shared/data")) / "tensors"
-    for path in sorted(folder.glob("*.tns.gz")):
-        made += tensor_points(path.name.split(".")[0], read_tns(path))
-    return made
-
-
-def tensor_points(name: str, tensor: Storage) -> list[Point]:
-    """SpMTTKRP and SpTTM of a tensor of three dimensions with sparse factors."""
-    rank = 16
-    factors = [scattered((n, rank), 4 * n, csf(2), 5 + k) for k, n in enumerate(tensor.shape)]
-    found = []
-    for form in (csf(2), coo(2)):
-        found.append(kernel(f"SpMTTKRP {name} {form}", "ijk,jr,kr->ir", "ijkr", form, [tensor, *factors[1:]]))
-    turned = convert.convert(tensor, Format((Compressed(),) * 3, (2, 0, 1)))
-    for form in (csf(3), coo(3)):
-        found.append(kernel(f"SpTTM {name} {form}", "ijk,kr->ijr", "kijr", form, [turned, factors[2]]))
+def fit(rows: Sequence[Row]) -> costs.Terms:
+    """Constants, none negative, with the least squares of relative errors; terms that no row has keep theirs."""
+    found = {policy: dict(own) for policy, own in costs.NANOSECONDS.items()}
+    for policy, own in found.items():
+        counts, times = [], []
+        for row in rows:
+            terms = costs.terms(row.shape, row.itemsize, row.inserts, row.entries, row.uses)
+            if policy in row.times and policy in terms:
+                counts.append(terms[policy])
+                times.append(1e6 * row.times[policy])
+        names = [n for n in own if any(c.get(n) for c in counts)]
+        matrix = np.array([[c.get(n, 0.0) / t for n in names] for c, t in zip(counts, times, strict=True)])
+        solved, _ = scipy.optimize.nnls(matrix, np.ones(len(times)))
+        own.update({n: float(f"{x:.3g}") for n, x in zip(names, solved, strict=True)})
     return found
 
 
-def read_tns(path: Path) -> Storage:
-    """A FROSTT tensor of three dimensions."""
-    with gzip.open(path, "rt") as file:
-        rows = np.loadtxt((line for line in file if not line.startswith("#")), ndmin=2)
-    coords = rows[:, :-1].T.astype(np.int64) - 1
-    shape = tuple(int(n) for n in coords.max(1) + 1)
-    return convert.from_coords(coords, rows[:, -1], shape, csf(len(shape)), 0.0, np.add)
+def summary(rows: Sequence[Row], constants: costs.Terms) -> list[str]:
+    """How many points of either half lose less than `GOOD`."""
+    lines = []
+    for title, part in (("fitted", True), ("held out", False)):
+        own = [r for r in rows if r.fitted == part]
+        for known, forecast in (("true counts", False), ("the scheduler's forecast", True)):
+            losses = [r.regret(constants, forecast)[1] for r in own]
+            if losses:
+                good = sum(x <= GOOD for x in losses)
+                lines.append(
+                    f"{title}, {known}: within {GOOD} of the best policy on {good} of {len(own)} points "
+                    f"({good / len(own):.0%}), median {statistics.median(losses):.2f}, worst {max(losses):.2f}"
+                )
+    return lines
 
 
-def measure(point: Point, policy: str) -> tuple[float, Storage]:
-    """Seconds of one call, and the result."""
-    program = concretize.concretize(point.nest, point.order, policy)
-    compiled = runtime.compile_text(lower.lower(program, LLVMBuilder()))
-    run = binding.Binding(compiled, program.output, "add").run
-    best, made = float("inf"), None
-    for _ in range(REPEATS):
-        started = time.thread_time()  # kernels run in one thread; waiting for a busy processor does not count
-        made = run(point.inputs)
-        best = min(best, time.thread_time() - started)
-        if best > SLOW:
-            break
-    assert made is not None
-    return best, made
-
-
-def chosen(point: Point) -> policies.Choice | None:
-    """What the cost model takes under the point's loop order."""
-    observed = {t.name: facts.positions(s) for t, s in zip(point.nest.inputs, point.inputs, strict=True)}
-    return autoschedule.workspace(point.nest, observed, point.order)
-
-
-def row(point: Point) -> dict[str, float | str]:
-    """The times of every policy in milliseconds, the choice, and what it loses."""
-    times: dict[str, float] = {}
-    reference = None
-    _, p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)
-    sizes = [point.nest.output.shape[point.nest.indices.index(v)] for v in point.nest.storage_indices[p:]]
-    for policy in policies.POLICIES:
-        if policy == "bitmap" and np.prod([float(s) for s in sizes]) > LARGEST:
-            continue
-        times[policy], made = measure(point, policy)
-        coords, vals = convert.to_coords(made)
-        if reference is None:
-            reference = coords, vals
-        assert np.array_equal(coords, reference[0]) and np.allclose(vals, reference[1]), (
-            f"{point.name}: {policy} differs"
-        )
-    choice = chosen(point)
-    assert choice is not None
-    loss = times.get(choice.policy, float("nan")) / min(times.values())
-    listed: dict[str, float | str] = {name: 1e3 * seconds for name, seconds in times.items()}
-    return {"kernel": point.name, **listed, "chosen": choice.policy, "loss": loss}
-
-
-def table(rows: list[dict[str, float | str]]) -> str:
+def table(rows: Sequence[Row], constants: costs.Terms) -> str:
     """The rows as a Markdown table."""
-    columns = ["kernel", *policies.POLICIES, "chosen", "loss"]
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    for entry in rows:
-        cells = [entry.get(c, "-") for c in columns]
-        lines.append("| " + " | ".join(c if isinstance(c, str) else f"{c:.3g}" for c in cells) + " |")
-    losses = [float(entry["loss"]) for entry in rows]
-    good = sum(loss <= 1.2 for loss in losses)
-    return "\n".join([*lines, "", f"the choice is within 1.2 of the best policy on {good} of {len(rows)} rows"])
+    head = ["point", "insertions", "entries", *policies.POLICIES, "chosen", "regret"]
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    for row in rows:
+        chosen, loss = row.regret(constants, True)
+        cells = [row.name, f"{row.inserts:.3g}", f"{row.entries:.3g}"]
+        best = min(row.times.values())
+        for name in policies.POLICIES:
+            t = row.times.get(name)
+            cells.append("-" if t is None else f"**{t:.3g}**" if t == best else f"{t:.3g}")
+        lines.append("| " + " | ".join([*cells, chosen, f"{loss:.2f}"]) + " |")
+    return "\n".join([*lines, "", *summary(rows, constants)])
 
 
-def plot(rows: list[dict[str, float | str]], path: str) -> None:
-    """Bars per row, one per policy."""
-    try:
-        import matplotlib
-    except ImportError:
-        print("matplotlib is not installed: no plot")
-        return
+def plot(rows: Sequence[Row], path: str) -> None:
+    """Time per insertion of every policy over the collision rate, for workspaces of one variable and of more."""
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 0.4 * len(rows) + 2))
-    places = np.arange(len(rows))
-    for k, policy in enumerate(policies.POLICIES):
-        axes.barh(places + 0.16 * k, [float(r.get(policy, 0)) for r in rows], 0.15, label=policy)
-    axes.set_yticks(places + 0.3, [str(r["kernel"]) for r in rows], fontsize=7)
-    axes.set_xscale("log")
-    axes.set_xlabel("milliseconds")
-    axes.invert_yaxis()
-    axes.legend()
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    for side, (axis, title) in enumerate(zip(axes, ("one variable (per row)", "several variables"), strict=True)):
+        chosen = [r for r in rows if (len(r.shape) > 1) == bool(side)]
+        for policy, marker in zip(policies.POLICIES, "osv^D", strict=True):
+            points = [(r.inserts / r.entries, 1e6 * r.times[policy] / r.inserts) for r in chosen if policy in r.times]
+            axis.scatter(*zip(*points, strict=True), s=14, marker=marker, label=policy, alpha=0.75)
+        axis.set(xscale="log", yscale="log", xlabel="insertions per entry", title=title)
+    axes[0].set_ylabel("ns per insertion")
+    axes[0].legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small operands")
-    parser.add_argument("--out", help="write the table here")
-    parser.add_argument("--plot", help="draw the table here")
+    parser.add_argument("--fit", action="store_true", help="fit the constants of the cost model and print them")
+    parser.add_argument(
+        "--json", help="write what was measured here; read from there instead of measuring where it exists"
+    )
+    parser.add_argument("--markdown", help="write the table here")
+    parser.add_argument("--plot", help="draw the times here")
     options = parser.parse_args()
-    rows = []
-    for point in points(options.quick):
-        rows.append(row(point))
-        print(rows[-1], flush=True)
-    text = table(rows)
+    if options.json and os.path.exists(options.json):
+        rows = [_row(entry) for entry in json.loads(Path(options.json).read_text())["rows"]]
+    else:
+        rows = []
+        for fitted, families in ((True, workspace_points.fitted), (False, workspace_points.held_out)):
+            for family in families(options.quick):
+                for point in family():
+                    rows.append(measure(point, fitted))
+                    print(f"{point.name}: " + ", ".join(f"{n} {t:.3g}" for n, t in rows[-1].times.items()), flush=True)
+        if options.json:
+            Path(options.json).write_text(json.dumps({"rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+    constants = fit([r for r in rows if r.fitted]) if options.fit else costs.NANOSECONDS
+    if options.fit:
+        pprint.pprint(constants, sort_dicts=False, width=120)
+    text = table(rows, constants)
     print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
+    if options.markdown:
+        Path(options.markdown).write_text(text + "\n")
     if options.plot:
         plot(rows, options.plot)
+
+
+def _row(entry: dict[str, Any]) -> Row:
+    return Row(**{**entry, "shape": tuple(entry["shape"]), "forecast": tuple(entry["forecast"])})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Configuration: a handful of flags, from `SPARSEJAX_<NAME>` in the environment or `config.update`.
+"""Configuration: a handful of flags, from `SPARSEJAX_<NAME>` in the environment or `config.update`; `config.using` sets some
+for the calls inside a `with` block.
 
 check_jaxprs   type-check every traced function (default off)
 log_compiles   log every kernel that is compiled or loaded from the object cache, with its time (default off)
@@ -16,6 +17,11 @@ dense_limit    a kernel with sparse operands makes no dense result of more than 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
 
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
@@ -55,63 +61,96 @@ def update(name: str, value: bool | str | int | os.PathLike[str]) -> None:
     >>> update("workspace", "auto")
     >>> update("scheduler", "cost")
     """
+    flags, checked = _checked(name, value)
+    flags[name] = checked
+
+
+@contextmanager
+def using(**flags: bool | str | int | os.PathLike[str]) -> Iterator[None]:
+    """Set flags for the calls that this thread (or task) makes inside a `with` block. Plans are kept per setting, so that
+    nothing is planned or compiled again when settings alternate.
+
+    >>> with using(workspace="hash", scheduler="algorithm1"):
+    ...     workspace()
+    'hash'
+    >>> workspace()
+    'auto'
+    """
+    checked = {name: _checked(name, value)[1] for name, value in flags.items()}
+    token = _scope.set({**_scope.get(), **checked})
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+_scope: ContextVar[Mapping[str, Any]] = ContextVar("sparsejax_flags", default=MappingProxyType({}))
+"""The flags of the `using` blocks around."""
+
+
+def _checked(name: str, value: Any) -> tuple[dict[str, Any], Any]:
+    """Where a flag is kept, and the value for it."""
     if name in _choices:
         if value not in _choices[name]:
             raise ValueError(f"flag {name!r} takes one of {', '.join(_choices[name])}, not {value!r}")
-        _chosen[name] = str(value)
-        return
+        return _chosen, str(value)
     if name in _numbers:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise TypeError(f"flag {name!r} takes a whole number, not {value!r}")
-        _numbers[name] = value
-        return
+        return _numbers, value
     if name in _texts:
         path = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
         if not path:
             raise TypeError(f"flag {name!r} takes a path or a word, not {value!r}")
-        _texts[name] = path
-        return
+        return _texts, path
     if name not in _flags:
         known = ", ".join((*_flags, *_choices, *_numbers, *_texts))
         raise ValueError(f"there is no flag {name!r}; flags are {known}")
     if not isinstance(value, bool):
         raise TypeError(f"flag {name!r} takes True or False, not {value!r}")
-    _flags[name] = value
+    return _flags, value
 
 
 def check_jaxprs() -> bool:
     """Whether traced functions are type-checked."""
-    return _flags["check_jaxprs"]
+    found: bool = _scope.get().get("check_jaxprs", _flags["check_jaxprs"])
+    return found
 
 
 def log_compiles() -> bool:
     """Whether compiles are logged."""
-    return _flags["log_compiles"]
+    found: bool = _scope.get().get("log_compiles", _flags["log_compiles"])
+    return found
 
 
 def explain_cache_misses() -> bool:
     """Whether it is logged why calls trace anew."""
-    return _flags["explain_cache_misses"]
+    found: bool = _scope.get().get("explain_cache_misses", _flags["explain_cache_misses"])
+    return found
 
 
 def cache_dir() -> str:
     """Where compiled kernels are kept: "auto", "off" or a folder."""
-    return _texts["cache_dir"]
+    found: str = _scope.get().get("cache_dir", _texts["cache_dir"])
+    return found
 
 
 def workspace() -> str:
     """The policy of workspaces, or "auto"."""
-    return _chosen["workspace"]
+    found: str = _scope.get().get("workspace", _chosen["workspace"])
+    return found
 
 
 def scheduler() -> str:
     """How loop orders are chosen."""
-    return _chosen["scheduler"]
+    found: str = _scope.get().get("scheduler", _chosen["scheduler"])
+    return found
 
 
 def dense_limit() -> int:
     """How many times the operands' bytes a dense result may have; 0 for any."""
-    return _numbers["dense_limit"]
+    found: int = _scope.get().get("dense_limit", _numbers["dense_limit"])
+    return found
 
 
 _read_environment()

@@ -26,7 +26,7 @@ from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit import cin, operators, placement, simplify
 from sparsejax.jit.concretize import SCATTER, assembly
 from sparsejax.jit.nest import Nest, outside
-from sparsejax.jit.workspaces import policies
+from sparsejax.jit.workspaces import costs, policies
 
 Facts = Mapping[str, tuple[float, ...]]
 """For every input tensor: the number of positions of each storage level."""
@@ -438,7 +438,7 @@ class _Model:
         does not stay in the cache: a miss per entry, or per cache line where the innermost loop runs along the result."""
         rest = self.storage[p:]
         size = math.prod(float(self.extents[v]) for v in rest) * self.nest.output.dtype.itemsize
-        if size <= policies.CACHE:
+        if size <= costs.CACHE:
             return 0.0
         inner = order[: 1 + max(k for k, v in enumerate(order) if v in rest)]
         last = inner[-1]
@@ -449,7 +449,7 @@ class _Model:
             if a.level_index(lv) == last
         )
         misses = self.walk(inner).survivors / (64 / self.nest.output.dtype.itemsize if along else 1)
-        return policies.MISS * min(1.0, math.log2(size / policies.CACHE) / 4) * misses
+        return policies.MISS * min(1.0, math.log2(size / costs.CACHE) / 4) * misses
 
     def workspace(self, state: _State) -> policies.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""

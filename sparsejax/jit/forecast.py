@@ -61,7 +61,8 @@ def conversion_bytes(tensor: cin.Tensor, form: Format, counts: Sequence[float]) 
 def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
     """Expected bytes of a workspace that receives `inserts` insertions in one use, which make `entries` entries.
 
-    Rough for the growing policies: lists of keys and values, a table that is half full, nodes with three links.
+    Rough for the growing policies, whose lists have up to twice the room that they need: a table that is half full, its entries in
+    order and a list to sort them with; nodes with four links; three lists; lists by digit and all of them in order.
     """
     item = tensor.dtype.itemsize
     entry = item + 8 * (1 + max(keys.words_of(tensor.shape), default=0))
@@ -72,15 +73,17 @@ def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
         case "dense":
             return size * item
         case "bitmap":
-            return size * item + size // 8 + size // 512 + round(entries * entry)
+            inner = tensor.shape[1:]
+            padded = tensor.shape[0] << sum(map(keys.bits_of, inner))
+            return padded * (item + 1) + padded // 8 + round(8 * entries)
         case "hash":
-            return round(2 * entries * entry + entries * (entry + 8))
+            return round(3 * entries * (entry + 8) + 2 * entries * entry)
         case "tree":
-            return round(entries * (entry + 24))
+            return round(entries * (2 * entry + 32))
         case "coordinate":
             return round(2 * entries * entry + min(inserts, max(4096.0, entries)) * entry)
         case _:
-            return round(2 * inserts * entry)
+            return round(3 * entries * entry)
 
 
 def workspaces(program: lower.Program) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where]]:

@@ -278,12 +278,8 @@ def run(case: Case):
     """The compiled result, as storage."""
     step, inputs, order, _ = step_of(case)
     if order is None:
-        before = config.workspace()
-        config.update("workspace", case.workspace)
-        try:
+        with config.using(workspace=case.workspace):
             return pipeline.KernelRunner(step).run(inputs)
-        finally:
-            config.update("workspace", before)
     workspace = None if case.workspace == "auto" else case.workspace
     made = blocks.adapted(step.nest)
     order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))

@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import Compressed, Coordinate, Format, convert, validate
-from sparsejax.jit import binding, cin, concretize, interpret, lower, operators, runtime
+from sparsejax.jit import binding, cin, concretize, forecast, interpret, lower, operators, pipeline, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.pretty import PrettyBuilder
@@ -105,27 +107,56 @@ def test_the_reference_can_fail():
     assert unique.tolist() == [[0, 1]] and made.tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_flag_chooses_the_policy(policy):
-    """The flag changes the plan of a function that has run already, and the result stays."""
+def test_policies_are_chosen_per_call():
+    """Inside `using`, a function that has run already is planned anew, once per policy; its result stays."""
     rng = np.random.default_rng(0)
-    dense = (rng.random((40, 30)) < 0.2) * rng.integers(1, 5, (40, 30)).astype(np.float64)
-    a, b = sj.array(dense, format="csc"), sj.array(dense.T.copy(), format="csr")
+    coords = rng.integers(0, 2000, (2, 6000))
+    made = scipy.sparse.csr_array((rng.integers(1, 5, 6000).astype(np.float64), tuple(coords)), shape=(2000, 2000))
+    a, b, expected = sj.array(made, format="csc"), sj.array(made, format="csr"), (made @ made).todense()
     product = sj.jit(lambda a, b: sj.einsum("ik,kj->ij", a, b, out_format="coo"))
-    first = product(a, b)
-    config.update("workspace", policy)
+    assert "as configured" not in product.lower(a, b).as_text("plan")
+    for policy in [*POLICIES, *POLICIES]:
+        with config.using(workspace=policy):
+            assert f"workspace {policy}: as configured" in product.lower(a, b).as_text("plan")
+            assert np.array_equal(product(a, b).todense(), expected)
+    assert "as configured" not in product.lower(a, b).as_text("plan")
+    (runner,) = pipeline.plan_of(product.trace(a, b).jaxpr).steps
+    assert sorted(key[1] for key in runner.plans) == sorted(["auto", *POLICIES])
+
+
+def test_flag_chooses_the_policy():
+    a = sj.array(scipy.sparse.eye_array(5000), format="csr")
+    config.update("workspace", "tree")
     try:
-        text = product.lower(a, b).as_text("plan")
-        assert f"workspace {policy}: as configured" in text or "workspace" not in text
-        assert np.array_equal(product(a, b).todense(), first.todense())
+        assert "workspace tree" in sj.jit(lambda a: a @ a).lower(a).as_text("plan")
+        with config.using(workspace="hash"):
+            assert "workspace hash" in sj.jit(lambda a: a @ a).lower(a).as_text("plan")
     finally:
         config.update("workspace", "auto")
-    assert np.array_equal(first.todense(), dense @ dense.T)
+
+
+def test_scopes_nest_and_stay_in_their_thread():
+    seen = []
+    with config.using(workspace="hash", dense_limit=5):
+        with config.using(workspace="tree"):
+            thread = threading.Thread(target=lambda: seen.append(config.workspace()))
+            thread.start()
+            thread.join()
+            seen += [config.workspace(), config.dense_limit()]
+        seen.append(config.workspace())
+        with pytest.raises(KeyError), config.using(workspace="bucket"):
+            raise KeyError
+        seen.append(config.workspace())
+    assert seen == ["auto", "tree", 5, "hash", "hash"] and config.workspace() == "auto"
 
 
 def test_unknown_policy():
     with pytest.raises(ValueError, match="takes one of auto"):
         config.update("workspace", "heap")
+    with pytest.raises(ValueError, match="takes one of auto"), config.using(workspace="heap"):
+        pass
+    with pytest.raises(ValueError, match="there is no flag"), config.using(policy="hash"):
+        pass
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -194,6 +225,24 @@ def limited(policy, room, n):
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space, which needs Linux")
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p != "bitmap"])
 def test_memory_follows_the_entries(policy):
-    """300,000 entries of 24 bytes over 2^80 coordinates fit; with less than the entries need, the call fails cleanly."""
-    assert "no memory" not in limited(policy, 160 << 20, 300_000)
-    assert "fits" not in limited(policy, 14 << 20, 300_000)
+    """300,000 entries of 24 bytes over 2^80 coordinates fit into twice what inputs, result and workspace are declared to take;
+    with less than the entries need, the call fails cleanly."""
+    n = 300_000
+    keys = Format((Coordinate(),) * 2)
+    declared = forecast.workspace_bytes(cin.Tensor("w", (HUGE, HUGE), np.dtype("f8"), keys, 0.0, policy), n, n)
+    assert declared < 200 * n
+    inputs = result = 24 * n
+    assert "no memory" not in limited(policy, 2 * (inputs + result + declared) - inputs, n)
+    assert "fits" not in limited(policy, 14 << 20, n)
+
+
+def test_bitmaps_do_not_follow_the_extents():
+    """A product of few entries over 300,000 x 300,000 once asked for a bitmap of all places."""
+    n = 300_000
+    coords = np.random.default_rng(0).integers(0, n, (2, 1000))
+    a = scipy.sparse.csr_array((np.ones(1000), tuple(coords)), shape=(n, n))
+    made = sj.array(a) @ sj.array(a).T
+    assert np.array_equal(made.to_scipy().sorted_indices().indices, (a @ a.T).sorted_indices().indices)
+    assert policies.fits((2048, 2048), 8, 1.0) and not policies.fits((n, n), 8, 1e4)
+    assert policies.choose((n, n), 8, 1e4, 1e4, 1.0).policy != "bitmap"
+    assert policies.fits((n, n), 8, 1e11)

@@ -1,9 +1,12 @@
-"""Bitmap: a dense array of values, with a bitmap of three levels of 64-bit words that remembers what was written.
+"""Bitmap: a dense array of values, a byte for each that tells whether it was written, and a list of those that were.
 
-Inserting sets a bit; draining walks the bits in order, so that results come out sorted without sorting. Draining costs
-time proportional to the entries (plus size / 2^18) and resets exactly what was used. Several variables share one array
-whose inner extents are rounded up to powers of two (the packed key is the index). With dense levels below, the array holds
-a block of values per key.
+    insert    vals[k] op= v;  list[n] = k;  n += mark[k] == 0;  mark[k] = 1          no branch, and no word that many keys share
+    drain     few of the positions written: the list goes into a bitmap of three levels of 64-bit words, whose bits are
+              walked in order; many: the marks are walked
+
+so that results come out sorted without sorting. Draining costs time proportional to the entries (plus size / 2^18) and
+resets exactly what was used. Several variables share one array whose inner extents are rounded up to powers of two (the packed
+key is the index). With dense levels below, the array holds a block of values per key.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from sparsejax.jit.memory import allocate, fill
 from sparsejax.jit.workspaces.protocol import Workspace
 
 WORD = 6  # log2 of the bits in a bitmap word
+MANY = 16  # a drain walks the marks when one in so many is set
 
 
 class Bitmap(Workspace):
@@ -44,7 +48,9 @@ class Bitmap(Workspace):
             count = b.named("words", b.binary("lshr", b.add(count, (1 << WORD) - 1), b.i64(WORD)))
             self._words.append(self._allocate(b, count, 8))
         self._top = count
-        self._list = self._allocate(b, size, 4 if self._narrow else 8, zero=False)
+        self._size = size
+        self._marks = self._allocate(b, size, 1)
+        self._list = self._allocate(b, b.add(size, 1), 4 if self._narrow else 8, zero=False)
 
     def _allocate(self, b: Builder, count: Val, size: int, zero: bool = True) -> Val:
         pointer = allocate(b, count, size, zero)
@@ -58,12 +64,12 @@ class Bitmap(Workspace):
     def insert(self, b: Builder, coordinates: Sequence[Val], value: emit.Num) -> None:
         (index,) = self.packing.pack(b, coordinates)
         self._write(b, index, value, 1)
-        self._mark(b, index, 0)
+        self._mark(b, index)
 
     def update(self, b: Builder, keys: Sequence[Val], position: Val, value: emit.Num, lanes: int = 1) -> None:
         (index,) = self.packing.pack(b, keys)
         self._write(b, position, value, lanes)
-        self._mark(b, index, 0)
+        self._mark(b, index)
 
     def _write(self, b: Builder, position: Val, value: emit.Num, lanes: int) -> None:
         if self.op is not None:
@@ -71,19 +77,39 @@ class Bitmap(Workspace):
             value = emit.apply(b, self.op, [old, value], self.tensor.dtype)
         emit.store(b, self._vals, position, value)
 
-    def _mark(self, b: Builder, index: Val, level: int) -> None:
+    def _mark(self, b: Builder, index: Val) -> None:
+        """List a key that is new; one that is not is overwritten by the next."""
+        mark = b.load(self._marks, index, "i8", "mark")
+        self._put_key(b, b.get(self.count), index)
+        b.store(self._marks, index, b.const("i8", 1))
+        b.increment(self.count, b.convert("zext", b.eq(mark, b.const("i8", 0)), "i64"))
+
+    def drain(self, b: Builder) -> None:
+        many = b.compare("sle", self._size, b.mul(b.get(self.count), MANY))
+        b.if_else(many, lambda: self._walk_marks(b), lambda: self._walk_bits(b))
+
+    def _walk_marks(self, b: Builder) -> None:
+        b.set(self.count, b.i64(0))
+        with b.for_(b.i64(0), self._size, "k") as k:
+            mark = b.load(self._marks, k, "i8", "mark")
+            self._put_key(b, b.get(self.count), k)
+            b.increment(self.count, b.convert("zext", mark, "i64"))
+
+    def _walk_bits(self, b: Builder) -> None:
+        with b.for_(b.i64(0), b.get(self.count), "q") as q:
+            self._set_bit(b, self._key(b, q), 0)
+        b.set(self.count, b.i64(0))
+        with b.for_(b.i64(0), self._top, "top") as top:
+            self._drain_word(b, top, 2)
+
+    def _set_bit(self, b: Builder, index: Val, level: int) -> None:
         word_index = b.named("word_index", b.binary("lshr", index, b.i64(WORD)))
         bit = b.binary("shl", b.i64(1), b.and_(index, b.i64((1 << WORD) - 1)))
         word = b.load(self._words[level], word_index, "i64", "word")
         b.store(self._words[level], word_index, b.binary("or", word, bit))
         if level < 2:
             with b.if_(b.eq(word, 0)):
-                self._mark(b, word_index, level + 1)
-
-    def drain(self, b: Builder) -> None:
-        b.set(self.count, b.i64(0))
-        with b.for_(b.i64(0), self._top, "top") as top:
-            self._drain_word(b, top, 2)
+                self._set_bit(b, word_index, level + 1)
 
     def _drain_word(self, b: Builder, word_index: Val, level: int) -> None:
         word = b.var("bits", b.load(self._words[level], word_index, "i64", "word"))
@@ -94,7 +120,7 @@ class Bitmap(Workspace):
             if level:
                 self._drain_word(b, index, level - 1)
             else:
-                b.store(self._list, b.get(self.count), b.convert("trunc", index, "i32") if self._narrow else index)
+                self._put_key(b, b.get(self.count), index)
                 b.increment(self.count)
             b.set(word, b.and_(bits, b.sub(bits, 1)))
         b.store(self._words[level], word_index, b.i64(0))
@@ -102,11 +128,18 @@ class Bitmap(Workspace):
     def reset(self, b: Builder) -> None:
         """Put the identity back wherever something was written."""
         with b.for_(b.i64(0), b.get(self.count), "q") as q:
-            key = b.mul(self._key(b, q), self._block)
+            index = self._key(b, q)
+            b.store(self._marks, index, b.const("i8", 0))
+            key = b.mul(index, self._block)
             if len(self.extents) == self.keys:
                 emit.store(b, self._vals, key, self._identity)
             else:
                 fill(b, self._vals, key, b.add(key, self._block), self._identity)
+
+        b.set(self.count, b.i64(0))
+
+    def _put_key(self, b: Builder, position: Val, index: Val) -> None:
+        b.store(self._list, position, b.convert("trunc", index, "i32") if self._narrow else index)
 
     def _key(self, b: Builder, position: Val) -> Val:
         value = b.load(self._list, position, "i32" if self._narrow else "i64", "j")
