@@ -7,7 +7,8 @@
 Two implementations: `llvm.LLVMBuilder` writes LLVM IR as text, `pretty.PrettyBuilder` readable loops. Control flow is
 structured (`for_`, `while_`, `if_`, `if_else`), so that both read the same program. A kernel returns a status code:
 `fail` leaves it early, after the epilogue has written every output pointer back. What is long and needed in several
-places (sorting, growing) is a `routine`: a function of its own, written once per kernel.
+places (sorting, growing) is a `routine`: a function of its own, written once per kernel. So are mathematical functions
+(`function`), once for each number of lanes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8
 
 
 Body = Callable[["Builder", list[Var], list[Val]], None]
+Formula = Callable[["Builder", Val], Val]
 
 
 class Builder(ABC):
@@ -110,6 +112,10 @@ class Builder(ABC):
         """One lane of a vector."""
 
     @abstractmethod
+    def insert(self, vector: Val, lane: int, value: Val) -> Val:
+        """The vector with another value in one lane."""
+
+    @abstractmethod
     def member(self, pair: Val, number: int, type: str) -> Val:
         """One member of a pair that a call returned."""
 
@@ -136,6 +142,14 @@ class Builder(ABC):
 
         `body(builder, state, args)` writes it at the first call, with its own variables and values; it may use nothing else of
         the kernel but constants. Where it fails, `state` is as the routine left it and the kernel fails too.
+        """
+
+    @abstractmethod
+    def function(self, name: str, x: Val, formula: Formula) -> Val:
+        """The function `name` of `x`, of the same type; `formula(builder, x)` writes it at the first call for that type.
+
+        It may use nothing else of the kernel but constants. Its operations are rounded one by one: elsewhere, a product may be fused
+        with the sum that it goes into.
         """
 
     @abstractmethod

@@ -1,8 +1,8 @@
 """Scalar operators as machine code: one function per operator family, for every dtype, one lane or many.
 
 A `Num` is a NumPy-typed value: one machine value, or two (real, imaginary) for a complex number. Booleans are `i1` in
-registers and bytes in memory. Integer division by zero gives zero, as in NumPy, and never traps. Transcendental
-functions call libm, complex ones C99's complex functions.
+registers and bytes in memory. Integer division by zero gives zero, as in NumPy, and never traps. Elementary functions are
+polynomials (`vector_math`), rarer ones call libm, complex ones C99's complex functions.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sparsejax.jit.parts import intrinsic as _intrinsic
 from sparsejax.jit.parts import libm as _libm
 from sparsejax.jit.parts import like as _like
 from sparsejax.jit.parts import like_bool as _like_bool
+from sparsejax.jit.vector_math import functions as vector_math
 
 DType = np.dtype[Any]
 BOOL: DType = np.dtype(np.bool_)
@@ -460,6 +461,8 @@ def _complex_call(b: Builder, name: str, args: list[Num]) -> Num:
 
 def _function(b: Builder, op: str, args: list[Num]) -> Num:
     x = args[0]
+    if x.kind == "f" and op in vector_math.FUNCTIONS:
+        return Num(x.dtype, (vector_math.call(b, op, x.val),))
     if x.kind == "f":
         return Num(x.dtype, (_libm(b, _LIBM[op], [a.val for a in args]),))
     if op in ("exp2", "log2", "log10"):
@@ -491,6 +494,8 @@ def _round(b: Builder, op: str, args: list[Num]) -> Num:
 
 def _logistic(b: Builder, op: str, args: list[Num]) -> Num:
     x = args[0]
+    if x.kind == "f":
+        return _function(b, op, args)
     one = constant(b, 1, x.dtype)
     grown = _function(b, "exp", [_negative(b, "negative", [x])])
     return _arithmetic(b, "divide", [one, _arithmetic(b, "add", [one, grown])])
@@ -514,7 +519,7 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     **dict.fromkeys(("left_shift", "right_shift"), _shift),
     **dict.fromkeys(("maximum", "minimum"), _extremum),
     **dict.fromkeys(("isnan", "isinf", "isfinite"), _classify),
-    **dict.fromkeys(_LIBM, _function),
+    **dict.fromkeys((*_LIBM, "erf"), _function),
     **dict.fromkeys(("floor", "ceil", "trunc", "rint"), _round),
     **dict.fromkeys(("conjugate", "real", "imag"), _part),
     "negative": _negative,
@@ -559,6 +564,7 @@ VECTOR_OPERATORS = frozenset(
         "bitwise_and",
         "bitwise_or",
         "bitwise_xor",
+        *vector_math.FUNCTIONS,
     ]
 )
 """Operators that work lane by lane without a call of a scalar library function."""

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from sparsejax.jit.builder import OK, Body, Builder, Val, Var
+from sparsejax.jit.builder import OK, Body, Builder, Formula, Val, Var
 
 _FLOAT = ("float", "double")
 
@@ -40,6 +40,7 @@ class LLVMBuilder(Builder):
         self._declared: dict[str, str] = {}
         self._routines: dict[str, list[str]] = {}
         self._count = 0
+        self._flags = " contract"  # products may be fused with the sums that they go into
         self._open = True  # whether the present block still lacks its terminator
         self._status = self.var("status", self.const("i64", OK))
 
@@ -82,7 +83,7 @@ class LLVMBuilder(Builder):
         return Val(str(int(value)), type)
 
     def binary(self, op: str, a: Val, b: Val) -> Val:
-        flags = " contract" if op in ("fadd", "fsub", "fmul") else ""
+        flags = self._flags if op in ("fadd", "fsub", "fmul") else ""
         return self._value(f"{op}{flags} {a.type} {a.ref}, {b.ref}", a.type)
 
     def compare(self, predicate: str, a: Val, b: Val) -> Val:
@@ -150,6 +151,10 @@ class LLVMBuilder(Builder):
 
     def extract(self, vector: Val, lane: int) -> Val:
         return self._value(f"extractelement {vector.type} {vector.ref}, i64 {lane}", scalar_of(vector.type))
+
+    def insert(self, vector: Val, lane: int, value: Val) -> Val:
+        text = f"insertelement {vector.type} {vector.ref}, {value.type} {value.ref}, i64 {lane}"
+        return self._value(text, vector.type)
 
     def member(self, pair: Val, number: int, type: str) -> Val:
         return self._value(f"extractvalue {pair.type} {pair.ref}, {number}", type)
@@ -236,6 +241,19 @@ class LLVMBuilder(Builder):
         lines = [head, "entry:", *self._entry, *self._body, "}"]
         self._entry, self._body, self._open, self._status = kept
         return lines
+
+    def function(self, name: str, x: Val, formula: Formula) -> Val:
+        symbol = f"{name}.{scalar_of(x.type)}.{lanes_of(x.type)}"
+        if symbol not in self._routines:
+            kept = self._entry, self._body, self._open, self._flags
+            self._entry, self._body, self._open, self._flags = [], [], True, ""
+            given = Val(self._fresh("x"), x.type)
+            made = formula(self, given)
+            self._emit(f"ret {made.type} {made.ref}")
+            head = f"define internal {x.type} @{symbol}({x.type} {given.ref}) nounwind {{"
+            self._routines[symbol] = [head, "entry:", *self._entry, *self._body, "}"]
+            self._entry, self._body, self._open, self._flags = kept
+        return self._value(f"call {x.type} @{symbol}({x.type} {x.ref})", x.type)
 
     def comment(self, text: str) -> None:
         self._emit(f"; {text}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 DType = np.dtype[Any]
 Scalar = Any  # a NumPy scalar or a Python number
@@ -84,6 +85,10 @@ def _stored(x: Any) -> Any:
 
 def _logistic(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
+
+
+def _erf(x: Any) -> Any:
+    return special.erf(x)
 
 
 def _cast(x: Any) -> Any:
@@ -163,6 +168,7 @@ def _table() -> dict[str, Operator]:
         Operator("stored", 1, _stored),
         Operator("cast", 1, _cast),
         Operator("logistic", 1, _logistic),
+        Operator("erf", 1, _erf),
     ]
     ops += [
         Operator(name, 2, getattr(np, name))

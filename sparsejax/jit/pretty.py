@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from sparsejax.jit.builder import Body, Builder, Val, Var
+from sparsejax.jit.builder import Body, Builder, Formula, Val, Var
 from sparsejax.jit.llvm import lanes_of, scalar_of, vector_of
 
 _SIGNS = {
@@ -102,6 +102,9 @@ class PrettyBuilder(Builder):
     def extract(self, vector: Val, lane: int) -> Val:
         return Val(f"{vector.ref}[{lane}]", scalar_of(vector.type))
 
+    def insert(self, vector: Val, lane: int, value: Val) -> Val:
+        return Val(f"({vector.ref} with [{lane}] = {value.ref})", vector.type)
+
     def member(self, pair: Val, number: int, type: str) -> Val:
         return Val(f"{pair.ref}.{number}", type)
 
@@ -151,6 +154,9 @@ class PrettyBuilder(Builder):
             self._lines, self._depth, self._count = kept
         given = [self.get(v) for v in state] + list(args.values())
         self._line(f"{name}({', '.join(v.ref for v in given)})")
+
+    def function(self, name: str, x: Val, formula: Formula) -> Val:
+        return self.call(name, x.type, [x])
 
     def comment(self, text: str) -> None:
         self._line(f"# {text}")

@@ -62,6 +62,7 @@ DERIVATIVES: dict[str, Callable[[Any, Any], Any]] = {
     "arccosh": lambda x, y: 1 / (E("sqrt", x - 1) * E("sqrt", x + 1)),
     "arctanh": lambda x, y: 1 / (1 - E("square", x)),
     "logistic": lambda x, y: y * (1 - y),
+    "erf": lambda x, y: E("exp", -E("square", x)) * (2 / math.sqrt(math.pi)),
 }
 LINEAR = ("positive", "negative", "conjugate")
 CONSTANT = ("sign", "floor", "ceil", "trunc", "rint", "floor_divide")

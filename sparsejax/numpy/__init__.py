@@ -31,7 +31,7 @@ from numpy import (
 
 from sparsejax.core.array import register_numpy, register_surface
 from sparsejax.lax.contract import einsum, matmul, tensordot
-from sparsejax.lax.elementwise import imag, logistic, real, where
+from sparsejax.lax.elementwise import erf, imag, logistic, real, where
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.reduce import mean
 from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
@@ -236,6 +236,7 @@ __all__ = [
     "e",
     "einsum",
     "equal",
+    "erf",
     "exp",
     "exp2",
     "expand_dims",

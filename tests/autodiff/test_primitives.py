@@ -40,7 +40,7 @@ SMOOTH = (
         "arcsinh",
         "arctanh",
     ),
-    *("floor", "ceil", "trunc", "rint", "logistic", "real", "imag", "conjugate"),
+    *("floor", "ceil", "trunc", "rint", "logistic", "erf", "real", "imag", "conjugate"),
 )
 
 
