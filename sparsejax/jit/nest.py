@@ -8,6 +8,7 @@ Example: `relu(A @ H)` is  out[i,j] = max(t[i,j], 0)  with  t[i,j] += A[i,k] * H
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from sparsejax.jit import cin, operators
@@ -31,27 +32,27 @@ class Nest:
     producers: tuple[Producer, ...]
     value: cin.Expr
 
-    @property
+    @functools.cached_property
     def direct(self) -> bool:
         """Whether the output is a reduction itself, with nothing applied to it."""
         return len(self.producers) == 1 and self.value == self.producers[0].target
 
-    @property
+    @functools.cached_property
     def composite(self) -> cin.Expr:
         """The value with every reduction replaced by what it reduces."""
         return cin.substitute(self.value, {p.target: p.rhs for p in self.producers})
 
-    @property
+    @functools.cached_property
     def inputs(self) -> tuple[cin.Tensor, ...]:
         """The tensors the kernel reads, in order of first use."""
         return tuple(dict.fromkeys(a.tensor for a in cin.accesses(self.composite)))
 
-    @property
+    @functools.cached_property
     def variables(self) -> tuple[cin.IndexVar, ...]:
         """All index variables, those of the output first."""
         return tuple(dict.fromkeys((*self.indices, *cin.variables(self.composite))))
 
-    @property
+    @functools.cached_property
     def storage_indices(self) -> tuple[cin.IndexVar, ...]:
         """The output's variables in the order of its storage levels."""
         return tuple(self.indices[d] for d in self.output.format.order)

@@ -10,12 +10,12 @@ import ctypes
 import gc
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from sparsejax import config
-from sparsejax.jit import engine, lower, runtime
+from sparsejax.jit import cin, engine, lower, runtime
 from sparsejax.jit.builder import Builder
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.numbers import Numbers
@@ -57,12 +57,12 @@ def forget() -> None:
 
 @contextmanager
 def garbage_by_hand() -> Iterator[Callable[[], object]]:
-    """Collect cycles when what this yields is called, and at no other time, inside the block."""
+    """Collect young cycles when what this yields is called, and at no other time, inside the block."""
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
-        yield gc.collect
+        yield lambda: gc.collect(1)
     finally:
         gc.enable()
         gc.unfreeze()
@@ -78,7 +78,7 @@ def batched() -> Iterator[None]:
     Only for callers that plan many kernels before they call one.
     """
     lowered, compiled = lower.lower, runtime.compile_text
-    texts: dict[str, str] = {}
+    texts: dict[Hashable, str] = {}
     lower.lower = partial(_lowered_once, lowered, texts)
     runtime.compile_text = _Batches().kernel
     try:
@@ -87,14 +87,30 @@ def batched() -> Iterator[None]:
         lower.lower, runtime.compile_text = lowered, compiled
 
 
-def program_key(program: lower.Program) -> str:
+def program_key(program: lower.Program) -> Hashable:
     """Everything about a program but extents, which kernels read when they run."""
-    return re.sub(r"shape=\([\d, ]*\)", "", repr((program.stmt, program.inputs, program.output, program.extents)))
+    return _key((program.stmt, program.inputs, program.output, tuple(program.extents.items())))
+
+
+def _key(node: object) -> Hashable:
+    match node:
+        case tuple():
+            return tuple(map(_key, node))
+        case cin.Tensor():
+            made = [v for name, v in vars(node).items() if name not in ("shape", "fill_value")]
+            return (*made, str(node.fill_value))
+        case cin.Literal():
+            return (node.dtype, node.absent, str(node.value))
+        case cin.Access():
+            return (_key(node.tensor), node.indices)
+        case cin.Call() | cin.Assign() | cin.Forall() | cin.Where() | cin.Seq():
+            return (type(node), *(_key(v) for name, v in vars(node).items() if name != "_hash"))
+    return node
 
 
 def _lowered_once(
     real: Callable[..., str],
-    texts: dict[str, str],
+    texts: dict[Hashable, str],
     program: lower.Program,
     builder: Builder,
     numbers: Numbers | None = None,
