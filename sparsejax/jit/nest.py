@@ -10,6 +10,7 @@ s[i] += exp(A[i,k]).
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from sparsejax.jit import cin, operators
@@ -33,7 +34,7 @@ class Nest:
     producers: tuple[Producer, ...]
     value: cin.Expr
 
-    @property
+    @functools.cached_property
     def direct(self) -> bool:
         """Whether the output is a reduction itself, with nothing applied to it."""
         return len(self.producers) == 1 and self.value == self.producers[0].target
@@ -44,7 +45,7 @@ class Nest:
         last = self.producers[-1] if self.producers else None
         return last.op if last is not None and self.value == last.target else None
 
-    @property
+    @functools.cached_property
     def composite(self) -> cin.Expr:
         """The value with every reduction replaced by what it reduces."""
         made = self.value
@@ -52,7 +53,7 @@ class Nest:
             made = cin.substitute(made, {p.target: p.rhs})
         return made
 
-    @property
+    @functools.cached_property
     def nested(self) -> bool:
         """Whether it has statements over different variables, or that read each other's results (`placement`)."""
         own = set(self.indices)
@@ -61,17 +62,17 @@ class Nest:
             a in targets for p in self.producers for a in cin.accesses(p.rhs)
         )
 
-    @property
+    @functools.cached_property
     def inputs(self) -> tuple[cin.Tensor, ...]:
         """The tensors the kernel reads, in order of first use."""
         return tuple(dict.fromkeys(a.tensor for a in cin.accesses(self.composite)))
 
-    @property
+    @functools.cached_property
     def variables(self) -> tuple[cin.IndexVar, ...]:
         """All index variables, those of the output first."""
         return tuple(dict.fromkeys((*self.indices, *cin.variables(self.composite))))
 
-    @property
+    @functools.cached_property
     def storage_indices(self) -> tuple[cin.IndexVar, ...]:
         """The output's variables in the order of its storage levels."""
         return tuple(self.indices[d] for d in self.output.format.order)

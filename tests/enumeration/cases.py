@@ -8,8 +8,8 @@ What is counted once (`canonical`):
     names       words that differ by the names of variables are one case
     operands    swapped operands of a commutative f are one case
     mode order  what iterates is the index of each storage level, so words are spelled in storage order: `A[j,i]` stored by
-                its second dimension first and `A[i,j]` stored row-major are one case. How dimensions are numbered is drawn per case,
-                and so is the workspace policy.
+                its second dimension first and `A[i,j]` stored row-major are one case. How dimensions are numbered is drawn per
+                block, the workspace policy per case.
     runs of one a coordinate level without another beside it has the buffers and the code of a compressed level (a test shows it)
 
 Cases are sorted by the total number of dimensions; a case is found in O(log) time from its number.
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsejax.formats import Coordinate, Format, Level
+from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin, operators
 from sparsejax.jit.workspaces import policies
 from tests.fuzz import definitions
@@ -36,6 +37,8 @@ OPERATORS = ("add", "multiply", "maximum", "subtract")
 REDUCTIONS = ("add", "maximum")
 LETTERS = "ijk"
 RANK = 3
+VARIANTS = 4
+"""Sets of values that the cases of a block share, so that what they need is computed once."""
 DTYPE = np.dtype("f8")
 
 Word = tuple[int, ...]
@@ -85,6 +88,11 @@ class Block:
             return False
         first, second, out = self.words
         return canonical((second, first, out)) == self.words
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether an operand repeats a variable."""
+        return any(len(set(word)) < len(word) for word in self.words)
 
     @property
     def size(self) -> int:
@@ -155,41 +163,77 @@ def smaller_than(dimensions: int) -> int:
     return _starts()[bisect.bisect_left(sizes, dimensions)]
 
 
-def case(n: int) -> definitions.Case:
-    """Case `n`, with small random operands."""
+def block_of(n: int) -> tuple[int, int]:
+    """The number of the block of case `n`, and the number of the case in it."""
     if not 0 <= n < count():
         raise IndexError(f"case {n} is not one of the {count()} cases")
     k = bisect.bisect_right(_starts(), n) - 1
-    block = blocks()[k]
-    return build(block, block.formats(n - _starts()[k]), n)
+    return k, n - _starts()[k]
+
+
+def numbers(diagonals: str) -> Iterator[range]:
+    """The cases of every block in turn: of all ("with"), of those where no operand repeats a variable ("without"), or "only" of
+    those where one does."""
+    for k, block in enumerate(blocks()):
+        if diagonals == "with" or block.diagonal == (diagonals == "only"):
+            yield range(_starts()[k], _starts()[k + 1])
+
+
+def case(n: int) -> definitions.Case:
+    """Case `n`, with small random operands."""
+    k, place = block_of(n)
+    return build(blocks()[k], blocks()[k].formats(place), n)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the cases of a block share: a numbering of the dimensions of every word, and extents with the values and densities of all
+    operands in a few variants. A case draws one variant."""
+
+    block: Block
+    variant: int
+
+    @functools.cached_property
+    def extents(self) -> dict[cin.IndexVar, int]:
+        rng = random.Random(f"{self.block}, extents {self.variant}")
+        return dict(zip((cin.IndexVar(c) for c in LETTERS), rng.sample((2, 3, 4), RANK), strict=True))
+
+    def placed(self, number: int, levels: Sequence[Level]) -> tuple[Format, tuple[cin.IndexVar, ...], tuple[int, ...]]:
+        """A format of `levels` for the word of this number, the index of every dimension, and the shape."""
+        word = [cin.IndexVar(LETTERS[k]) for k in self.block.words[number]]
+        order = random.Random(f"{self.block}, order {number}").sample(range(len(word)), len(word))
+        indices = tuple(word[order.index(d)] for d in range(len(word)))
+        return Format(levels, order), indices, tuple(self.extents[v] for v in indices)
+
+
+@functools.lru_cache(16)
+def drawn(block: Block, variant: int) -> Drawn:
+    return Drawn(block, variant)
+
+
+@functools.lru_cache(1024)
+def operand(made: Drawn, number: int, levels: tuple[Level, ...]) -> tuple[cin.Access, Storage, np.ndarray]:
+    """Operand `number` in a format: how it is read, how it is stored, its dense values."""
+    form, indices, shape = made.placed(number, levels)
+    rng = random.Random(f"{made.block}, values {made.variant} {number}")
+    storage, dense = definitions.stored(rng, shape, DTYPE, form, 0, rng.choice((0.3, 0.6)))
+    return cin.Access(cin.Tensor(f"X{number}", shape, DTYPE, form, DTYPE.type(0)), indices), storage, dense
 
 
 def build(block: Block, formats: Sequence[Sequence[Level]], seed: int) -> definitions.Case:
-    """A block in these formats; dimension numbers, extents and entries are drawn from `seed`."""
+    """A block in these formats; `seed` draws one variant of its operands, and the workspace policy."""
     rng = random.Random(seed)
-    extents = dict(zip((cin.IndexVar(c) for c in LETTERS), rng.sample((2, 3, 4), RANK), strict=True))
-    variables = list(extents)
+    made = drawn(block, rng.randrange(VARIANTS))
     arrays, storages, accesses = {}, {}, []
-    for number, (word, levels) in enumerate(zip(block.words[:-1], formats[:-1], strict=True)):
-        form, indices = _placed(rng, levels, [variables[k] for k in word])
-        shape = tuple(extents[v] for v in indices)
-        name = f"X{number}"
-        storages[name], arrays[name] = definitions.stored(rng, shape, DTYPE, form, 0, rng.choice((0.3, 0.6)))
-        accesses.append(cin.Access(cin.Tensor(name, shape, DTYPE, form, DTYPE.type(0)), indices))
+    for number, levels in enumerate(formats[:-1]):
+        access, storage, dense = operand(made, number, tuple(levels))
+        name = access.tensor.name
+        storages[name], arrays[name] = storage, dense
+        accesses.append(access)
     rhs = accesses[0] if block.operator is None else cin.Call(block.operator, tuple(accesses), DTYPE)
-    form, indices = _placed(rng, formats[-1], [variables[k] for k in block.words[-1]])
+    form, indices, shape = made.placed(len(formats) - 1, formats[-1])
     definition = cin.Definition(indices, block.reduction, rhs)
-    shape = tuple(extents[v] for v in indices)
     output = definitions.output_of(definition, shape, DTYPE, form)
-    used = {v: extents[v] for v in variables if v in (*indices, *cin.variables(rhs))}
+    used = {v: n for v, n in made.extents.items() if v in (*indices, *cin.variables(rhs))}
     workspace = rng.choice(("auto", *policies.POLICIES))
     return definitions.Case(seed, definition, output, arrays, storages, used, None, workspace)
-
-
-def _placed(
-    rng: random.Random, levels: Sequence[Level], word: Sequence[cin.IndexVar]
-) -> tuple[Format, tuple[cin.IndexVar, ...]]:
-    """A format of `levels` with dimensions numbered at random, and the index of every dimension."""
-    order = rng.sample(range(len(word)), len(word))
-    indices = tuple(word[order.index(d)] for d in range(len(word)))
-    return Format(levels, order), indices

@@ -20,9 +20,8 @@ PARTS, RANDOM_TEMPLATES = 4, 3
 
 def assert_right(text, seed):
     tally = run.Tally()
-    with engine.quick():
-        for case in pairwise.cases(text, seed):
-            run.run_case(case, text, tally)
+    with engine.quick(), engine.batched():
+        run.run_cases(((text, case) for case in pairwise.cases(text, seed)), tally)
     assert tally.run
     assert not tally.faults, f"{text}: {tally}\n\n" + "\n\n".join(tally.faults[:10])
 

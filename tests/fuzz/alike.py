@@ -9,8 +9,7 @@ import numpy as np
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.formats import Format
-from tests.fuzz.levels import ENUMERATED
+from tests.fuzz.levels import OUTPUTS, random_format
 
 BINARY = (
     "add",
@@ -34,7 +33,7 @@ def operand(rng: random.Random, ndim: int):
     nrng = np.random.default_rng(rng.getrandbits(32))
     shape = (N,) * ndim
     values = nrng.choice([0.0, -0.0, 1.0, 2.0, np.nan, np.inf, -np.inf], shape, p=[0.2, 0.1, 0.3, 0.2, 0.1, 0.05, 0.05])
-    form = Format([rng.choice(ENUMERATED) for _ in shape], rng.sample(range(ndim), ndim))
+    form = random_format(rng, ndim, OUTPUTS, [rng.choice((1, 2)) for _ in shape] if rng.random() < 0.15 else None)
     if form.is_dense:
         return sj.array(values, format=form, copy=True)
     kept = nrng.random(shape) < rng.choice((0.0, 0.3, 0.7))

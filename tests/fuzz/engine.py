@@ -1,4 +1,4 @@
-"""Quick compilation: the code generator without optimisation, and kernels forgotten after use.
+"""Quick compilation: the code generator without optimisation, kernels forgotten after use, and many kernels in one LLVM module.
 
 What is under test is the text that the compiler emits; without optimisation a case takes a third of the time. Some cases of
 each suite run with the shipped pipeline.
@@ -6,15 +6,29 @@ each suite run with the shipped pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+import gc
+import re
+import struct
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
-from sparsejax.jit import engine, runtime
+from sparsejax import config
+from sparsejax.jit import cin, engine, lower, runtime
+from sparsejax.jit.builder import Builder
+from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.numbers import Numbers
+
+TOGETHER = 64
+"""Kernels that are compiled as one module: half of the time for a small one is spent per module."""
+KEPT = 4096
+"""Programs and kernels that are remembered."""
 
 
 @contextmanager
 def quick() -> Iterator[None]:
-    """Compile without optimisation inside the block."""
+    """Compile without optimisation, and keep nothing on disk, inside the block."""
     shipped = engine.engine()
     llvm = shipped.llvm
     machine = llvm.Target.from_default_triple().create_target_machine(
@@ -24,16 +38,163 @@ def quick() -> Iterator[None]:
         reloc="pic",
         codemodel="default",
     )
-    made = shipped.object
+    made, folder = shipped.object, config.cache_dir()
     shipped.object = lambda text: bytes(machine.emit_object(llvm.parse_assembly(text)))
+    config.update("cache_dir", "off")
     runtime.forget()
     try:
         yield
     finally:
         shipped.object = made
+        config.update("cache_dir", folder)
         runtime.forget()
 
 
 def forget() -> None:
     """Drop compiled kernels, so that memory does not grow with the number of cases."""
     runtime.forget()
+
+
+@contextmanager
+def garbage_by_hand() -> Iterator[Callable[[], object]]:
+    """Collect young cycles when what this yields is called, and at no other time, inside the block."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield lambda: gc.collect(1)
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+# ------------------------------------------------------------------------------------------------- many at a time
+
+
+@contextmanager
+def batched() -> Iterator[None]:
+    """Lower equal programs once, and compile kernels when the first of a batch is called, inside the block.
+
+    Only for callers that plan many kernels before they call one.
+    """
+    lowered, compiled = lower.lower, runtime.compile_text
+    texts: dict[Hashable, str] = {}
+    lower.lower = partial(_lowered_once, lowered, texts)
+    runtime.compile_text = _Batches().kernel
+    try:
+        yield
+    finally:
+        lower.lower, runtime.compile_text = lowered, compiled
+
+
+def program_key(program: lower.Program) -> Hashable:
+    """Everything about a program but extents, which kernels read when they run."""
+    return _key((program.stmt, program.inputs, program.output, tuple(program.extents.items())))
+
+
+def _key(node: object) -> Hashable:
+    match node:
+        case tuple():
+            return tuple(map(_key, node))
+        case cin.Tensor():
+            made = [v for name, v in vars(node).items() if name not in ("shape", "fill_value")]
+            return (*made, str(node.fill_value))
+        case cin.Literal():
+            return (node.dtype, node.absent, str(node.value))
+        case cin.Access():
+            return (_key(node.tensor), node.indices)
+        case cin.Call() | cin.Assign() | cin.Forall() | cin.Where() | cin.Seq():
+            return (type(node), *(_key(v) for name, v in vars(node).items() if name != "_hash"))
+    return node
+
+
+def _lowered_once(
+    real: Callable[..., str],
+    texts: dict[Hashable, str],
+    program: lower.Program,
+    builder: Builder,
+    numbers: Numbers | None = None,
+) -> str:
+    if numbers is not None or not isinstance(builder, LLVMBuilder):
+        return real(program, builder, numbers)
+    key = program_key(program)
+    if key not in texts:
+        if len(texts) >= KEPT:
+            texts.clear()
+        texts[key] = real(program, builder)
+    return texts[key]
+
+
+class _Batches:
+    """Kernels by their texts, in batches."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Pending] = {}
+        self._open = _Batch()
+
+    def kernel(self, text: str) -> _Pending:
+        if text not in self._known:
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            if len(self._open.texts) >= TOGETHER or self._open.kernels:
+                self._open = _Batch()
+            self._known[text] = _Pending(self._open, len(self._open.texts))
+            self._open.texts.append(text)
+        return self._known[text]
+
+
+class _Batch:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.kernels: list[runtime.Kernel | None] = []
+
+    def kernel(self, number: int) -> runtime.Kernel:
+        """The kernel of a text; where the module of all is malformed, every text becomes its own, so that the culprit alone fails."""
+        if not self.kernels:
+            try:
+                self.kernels = [*self._compiled()]
+            except RuntimeError:
+                self.kernels = [None] * len(self.texts)
+        found = self.kernels[number]
+        if found is None:
+            found = self.kernels[number] = runtime.Kernel(*runtime.place(engine.engine().object(self.texts[number])))
+        return found
+
+    def _compiled(self) -> Iterator[runtime.Kernel]:
+        entry = runtime.Kernel(*runtime.place(engine.engine().object(joined(self.texts))))
+        table = ctypes.create_string_buffer(8 * len(self.texts))
+        entry._function(table)
+        for (address,) in struct.iter_unpack("q", table.raw):
+            yield runtime.Kernel(address, entry)
+
+
+class _Pending:
+    """A kernel that is compiled, with its batch, when it is called."""
+
+    def __init__(self, batch: _Batch, number: int) -> None:
+        self._batch, self._number = batch, number
+
+    @property
+    def _kernel(self) -> runtime.Kernel:
+        return self._batch.kernel(self._number)
+
+    def run_packed(self, slots: bytes) -> int:
+        return self._kernel.run_packed(slots)
+
+    def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
+        return self._kernel(slots)
+
+
+def joined(texts: Sequence[str]) -> str:
+    """One module of the kernels of all texts; its own `kernel` writes their addresses into a table."""
+    declared: dict[str, None] = {}
+    bodies, table = [], []
+    for n, text in enumerate(texts):
+        own = ["kernel", *re.findall(r"^define internal .*? @([\w.]+)\(", text, re.MULTILINE)]
+        text = re.sub(rf"@({'|'.join(map(re.escape, own))})\(", rf"@\1.{n}(", text)
+        head, _, body = text.partition("define ")
+        declared.update(dict.fromkeys(head.splitlines()))
+        bodies.append(f"define {body}".replace(f"define i64 @kernel.{n}(", f"define internal i64 @kernel.{n}("))
+        table += [f"  %p{n} = getelementptr ptr, ptr %table, i64 {n}", f"  store ptr @kernel.{n}, ptr %p{n}"]
+    entry = ["define i64 @kernel(ptr %table) {", *table, "  ret i64 0", "}"]
+    return "\n".join([*declared, *bodies, *entry]) + "\n"

@@ -9,8 +9,7 @@ import numpy as np
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.formats import Format
-from tests.fuzz.levels import ENUMERATED
+from tests.fuzz.levels import OUTPUTS, random_format
 
 BINARY = ("add", "subtract", "multiply", "multiply", "maximum", "minimum", "greater", "not_equal")
 UNARY = ("negative", "absolute", "exp", "square", "sqrt", "sign")
@@ -21,9 +20,8 @@ def random_array(rng: random.Random, shape: tuple[int, ...]):
     """(ours, dense): float64 in a random format."""
     nrng = np.random.default_rng(rng.getrandbits(32))
     dense = nrng.integers(0, 3, shape) * (nrng.random(shape) < rng.choice((0.2, 0.5, 1.0))) * 0.5
-    order = list(range(len(shape)))
-    rng.shuffle(order)
-    form = Format([rng.choice(ENUMERATED) for _ in shape], order)
+    sizes = [rng.choice((1, 2, 3)) for _ in shape] if rng.random() < 0.2 else None
+    form = random_format(rng, len(shape), OUTPUTS, sizes)
     return sj.array(dense, format=form, copy=True), dense
 
 

@@ -20,8 +20,18 @@ import numpy as np
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
-from tests.fuzz.programs import COMMUTATIVE, EXTENTS, Operand, Program, Value, evaluate, program
+from tests.fuzz.levels import INPUTS, OUTPUTS
+from tests.fuzz.programs import (
+    COMMUTATIVE,
+    EXTENTS,
+    Operand,
+    Program,
+    Value,
+    evaluate,
+    out_format,
+    program,
+    some_format,
+)
 
 Case = tuple[Program, Callable[[np.ndarray], np.ndarray]]
 """A changed program, and what turns the result of the original into its result."""
@@ -52,6 +62,9 @@ def commute(rng: random.Random, made: Program) -> Case:
     def swap(value: Value) -> Value:
         if value.op == "einsum" or (value.op == "binary" and value.detail in COMMUTATIVE):
             return replace(value, args=tuple(rng.sample(value.args, len(value.args))))
+        if value.op == "semiring":  # all of these multiplications are commutative
+            factors = value.args if value.detail[1] is None else value.args[:-1]
+            return replace(value, args=(*rng.sample(factors, len(factors)), *value.args[len(factors) :]))
         return value
 
     return replace(made, result=rebuilt(made.result, swap)), same
@@ -60,16 +73,19 @@ def commute(rng: random.Random, made: Program) -> Case:
 def formats(rng: random.Random, made: Program) -> Case:
     def other(value: Value) -> Value:
         if value.op == "format":
-            return replace(value, detail=random_format(rng, len(value.labels), OUTPUTS))
+            return replace(value, detail=some_format(rng, value.labels, OUTPUTS))
+        if value.op == "einsum":
+            return replace(value, detail=out_format(rng, value.labels))
+        if value.op == "semiring":
+            return replace(value, detail=(*value.detail[:2], out_format(rng, value.labels)))
         return value
 
     def restored(x: Operand) -> Operand:
-        form = random_format(rng, len(x.labels), INPUTS)
-        return replace(x, format=form)
+        return replace(x, format=some_format(rng, x.labels, INPUTS))
 
     result = rebuilt(made.result, other)
     if result.labels and rng.random() < 0.7:
-        result = Value("format", result.labels, (result,), random_format(rng, len(result.labels), OUTPUTS))
+        result = Value("format", result.labels, (result,), some_format(rng, result.labels, OUTPUTS))
     return replace(made, inputs=tuple(map(restored, made.inputs)), result=result, also=()), same
 
 
@@ -78,7 +94,7 @@ def transpose(rng: random.Random, made: Program) -> Case:
     for x in made.inputs:
         axes = rng.sample(range(len(x.labels)), len(x.labels))
         labels = "".join(x.labels[k] for k in axes)
-        form = x.format.transposed(axes) if rng.random() < 0.5 else random_format(rng, len(axes), INPUTS)
+        form = x.format.transposed(axes) if rng.random() < 0.5 else some_format(rng, labels, INPUTS)
         inputs.append(Operand(labels, x.dense.transpose(axes), x.stored.transpose(axes), x.fill, form))
 
     def back(value: Value) -> Value:

@@ -1,22 +1,39 @@
-"""Random whole functions over named axes: up to five operands of 1 to 4 dimensions in any format with any fill; contractions,
-elementwise operations with broadcasting, reductions, `where`, logical operations, conversions; results of 0 to 4 dimensions.
+"""Random whole functions over named axes: up to five operands of 1 to 4 dimensions in any format, blocked ones too, with any fill;
+contractions of up to five factors, over semirings, under masks, into chosen formats; elementwise operations with broadcasting,
+reductions, `where`, logical operations, conversions; results of 0 to 4 dimensions.
 
 Axes have names, so a program has a meaning whatever way its operands are split, permuted or transposed (`metamorphic`).
 """
 
 from __future__ import annotations
 
+import functools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sparsejax.core.array import Array
-from sparsejax.formats import Format, convert
+from sparsejax.formats import Format, Level, convert
 from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
 
 EXTENTS = {"a": 2, "b": 3, "c": 4, "d": 3}
+BLOCKS = {"a": 2, "b": 2, "c": 3, "d": 2}
+"""Block sizes on which most formats agree."""
+SEMIRINGS = {
+    "min_plus": (np.minimum, np.add, np.inf),
+    "max_plus": (np.maximum, np.add, -np.inf),
+    "max_min": (np.maximum, np.minimum, -np.inf),
+    "min_max": (np.minimum, np.maximum, np.inf),
+    "min_times": (np.minimum, np.multiply, np.inf),
+    "or_and": (np.logical_or, np.logical_and, False),
+    "plus_times": (np.add, np.multiply, 0),
+}
+"""Addition, multiplication and zero, which annihilates: what is not stored has that value, so that a program means the same on dense
+arrays. The semirings in which patterns count are those of `semirings`."""
+HUGE = 1e30
 BINARY = ("add", "subtract", "multiply", "multiply", "maximum", "minimum")
 COMMUTATIVE = (
     "add",
@@ -85,12 +102,20 @@ class Program:
         return f"{'; '.join(map(str, (self.result, *self.also)))}; {inputs}; {self.captured} captured"
 
 
+def some_format(rng: random.Random, labels: str, levels: Sequence[Level]) -> Format:
+    """A random format of an array over `labels`, in blocks now and then."""
+    sizes = None
+    if rng.random() < 0.25:
+        sizes = [BLOCKS[c] if rng.random() < 0.9 else rng.choice((1, 3)) for c in labels]
+    return random_format(rng, len(labels), levels, sizes)
+
+
 def operand(rng: random.Random, labels: str) -> Operand:
     """A random operand over `labels`."""
     nrng = np.random.default_rng(rng.getrandbits(32))
     shape = tuple(EXTENTS[c] for c in labels)
     dtype = np.dtype(rng.choice(("f8", "f8", "f8", "f4", "i8")))
-    form = random_format(rng, len(labels), INPUTS)
+    form = some_format(rng, labels, INPUTS)
     fill = 0 if form.is_dense else rng.choice((0, 0, 0, 1, -1))
     mask = np.asarray(nrng.random(shape) < rng.choice((0.0, 0.2, 0.5, 1.0)))
     dense = np.where(mask, nrng.integers(-1, 3, shape), fill).astype(dtype)
@@ -116,12 +141,15 @@ def step(rng: random.Random, pool: list[Value]) -> Value | None:
     """One more value over those of `pool`, the latest by preference."""
     x = pool[-1] if rng.random() < 0.7 else rng.choice(pool)
     kind = rng.choice(
-        ("binary", "binary", "binary", "einsum", "einsum", "reduce", "unary", "scalar", "where", "format")
+        ("binary", "binary", "binary", "einsum", "einsum", "semiring", "reduce", "unary", "scalar", "where", "format")
     )
-    if kind == "einsum":
-        args = (x, *rng.choices(pool, k=rng.choice((0, 1, 1, 1, 2))))
+    if kind in ("einsum", "semiring"):
+        args = (x, *rng.choices(pool, k=rng.choice((0, 1, 1, 1, 2, 4))))
         labels = sorted(set("".join(a.labels for a in args)))
-        return Value("einsum", "".join(rng.sample(labels, rng.randint(0, len(labels)))), args)
+        output = "".join(rng.sample(labels, rng.randint(0, len(labels))))
+        if kind == "einsum":
+            return Value("einsum", output, args, out_format(rng, output))
+        return over_semiring(rng, pool, args, output)
     if kind == "unary":
         return Value("unary", x.labels, (x,), rng.choice(UNARY))
     if kind == "scalar":
@@ -130,7 +158,7 @@ def step(rng: random.Random, pool: list[Value]) -> Value | None:
         gone = rng.choice(x.labels)
         return Value("reduce", x.labels.replace(gone, ""), (x,), (rng.choice(REDUCTIONS), gone))
     if kind == "format" and x.labels:
-        return Value("format", x.labels, (x,), random_format(rng, len(x.labels), OUTPUTS))
+        return Value("format", x.labels, (x,), some_format(rng, x.labels, OUTPUTS))
     fitting = [v for v in pool if set(v.labels) <= set(x.labels)]
     y = rng.choice(fitting)
     if kind == "where":
@@ -145,6 +173,22 @@ def step(rng: random.Random, pool: list[Value]) -> Value | None:
     if rng.random() < 0.5:
         args.reverse()
     return Value("binary", labels, tuple(args), name)
+
+
+def out_format(rng: random.Random, labels: str) -> Format | None:
+    """What `out_format` pins a contraction to, if anything."""
+    return some_format(rng, labels, OUTPUTS) if labels and rng.random() < 0.3 else None
+
+
+def over_semiring(rng: random.Random, pool: list[Value], args: tuple[Value, ...], output: str) -> Value:
+    """A contraction over a semiring, often under a mask, which is the last argument then."""
+    masks = [v for v in pool if set(v.labels) <= set(output)]
+    rule = rng.choice((None, "mask", "complement")) if masks else None
+    if rule is not None:
+        mask = rng.choice(masks)
+        output = "".join(k for k in output if k not in mask.labels) + mask.labels
+        args = (*args, mask)
+    return Value("semiring", output, args, (rng.choice(list(SEMIRINGS)), rule, out_format(rng, output)))
 
 
 def _arranged(value: Value, labels: str) -> Value:
@@ -171,7 +215,10 @@ def _apply(xp: Any, value: Value, args: list[Any], inputs: Any) -> Any:
         case "transpose":
             return xp.transpose(x, [value.args[0].labels.index(k) for k in value.labels])
         case "einsum":
-            return xp.einsum(f"{','.join(a.labels for a in value.args)}->{value.labels}", *args)
+            pinned = {} if xp is np or value.detail is None else {"out_format": value.detail}
+            return xp.einsum(f"{','.join(a.labels for a in value.args)}->{value.labels}", *args, **pinned)
+        case "semiring":
+            return _contract(xp, value, args)
         case "unary" if value.detail == "exp":
             return xp.exp(xp.minimum(xp.absolute(x), 2.0))
         case "unary":
@@ -188,3 +235,45 @@ def _apply(xp: Any, value: Value, args: list[Any], inputs: Any) -> Any:
         case "format":
             return x if xp is np else x.asformat(value.detail)
     raise ValueError(value.op)
+
+
+def _contract(xp: Any, value: Value, args: list[Any]) -> Any:
+    """A contraction over a semiring, with numbers in place of its zero."""
+    name, rule, pinned = value.detail
+    zero = SEMIRINGS[name][2]
+    if name == "or_and":
+        *factors, mask = [x > 0.5 for x in args] + [None] * (rule is None)
+    else:
+        mask = None if rule is None else args[-1] > 0.5
+        factors = args if rule is None else args[:-1]
+        factors = factors if name == "plus_times" else [xp.where(x > 0.5, x * 1.0, zero) for x in factors]
+    words = [a.labels for a in value.args[: len(factors)]]
+    if xp is np:
+        made = _contracted(name, words, value.labels, factors)
+        if rule is not None:
+            made = np.where(mask == (rule == "mask"), made, zero)
+    else:
+        options: dict[str, Any] = {} if rule is None else {"mask": mask.asformat("dense"), "complement": rule != "mask"}
+        if name != "plus_times":
+            options["semiring"] = name
+            factors = [x if x.format.is_dense or x.fill_value == zero else x.asformat("dense") for x in factors]
+        made = xp.einsum(f"{','.join(words)}->{value.labels}", *factors, **options, out_format=pinned)
+    return made * 1.0 if name in ("or_and", "plus_times") else xp.where(xp.absolute(made) < HUGE, made, 0.0)
+
+
+def _contracted(name: str, words: list[str], output: str, factors: list[np.ndarray]) -> np.ndarray:
+    """The contraction with NumPy: all factors laid out over all axes, then reduced."""
+    add, multiply, zero = SEMIRINGS[name]
+    inner = "".join(sorted(set("".join(words)) - set(output)))
+    every = output + inner
+    laid = []
+    for word, x in zip(words, factors, strict=True):
+        order = "".join(k for k in every if k in word)
+        laid.append(
+            np.expand_dims(
+                np.transpose(x, [word.index(k) for k in order]), [n for n, k in enumerate(every) if k not in word]
+            )
+        )
+    full = functools.reduce(multiply, laid)
+    axes = tuple(range(len(output), len(every)))
+    return np.asarray(add.reduce(full, axis=axes, initial=zero) if axes else full)

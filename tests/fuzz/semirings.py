@@ -1,6 +1,6 @@
 """Random contractions over semirings under masks, and their meaning, computed one scalar at a time.
 
-A case has 1 to 3 operands in random formats and fills, labels that repeat or are broadcast, a named semiring or one of lambdas,
+A case has 1 to 5 operands in random formats, blocked ones too, and fills, labels that repeat or are broadcast, a named semiring or one of lambdas,
 a structural, dense or complemented mask or none, and a chosen or a random result format. The oracle sees stored coordinates
 and values only: a term exists where every sparse operand stores its entry.
 """
@@ -72,9 +72,9 @@ def random_semiring(rng: random.Random):
 class Operand:
     """An array of ours with the dictionary of what it stores."""
 
-    def __init__(self, rng: random.Random, shape, dtype, least=-np.inf):
+    def __init__(self, rng: random.Random, shape, dtype, sizes, least=-np.inf):
         fill = rng.choice((0, 0, 1)) if dtype.kind != "b" else 0
-        form = random_format(rng, len(shape), LEVELS)
+        form = random_format(rng, len(shape), LEVELS, sizes)
         storage, _ = stored(rng, shape, dtype, form, fill, rng.choice((0.0, 0.2, 0.5, 1.0)))
         storage = replace(storage, vals=np.maximum(storage.vals, dtype.type(0)) if least == 0 else storage.vals)
         self.array = Array(storage)
@@ -98,14 +98,19 @@ def make(seed: int):
     extents = {x: rng.choice((0, 1, 2, 3, 3, 4)) for x in labels}
     operands: list[Operand] = []
     terms: list[str] = []
-    for _ in range(rng.randint(1, 3)):
+    blocks = {x: rng.choice((1, 2, 2, 3)) for x in labels} if rng.random() < 0.3 else {}
+
+    def sizes(word):
+        return [blocks.get(x, 1) if rng.random() < 0.9 else 2 for x in word] if blocks and rng.random() < 0.8 else None
+
+    for _ in range(rng.choice((1, 2, 2, 2, 3, 3, 4, 5))):
         term = "".join(rng.sample(labels, rng.randint(0, min(3, len(labels)))))
         if term and rng.random() < 0.15:
             term += rng.choice(term)
         shape = tuple(1 if rng.random() < 0.05 else extents[x] for x in term)
         own = dtype if rng.random() < 0.8 else np.dtype(rng.choice(("f4", "i4")))
         # zero is the identity of the maximum of what is not negative
-        operands.append(Operand(rng, shape, own, least=0 if add is np.maximum and zero == 0 else -np.inf))
+        operands.append(Operand(rng, shape, own, sizes(term), least=0 if add is np.maximum and zero == 0 else -np.inf))
         terms.append(term)
     for x in labels:  # an axis that every operand has with extent one
         seen = [
@@ -120,13 +125,13 @@ def make(seed: int):
     allowed = set(np.ndindex(*shape))
     if rng.random() < 0.5:
         kind = rng.choice(("sparse", "dense"))
-        mask = Operand(rng, shape, np.dtype("?" if kind == "dense" else rng.choice(("f8", "?"))))
+        mask = Operand(rng, shape, np.dtype("?" if kind == "dense" else rng.choice(("f8", "?"))), sizes(output))
         options["mask"] = mask.array
         inside = {c for c, v in mask.stored.items() if not mask.dense or v}
         options["complement"] = rng.random() < 0.4
         allowed = allowed - inside if options["complement"] else inside
     if rng.random() < 0.3:
-        options["out_format"] = random_format(rng, len(output))
+        options["out_format"] = random_format(rng, len(output), blocks=sizes(output))
     if logical:
         compute = np.dtype(bool)
     else:

@@ -1,6 +1,6 @@
 """Random loops over long segments: what the small extents of `definitions` do not reach.
 
-A case has one to six operands over a short and a long variable, in all level types, with densities from almost nothing to
+A case has one to six operands over a short and a long variable, in all level types and sometimes in blocks, with densities from almost nothing to
 everything, so that segments are of very different lengths; patterns are scattered, banded or in runs of equal values. Expressions
 are chains of one operator, sums of products, or anything.
 """
@@ -33,7 +33,14 @@ def pattern(rng: random.Random, shape: tuple[int, ...]) -> np.ndarray:
     return (ends[..., :1] <= place) & (place < ends[..., 1:])
 
 
-def operand(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: object, levels: tuple[Level, ...]):
+def operand(
+    rng: random.Random,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    fill: object,
+    levels: tuple[Level, ...],
+    blocks: list[int] | None = None,
+):
     """(storage, dense) of small values, often the same along the last axis."""
     nrng = np.random.default_rng(rng.getrandbits(32))
     values = nrng.integers(0, 3, shape)
@@ -45,7 +52,7 @@ def operand(rng: random.Random, shape: tuple[int, ...], dtype: np.dtype, fill: o
     if dtype.kind == "c":
         made = made + dtype.type(1j) * nrng.integers(-1, 2, shape)
     return definitions.pack(
-        rng, np.asarray(made, dtype), pattern(rng, shape), random_format(rng, len(shape), levels), fill
+        rng, np.asarray(made, dtype), pattern(rng, shape), random_format(rng, len(shape), levels, blocks), fill
     )
 
 
@@ -58,13 +65,19 @@ def make(seed: int) -> definitions.Case:
     fills = (0,) if rng.random() < 0.6 else (0, 0, 0, 1, 2)
     # often few level types, so that operands of one type meet
     levels = INPUTS if rng.random() < 0.5 else (rng.choice(INPUTS), rng.choice((Dense(), Compressed())))
+    sizes = {i: rng.choice((1, 2)), j: rng.choice((2, 4, 8, 13))} if rng.random() < 0.2 else {}
     arrays: dict[str, np.ndarray] = {}
     storages: dict[str, object] = {}
+
+    def blocks(indices: tuple[cin.IndexVar, ...]) -> list[int] | None:
+        return [sizes[v] for v in indices] if sizes and rng.random() < 0.8 else None
 
     def leaf() -> cin.Expr:
         indices = rng.choice(((j,), (j,), (i, j), (i, j), (j, i), (i,), (j, j)))
         name = f"X{len(arrays)}"
-        made, arrays[name] = operand(rng, tuple(extents[v] for v in indices), dtype, rng.choice(fills), levels)
+        made, arrays[name] = operand(
+            rng, tuple(extents[v] for v in indices), dtype, rng.choice(fills), levels, blocks(indices)
+        )
         storages[name] = made
         return cin.Access(cin.Tensor(name, made.shape, made.dtype, made.format, made.fill_value), indices)
 
@@ -93,7 +106,7 @@ def make(seed: int) -> definitions.Case:
     op = None if len(kept) == len(used) else chain if chain in reductions else rng.choice(reductions)
     definition = cin.Definition(tuple(kept), op, rhs)
     shape = tuple(extents[v] for v in kept)
-    form = random_format(rng, len(kept), OUTPUTS)
+    form = random_format(rng, len(kept), OUTPUTS, blocks(tuple(kept)))
     output = definitions.output_of(definition, shape, dtype, form)
     order = tuple(rng.sample(used, len(used))) if rng.random() < 0.5 else None
     return definitions.Case(seed, definition, output, arrays, storages, extents, order, "auto")

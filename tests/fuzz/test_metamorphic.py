@@ -44,9 +44,17 @@ def test_programs_are_varied():
     assert {len(p.result.labels) for p in made} == {0, 1, 2, 3, 4}
     assert {x.fill for p in made for x in p.inputs} == {-1, 0, 1}
     ops = {v.op for p in made for v in nodes(p.result)}
-    assert ops == {"input", "transpose", "einsum", "unary", "binary", "scalar", "where", "reduce", "format"}
+    assert ops == {"input", "transpose", "einsum", "semiring", "unary", "binary", "scalar", "where", "reduce", "format"}
     details = {v.detail for p in made for v in nodes(p.result) if v.op in ("binary", "unary")}
     assert details >= {"logical_and", "logical_or", "logical_xor", "logical_not", "maximum", "greater"}
+    contractions = [v for p in made for v in nodes(p.result) if v.op in ("einsum", "semiring")]
+    assert {len(v.args) for v in contractions} >= {1, 2, 3, 5}
+    semirings = {v.detail[:2] for v in contractions if v.op == "semiring"}
+    assert {name for name, _ in semirings} == set(programs.SEMIRINGS)
+    assert {rule for _, rule in semirings} == {None, "mask", "complement"}
+    formats = [x.format for p in made for x in p.inputs]
+    formats += [f for v in contractions if (f := v.detail if v.op == "einsum" else v.detail[2]) is not None]
+    assert sum(f.blocked for f in formats) > 100
 
 
 def nodes(value):
