@@ -175,8 +175,13 @@ class Plan:
             self._numbers[var] = len(self._numbers)
         self._literals: list[Storage] = []
         first = len(self._numbers) + sum(isinstance(a, Literal) for atoms in self._atoms() for a in atoms)
-        for k, step in enumerate(self.steps):
-            self._numbers[_output(step)] = first + k
+        self.made: list[range] = []
+        """The registers that every step makes."""
+        for step in self.steps:
+            outputs = _outputs(step)
+            self._numbers.update(zip(outputs, itertools.count(first)))
+            self.made.append(range(first, first + len(outputs)))
+            first += len(outputs)
         *self._reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
 
     def _atoms(self) -> list[Sequence[Atom]]:
@@ -197,14 +202,18 @@ class Plan:
         """The registers before the first step."""
         return [*storages, *self._literals]
 
-    def step(self, number: int, registers: list[Storage]) -> list[Storage]:
-        """Run one step, whose result becomes the next register; what it read."""
+    def bodies(self, number: int) -> list[Plan]:
+        """The plans of the jaxprs that a step runs."""
+        step = self.steps[number]
+        return [] if isinstance(step, KernelRunner) else [plan_of(b) for b in step.eqn.bodies]
+
+    def step(self, number: int, registers: list[Storage], bodies: Sequence[Any] | None = None) -> list[Storage]:
+        """Run one step, whose results become the next registers; what it read. `bodies` run in place of its own."""
         step, inputs = self.steps[number], [registers[k] for k in self._reads[number]]
         if isinstance(step, KernelRunner):
             registers.append(step.run(inputs))
         else:
-            eqn = step.eqn
-            registers.append(eqn.primitive.call(*inputs, out_aval=step.output.aval, **eqn.param_dict))  # type: ignore[misc]
+            registers.extend(step.call(inputs, self.bodies(number) if bodies is None else bodies))
         return inputs
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
@@ -214,14 +223,17 @@ class Plan:
         return [registers[k] for k in self.results]
 
 
-def _output(step: KernelRunner | fuse.CallStep) -> Var:
-    return step.step.output if isinstance(step, KernelRunner) else step.output
+def _outputs(step: KernelRunner | fuse.CallStep) -> tuple[Var, ...]:
+    return step.step.outputs if isinstance(step, KernelRunner) else step.outputs
 
 
 def plan_of(closed: ClosedJaxpr) -> Plan:
     """The plan of a jaxpr, made once."""
+    known: Plan | None = closed.cache.get("plan")
+    if known is not None:
+        return known
     with _turn:
-        known: Plan | None = closed.cache.get("plan")
+        known = closed.cache.get("plan")
         if known is None:
             known = closed.cache["plan"] = Plan(closed)
     return known
@@ -251,19 +263,45 @@ def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
         return str(staging.clean(closed.jaxpr))
     if stage not in ("plan", "cin", "loops", "llvm", "asm"):
         raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
-    plan = plan_of(closed)
-    registers = plan.registers([a.storage for a in (*closed.consts, *arrays)])
+    return "\n".join(_texts(plan_of(closed), [a.storage for a in (*closed.consts, *arrays)], stage)[0])
+
+
+def _texts(plan: Plan, storages: Sequence[Storage], stage: str) -> tuple[list[str], list[Storage]]:
+    """What a stage made of every step, and the results."""
+    registers = plan.registers(storages)
     parts = []
     for number, step in enumerate(plan.steps):
-        inputs = plan.step(number, registers)
+        bodies = [_Listener(b, stage) for b in plan.bodies(number)]
+        inputs = plan.step(number, registers, bodies)
         parts.append(_step_text(step, inputs, stage))
-    return "\n".join(parts)
+        note = "" if stage in ("plan", "cin", "loops") else "; "
+        for k, body in enumerate(bodies):
+            parts.append(f"{note}body {k} of {len(bodies)}{'' if body.parts else ': not run on these arrays'}")
+            parts += body.parts
+    return parts, [registers[k] for k in plan.results]
+
+
+@dataclass
+class _Listener:
+    """A body that says what it was at its first run."""
+
+    plan: Plan
+    stage: str
+    parts: list[str] = field(default_factory=list)
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        if self.parts:
+            return self.plan.run(storages)
+        parts, results = _texts(self.plan, storages, self.stage)
+        self.parts += parts or ["nothing to compute"]
+        return results
 
 
 def _step_text(step: KernelRunner | fuse.CallStep, inputs: list[Storage], stage: str) -> str:
     if isinstance(step, fuse.CallStep):
-        name = f"{step.eqn.primitive.name} -> {step.output.aval}"
-        return f"library call: {name}" if stage in ("plan", "cin", "loops") else f"; library call: {name}"
+        what = "control flow" if step.eqn.bodies else "library call"
+        name = f"{step.eqn.primitive.name} -> {', '.join(str(v.aval) for v in step.outputs)}"
+        return f"{what}: {name}" if stage in ("plan", "cin", "loops") else f"; {what}: {name}"
     schedule, program = step.schedule([facts.positions(s) for s in inputs])
     if stage == "plan":
         return _plan_text(step, schedule, program)
