@@ -8,8 +8,8 @@
         b:f64[5:d] = contract[ij,j->i] A a
       in (b,) }
 
-An operation that runs other jaxprs (a loop, a branch) has these below it. Constants (arrays the function closed over) stand before the semicolon; they are run-time arguments like the inputs. A
-ClosedJaxpr holds a jaxpr with its constants.
+Constants (arrays the function closed over) stand before the semicolon; they are run-time arguments like the inputs. An operation
+that runs other jaxprs (a loop, a branch) has these below it. A ClosedJaxpr holds a jaxpr with its constants.
 """
 
 from __future__ import annotations

@@ -217,7 +217,10 @@ def _scan_call(*operands: Storage, bodies: Sequence[Body], out_aval: Sequence[Av
         carry, made = loop.results(step.run((*consts, *carry, *(stacking.slice_at(x, k) for x in xs))))
         for column, y in zip(ys, made, strict=True):
             column.append(y)
-    stacks = [_stack(column[:: -1 if loop.reverse else 1], a) for column, a in zip(ys, _outs(loop.body)[loop.carry :], strict=True)]
+    stacks = [
+        _stack(column[:: -1 if loop.reverse else 1], a)
+        for column, a in zip(ys, _outs(loop.body)[loop.carry :], strict=True)
+    ]
     return [*carry, *stacks]
 
 

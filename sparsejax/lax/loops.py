@@ -88,7 +88,9 @@ def fit(value: Any, aval: Aval) -> Any:
         raise Mismatch(f"has shape {found.shape} instead of {aval.shape}", "return an array of that shape")
     if found.dtype != aval.dtype:
         if not found.weak_type or dtypes.result_type((aval.dtype, False), (found.dtype, True)) != aval.dtype:
-            raise Mismatch(f"has dtype {found.dtype} instead of {aval.dtype}", f"convert it with .astype('{aval.dtype}')")
+            raise Mismatch(
+                f"has dtype {found.dtype} instead of {aval.dtype}", f"convert it with .astype('{aval.dtype}')"
+            )
         value = convert_element_type(value, aval.dtype)
     if not aval.format.is_dense:
         fill = aval.dtype.type(0) if found.format.is_dense else value.fill_value
@@ -180,14 +182,15 @@ def _branched(
     made = [Traced(flat(f), avals) for f in functions]
     for label, other in zip(names[1:], trees[1:], strict=True):
         if other != trees[0]:
-            raise TypeError(
-                f"{names[0]} and {label} output must have same type structure, got {trees[0]} and {other}."
-            )
+            raise TypeError(f"{names[0]} and {label} output must have same type structure, got {trees[0]} and {other}.")
     wanted = list(made[0].out_avals)
     for own in made[1:]:
         wanted = [promoted(a, b) for a, b in zip(wanted, own.out_avals, strict=True)]
     paths = _paths(trees[0], "")
-    fitted = [_fitted(f, wanted, f"{name}: leaf {{}} of the result of {label}", paths) for f, label in zip(made, names, strict=True)]
+    fitted = [
+        _fitted(f, wanted, f"{name}: leaf {{}} of the result of {label}", paths)
+        for f, label in zip(made, names, strict=True)
+    ]
     fitted = [fitted[k] for k in order] if order else fitted
     consts, closed = together(fitted)
     return tree_util.tree_unflatten(trees[0], cond_p.bind(index, *consts, *leaves, branches=closed))
@@ -217,7 +220,10 @@ def _checked(value: Any, aval: Aval, what: str) -> Any:
 
 
 def _carried(
-    name: str, trace: Callable[[list[Aval]], tuple[Traced, tree_util.PyTreeDef]], init: list[Any], tree: tree_util.PyTreeDef
+    name: str,
+    trace: Callable[[list[Aval]], tuple[Traced, tree_util.PyTreeDef]],
+    init: list[Any],
+    tree: tree_util.PyTreeDef,
 ) -> tuple[Traced, list[Any]]:
     """A traced body whose first results have the types of the carry, and the carry: weak types give way, as in JAX.
 
@@ -282,7 +288,12 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
     asked = Traced(going, [x.aval for x in init])
     outs = while_p.bind(
-        *asked.consts, *step.consts, *init, cond=asked.closed, body=step.closed, counts=(len(asked.consts), len(step.consts))
+        *asked.consts,
+        *step.consts,
+        *init,
+        cond=asked.closed,
+        body=step.closed,
+        counts=(len(asked.consts), len(step.consts)),
     )
     return tree_util.tree_unflatten(tree, outs)
 
@@ -364,7 +375,9 @@ def _length(scanned: Sequence[Any], length: Any, paths: Sequence[str]) -> int:
             raise TypeError(f"length={length!r} of scan must be an integer") from None
         for n, path in zip(extents, paths, strict=True):
             if n != count:
-                raise ValueError(f"scan got `length` argument of {count} which disagrees with the leading axis of {path}, {n}.")
+                raise ValueError(
+                    f"scan got `length` argument of {count} which disagrees with the leading axis of {path}, {n}."
+                )
         if count < 0:
             raise ValueError(f"length={count} of scan must not be negative")
         return int(count)
@@ -390,7 +403,9 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------------ fori_loop
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None) -> Any:
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None
+) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`, from `init_val`, a pytree: the last value.
 
     With bounds that are known while tracing it is a `scan`, which reverse mode differentiates; else a `while_loop`. Every leaf keeps
@@ -402,7 +417,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     """
     _callable(body_fun, "body_fun of fori_loop")
     for what, bound in (("lower", lower), ("upper", upper)):
-        kind = np.result_type(bound).kind if is_python_scalar(bound) else getattr(getattr(bound, "dtype", None), "kind", "")
+        kind = (
+            np.result_type(bound).kind
+            if is_python_scalar(bound)
+            else getattr(getattr(bound, "dtype", None), "kind", "")
+        )
         if kind not in ("i", "u") or np.shape(bound) != ():
             raise TypeError(f"{what} of fori_loop must be an integer scalar, got {bound!r}")
     if all(isinstance(b, int | np.integer | np.ndarray | Array) for b in (lower, upper)):
