@@ -9,6 +9,7 @@ compressed, so that a slice is a part of every buffer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
 from sparsejax.formats.level import Level
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 
 
 def _plain(levels: Sequence[Level]) -> list[Level]:
@@ -90,21 +91,32 @@ def _joined(arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any
     return np.concatenate(arrays).astype(dtype, copy=False) if arrays else np.zeros(0, dtype)
 
 
-def slice_at(whole: Storage, k: int) -> Storage:
-    """Slice `k` of a stack: over views of its buffers, but for positions. O(1) where it is dense, else O(positions)."""
-    form = whole.format
-    inner = Format(form.levels[1:], tuple(d - 1 for d in form.order[1:]), form.blocks[1:])
-    first, last = k, k + 1
-    buffers: list[tuple[NDArray[Any], ...]] = []
-    for n, extent in enumerate(form.level_extents(whole.shape)[1:], 1):
-        own = whole.buffers[n]
-        if isinstance(form.levels[n], Dense):
-            buffers.append(())
-            first, last = first * extent, last * extent
-        elif form.continues(n):
-            buffers.append((own[0][first:last],))
-        else:
-            pos = own[0][first : last + 1]
-            first, last = int(pos[0]), int(pos[-1])
-            buffers.append((pos - first, own[1][first:last]))
-    return Storage(inner, whole.shape[1:], whole.fill_value, tuple(buffers), whole.vals[first:last])
+class Slicer:
+    """The slices of a stack, over views of its buffers, but for positions: O(1) where they are dense, else O(positions)."""
+
+    def __init__(self, whole: Storage) -> None:
+        self.whole = whole
+        form = whole.format
+        self.format = Format(form.levels[1:], tuple(d - 1 for d in form.order[1:]), form.blocks[1:])
+        self.extents = form.level_extents(whole.shape)[1:]
+        self.template = dense_template(self.format, whole.shape[1:], whole.fill_value) if form.is_dense else None
+
+    def at(self, k: int) -> Storage:
+        """Slice `k`."""
+        whole, first, last = self.whole, k, k + 1
+        if self.template is not None:
+            size = math.prod(self.extents)
+            return Storage.dense(self.template, whole.vals[k * size : (k + 1) * size])
+        buffers: list[tuple[NDArray[Any], ...]] = []
+        for n, extent in enumerate(self.extents):
+            own = whole.buffers[n + 1]
+            if isinstance(self.format.levels[n], Dense):
+                buffers.append(())
+                first, last = first * extent, last * extent
+            elif self.format.continues(n):
+                buffers.append((own[0][first:last],))
+            else:
+                pos = own[0][first : last + 1]
+                first, last = int(pos[0]), int(pos[-1])
+                buffers.append((pos - first, own[1][first:last]))
+        return Storage(self.format, whole.shape[1:], whole.fill_value, tuple(buffers), whole.vals[first:last])

@@ -38,6 +38,7 @@ from sparsejax.jit import (
 )
 from sparsejax.jit.autoschedule import Candidate, Loop
 from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.lax.rounds import Body
 
 SHOWN = 24  # candidate orders that are printed
 
@@ -312,7 +313,7 @@ def _explained(plan: pipeline.Plan, storages: Sequence[Storage]) -> tuple[list[E
 
 
 @dataclass
-class _Body:
+class _Body(Body):
     """A body that explains its first run."""
 
     plan: pipeline.Plan

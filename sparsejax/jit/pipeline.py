@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.core.array import Array
@@ -30,10 +31,12 @@ from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import adapt, algorithm1, autoschedule, binding, blocks, cin, concretize, facts, fuse, lower, runtime
+from sparsejax.jit.bound import Bound
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.pretty import PrettyBuilder
+from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging
 
 SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
@@ -91,6 +94,24 @@ class KernelRunner:
         made = planned.binding.run(inputs)
         return made if self.exact else adapt.finished(made, self.step.output.aval)
 
+    @property
+    def bindable(self) -> bool:
+        """Whether it can be bound to buffers once: its result is dense."""
+        return self.exact and self.nest.output.format.is_dense and not self.large
+
+    def bind(
+        self, bound: Bound, inputs: list[Storage], fixed: Sequence[bool], vals: NDArray[Any] | None
+    ) -> Storage | None:
+        """Bind the kernel; where its result is: in `vals`, if given. None where an input that changes (is not `fixed`) must be converted
+        before every run."""
+        planned = self.plan(tuple([facts.positions(s) for s in inputs]))
+        inputs = list(inputs)
+        for position, form in planned.moves:
+            if not fixed[position]:
+                return None
+            inputs[position] = converted(inputs[position], form)
+        return bound.add(planned.binding, inputs, vals, clear=not _assigns_all(self.nest))
+
     def _check_size(self, inputs: list[Storage]) -> None:
         given = sum(a.nbytes for s in inputs for a in (s.vals, *itertools.chain(*s.buffers)))
         limit = config.dense_limit()
@@ -143,6 +164,15 @@ class KernelRunner:
         return schedule, program_of(self.nest, schedule)
 
 
+def _assigns_all(nest: Nest) -> bool:
+    """Whether the kernel writes every element of a dense result: values of dense operands, no reduction and no mask."""
+    return not nest.producers and all(t.format.is_dense for t in nest.inputs) and not _masks(nest.value)
+
+
+def _masks(expr: cin.Expr) -> bool:
+    return isinstance(expr, cin.Call) and (expr.op in ("masked", "stored") or any(map(_masks, expr.args)))
+
+
 def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads."""
     reading = blocks.with_formats(nest, dict(schedule.conversions))
@@ -161,7 +191,11 @@ def converted(storage: Storage, form: Format) -> Storage:
     return made
 
 
-class Plan:
+_FREED = Storage(Format(()), (), np.float64(0), (), np.zeros(1))
+"""In place of a value that nobody reads any more, whose memory is free."""
+
+
+class Plan(Body):
     """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results."""
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -183,6 +217,12 @@ class Plan:
             self.made.append(range(first, first + len(outputs)))
             first += len(outputs)
         *self._reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
+        last = {k: number for number, reads in enumerate(self._reads) for k in reads}
+        made = {k for registers in self.made for k in registers} - set(self.results)
+        self._dead = [
+            [k for k in dict.fromkeys(reads) if k in made and last[k] == n] for n, reads in enumerate(self._reads)
+        ]
+        """The registers that no step reads any more after each step."""
 
     def _atoms(self) -> list[Sequence[Atom]]:
         """What every step reads, and last what the jaxpr returns."""
@@ -216,10 +256,42 @@ class Plan:
             registers.extend(step.call(inputs, self.bodies(number) if bodies is None else bodies))
         return inputs
 
+    def forwarded(self) -> list[int | None]:
+        """For every result, the operand that it is, if it is one."""
+        count = len(self.jaxpr.inputs) + len(self.jaxpr.consts)
+        return [k if k < count else None for k in self.results]
+
+    def bound(
+        self, storages: Sequence[Storage], fixed: Sequence[bool], outputs: Sequence[NDArray[Any] | None]
+    ) -> Bound | None:
+        """The plan bound to operands, of which those that are not `fixed` are dense buffers whose values change, and to memory for
+        results, where given. None where it cannot be."""
+        if not all(isinstance(s, KernelRunner) and s.bindable for s in self.steps):
+            return None
+        registers, made = self.registers(storages), Bound()
+        stays = [*fixed, *(True for _ in self._literals)]
+        wanted = {k: vals for k, vals in zip(self.results, outputs, strict=True) if vals is not None}
+        first = len(registers)
+        for step, reads in zip(self.steps, self._reads, strict=True):
+            assert isinstance(step, KernelRunner)
+            own, flags = [registers[k] for k in reads], [stays[k] for k in reads]
+            register = step.bind(made, own, flags, wanted.get(len(registers)))
+            if register is None:
+                return None
+            registers.append(register)
+            stays.append(False)
+        for k, vals in zip(self.results, outputs, strict=True):
+            if vals is not None and (k < first or vals is not wanted[k]):
+                made.copy(vals, registers[k])
+        made.results = [registers[k] for k in self.results]
+        return made
+
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         registers = self.registers(storages)
-        for number in range(len(self.steps)):
+        for number, dead in enumerate(self._dead):
             self.step(number, registers)
+            for k in dead:
+                registers[k] = _FREED
         return [registers[k] for k in self.results]
 
 
@@ -282,7 +354,7 @@ def _texts(plan: Plan, storages: Sequence[Storage], stage: str) -> tuple[list[st
 
 
 @dataclass
-class _Listener:
+class _Listener(Body):
     """A body that says what it was at its first run."""
 
     plan: Plan

@@ -20,6 +20,7 @@ from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import autoschedule, cin, facts, forecast, fuse, lower, pipeline, sampling
 from sparsejax.jit.nest import Nest
+from sparsejax.lax.rounds import Body
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _reported(plan: pipeline.Plan, given: Sequence[Storage]) -> tuple[Report, li
 
 
 @dataclass
-class _Counter:
+class _Counter(Body):
     """A body that adds up the cost of its runs."""
 
     plan: pipeline.Plan

@@ -11,8 +11,8 @@ and fill; its number of entries may change every step.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,17 +22,11 @@ from sparsejax.core.primitive import Primitive
 from sparsejax.errors import JaxprTypeError
 from sparsejax.formats import stacking
 from sparsejax.formats.storage import Storage
+from sparsejax.lax.rounds import Body, run_scan, run_while
 from sparsejax.transforms import staging
 
 Bodies = tuple[ClosedJaxpr, ...]
 Pruned = tuple[list[bool], list[bool], dict[str, Any]]
-
-
-class Body(Protocol):
-    """The plan of a body, which a `call` runs."""
-
-    def run(self, storages: Sequence[Storage]) -> list[Storage]:
-        """The results for these operands."""
 
 
 def plain(aval: Aval) -> Aval:
@@ -145,10 +139,7 @@ def _while_call(
 ) -> list[Storage]:
     first, second = counts
     going, step = bodies
-    asked, given, carry = xs[:first], xs[first : first + second], list(xs[first + second :])
-    while going.run((*asked, *carry))[0].vals[0]:
-        carry = step.run((*given, *carry))
-    return carry
+    return run_while(going, step, xs[:first], xs[first : first + second], list(xs[first + second :]))
 
 
 while_p = Primitive(
@@ -180,8 +171,8 @@ class Loop:
         """Results: carries, stacked."""
         return list(outs[: self.carry]), list(outs[self.carry :])
 
-    def order(self) -> Iterator[int]:
-        return iter(range(self.length)[:: -1 if self.reverse else 1])
+    def order(self) -> range:
+        return range(self.length)[:: -1 if self.reverse else 1]
 
 
 def _scan_typing(*avals: Aval, **params: Any) -> tuple[Aval, ...]:
@@ -210,22 +201,9 @@ def _scan_reference(*operands: Any, **params: Any) -> list[Any]:
 
 def _scan_call(*operands: Storage, bodies: Sequence[Body], out_aval: Sequence[Aval], **params: Any) -> list[Storage]:
     loop = Loop(**params)
-    (step,) = bodies
     consts, carry, xs = loop.divided(operands)
-    ys: list[list[Storage]] = [[] for _ in loop.body.out_avals[loop.carry :]]
-    for k in loop.order():
-        carry, made = loop.results(step.run((*consts, *carry, *(stacking.slice_at(x, k) for x in xs))))
-        for column, y in zip(ys, made, strict=True):
-            column.append(y)
-    stacks = [
-        _stack(column[:: -1 if loop.reverse else 1], a)
-        for column, a in zip(ys, _outs(loop.body)[loop.carry :], strict=True)
-    ]
-    return [*carry, *stacks]
-
-
-def _stack(parts: list[Storage], aval: Aval) -> Storage:
-    return stacking.stack(parts, aval.format, aval.shape, aval.fill_value, aval.dtype)
+    last, stacks = run_scan(bodies[0], consts, carry, xs, loop.order(), _outs(loop.body)[loop.carry :])
+    return [*last, *stacks]
 
 
 def _scan_prune(used: Sequence[bool], **params: Any) -> Pruned:
