@@ -28,6 +28,8 @@ from sparsejax.jit.explain import explain
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring
 from sparsejax.numpy.functions import array
+from sparsejax.transforms import control_rules  # noqa: F401  (derivatives)
+from sparsejax.transforms.checkpoint import checkpoint, remat
 from sparsejax.transforms.custom import custom_jvp, custom_vjp, stop_gradient
 from sparsejax.transforms.gradients import float0, grad, jvp, linearize, value_and_grad, vjp
 from sparsejax.transforms.jacobians import hessian, jacfwd, jacrev
@@ -37,6 +39,8 @@ from sparsejax.jit.api import eval_shape, jit, make_jaxpr  # isort: skip  (last:
 __version__ = "0.1.0"
 
 __all__ = [
+    "checkpoint",
+    "remat",
     "vjp",
     "value_and_grad",
     "stop_gradient",

@@ -8,8 +8,8 @@
         b:f64[5:d] = contract[ij,j->i] A a
       in (b,) }
 
-Constants (arrays the function closed over) stand before the semicolon; they are run-time arguments like the inputs. A
-ClosedJaxpr holds a jaxpr with its constants.
+Constants (arrays the function closed over) stand before the semicolon; they are run-time arguments like the inputs. An operation
+that runs other jaxprs (a loop, a branch) has these below it. A ClosedJaxpr holds a jaxpr with its constants.
 """
 
 from __future__ import annotations
@@ -63,6 +63,12 @@ class Eqn:
     @property
     def param_dict(self) -> dict[str, Any]:
         return dict(self.params)
+
+    @property
+    def bodies(self) -> tuple[ClosedJaxpr, ...]:
+        """The jaxprs that the operation runs."""
+        rule = self.primitive.bodies
+        return () if rule is None else tuple(rule(**self.param_dict))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +135,7 @@ def to_text(jaxpr: Jaxpr) -> str:
         params = " ".join(f"{k}={v}" for k, v in eqn.params) if describe is None else describe(**eqn.param_dict)
         outs = " ".join(define(v) for v in eqn.outputs)
         lines.append(f"    {outs} = {eqn.primitive.name}{f'[{params}]' if params else ''} {args}")
+        lines += [f"      {line}" for body in eqn.bodies for line in to_text(body.jaxpr).splitlines()]
     outputs = ", ".join(use(a) for a in jaxpr.outputs)
     return "\n".join([*lines, f"  in ({outputs}{',' if len(jaxpr.outputs) == 1 else ''}) }}"])
 
@@ -150,6 +157,8 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
         if made != declared:
             first, second = (x if eqn.primitive.multiple else x[0] for x in (declared, made))
             raise JaxprTypeError(f"{where} declares {first}, but its rule gives {second}")
+        for body in eqn.bodies:
+            check_jaxpr(body.jaxpr)
         for var in eqn.outputs:
             if var in known:
                 raise JaxprTypeError(f"{where} defines a variable that is defined already")

@@ -55,8 +55,12 @@ class Primitive:
     describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
     static(position, number) -> bool              whether the code should depend on that number (default: where the type does)
 
-    With `multiple`, typing gives a tuple of types, and binding a list of results. `inline(**params)` is the jaxpr that stands for
-    the operation: it takes its place before anything is compiled.
+    bodies(**params) -> ClosedJaxprs              what it runs, without constants: a `call` gets their plans as `bodies`
+    linearize(primals, tangents, **params) -> (results, tangents): in place of binding and `jvp`, where they share work
+    prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
+
+    With `multiple`, typing gives a tuple of types, and binding and `call` a list of results. `inline(**params)` is the jaxpr that
+    stands for the operation: it takes its place before anything is compiled.
     """
 
     def __init__(
@@ -75,6 +79,9 @@ class Primitive:
         multiple: bool = False,
         inline: Rule | None = None,
         static: Callable[[int, Any], bool] | None = None,
+        bodies: Rule | None = None,
+        linearize: Rule | None = None,
+        prune: Rule | None = None,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -89,6 +96,9 @@ class Primitive:
         self.multiple = multiple
         self.inline = inline
         self.static = static
+        self.bodies = bodies
+        self.linearize = linearize
+        self.prune = prune
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,43 @@ class Binding:
         extents = _extents(output.format, output.shape)
         pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(heads)
         self._empty = _pack((*extents, *((0,) * pointers), *counts))
+
+    @property
+    def dense(self) -> bool:
+        """Whether the output is dense: its slots are known before the call."""
+        return self._dense
+
+    def fixed(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> NDArray[np.int64]:
+        """The slots of a call with a dense output in `vals`."""
+        packed = [self._first, *map(input_slots, inputs), self._extents, _pack_one(vals.ctypes.data)]
+        return np.frombuffer(b"".join(packed), np.int64).copy()
+
+    def places(self, inputs: Sequence[Storage]) -> list[int]:
+        """The slots, of those of a call, that hold the addresses of the inputs' values."""
+        ends = np.cumsum([len(self._first), *(len(input_slots(s)) for s in inputs)]) // 8
+        return [int(end) - 1 for end in ends[1:]]
+
+    def output(self, vals: NDArray[Any] | None) -> tuple[NDArray[Any], Storage]:
+        """Memory of a dense output that is written again and again (`vals`, if given), and the array over it."""
+        own = np.empty(self._size, self._dtype) if vals is None else vals
+        return own, Storage.dense(self._template, own.view())
+
+    def call(self, slots: NDArray[np.int64], vals: NDArray[Any], clear: bool) -> Callable[[], None]:
+        """The kernel over fixed slots, as a function; with `clear`, the output is cleared before."""
+        run, address, start, fill = self._kernel.run_at, slots.ctypes.data, self._start, vals.fill
+
+        def cleared() -> None:
+            fill(start)
+            status = run(address)
+            if status:
+                runtime.check(status)
+
+        def plain() -> None:
+            status = run(address)
+            if status:
+                runtime.check(status)
+
+        return cleared if clear else plain
 
     def run(self, inputs: list[Storage]) -> Storage:
         """Call the kernel on these inputs; the storage of its output."""

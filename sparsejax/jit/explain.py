@@ -12,8 +12,8 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sparsejax import config
@@ -39,6 +39,7 @@ from sparsejax.jit import (
 )
 from sparsejax.jit.autoschedule import Candidate, Loop
 from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.lax.rounds import Body
 
 SHOWN = 24  # candidate orders that are printed
 
@@ -180,21 +181,48 @@ class LibraryCall:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """A jaxpr that control flow runs: how often it ran, and the steps of its first run."""
+
+    runs: int
+    steps: tuple[Explained, ...]
+
+
+@dataclass(frozen=True)
+class ControlFlow:
+    """A loop or a choice, which runs other steps."""
+
+    name: str
+    output: str
+    bodies: tuple[Branch, ...]
+
+    def __str__(self) -> str:
+        lines = [f"control flow {self.name} -> {self.output}"]
+        for k, body in enumerate(self.bodies):
+            lines.append(f"  body {k}: {body.runs} runs")
+            lines += [f"    {line}" for step in body.steps for line in str(step).splitlines()]
+        return "\n".join(lines)
+
+
+Explained = Kernel | LibraryCall | ControlFlow
+
+
+@dataclass(frozen=True)
 class Explanation:
     """What the compiler decided for one function on given data. Times are in seconds."""
 
-    steps: tuple[Kernel | LibraryCall, ...]
+    steps: tuple[Explained, ...]
     trace: float
     infer: float
     fuse: float
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        return tuple(s for s in self.steps if isinstance(s, Kernel))
+        return tuple(s for s in _flat(self.steps) if isinstance(s, Kernel))
 
     @property
     def calls(self) -> tuple[LibraryCall, ...]:
-        return tuple(s for s in self.steps if isinstance(s, LibraryCall))
+        return tuple(s for s in _flat(self.steps) if isinstance(s, LibraryCall))
 
     def times(self) -> str:
         """A table of compile times in milliseconds, one column per stage."""
@@ -216,6 +244,15 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.steps), "compile times in ms", self.times()])
+
+
+def _flat(steps: Sequence[Explained]) -> Iterator[Explained]:
+    """The steps, and those that they run."""
+    for step in steps:
+        yield step
+        if isinstance(step, ControlFlow):
+            for body in step.bodies:
+                yield from _flat(body.steps)
 
 
 def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
@@ -254,18 +291,45 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
         storages = [a.storage for a in (*closed.consts, *leaves)]
         plan = pipeline.Plan(closed, storages)
         fusing = time.perf_counter() - started
-        registers = plan.registers(storages)
-        made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns}
-        steps: list[Kernel | LibraryCall] = []
-        for number, step in enumerate(plan.steps):
-            inputs = plan.step(number, registers)
-            if isinstance(step, pipeline.KernelRunner):
-                steps.append(_kernel(step, inputs, made_by[step.step.output]))
-            else:
-                steps.append(_call(step))
+        steps, _ = _explained(plan, storages)
         return Explanation(tuple(steps), max(0.0, tracing - infer), infer, fusing)
 
     return explained
+
+
+def _explained(plan: pipeline.Plan, storages: Sequence[Storage]) -> tuple[list[Explained], list[Storage]]:
+    """The steps of a plan on these operands, and its results."""
+    registers = plan.registers(storages)
+    made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns}
+    steps: list[Explained] = []
+    for number, step in enumerate(plan.steps):
+        bodies = [_Body(b) for b in plan.bodies(number)]
+        inputs = plan.step(number, registers, bodies)
+        if isinstance(step, pipeline.KernelRunner):
+            steps.append(_kernel(step, inputs, made_by[step.step.output]))
+        elif bodies:
+            types = ", ".join(str(v.aval) for v in step.outputs)
+            runs = tuple(Branch(b.runs, tuple(b.steps)) for b in bodies)
+            steps.append(ControlFlow(step.eqn.primitive.name, types, runs))
+        else:
+            steps.append(_call(step))
+    return steps, [registers[k] for k in plan.results]
+
+
+@dataclass
+class _Body(Body):
+    """A body that explains its first run."""
+
+    plan: pipeline.Plan
+    runs: int = 0
+    steps: list[Explained] = field(default_factory=list)
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        self.runs += 1
+        if self.runs > 1:
+            return self.plan.run(storages)
+        self.steps, results = _explained(self.plan, storages)
+        return results
 
 
 def _infer_seconds(jaxpr: Jaxpr) -> float:
@@ -283,7 +347,7 @@ def _call(step: fuse.CallStep) -> LibraryCall:
         reason = "a view, conversion or reshape, which has no index notation"
     else:
         reason = "all operands are dense" if dense else "the operation prefers its library routine for these types"
-    return LibraryCall(eqn.primitive.name, str(step.output.aval), reason)
+    return LibraryCall(eqn.primitive.name, str(step.outputs[0].aval), reason)
 
 
 def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) -> Kernel:

@@ -17,12 +17,13 @@ variables, or is cheap and sparse. A kernel never grows beyond its budget (`budg
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from sparsejax.formats import Dense
+from sparsejax.formats import Dense, Storage
 from sparsejax.jit import adapt, budget, cin, operators, simplify
 from sparsejax.jit.nest import Nest, Producer
 
@@ -57,16 +58,30 @@ class KernelStep:
     priced: tuple[str, ...] = ()
     """What was moved into the kernel, with the costs of both ways (`rows`)."""
 
+    @property
+    def outputs(self) -> tuple[Var, ...]:
+        return (self.output,)
+
 
 @dataclass(frozen=True)
 class CallStep:
-    """A library call."""
+    """A library call, or an operation that runs other jaxprs."""
 
     eqn: Eqn
 
     @property
-    def output(self) -> Var:
-        return self.eqn.outputs[0]
+    def outputs(self) -> tuple[Var, ...]:
+        return self.eqn.outputs
+
+    def call(self, inputs: Sequence[Storage], bodies: Sequence[Any]) -> list[Storage]:
+        """The results; `bodies` run what `eqn.bodies` says."""
+        primitive, params = self.eqn.primitive, self.eqn.param_dict
+        assert primitive.call is not None
+        avals = tuple(v.aval for v in self.outputs)
+        if bodies:
+            params["bodies"] = bodies
+        made = primitive.call(*inputs, out_aval=avals if primitive.multiple else avals[0], **params)
+        return list(made) if primitive.multiple else [made]
 
 
 Step = KernelStep | CallStep
@@ -115,9 +130,9 @@ class _Fuser:
         steps: list[Step] = []
         needed = set(self.kept)
         for eqn in reversed(self.jaxpr.eqns):
-            var = eqn.outputs[0]
-            if var not in needed:
+            if needed.isdisjoint(eqn.outputs):
                 continue  # moved into every reader
+            var = eqn.outputs[0]
             fragment = self.fragments.get(var)
             view = fragment is not None and fragment.is_view and eqn.primitive.call is not None
             step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)

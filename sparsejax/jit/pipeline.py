@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.core.array import Array
@@ -44,10 +45,12 @@ from sparsejax.jit import (
     rows,
     runtime,
 )
+from sparsejax.jit.bound import Bound
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.pretty import PrettyBuilder
+from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging
 
 SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
@@ -105,6 +108,24 @@ class KernelRunner:
         made = planned.binding.run(inputs)
         return made if self.exact else adapt.finished(made, self.step.output.aval)
 
+    @property
+    def bindable(self) -> bool:
+        """Whether it can be bound to buffers once: its result is dense."""
+        return self.exact and self.nest.output.format.is_dense and not self.large
+
+    def bind(
+        self, bound: Bound, inputs: list[Storage], fixed: Sequence[bool], vals: NDArray[Any] | None
+    ) -> Storage | None:
+        """Bind the kernel; where its result is: in `vals`, if given. None where an input that changes (is not `fixed`) must be converted
+        before every run."""
+        planned = self.plan(tuple([facts.positions(s) for s in inputs]))
+        inputs = list(inputs)
+        for position, form in planned.moves:
+            if not fixed[position]:
+                return None
+            inputs[position] = converted(inputs[position], form)
+        return bound.add(planned.binding, inputs, vals, clear=not _assigns_all(self.nest))
+
     def _check_size(self, inputs: list[Storage]) -> None:
         given = sum(a.nbytes for s in inputs for a in (s.vals, *itertools.chain(*s.buffers)))
         limit = config.dense_limit()
@@ -159,6 +180,15 @@ class KernelRunner:
         return schedule, program_of(self.nest, schedule)
 
 
+def _assigns_all(nest: Nest) -> bool:
+    """Whether the kernel writes every element of a dense result: values of dense operands, no reduction and no mask."""
+    return not nest.producers and all(t.format.is_dense for t in nest.inputs) and not _masks(nest.value)
+
+
+def _masks(expr: cin.Expr) -> bool:
+    return isinstance(expr, cin.Call) and (expr.op in ("masked", "stored") or any(map(_masks, expr.args)))
+
+
 def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads."""
     reading = blocks.with_formats(nest, dict(schedule.conversions))
@@ -177,7 +207,11 @@ def converted(storage: Storage, form: Format) -> Storage:
     return made
 
 
-class Plan:
+_FREED = Storage(Format(()), (), np.float64(0), (), np.zeros(1))
+"""In place of a value that nobody reads any more, whose memory is free."""
+
+
+class Plan(Body):
     """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results.
 
     `storages` are those of a first call: what they hold decides which kernels are merged (`rows`)."""
@@ -186,18 +220,29 @@ class Plan:
         self.jaxpr = staging.clean(closed.jaxpr)
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
         steps = fuse.fuse(self.jaxpr)
-        if storages and len(steps) > 1:
-            given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=True)
-            steps = rows.merged(steps, self.jaxpr.outputs, {v: facts.positions(s) for v, s in given})
+        if len(steps) > 1:
+            given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
+            steps = rows.merged(steps, self.jaxpr, {v: facts.positions(s) for v, s in given})
         self.steps = [KernelRunner(s, closed.shared) if isinstance(s, fuse.KernelStep) else s for s in steps]
         self._numbers: dict[Var, int] = {}
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
             self._numbers[var] = len(self._numbers)
         self._literals: list[Storage] = []
         first = len(self._numbers) + sum(isinstance(a, Literal) for atoms in self._atoms() for a in atoms)
-        for k, step in enumerate(self.steps):
-            self._numbers[_output(step)] = first + k
+        self.made: list[range] = []
+        """The registers that every step makes."""
+        for step in self.steps:
+            outputs = _outputs(step)
+            self._numbers.update(zip(outputs, itertools.count(first)))
+            self.made.append(range(first, first + len(outputs)))
+            first += len(outputs)
         *self._reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
+        last = {k: number for number, reads in enumerate(self._reads) for k in reads}
+        made = {k for registers in self.made for k in registers} - set(self.results)
+        self._dead = [
+            [k for k in dict.fromkeys(reads) if k in made and last[k] == n] for n, reads in enumerate(self._reads)
+        ]
+        """The registers that no step reads any more after each step."""
 
     def _atoms(self) -> list[Sequence[Atom]]:
         """What every step reads, and last what the jaxpr returns."""
@@ -217,31 +262,70 @@ class Plan:
         """The registers before the first step."""
         return [*storages, *self._literals]
 
-    def step(self, number: int, registers: list[Storage]) -> list[Storage]:
-        """Run one step, whose result becomes the next register; what it read."""
+    def bodies(self, number: int) -> list[Plan]:
+        """The plans of the jaxprs that a step runs."""
+        step = self.steps[number]
+        return [] if isinstance(step, KernelRunner) else [plan_of(b) for b in step.eqn.bodies]
+
+    def step(self, number: int, registers: list[Storage], bodies: Sequence[Any] | None = None) -> list[Storage]:
+        """Run one step, whose results become the next registers; what it read. `bodies` run in place of its own."""
         step, inputs = self.steps[number], [registers[k] for k in self._reads[number]]
         if isinstance(step, KernelRunner):
             registers.append(step.run(inputs))
         else:
-            eqn = step.eqn
-            registers.append(eqn.primitive.call(*inputs, out_aval=step.output.aval, **eqn.param_dict))  # type: ignore[misc]
+            registers.extend(step.call(inputs, self.bodies(number) if bodies is None else bodies))
         return inputs
+
+    def forwarded(self) -> list[int | None]:
+        """For every result, the operand that it is, if it is one."""
+        count = len(self.jaxpr.inputs) + len(self.jaxpr.consts)
+        return [k if k < count else None for k in self.results]
+
+    def bound(
+        self, storages: Sequence[Storage], fixed: Sequence[bool], outputs: Sequence[NDArray[Any] | None]
+    ) -> Bound | None:
+        """The plan bound to operands, of which those that are not `fixed` are dense buffers whose values change, and to memory for
+        results, where given. None where it cannot be."""
+        if not all(isinstance(s, KernelRunner) and s.bindable for s in self.steps):
+            return None
+        registers, made = self.registers(storages), Bound()
+        stays = [*fixed, *(True for _ in self._literals)]
+        wanted = {k: vals for k, vals in zip(self.results, outputs, strict=True) if vals is not None}
+        first = len(registers)
+        for step, reads in zip(self.steps, self._reads, strict=True):
+            assert isinstance(step, KernelRunner)
+            own, flags = [registers[k] for k in reads], [stays[k] for k in reads]
+            register = step.bind(made, own, flags, wanted.get(len(registers)))
+            if register is None:
+                return None
+            registers.append(register)
+            stays.append(False)
+        for k, vals in zip(self.results, outputs, strict=True):
+            if vals is not None and (k < first or vals is not wanted[k]):
+                made.copy(vals, registers[k])
+        made.results = [registers[k] for k in self.results]
+        return made
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         registers = self.registers(storages)
-        for number in range(len(self.steps)):
+        for number, dead in enumerate(self._dead):
             self.step(number, registers)
+            for k in dead:
+                registers[k] = _FREED
         return [registers[k] for k in self.results]
 
 
-def _output(step: KernelRunner | fuse.CallStep) -> Var:
-    return step.step.output if isinstance(step, KernelRunner) else step.output
+def _outputs(step: KernelRunner | fuse.CallStep) -> tuple[Var, ...]:
+    return step.step.outputs if isinstance(step, KernelRunner) else step.outputs
 
 
 def plan_of(closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> Plan:
     """The plan of a jaxpr, made once."""
+    known: Plan | None = closed.cache.get("plan")
+    if known is not None:
+        return known
     with _turn:
-        known: Plan | None = closed.cache.get("plan")
+        known = closed.cache.get("plan")
         if known is None:
             known = closed.cache["plan"] = Plan(closed, storages)
     return known
@@ -272,19 +356,45 @@ def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
     if stage not in ("plan", "cin", "loops", "llvm", "asm"):
         raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
     storages = [a.storage for a in (*closed.consts, *arrays)]
-    plan = plan_of(closed, storages)
+    return "\n".join(_texts(plan_of(closed, storages), storages, stage)[0])
+
+
+def _texts(plan: Plan, storages: Sequence[Storage], stage: str) -> tuple[list[str], list[Storage]]:
+    """What a stage made of every step, and the results."""
     registers = plan.registers(storages)
     parts = []
     for number, step in enumerate(plan.steps):
-        inputs = plan.step(number, registers)
+        bodies = [_Listener(b, stage) for b in plan.bodies(number)]
+        inputs = plan.step(number, registers, bodies)
         parts.append(_step_text(step, inputs, stage))
-    return "\n".join(parts)
+        note = "" if stage in ("plan", "cin", "loops") else "; "
+        for k, body in enumerate(bodies):
+            parts.append(f"{note}body {k} of {len(bodies)}{'' if body.parts else ': not run on these arrays'}")
+            parts += body.parts
+    return parts, [registers[k] for k in plan.results]
+
+
+@dataclass
+class _Listener(Body):
+    """A body that says what it was at its first run."""
+
+    plan: Plan
+    stage: str
+    parts: list[str] = field(default_factory=list)
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        if self.parts:
+            return self.plan.run(storages)
+        parts, results = _texts(self.plan, storages, self.stage)
+        self.parts += parts or ["nothing to compute"]
+        return results
 
 
 def _step_text(step: KernelRunner | fuse.CallStep, inputs: list[Storage], stage: str) -> str:
     if isinstance(step, fuse.CallStep):
-        name = f"{step.eqn.primitive.name} -> {step.output.aval}"
-        return f"library call: {name}" if stage in ("plan", "cin", "loops") else f"; library call: {name}"
+        what = "control flow" if step.eqn.bodies else "library call"
+        name = f"{step.eqn.primitive.name} -> {', '.join(str(v.aval) for v in step.outputs)}"
+        return f"{what}: {name}" if stage in ("plan", "cin", "loops") else f"; {what}: {name}"
     schedule, program = step.schedule([facts.positions(s) for s in inputs])
     if stage == "plan":
         return _plan_text(step, schedule, program)

@@ -20,6 +20,7 @@ from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import autoschedule, branches, cin, facts, forecast, fuse, lower, pipeline, sampling
 from sparsejax.jit.nest import Nest
+from sparsejax.lax.rounds import Body
 
 
 @dataclass(frozen=True)
@@ -73,20 +74,54 @@ class MemoryStats:
 def report(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Report:
     """The cost of a jaxpr on these arrays. It is run once, as later steps depend on what earlier ones make."""
     given = [a.storage for a in (*closed.consts, *arrays)]
-    plan = pipeline.plan_of(closed, given)
+    return _reported(pipeline.plan_of(closed, given), given)[0]
+
+
+def _reported(plan: pipeline.Plan, given: Sequence[Storage]) -> tuple[Report, list[Storage]]:
+    """The cost of a plan on these operands, and its results."""
     registers = plan.registers(given)
-    first, made = len(registers), []
+    first, made, entries = len(registers), [], dict[int, float]()
     for number, step in enumerate(plan.steps):
-        inputs = plan.step(number, registers)
+        bodies = [_Counter(b) for b in plan.bodies(number)]
+        inputs = plan.step(number, registers, bodies)
         if isinstance(step, pipeline.KernelRunner):
             made.append(_kernel(step, inputs))
+            entries[plan.made[number][0]] = made[-1].entries
+        elif bodies:
+            made.append(_control(step, bodies, [registers[k] for k in plan.made[number]]))
         else:
             made.append(_call(step, inputs, registers[-1]))
     results = {k: registers[k] for k in plan.results}
-    counts = [made[k - first].entries if k >= first else float(registers[k].nnz) for k in plan.results]
+    counts = [entries.get(k, float(registers[k].nnz)) for k in plan.results]
     viewed = {id(s.vals) for s in (*registers[:first], *results.values())}
     inner = [s for k, s in enumerate(registers) if k >= first and k not in results and id(s.vals) not in viewed]
-    return Report(tuple(made), _bytes(given), _bytes(list(results.values())), _bytes(inner), sum(counts))
+    told = Report(tuple(made), _bytes(given), _bytes(list(results.values())), _bytes(inner), sum(counts))
+    return told, [registers[k] for k in plan.results]
+
+
+@dataclass
+class _Counter(Body):
+    """A body that adds up the cost of its runs."""
+
+    plan: pipeline.Plan
+    flops: float = 0.0
+    accessed: float = 0.0
+    temporaries: int = 0
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        told, results = _reported(self.plan, storages)
+        cost = told.cost()
+        self.flops += cost["flops"]
+        self.accessed += cost["bytes accessed"]
+        self.temporaries = max(self.temporaries, told.memory().temp_size_in_bytes + told.results)
+        return results
+
+
+def _control(step: fuse.CallStep, bodies: Sequence[_Counter], results: Sequence[Storage]) -> Step:
+    """All runs of its bodies; the memory of the largest."""
+    flops, accessed = sum(b.flops for b in bodies), sum(b.accessed for b in bodies)
+    entries = float(sum(s.nnz for s in results))
+    return Step(step.eqn.primitive.name, flops, int(accessed), max(b.temporaries for b in bodies), entries)
 
 
 def _bytes(storages: Sequence[Storage]) -> int:

@@ -14,10 +14,11 @@ Both numbers are kept for `explain`. Source: reference section 5.2.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from sparsejax.core.jaxpr import Atom, Var
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.jit import autoschedule, branches, budget, cin, facts, fuse, placement
 from sparsejax.jit.nest import Nest, Producer
 
@@ -31,16 +32,18 @@ STATEMENTS = 6
 """Producers that one kernel may have."""
 
 
-def merged(steps: list[fuse.Step], kept: Iterable[Atom], observed: Mapping[Var, tuple[float, ...]]) -> list[fuse.Step]:
-    """`steps` with kernels merged where that is cheaper, given the observed positions of the program's inputs."""
-    known = _expected(steps, dict(observed))
+def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: Mapping[Var, tuple[float, ...]]) -> list[fuse.Step]:
+    """`steps` with kernels merged where that is cheaper, given the observed positions of the program's inputs; where nothing has been
+    observed, a few entries per row are expected."""
+    guessed = {v: _guess(v.aval) for v in (*jaxpr.consts, *jaxpr.inputs)}
+    known = _expected(steps, {**guessed, **observed})
     readers: dict[Var, set[int]] = {}
     for number, step in enumerate(steps):
         for var in step.arguments if isinstance(step, fuse.KernelStep) else step.eqn.inputs:
             if isinstance(var, Var):
                 readers.setdefault(var, set()).add(number)
-    results = {a for a in kept if isinstance(a, Var)}
-    made_by = {step.output: number for number, step in enumerate(steps)}
+    results = {a for a in jaxpr.outputs if isinstance(a, Var)}
+    made_by = {var: number for number, step in enumerate(steps) for var in step.outputs}
     gone: set[int] = set()
     made: dict[int, fuse.KernelStep] = {}
     for number in reversed(range(len(steps))):
@@ -84,7 +87,6 @@ def merged(steps: list[fuse.Step], kept: Iterable[Atom], observed: Mapping[Var, 
 def _expected(steps: list[fuse.Step], known: Facts) -> Facts:
     """Positions per level of every value: observed for inputs, expected for the rest."""
     for step in steps:
-        aval = step.output.aval
         if isinstance(step, fuse.KernelStep):
             names = [t.name for t in step.nest.inputs]
             found = dict(zip(names, (known[v] for v in step.arguments), strict=True))
@@ -92,9 +94,16 @@ def _expected(steps: list[fuse.Step], known: Facts) -> Facts:
                 known[step.output] = autoschedule.level_counts(step.nest, found) or (1.0,)
                 continue
         given = [known[a][-1] for a in _inputs(step) if not a.aval.format.is_dense]
-        size = float(aval.size)
-        known[step.output] = facts.expected(aval.format, aval.shape, min(size, max(given, default=size)))
+        for var in step.outputs:
+            known[var] = _guess(var.aval, max(given, default=None))
     return known
+
+
+def _guess(aval: Aval, entries: float | None = None) -> tuple[float, ...]:
+    """Positions per level of a value of which nothing but, at best, the number of entries is known."""
+    size = float(aval.size)
+    some = 8.0 * max(aval.shape, default=1) if entries is None else entries
+    return facts.expected(aval.format, aval.shape, min(size, some))
 
 
 def _inputs(step: fuse.Step) -> list[Var]:

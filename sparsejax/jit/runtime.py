@@ -43,6 +43,11 @@ class Kernel:
         status: int = self._function(slots)
         return status
 
+    def run_at(self, slots: int) -> int:
+        """Run the kernel on the slots at an address (a dense output); the status code."""
+        status: int = self._function(slots)
+        return status
+
     def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
         """Run the kernel on packed slots; the status code and the slots afterwards. The interpreter lock is released meanwhile."""
         array = ctypes.create_string_buffer(slots, len(slots))

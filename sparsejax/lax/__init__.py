@@ -3,11 +3,18 @@
 from sparsejax.lax import contract_rules, elementwise_rules, structural_rules  # noqa: F401  (rules of transformations)
 from sparsejax.lax.contract import contract, contract_p, einsum
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.loops import cond, fori_loop, map, scan, switch, while_loop
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import broadcast_to, convert_format, pattern, refill, reshape, transpose
 
 __all__ = [
+    "while_loop",
+    "switch",
+    "scan",
+    "map",
+    "fori_loop",
+    "cond",
     "Semiring",
     "broadcast_to",
     "contract",

@@ -40,18 +40,23 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
     that is zero is left out. `owners` takes the owners of sparse tangents."""
     for eqn in jaxpr.eqns:
         primals = [staging.read(env, a) for a in eqn.inputs]
-        made = eqn.primitive.bind(*primals, **eqn.param_dict)
+        known = [tangents.get(a) for a in eqn.inputs]
+        moves = any(t is not None for t in known) and any(v.aval.dtype.kind in "fc" for v in eqn.outputs)
+        if moves and eqn.primitive.linearize is not None:
+            made, found = eqn.primitive.linearize(primals, known, **eqn.param_dict)
+        else:
+            made = eqn.primitive.bind(*primals, **eqn.param_dict)
         outs = made if eqn.primitive.multiple else [made]
         env.update(zip(eqn.outputs, outs, strict=True))
-        known = [tangents.get(a) for a in eqn.inputs]
-        if all(t is None for t in known) or all(v.aval.dtype.kind not in "fc" for v in eqn.outputs):
+        if not moves:
             continue
-        if eqn.primitive.jvp is None:
-            raise NotImplementedError(
-                f"Differentiation rule for '{eqn.primitive.name}' not implemented ({eqn.source or 'unknown line'})"
-            )
         start = len(trace.eqns)
-        found = eqn.primitive.jvp(primals, known, made, **eqn.param_dict)
+        if eqn.primitive.linearize is None:
+            if eqn.primitive.jvp is None:
+                raise NotImplementedError(
+                    f"Differentiation rule for '{eqn.primitive.name}' not implemented ({eqn.source or 'unknown line'})"
+                )
+            found = eqn.primitive.jvp(primals, known, made, **eqn.param_dict)
         for var, out, t in zip(eqn.outputs, outs, found if eqn.primitive.multiple else [found], strict=True):
             if t is not None and out.dtype.kind in "fc":
                 tangents[var] = _fitted(t, out, owners)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, check_jaxpr, substitute
-from sparsejax.core.primitive import execute
+from sparsejax.core.primitive import execute, forget
 from sparsejax.core.trace import current, tracing
 
 
@@ -77,14 +79,57 @@ def dead_code(jaxpr: Jaxpr) -> Jaxpr:
     """Drop equations whose results nobody reads.
 
     before:  b = sin a; c = exp a; in (c,)       after:  c = exp a; in (c,)
+
+    Operations that run jaxprs keep what is read of them (`Primitive.prune`).
     """
     needed: set[Var] = {a for a in jaxpr.outputs if isinstance(a, Var)}
     kept: list[Eqn] = []
     for eqn in reversed(jaxpr.eqns):
-        if any(v in needed for v in eqn.outputs):
+        used = [v in needed for v in eqn.outputs]
+        if any(used):
+            eqn = _pruned(eqn, used)
             kept.append(eqn)
             needed.update(a for a in eqn.inputs if isinstance(a, Var))
     return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(reversed(kept)), jaxpr.outputs)
+
+
+def _pruned(eqn: Eqn, used: Sequence[bool]) -> Eqn:
+    if eqn.primitive.prune is None:
+        return eqn
+    read, made, params = eqn.primitive.prune(used, **eqn.param_dict)
+    inputs = tuple(itertools.compress(eqn.inputs, read))
+    outputs = tuple(itertools.compress(eqn.outputs, made))
+    return Eqn(eqn.primitive, inputs, tuple(params.items()), outputs, eqn.source)
+
+
+def reads(jaxpr: Jaxpr) -> list[bool]:
+    """Which inputs a jaxpr without dead code reads."""
+    read = {a for eqn in jaxpr.eqns for a in eqn.inputs} | set(jaxpr.outputs)
+    return [v in read for v in jaxpr.inputs]
+
+
+_interned: dict[Any, ClosedJaxpr] = {}
+_lock = threading.Lock()
+
+
+def interned(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """A jaxpr without constants, closed: the same object for the same equations, so that what runs it is planned once."""
+    assert not jaxpr.consts
+    numbers: dict[Any, Any] = {v: k for k, v in enumerate(jaxpr.inputs)}
+
+    def key(atom: Atom) -> Any:
+        return (atom.aval, repr(atom.value)) if isinstance(atom, Literal) else numbers[atom]
+
+    eqns = []
+    for eqn in jaxpr.eqns:
+        inputs = tuple(map(key, eqn.inputs))
+        numbers.update(zip(eqn.outputs, itertools.count(len(numbers))))
+        eqns.append((eqn.primitive, eqn.params, inputs, tuple(v.aval for v in eqn.outputs)))
+    whole = tuple(v.aval for v in jaxpr.inputs), tuple(eqns), tuple(map(key, jaxpr.outputs))
+    with _lock:
+        made = _interned.setdefault(whole, ClosedJaxpr(jaxpr, ()))
+        forget(_interned)
+    return made
 
 
 def common_subexpressions(jaxpr: Jaxpr) -> Jaxpr:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sparsejax import config
 from sparsejax.jit import facts, lower, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pipeline import KernelRunner
@@ -18,7 +19,7 @@ def block_numbers(words, operator, reduction):
 def program_of(n):
     case = cases.case(n)
     step, inputs, _, _ = definitions.step_of(case)
-    with definitions.workspace_policy(case.workspace):
+    with config.using(workspace=case.workspace):
         return KernelRunner(step).schedule([facts.positions(s) for s in inputs])[1]
 
 
