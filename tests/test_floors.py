@@ -26,7 +26,7 @@ FLOORS = {
     ],
     4: ["lax"],
     5: ["jit", "transforms.ad", "transforms.gradients", "transforms.jacobians", "transforms.custom"],
-    6: ["numpy", ""],
+    6: ["numpy", "nn", "random", ""],
 }
 LONGEST_FILE = 600
 

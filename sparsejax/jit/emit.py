@@ -496,6 +496,10 @@ def _logistic(b: Builder, op: str, args: list[Num]) -> Num:
     return _arithmetic(b, "divide", [one, _arithmetic(b, "add", [one, grown])])
 
 
+def _threefry(b: Builder, op: str, args: list[Num]) -> Num:
+    return Num(args[0].dtype, (parts.threefry(b, args[0].val, args[1].val),))
+
+
 def _part(b: Builder, op: str, args: list[Num]) -> Num:
     x = args[0]
     if x.kind != "c":
@@ -529,6 +533,7 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     "absolute": _absolute,
     "sqrt": _sqrt,
     "logistic": _logistic,
+    "threefry": _threefry,
 }
 
 VECTOR_OPERATORS = frozenset(
@@ -559,6 +564,9 @@ VECTOR_OPERATORS = frozenset(
         "bitwise_and",
         "bitwise_or",
         "bitwise_xor",
+        "left_shift",
+        "right_shift",
+        "threefry",
     ]
 )
 """Operators that work lane by lane without a call of a scalar library function."""
