@@ -90,7 +90,7 @@ def squared_error(X: Any, factors: Factors) -> Any:
 def start(shape: tuple[int, ...], rank: int, seed: int) -> tuple[Any, ...]:
     """Random factors, one per dimension."""
     keys = sj.random.split(sj.random.key(seed), len(shape))
-    return tuple(sj.random.uniform(key, (n, rank)) for key, n in zip(keys, shape, strict=True))
+    return tuple(sj.random.uniform(key, (n, rank), maxval=0.5) for key, n in zip(keys, shape, strict=True))
 
 
 def least_squares(X: Any, rank: int, sweeps: int, seed: int = 0) -> tuple[list[Any], list[float]]:
@@ -147,7 +147,7 @@ def completion_loss(params: Any, R: Any) -> Any:
 
 def completion(R: Any, rank: int, steps: int, rate: float = 0.02, seed: int = 0) -> tuple[Any, list[float]]:
     """Factors U and V by Adam, and the loss at every step."""
-    step = descent(completion_loss, tuple(f * (1 / rank**0.5) for f in start(R.shape, rank, seed)), rate)
+    step = descent(completion_loss, start(R.shape, rank, seed), rate)
     losses = []
     for _ in range(steps):
         params, value = step(R)

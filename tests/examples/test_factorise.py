@@ -63,6 +63,9 @@ def test_the_program(tmp_path, capsys):
     assert capsys.readouterr().out.count("loss") == 3
     with pytest.raises(SystemExit):
         factorise.main(["--tensor", str(tmp_path / "none.tns")])
+
+
+def test_loss_curves_are_drawn(tmp_path):
     pytest.importorskip("matplotlib")
-    assert factorise.main([*files, "--quick", "--plot", str(tmp_path / "losses.png")]) == 0
+    factorise.plot(str(tmp_path / "losses.png"), {"CP by least squares": [0.5, 0.2], "other": [1.0, 0.1, 0.01]})
     assert (tmp_path / "losses.png").read_bytes().startswith(b"\x89PNG")
