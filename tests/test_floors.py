@@ -34,7 +34,7 @@ FLOORS = {
         "transforms.control_rules",
         "transforms.checkpoint",
     ],
-    6: ["numpy", ""],
+    6: ["numpy", "nn", "random", ""],
 }
 LONGEST_FILE = 600
 

@@ -113,7 +113,12 @@ class Tracer(ArrayBase):
         )
 
     def __iter__(self) -> Iterator[Any]:
-        self._fail(errors.ConcretizationTypeError, "Attempted to iterate over", "Write the loop as an array operation.")
+        """The parts along the first dimension: Python's loops are unrolled, as in JAX. ConcretizationTypeError without dimensions."""
+        if not self._aval.shape:
+            self._fail(
+                errors.ConcretizationTypeError, "Attempted to iterate over", "Write the loop as an array operation."
+            )
+        return iter([self[k] for k in range(self._aval.shape[0])])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError("sparsejax arrays are immutable; x.at[key].set(values) gives a new array")

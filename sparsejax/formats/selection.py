@@ -86,15 +86,23 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
     return convert.from_coords(np.hstack(parts), np.concatenate(values), shape, format, first.fill_value)
 
 
-def selection(index: Array, extent: int, dtype: np.dtype[Any]) -> Storage:
-    """The csr matrix with a one in row p at column `index[p]`; IndexError for an index outside [-extent, extent)."""
-    found = np.asarray(index).astype(np.int64)
-    wrong = np.flatnonzero((found < -extent) | (found >= extent))
-    if len(wrong):
-        raise IndexError(
-            f"index {found[wrong[0]]} is out of bounds for axis with size {extent} (at position {wrong[0]})"
-        )
-    found[found < 0] += extent
-    rows = len(found)
-    level = np.arange(rows + 1), found.astype(crd_dtype(extent), copy=False)
-    return Storage(Format.parse("csr", 2), (rows, extent), dtype.type(0), ((), level), np.ones(rows, dtype))
+def selection(index: Array, extent: int, dtype: np.dtype[Any], format: Format, drop: bool = False) -> Storage:
+    """The array of `format` (dense levels, then a compressed one) with a one at `index[p]` of every row p.
+
+    IndexError for an index outside [-extent, extent); with `drop`, rows whose index is outside [0, extent) are empty instead.
+    """
+    found = np.ravel(index)
+    shape = (*np.shape(index), extent)
+    if drop:
+        inside = (found >= 0) & (found < extent)
+        ends, found = np.append(0, np.cumsum(inside)).astype(np.int64), found[inside]
+    else:
+        ends, found = np.arange(len(found) + 1), found.astype(np.int64)
+        wrong = np.flatnonzero((found < -extent) | (found >= extent))
+        if len(wrong):
+            raise IndexError(
+                f"index {found[wrong[0]]} is out of bounds for axis with size {extent} (at position {wrong[0]})"
+            )
+        found[found < 0] += extent
+    level = ends, found.astype(crd_dtype(extent), copy=False)
+    return Storage(format, shape, dtype.type(0), (*((),) * (len(shape) - 1), level), np.ones(len(found), dtype))

@@ -501,6 +501,10 @@ def _logistic(b: Builder, op: str, args: list[Num]) -> Num:
     return _arithmetic(b, "divide", [one, _arithmetic(b, "add", [one, grown])])
 
 
+def _threefry(b: Builder, op: str, args: list[Num]) -> Num:
+    return Num(args[0].dtype, (parts.threefry(b, args[0].val, args[1].val),))
+
+
 def _part(b: Builder, op: str, args: list[Num]) -> Num:
     x = args[0]
     if x.kind != "c":
@@ -534,6 +538,7 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     "absolute": _absolute,
     "sqrt": _sqrt,
     "logistic": _logistic,
+    "threefry": _threefry,
 }
 
 VECTOR_OPERATORS = frozenset(
@@ -565,6 +570,9 @@ VECTOR_OPERATORS = frozenset(
         "bitwise_or",
         "bitwise_xor",
         *vector_math.FUNCTIONS,
+        "left_shift",
+        "right_shift",
+        "threefry",
     ]
 )
 """Operators that work lane by lane without a call of a scalar library function."""

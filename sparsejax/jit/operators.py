@@ -95,6 +95,31 @@ def _cast(x: Any) -> Any:
     return x
 
 
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+"""Constants of threefry2x32."""
+
+
+def _threefry(key: Any, counter: Any) -> Any:
+    """The cipher threefry-2x32 of 20 rounds: 64 bits from a key and a counter of 64 bits, the first word being the high one.
+
+    Source: Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", section 4.2; Random123's constants.
+    """
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    key, counter = np.asarray(key, np.uint64), np.asarray(counter, np.uint64)
+    k0, k1 = key >> half, key & low
+    keys = (k0, k1, k0 ^ k1 ^ np.uint64(PARITY))
+    x0, x1 = ((counter >> half) + k0) & low, (counter + k1) & low
+    for group in range(5):
+        for turn in ROTATIONS[group % 2]:
+            x0 = (x0 + x1) & low
+            x1 = ((x1 << np.uint64(turn)) & low | x1 >> np.uint64(32 - turn)) ^ x0
+        x0 = (x0 + keys[(group + 1) % 3]) & low
+        x1 = (x1 + keys[(group + 2) % 3] + np.uint64(group + 1)) & low
+    return x0 << half | x1
+
+
 def _table() -> dict[str, Operator]:
     ops = [
         Operator("add", 2, np.add, True, True, False, _zero, True, True, repeat="multiply"),
@@ -169,6 +194,8 @@ def _table() -> dict[str, Operator]:
         Operator("cast", 1, _cast),
         Operator("logistic", 1, _logistic),
         Operator("erf", 1, _erf),
+        # threefry(key, counter): 64 random bits
+        Operator("threefry", 2, _threefry),
     ]
     ops += [
         Operator(name, 2, getattr(np, name))

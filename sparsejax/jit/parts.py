@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from sparsejax.jit import operators
 from sparsejax.jit.builder import Builder, Val
-from sparsejax.jit.llvm import lanes_of, scalar_of
+from sparsejax.jit.llvm import lanes_of, scalar_of, vector_of
 
 Pair = tuple[Val, Val]
 
@@ -100,3 +101,24 @@ def power(b: Builder, x: Pair, y: Pair, plain: Pair) -> Pair:
     at_zero = b.select(b.compare("ogt", y[0], zero), zero, nan)
     parts = [b.select(empty, at_zero, p) for p in plain]
     return b.select(none, one, parts[0]), b.select(none, zero, parts[1])
+
+
+def threefry(b: Builder, key: Val, counter: Val) -> Val:
+    """The operator threefry of `operators` as straight-line code on words of 32 bits, in every lane."""
+    narrow = vector_of("i32", lanes_of(key.type))
+
+    def halves(x: Val) -> list[Val]:
+        return [b.convert("trunc", b.binary("lshr", x, like(b, x, 32)), narrow), b.convert("trunc", x, narrow)]
+
+    keys, (x0, x1) = halves(key), halves(counter)
+    keys.append(b.binary("xor", b.binary("xor", *keys), like(b, x0, operators.PARITY)))
+    x0, x1 = b.binary("add", x0, keys[0]), b.binary("add", x1, keys[1])
+    for group in range(5):
+        for turn in operators.ROTATIONS[group % 2]:
+            x0 = b.binary("add", x0, x1)
+            left, right = b.binary("shl", x1, like(b, x1, turn)), b.binary("lshr", x1, like(b, x1, 32 - turn))
+            x1 = b.binary("xor", b.binary("or", left, right), x0)
+        x0 = b.binary("add", x0, keys[(group + 1) % 3])
+        x1 = b.binary("add", b.binary("add", x1, keys[(group + 2) % 3]), like(b, x1, group + 1))
+    high = b.binary("shl", b.convert("zext", x0, key.type), like(b, key, 32))
+    return b.binary("or", high, b.convert("zext", x1, key.type))

@@ -19,7 +19,7 @@ from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
-from sparsejax.formats import Format, selection, structural
+from sparsejax.formats import Compressed, Dense, Format, convert, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
@@ -90,29 +90,42 @@ def window(x: Any, ranges: Sequence[range], axes: Sequence[int] = ()) -> Any:
 # ------------------------------------------------------------------------------------------------------- selection
 
 
-def _select_call(index: Storage, out_aval: Aval, extent: int, dtype: Any) -> Storage:
-    return selection.selection(index.vals, extent, out_aval.dtype)
+def _select_typing(index: Aval, extent: int, dtype: Any, drop: bool) -> Aval:
+    return Aval((*index.shape, extent), dtype, Format([Dense()] * index.ndim + [Compressed()]), 0)
+
+
+def _select_reference(index: Any, extent: int, dtype: Any, drop: bool) -> Any:
+    wrapped = np.asarray(index)[..., None] + np.where(np.asarray(index) < 0, 0 if drop else extent, 0)[..., None]
+    return (wrapped == np.arange(extent)).astype(dtype)
+
+
+def _select_call(index: Storage, out_aval: Aval, extent: int, dtype: Any, drop: bool) -> Storage:
+    return selection.selection(convert.to_dense(index), extent, out_aval.dtype, out_aval.format, drop)
 
 
 select_p = Primitive(
     "select",
-    typing=lambda index, extent, dtype: Aval((*index.shape, extent), dtype, Format.parse("csr", 2), 0),
-    reference=lambda index, extent, dtype: np.eye(extent, dtype=dtype)[np.asarray(index)],
+    typing=_select_typing,
+    reference=_select_reference,
     call=_select_call,
-    jvp=lambda primals, tangents, out, extent, dtype: None,
+    jvp=lambda primals, tangents, out, extent, dtype, drop: None,
 )
 
 
-def select(index: Any, extent: int, dtype: Any = np.float64) -> Any:
-    """The csr matrix of shape (len(index), extent) with a one in row p at column `index[p]`; negative indices count from the end.
+def select(index: Any, extent: int, dtype: Any = np.float64, drop: bool = False) -> Any:
+    """The array of shape (*index.shape, extent) with a one at `index[p]` of every row p: csr for a vector of integers, else dense
+    levels above a compressed one. O(size of index).
 
-    `index` is a vector of integers. O(len(index)). IndexError, naming the first, for indices that are out of bounds.
+    Negative indices count from the end, and those out of bounds raise an IndexError that names the first. With `drop`, both give rows
+    without entries.
 
     >>> select(np.array([2, 0]), 3).todense()
     array([[0., 0., 1.],
            [1., 0., 0.]])
     """
-    return select_p.bind(convert_format(asarray(index), "dense"), extent=int(extent), dtype=np.dtype(dtype))
+    index = asarray(index)
+    dense = convert_format(index, Format.parse("dense", index.ndim))
+    return select_p.bind(dense, extent=int(extent), dtype=np.dtype(dtype), drop=drop)
 
 
 def gather(x: Any, indices: dict[int, Any]) -> Any:

@@ -230,3 +230,11 @@ def test_unused_work_is_dropped_and_shared_work_is_done_once():
     closed = sj.make_jaxpr(lambda x: (x * 2, x * 2, snp.exp(x))[:2])(np.ones(2))
     assert isinstance(closed, ClosedJaxpr) and len(closed.jaxpr.eqns) == 3
     assert sj.jit(lambda x: (x * 2, x * 2, snp.exp(x))[:2]).lower(np.ones(2)).as_text("jaxpr").count("=") == 1
+
+
+def test_traced_arrays_unpack():
+    first, rest = sj.jit(lambda x: (lambda a, *b: (a * 2, len(b)))(*x))(np.arange(6.0).reshape(3, 2))
+    np.testing.assert_array_equal(first.todense(), [0, 2])
+    assert int(rest.todense()) == 2
+    with pytest.raises(sj.ConcretizationTypeError, match="iterate over"):
+        sj.jit(lambda x: list(x))(1.0)

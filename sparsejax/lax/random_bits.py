@@ -1,0 +1,100 @@
+"""Random bits, counter-based: entry `k` of an array in row-major order is a cipher of the key and of `k`, whatever the format, the
+loop order or the number of threads. At the pattern of a sparse array only its stored entries are computed.
+
+Source: Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3" (threefry2x32).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.array import Array
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.formats import Format, convert, ingest
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import cin, operators, simplify
+from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.structural import convert_format
+
+WORD = np.dtype(np.uint64)
+
+
+def _notation(key: rules.Operand, *rest: rules.Operand, shape: tuple[int, ...], first: int) -> cin.Definition:
+    """out[i, j] = masked(stored(like[i, j]), threefry(key, first + n * rows[i] + columns[j]), 0)"""
+    indices = rules.index_vars(len(shape))
+    counter: cin.Expr = simplify.literal(WORD.type(first), WORD)
+    for axis, numbers in enumerate(rest[: len(shape)]):
+        stride = simplify.literal(WORD.type(math.prod(shape[axis + 1 :]) % 2**64), WORD)
+        step = cin.Call("multiply", (rules.access(numbers, (indices[axis],)), stride), WORD)
+        counter = cin.Call("add", (counter, step), WORD)
+    made: cin.Expr = cin.Call("threefry", (rules.access(key, ()), counter), WORD)
+    if len(rest) > len(shape):
+        inside = cin.Call("stored", (rules.access(rest[-1], indices),), np.dtype(np.bool_))
+        made = cin.Call("masked", (inside, made, simplify.literal(WORD.type(0), WORD)), WORD)
+    return cin.Definition(indices, None, made)
+
+
+def _reference(key: Any, *rest: Any, shape: tuple[int, ...], first: int) -> Any:
+    size = math.prod(shape)
+    made = operators.get("threefry").numpy(key, np.arange(size, dtype=WORD) + WORD.type(first)).reshape(shape)
+    return np.where(np.asarray(rest[-1]) != 0, made, WORD.type(0)) if len(rest) > len(shape) else made
+
+
+def _typing(*avals: Aval, shape: tuple[int, ...], first: int) -> Aval:
+    return rules.infer(_notation, avals, {"shape": shape, "first": first}, shape, WORD).strong()
+
+
+random_bits_p = Primitive(
+    "random_bits",
+    typing=_typing,
+    reference=_reference,
+    notation=_notation,
+    jvp=lambda primals, tangents, out, shape, first: None,
+)
+
+
+@functools.lru_cache(maxsize=64)
+def _numbers(count: int) -> Array:
+    return Array(ingest.as_storage(np.arange(count, dtype=WORD)))
+
+
+def random_bits(key: Any, shape: tuple[int, ...], like: Any = None, first: int = 0) -> Any:
+    """64 random bits per entry, as uint64: entry `k` in row-major order is number `first + k` of the stream of `key`.
+
+    With a sparse `like` of that shape, its stored entries only, in its format over fill 0. O(entries + sum of extents).
+    """
+    operands = [key, *(_numbers(n) for n in shape)]
+    if like is None or like.format.is_dense:
+        return random_bits_p.bind(*operands, shape=shape, first=first)
+    return convert_format(random_bits_p.bind(*operands, like, shape=shape, first=first), like.format)
+
+
+# ------------------------------------------------------------------------------------------------------ permutation
+
+
+def _shuffled(key: Any, count: int) -> Any:
+    bits = operators.get("threefry").numpy(key, np.arange(count, dtype=WORD))
+    return np.argsort(bits, kind="stable")
+
+
+def _permutation_call(key: Storage, out_aval: Aval, count: int) -> Storage:
+    return convert.from_dense(_shuffled(key.vals[0], count), out_aval.format, 0)
+
+
+permutation_p = Primitive(
+    "permutation",
+    typing=lambda key, count: Aval((count,), np.int64, Format.parse("dense", 1), 0),
+    reference=_shuffled,
+    call=_permutation_call,
+    jvp=lambda primals, tangents, out, count: None,
+)
+
+
+def permutation(key: Any, count: int) -> Any:
+    """The numbers 0 to `count` - 1 in random order: those that sort random bits. O(count log count)."""
+    return permutation_p.bind(asarray(key), count=count)

@@ -1,0 +1,68 @@
+"""Activations. The fill of a sparse array is mapped too: those that keep zero keep the array's sparsity and its fill."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, logistic, where
+from sparsejax.transforms.custom import custom_jvp
+
+
+def floating(x: Any) -> Any:
+    """`x` in floating point: integers and booleans as float64."""
+    dtype = aval_of(x).dtype
+    return convert_element_type(x, dtype if dtype.kind in "fc" else np.float64)
+
+
+def relu(x: Any) -> Any:
+    """max(x, 0), with derivative 0 at 0.
+
+    >>> import numpy as np, sparsejax as sj
+    >>> relu(sj.array(np.array([-1.0, 0, 2])))
+    Array([0., 0., 2.], dtype=float64)
+    """
+    return elementwise("maximum", 0, x)
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
+    """`x` where it is positive, else `negative_slope * x`."""
+    x = floating(x)
+    return where(elementwise("greater_equal", x, 0), x, x * negative_slope)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """`x` where it is positive, else `alpha * (exp(x) - 1)` (Clevert, Unterthiner and Hochreiter, 2016)."""
+    x = floating(x)
+    return where(elementwise("greater", x, 0), x, elementwise("expm1", elementwise("minimum", x, 0)) * alpha)
+
+
+def silu(x: Any) -> Any:
+    """`x * sigmoid(x)` (Elfwing, Uchibe and Doya, 2018)."""
+    x = floating(x)
+    return x * logistic(x)
+
+
+def gelu(x: Any) -> Any:
+    """The Gaussian error linear unit by its tanh approximation, as JAX's default (Hendrycks and Gimpel, 2016)."""
+    x = floating(x)
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+    return x * (elementwise("tanh", inner) + 1) * 0.5
+
+
+@custom_jvp
+def _softplus(x: Any) -> Any:
+    return elementwise("maximum", x, 0) + elementwise("log1p", elementwise("exp", -elementwise("absolute", x)))
+
+
+@_softplus.defjvp
+def _softplus_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    (x,), (t,) = primals, tangents
+    return _softplus(x), t * logistic(x)
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x)), without overflow."""
+    return _softplus(floating(x))
