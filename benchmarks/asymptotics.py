@@ -31,7 +31,6 @@ from dataclasses import dataclass, field
 
 from benchmarks import cases
 from sparsejax.core.array import Array
-from sparsejax.formats.storage import Storage
 from sparsejax.jit import autoschedule, cin, counting, facts, pipeline
 from sparsejax.jit.nest import Nest
 
@@ -87,10 +86,6 @@ def default_sizes(case: cases.Case) -> tuple[int, ...]:
     return tuple(grown * n for n in SIZES[case.variables - ("r" in case.expression)])
 
 
-def known(nest: Nest, inputs: Sequence[Storage]) -> autoschedule.Facts:
-    return {t.name: facts.positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
-
-
 def orders(nest: Nest, always: Iterable[Order], limit: int = 24) -> list[Order]:
     """Loop orders that run as one kernel: all, or a fixed sample with those in `always`."""
     found = list(itertools.permutations(nest.variables))
@@ -106,7 +101,7 @@ def judge(case: cases.Case, sizes: tuple[int, ...] | None = None, given: list[Ar
     chosen: dict[str, Order] = {}
     for step, n in enumerate(sizes):
         nest, inputs = cases.kernel(case, case.operands(n) if given is None else given)
-        data = known(nest, inputs)
+        data = facts.of(nest, inputs)
         chosen = {name: plan.order for name, f in pipeline.SCHEDULERS.items() if (plan := f(nest, data)) is not None}
         candidates = orders(nest, chosen.values())
         if step:
@@ -124,7 +119,7 @@ def measure(judged: Judged, given: list[Array] | None = None, rounds: int = 5) -
     """Time the orders within 8x of the least work at the largest size, interleaved."""
     case = judged.case
     nest, inputs = cases.kernel(case, case.operands(judged.sizes[-1]) if given is None else given)
-    data = known(nest, inputs)
+    data = facts.of(nest, inputs)
     least = judged.work[judged.best][-1]
     run = {}
     for order in {o for o, w in judged.finalists.items() if w[-1] <= 8 * least} | set(judged.chosen.values()):

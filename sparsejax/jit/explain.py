@@ -26,7 +26,6 @@ from sparsejax.jit import (
     autoschedule,
     branches,
     cin,
-    facts,
     forecast,
     fuse,
     infer_formats,
@@ -38,6 +37,7 @@ from sparsejax.jit import (
     simplify,
 )
 from sparsejax.jit.autoschedule import Candidate, Loop
+from sparsejax.jit.facts import Facts
 from sparsejax.jit.llvm import LLVMBuilder
 
 SHOWN = 24  # candidate orders that are printed
@@ -288,10 +288,9 @@ def _call(step: fuse.CallStep) -> LibraryCall:
 
 def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) -> Kernel:
     nest = runner.step.nest
-    observed = [facts.positions(s) for s in inputs]
-    exact = {t.name: facts.exact_positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
-    known = runner.counts(observed)
-    counted = runner.counts([exact[t.name] for t in nest.inputs])
+    observed, exactly = runner.observe(inputs), runner.observe_exactly(inputs)
+    exact = dict(zip((t.name for t in nest.inputs), exactly, strict=False))
+    known, counted = runner.known(observed), runner.known(exactly)
     started = time.perf_counter()
     schedule, program = runner.schedule(observed)
     scheduled = time.perf_counter()
@@ -300,7 +299,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
     times = Times(scheduled - started, lowered - scheduled, runtime.compile_seconds(text))
     operands = [
         Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
-        for t, o, s in zip(nest.inputs, observed, inputs, strict=True)
+        for t, o, s in zip(nest.inputs, observed[: len(inputs)], inputs, strict=True)
     ]
     conversions = _conversions(runner, schedule, program, exact)
     workspaces = _workspaces(runner, schedule, program, counted)
@@ -389,7 +388,7 @@ def _workspaces(
     runner: pipeline.KernelRunner,
     schedule: autoschedule.Schedule,
     program: lower.Program,
-    exact: dict[str, tuple[float, ...]],
+    exact: Facts,
 ) -> tuple[Workspace, ...]:
     nest = runner.plain
     made = []
