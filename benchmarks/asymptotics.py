@@ -3,6 +3,7 @@
     python -m benchmarks.asymptotics                      every case; a summary and the cases that lose
     python -m benchmarks.asymptotics --family spgemm      one family
     python -m benchmarks.asymptotics --every 4            every fourth case
+    python -m benchmarks.asymptotics --seconds 600        what can be judged in so much time, cases of all families alike
     python -m benchmarks.asymptotics --table              one line per case
     python -m benchmarks.asymptotics --real               the real graphs of the data folder
     python -m benchmarks.asymptotics --time               measured times as well (run it on an idle machine)
@@ -181,6 +182,7 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="real graphs instead of generated operands")
     parser.add_argument("--time", action="store_true", help="measure times too")
     parser.add_argument("--every", type=int, default=1, help="only every n-th case")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after so much time")
     parser.add_argument("--table", action="store_true", help="print every case")
     options = parser.parse_args()
     wanted = set(options.family.split(",")) - {""}
@@ -189,7 +191,13 @@ def main() -> None:
         chosen = [(case, given) for _, case, given in cases.real() if not wanted or case.family in wanted]
     else:
         chosen = [(case, None) for case in cases.family() if not wanted or case.family in wanted]
-    for case, given in chosen[:: options.every]:
+    started = time.perf_counter()
+    chosen = chosen[:: options.every]
+    if math.isfinite(options.seconds):
+        random.Random(0).shuffle(chosen)
+    for case, given in chosen:
+        if time.perf_counter() - started > options.seconds:
+            break
         judged = judge(case, given=given)
         if options.time:
             measure(judged, given)
