@@ -3,6 +3,7 @@
     python -m benchmarks.asymptotics                      every case; a summary and the cases that lose
     python -m benchmarks.asymptotics --family spgemm      one family
     python -m benchmarks.asymptotics --every 4            every fourth case
+    python -m benchmarks.asymptotics --seconds 600        what can be judged in so much time, cases of all families alike
     python -m benchmarks.asymptotics --table              one line per case
     python -m benchmarks.asymptotics --real               the real graphs of the data folder
     python -m benchmarks.asymptotics --time               measured times as well (run it on an idle machine)
@@ -31,7 +32,6 @@ from dataclasses import dataclass, field
 
 from benchmarks import cases
 from sparsejax.core.array import Array
-from sparsejax.formats.storage import Storage
 from sparsejax.jit import autoschedule, cin, counting, facts, pipeline
 from sparsejax.jit.nest import Nest
 
@@ -87,10 +87,6 @@ def default_sizes(case: cases.Case) -> tuple[int, ...]:
     return tuple(grown * n for n in SIZES[case.variables - ("r" in case.expression)])
 
 
-def known(nest: Nest, inputs: Sequence[Storage]) -> autoschedule.Facts:
-    return {t.name: facts.positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
-
-
 def orders(nest: Nest, always: Iterable[Order], limit: int = 24) -> list[Order]:
     """Loop orders that run as one kernel: all, or a fixed sample with those in `always`."""
     found = list(itertools.permutations(nest.variables))
@@ -106,7 +102,7 @@ def judge(case: cases.Case, sizes: tuple[int, ...] | None = None, given: list[Ar
     chosen: dict[str, Order] = {}
     for step, n in enumerate(sizes):
         nest, inputs = cases.kernel(case, case.operands(n) if given is None else given)
-        data = known(nest, inputs)
+        data = facts.of(nest, inputs)
         chosen = {name: plan.order for name, f in pipeline.SCHEDULERS.items() if (plan := f(nest, data)) is not None}
         candidates = orders(nest, chosen.values())
         if step:
@@ -124,7 +120,7 @@ def measure(judged: Judged, given: list[Array] | None = None, rounds: int = 5) -
     """Time the orders within 8x of the least work at the largest size, interleaved."""
     case = judged.case
     nest, inputs = cases.kernel(case, case.operands(judged.sizes[-1]) if given is None else given)
-    data = known(nest, inputs)
+    data = facts.of(nest, inputs)
     least = judged.work[judged.best][-1]
     run = {}
     for order in {o for o, w in judged.finalists.items() if w[-1] <= 8 * least} | set(judged.chosen.values()):
@@ -186,6 +182,7 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="real graphs instead of generated operands")
     parser.add_argument("--time", action="store_true", help="measure times too")
     parser.add_argument("--every", type=int, default=1, help="only every n-th case")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after so much time")
     parser.add_argument("--table", action="store_true", help="print every case")
     options = parser.parse_args()
     wanted = set(options.family.split(",")) - {""}
@@ -194,7 +191,13 @@ def main() -> None:
         chosen = [(case, given) for _, case, given in cases.real() if not wanted or case.family in wanted]
     else:
         chosen = [(case, None) for case in cases.family() if not wanted or case.family in wanted]
-    for case, given in chosen[:: options.every]:
+    started = time.perf_counter()
+    chosen = chosen[:: options.every]
+    if math.isfinite(options.seconds):
+        random.Random(0).shuffle(chosen)
+    for case, given in chosen:
+        if time.perf_counter() - started > options.seconds:
+            break
         judged = judge(case, given=given)
         if options.time:
             measure(judged, given)

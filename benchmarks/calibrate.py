@@ -54,7 +54,7 @@ def best(call: Callable[[], object], rounds: int = 5) -> float:
 def kernel_seconds(expression: str, formats: tuple[str, ...], order: str, operands: list[sj.Array]) -> float:
     """The time of one kernel under a given loop order."""
     nest, inputs = cases.kernel(cases.Case("calibration", expression, formats, "given"), operands)
-    known = {t.name: facts.positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
+    known = facts.of(nest, inputs)
     loops = tuple(cin.IndexVar(x) for x in order)
     run = counting.plain(nest, autoschedule.schedule_of(nest, known, loops), known)
     return best(lambda: run(inputs))

@@ -42,7 +42,7 @@ def main() -> None:
             true = (A @ B).nnz
             case = cases.Case("fill-in", expression, ("csr", "csr"), name)
             nest, inputs = cases.kernel(case, [sj.array(A), sj.array(A)])
-            known = {t.name: facts.exact_positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
+            known = facts.of(nest, inputs, exact=True)
             model = autoschedule.level_counts(nest, known)[-1]
             started = time.thread_time()
             sampled = sampling.entries(nest, inputs)

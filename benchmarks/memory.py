@@ -72,7 +72,7 @@ def nbytes(storages: list[Storage]) -> int:
 def measure(point: Point) -> dict[str, float | str]:
     """Peak and bound of a point, in bytes."""
     nest, inputs = point.nest, point.inputs
-    observed = {t.name: facts.positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
+    observed = facts.of(nest, inputs)
     schedule = autoschedule.schedule_of(nest, observed, point.order)
     program = pipeline.program_of(nest, schedule)
     run = counting.plain(nest, schedule, observed)

@@ -70,7 +70,7 @@ def compiled(point: Point, policy: str) -> Run:
 
 
 def observed(point: Point) -> dict[str, tuple[float, ...]]:
-    return {t.name: facts.positions(s) for t, s in zip(point.nest.inputs, point.inputs, strict=True)}
+    return facts.of(point.nest, point.inputs)
 
 
 def seconds(run: Run, inputs: list[Storage]) -> float:

@@ -8,6 +8,10 @@ product n of the extents. Then, adding variable v to a bound set P:
     survivors   S <- S * n_v * sel(expression, v | P)                products multiply densities, sums unite them
     work        W  = S * (sum of d_T over leaders, or n_v where the loop is counted)
 
+Where two factors A and B of a product meet in a bound variable u, and the loops have walked through A from there, B's fibers
+are not average ones: those are met most where most entries of A lead. d_B and S grow by the observed coupling of A and B in u
+(`moments`), once both have another bound variable. S never exceeds what the shortest leader offers.
+
 The cost of an order is the sum of the work of its loops, plus writing the output (in order, in place, or
 through a workspace), plus converting every operand whose storage order the loops do not follow. Orders are
 searched by dynamic programming over sets of bound variables, with a beam where there are many.
@@ -25,18 +29,19 @@ from dataclasses import dataclass
 from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit import cin, operators, placement, simplify
 from sparsejax.jit.concretize import SCATTER, assembly
+from sparsejax.jit.facts import Facts
+from sparsejax.jit.joins import Join, factors, joins
+from sparsejax.jit.loops.merge import UNEVEN
 from sparsejax.jit.nest import Nest, outside
 from sparsejax.jit.workspaces import costs, policies
-
-Facts = Mapping[str, tuple[float, ...]]
-"""For every input tensor: the number of positions of each storage level."""
 
 # Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). CONVERT, TURN, RELEVEL: per entry, to another order of
 # dimensions, between csr and csc, to other levels in the same order; VECTOR, STRIDED: per lane of an innermost dense loop.
 # Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
 # MERGE: per coordinate of operands that are walked in step (reference section 1.3: about 4.7 ns where they are alike, less where one
-# is galloped through).
+# is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back.
 CONVERT, TURN, RELEVEL, STRIDED, VECTOR, MERGE = 25.0, 8.0, 8.0, 1.2, 0.2, 4.0
+GALLOP = 2.0
 BEAM = 400
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
 
@@ -102,6 +107,30 @@ class _State:
     discordant: frozenset[cin.Access]
     cost: float
     survivors: float
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """A join with the other variables of its two sides, and its coupling."""
+
+    join: Join
+    left: frozenset[cin.IndexVar]
+    right: frozenset[cin.IndexVar]
+    coupling: float
+
+    def done(self, bound: frozenset[cin.IndexVar]) -> bool:
+        """Whether entries of both sides are walked through."""
+        return self.join.var in bound and bool(self.left & bound) and bool(self.right & bound)
+
+    def begins(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
+        """Whether `access` is one side, which a loop over `var` begins to walk through when the other has been."""
+        if access == self.join.left:
+            own, other = self.left, self.right
+        elif access == self.join.right:
+            own, other = self.right, self.left
+        else:
+            return False
+        return var in own and not own & bound and bool(other & bound)
 
 
 def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
@@ -241,7 +270,7 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     Twice the expectation, since facts are rounded; never more than four times the entries of all inputs, since products
     may have far more partial results than entries. Too small a number costs a reallocation, never a failure.
     """
-    limit = 1024 + 4 * sum(counts[-1] for counts in facts.values())
+    limit = 1024 + 4 * sum(counts[-1] for counts in facts.counts.values())
     form, counts = nest.output.format, level_counts(nest, facts)
     ends = [stop - 1 for _, stop in form.runs if not isinstance(form.levels[stop - 1], Dense)]
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
@@ -260,6 +289,9 @@ class _Model:
             for size, index in zip(access.tensor.shape, access.indices, strict=True):
                 if isinstance(index, cin.IndexVar):
                     self.extents.setdefault(index, size)
+        self._factors = factors(self.expr)
+        pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
+        self._meetings = tuple(_Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
         self._counts: tuple[float, ...] | None = None
         self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
         self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
@@ -305,6 +337,14 @@ class _Model:
         own = frozenset(v for v in access.indices if isinstance(v, cin.IndexVar))
         before = own & bound
         return self.card(access, before | {var}) / self.card(access, before)
+
+    def fiber(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        """The children of `access` at `var`, where other factors lead to its fibers."""
+        length = self.children(access, var, bound)
+        for m in self._meetings:
+            if m.join.var in bound and m.begins(access, var, bound):
+                length *= m.coupling
+        return min(length, float(self.extents[var]))
 
     def density(self, expr: cin.Expr, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float | None:
         """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
@@ -367,7 +407,10 @@ class _Model:
 
     def iterations(self, leaders: Sequence[cin.Access], var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
         """Iterations of one run of a loop over `var`."""
-        work = sum(self.children(a, var, bound) for a in leaders)
+        lengths = sorted(self.fiber(a, var, bound) for a in leaders)
+        work = sum(lengths)
+        if len(leaders) == 2 and all(a in self._factors for a in leaders) and UNEVEN * lengths[0] < lengths[1]:
+            work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
         if not leaders or not isinstance(simplify.exhaust(self.expr, leaders), cin.Literal):
             work += float(self.extents[var])
         return work
@@ -382,7 +425,13 @@ class _Model:
         elif len(leaders) > 1:
             each = MERGE
         density = self.density(self.expr, var, bound)
-        survivors = state.survivors * self.extents[var] * (1.0 if density is None else density)
+        most = self.extents[var] * (1.0 if density is None else density)
+        for m in self._meetings:
+            if not m.done(bound) and m.done(bound | {var}):
+                most *= m.coupling
+        if self._meetings:
+            most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
+        survivors = state.survivors * most
         cost = state.cost + state.survivors * work * each
         return _State((*state.order, var), discordant, cost, survivors)
 
@@ -396,7 +445,7 @@ class _Model:
             return False
         stored = (access.level_index(level) for level in range(len(access.indices)))
         copied = self._conversion(access, (*state.order, *(v for v in stored if isinstance(v, cin.IndexVar))))
-        return state.survivors * self.children(access, var, bound) > copied
+        return state.survivors * self.fiber(access, var, bound) > copied
 
     def _leads_as_copy(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
         """Whether `var` will be a sparse level of the copy that `concordant_format` makes of a discordant operand."""
@@ -417,7 +466,6 @@ class _Model:
         return (TURN if plain else CONVERT) * entries + roots
 
     def total(self, state: _State) -> Cost:
-        nest = self.nest
         nest = self.nest
         p = assembly(nest.output, self.storage, state.order)[1]
         conversions = sum(self._conversion(a, state.order) for a in state.discordant)

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from sparsejax.formats import Format
 from sparsejax.jit import autoschedule, placement
-from sparsejax.jit.autoschedule import Candidate, Cost, Facts, Loop, Schedule
+from sparsejax.jit.autoschedule import Candidate, Cost, Loop, Schedule
+from sparsejax.jit.facts import Facts
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.placement import Loops, Place, statement
 

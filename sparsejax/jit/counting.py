@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import abi, autoschedule, binding, lower, pipeline, runtime
+from sparsejax.jit import abi, autoschedule, binding, facts, lower, pipeline, runtime
 from sparsejax.jit.builder import Body, Builder, Val, Var
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
@@ -127,9 +127,7 @@ def _edges(storage: Storage) -> int:
     return sum(len(buffer) for pairs in named for name, buffer in pairs if name == "pos")
 
 
-def plain(
-    nest: Nest, schedule: autoschedule.Schedule, known: autoschedule.Facts
-) -> Callable[[Sequence[Storage]], Storage]:
+def plain(nest: Nest, schedule: autoschedule.Schedule, known: facts.Facts) -> Callable[[Sequence[Storage]], Storage]:
     """A function that runs `nest` under `schedule` without counting, conversions included."""
     program = pipeline.program_of(nest, schedule)
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))

@@ -26,10 +26,10 @@ from sparsejax.jit import (
     autoschedule,
     branches,
     cin,
-    facts,
     forecast,
     fuse,
     infer_formats,
+    joins,
     lower,
     pipeline,
     report,
@@ -38,6 +38,7 @@ from sparsejax.jit import (
     simplify,
 )
 from sparsejax.jit.autoschedule import Candidate, Loop
+from sparsejax.jit.facts import Facts
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.lax.rounds import Body
 
@@ -59,6 +60,22 @@ class Operand:
     def __str__(self) -> str:
         counts = ", ".join(f"{p:.6g} (~{_power(f)})" for p, f in zip(self.positions, self.facts, strict=True))
         return f"{self.name}: {self.type} {self.format}, positions per level {counts}, {_bytes(self.nbytes)}"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Two operands that share a variable: how many pairs of their entries meet there, and how many times more these are than
+    even degrees would make, as observed and as the scheduler rounds it."""
+
+    names: tuple[str, str]
+    variable: str
+    pairs: float
+    coupling: float
+    fact: float
+
+    def __str__(self) -> str:
+        times = f"{self.coupling:.3g} times as many as with even degrees (~{_power(self.fact)})"
+        return f"{' and '.join(self.names)} meet in {self.variable}: {self.pairs:.4g} pairs of entries, {times}"
 
 
 @dataclass(frozen=True)
@@ -129,6 +146,7 @@ class Kernel:
 
     expression: str
     inputs: tuple[Operand, ...]
+    meetings: tuple[Meeting, ...]
     output: str
     output_format: Format
     format_reasons: tuple[str, ...]
@@ -146,6 +164,7 @@ class Kernel:
     def __str__(self) -> str:
         lines = [f"kernel {self.expression}"]
         lines += [f"  input {x}" for x in self.inputs]
+        lines += [f"  {x}" for x in self.meetings]
         lines.append(f"  output {self.output} {self.output_format}")
         lines += [f"    {x}" for x in self.format_reasons]
         lines.append(f"  loop orders ({len(self.candidates)}), cost in iterations = loops + output + conversions")
@@ -352,10 +371,9 @@ def _call(step: fuse.CallStep) -> LibraryCall:
 
 def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) -> Kernel:
     nest = runner.step.nest
-    observed = [facts.positions(s) for s in inputs]
-    exact = {t.name: facts.exact_positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
-    known = runner.counts(observed)
-    counted = runner.counts([exact[t.name] for t in nest.inputs])
+    observed, exactly = runner.observe(inputs), runner.observe_exactly(inputs)
+    exact = dict(zip((t.name for t in nest.inputs), exactly, strict=False))
+    known, counted = runner.known(observed), runner.known(exactly)
     started = time.perf_counter()
     schedule, program = runner.schedule(observed)
     scheduled = time.perf_counter()
@@ -364,7 +382,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
     times = Times(scheduled - started, lowered - scheduled, runtime.compile_seconds(text))
     operands = [
         Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
-        for t, o, s in zip(nest.inputs, observed, inputs, strict=True)
+        for t, o, s in zip(nest.inputs, observed[: len(inputs)], inputs, strict=True)
     ]
     conversions = _conversions(runner, schedule, program, exact)
     workspaces = _workspaces(runner, schedule, program, counted)
@@ -380,6 +398,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
     return Kernel(
         expression,
         tuple(operands),
+        _meetings(runner, known, counted),
         f"{nest.output.dtype}{list(nest.output.shape)}",
         nest.output.format,
         _format_reasons(runner.step, eqn),
@@ -394,6 +413,17 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
         times,
         "" if program.stmt is None else cin.as_text(program.stmt),
     )
+
+
+def _meetings(runner: pipeline.KernelRunner, known: Facts, counted: Facts) -> tuple[Meeting, ...]:
+    made = []
+    for join in joins.joins(simplify.simplify(runner.plain.composite)):
+        if join.key in known.couplings:
+            names = join.left.tensor.name, join.right.tensor.name
+            even = counted[names[0]][-1] * counted[names[1]][-1] / join.left.tensor.shape[join.key[1]]
+            coupling = counted.couplings[join.key]
+            made.append(Meeting(names, str(join.var), even * coupling, coupling, known.couplings[join.key]))
+    return tuple(made)
 
 
 def _order_reason(order: tuple[cin.IndexVar, ...], candidates: Sequence[Candidate]) -> str:
@@ -453,7 +483,7 @@ def _workspaces(
     runner: pipeline.KernelRunner,
     schedule: autoschedule.Schedule,
     program: lower.Program,
-    exact: dict[str, tuple[float, ...]],
+    exact: Facts,
 ) -> tuple[Workspace, ...]:
     nest = runner.plain
     made = []

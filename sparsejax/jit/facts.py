@@ -1,15 +1,49 @@
-"""Observed facts about stored arrays: positions per level. They choose schedules, never types."""
+"""Observed facts about stored arrays: positions per level, and how often entries meet. They choose schedules, never types."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
+from sparsejax.jit import joins, moments, simplify
+from sparsejax.jit.nest import Nest
+
+Counts = tuple[float, ...]
+"""The number of positions of each storage level."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about the inputs of one kernel: positions by tensor, and by join the coupling (`moments.coupling`)."""
+
+    counts: Mapping[str, Counts]
+    couplings: Mapping[tuple[str, int, str, int], float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Counts:
+        return self.counts[name]
+
+
+def of(nest: Nest, inputs: Sequence[Storage], exact: bool = False) -> Facts:
+    """The facts about `inputs`, one per tensor of `nest.inputs`; rounded to powers of two, unless `exact`.
+
+    >>> from sparsejax.formats import ingest
+    >>> from sparsejax.jit import cin
+    >>> A = cin.Access(cin.Tensor("A", (2, 3), np.dtype(float), Format.parse("csr", 2), 0.0), tuple(map(cin.IndexVar, "ij")))
+    >>> stored = ingest.as_storage(np.ones((2, 3)), format="csr")
+    >>> of(Nest(A.tensor, A.indices, (), A), [stored], exact=True).counts
+    {'A': (2.0, 6.0)}
+    """
+    named = {t.name: s for t, s in zip(nest.inputs, inputs, strict=True)}
+    counts = {name: exact_positions(s) if exact else positions(s) for name, s in named.items()}
+    met = {j.key for j in joins.joins(simplify.simplify(nest.composite))}
+    pairs = {key: moments.coupling(named[key[0]], key[1], named[key[2]], key[3]) for key in met}
+    return Facts(counts, pairs if exact else {key: rounded(x) for key, x in pairs.items()})
 
 
 def positions(storage: Storage) -> tuple[float, ...]:
@@ -33,7 +67,7 @@ def _of_dense(shape: tuple[int, ...], format: Format) -> tuple[float, ...]:
 
 
 def _all_rounded(storage: Storage) -> tuple[float, ...]:
-    return tuple(map(_rounded, exact_positions(storage)))
+    return tuple(map(rounded, exact_positions(storage)))
 
 
 def exact_positions(storage: Storage) -> tuple[float, ...]:
@@ -70,9 +104,10 @@ def expected(form: Format, shape: Sequence[int], entries: float) -> tuple[float,
             count *= extent
         else:
             count = size * -math.expm1(-entries / size) if size else 0.0
-        counts.append(_rounded(count))
+        counts.append(rounded(count))
     return tuple(counts) or (1.0,)
 
 
-def _rounded(count: float) -> float:
+def rounded(count: float) -> float:
+    """The nearest power of two."""
     return 2.0 ** round(math.log2(count)) if count > 0 else 0.0

@@ -10,6 +10,7 @@ import numpy as np
 
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.jit import autoschedule, cin, lower
+from sparsejax.jit.facts import Facts
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.workspaces import keys
 
@@ -34,7 +35,7 @@ def storage_bytes(form: Format, shape: Sequence[int], dtype: np.dtype[Any], coun
     return round(total + (counts[-1] if counts else 1) * dtype.itemsize)
 
 
-def output_bytes(nest: Nest, facts: autoschedule.Facts, entries: float | None = None) -> int:
+def output_bytes(nest: Nest, facts: Facts, entries: float | None = None) -> int:
     """Expected bytes of the output; `entries` of its last level, where more is known than the model can tell."""
     output = nest.output
     counts = autoschedule.level_counts(nest, facts)

@@ -41,9 +41,12 @@ from sparsejax.jit import (
     concretize,
     facts,
     fuse,
+    joins,
     lower,
+    moments,
     rows,
     runtime,
+    simplify,
 )
 from sparsejax.jit.bound import Bound
 from sparsejax.jit.llvm import LLVMBuilder
@@ -52,6 +55,9 @@ from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging
+
+Observed = tuple[tuple[float, ...], ...]
+"""Positions per level of every input, then the couplings of all joins of the kernel, if it has any."""
 
 SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
 GIBIBYTE = 1 << 30
@@ -95,11 +101,14 @@ class KernelRunner:
         self.bytes = math.prod(nest.output.shape) * nest.output.dtype.itemsize
         mixed = nest.output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
         self.large = mixed and self.bytes > GIBIBYTE
+        self.joins = self._joins()
+        self._last: tuple[list[object], Observed] = [], ()
+        """The marks of the inputs that were observed last, and what was."""
 
     def run(self, inputs: list[Storage]) -> Storage:
         if self.large:
             self._check_size(inputs)
-        observed = tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
+        observed = self.observe(inputs)
         planned = self.plans.get((config.scheduler(), config.workspace(), observed)) or self.plan(observed)
         if planned.moves:
             inputs = list(inputs)
@@ -118,13 +127,40 @@ class KernelRunner:
     ) -> Storage | None:
         """Bind the kernel; where its result is: in `vals`, if given. None where an input that changes (is not `fixed`) must be converted
         before every run."""
-        planned = self.plan(tuple([facts.positions(s) for s in inputs]))
+        planned = self.plan(self.observe(inputs))
         inputs = list(inputs)
         for position, form in planned.moves:
             if not fixed[position]:
                 return None
             inputs[position] = converted(inputs[position], form)
         return bound.add(planned.binding, inputs, vals, clear=not _assigns_all(self.nest))
+
+    def observe(self, inputs: Sequence[Storage]) -> Observed:
+        """The facts that a plan depends on: positions of every input, then the couplings of all joins, rounded."""
+        if not self.joins:
+            return tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
+        marks = [s.cache.get("mark") for s in inputs]
+        last = self._last
+        if last[0] == marks:
+            return last[1]
+        found = tuple(map(facts.positions, inputs))
+        pairs = [moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
+        last = self._last = [moments.mark(s) for s in inputs], (*found, tuple(map(facts.rounded, pairs)))
+        return last[1]
+
+    def observe_exactly(self, inputs: Sequence[Storage]) -> Observed:
+        """The same, not rounded: for reports and forecasts."""
+        pairs = tuple([moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()])
+        return (*map(facts.exact_positions, inputs), *((pairs,) if pairs else ()))
+
+    def _joins(self) -> dict[tuple[str, int, str, int], tuple[int, int, int, int]]:
+        """Where inputs meet, by name; and by their numbers. Tensors in blocks are taken to have even degrees."""
+        given = self.step.nest.inputs
+        numbers = {t.name: k for k, t in enumerate(given)}
+        ranks = {t.name: len(t.shape) for t in given}
+        split = {t.name for t in self.plain.inputs if len(t.shape) != ranks[t.name]}
+        found = {j.key for j in joins.joins(simplify.simplify(self.plain.composite), split)}
+        return {(a, d, b, e): (numbers[a], d, numbers[b], e) for a, d, b, e in sorted(found)}
 
     def _check_size(self, inputs: list[Storage]) -> None:
         given = sum(a.nbytes for s in inputs for a in (s.vals, *itertools.chain(*s.buffers)))
@@ -136,7 +172,7 @@ class KernelRunner:
                 'raise the limit with sparsejax.config.update("dense_limit", ...)'
             )
 
-    def plan(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
+    def plan(self, observed: Observed) -> Planned:
         key = (config.scheduler(), config.workspace(), observed)
         with _turn:
             known = self.plans.get(key)
@@ -144,21 +180,21 @@ class KernelRunner:
                 known = self.plans[key] = self._planned(observed)
         return known
 
-    def _planned(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
+    def _planned(self, observed: Observed) -> Planned:
         schedule, program = self.schedule(observed)
         constants = Numbers() if self.shared else None
         kernel = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
         nest = self.nest
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
-        expected = autoschedule.output_sizes(self.plain, self.counts(observed))
+        expected = autoschedule.output_sizes(self.plain, self.known(observed))
         bound = binding.Binding(kernel, nest.output, nest.op, expected, None if constants is None else constants.area())
         return Planned(schedule, program, bound, moves)
 
-    def counts(self, observed: Sequence[tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
-        """Positions per level of the tensors that the scheduler sees: in the formats of `nest`, and split."""
+    def known(self, observed: Observed) -> facts.Facts:
+        """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
         names = [t.name for t in self.step.nest.inputs]
-        found = dict(zip(names, observed, strict=True))
+        found = dict(zip(names, observed[: len(names)], strict=True))
         given = {a.tensor.name: a for a in cin.accesses(self.step.nest.composite)}
         parts = blocks.parts_of_nest(self.nest)
         for access in dict.fromkeys(cin.accesses(self.nest.composite)):
@@ -166,15 +202,15 @@ class KernelRunner:
             if access != given[name]:
                 found[name] = facts.expected(access.tensor.format, access.tensor.shape, found[name][-1])
             found[name] = blocks.split_counts(access, parts, found[name])
-        return found
+        return facts.Facts(found, dict(zip(self.joins, observed[-1], strict=True)) if self.joins else {})
 
-    def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
+    def schedule(self, observed: Observed) -> tuple[autoschedule.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants."""
         nest = self.plain
         if nest.nested:
-            schedule = branches.choose(nest, self.counts(observed))
+            schedule = branches.choose(nest, self.known(observed))
         else:
-            schedule = SCHEDULERS[config.scheduler()](nest, self.counts(observed), config.workspace())
+            schedule = SCHEDULERS[config.scheduler()](nest, self.known(observed), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
         return schedule, program_of(self.nest, schedule)
@@ -395,7 +431,7 @@ def _step_text(step: KernelRunner | fuse.CallStep, inputs: list[Storage], stage:
         what = "control flow" if step.eqn.bodies else "library call"
         name = f"{step.eqn.primitive.name} -> {', '.join(str(v.aval) for v in step.outputs)}"
         return f"{what}: {name}" if stage in ("plan", "cin", "loops") else f"; {what}: {name}"
-    schedule, program = step.schedule([facts.positions(s) for s in inputs])
+    schedule, program = step.schedule(step.observe(inputs))
     if stage == "plan":
         return _plan_text(step, schedule, program)
     if stage == "cin":

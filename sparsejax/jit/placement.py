@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
 from sparsejax.jit import cin
+from sparsejax.jit.facts import Facts
 from sparsejax.jit.nest import Nest, Producer
 
 Loops = tuple[cin.IndexVar, ...]
@@ -127,13 +128,13 @@ def statement(nest: Nest, number: int) -> Nest:
     return Nest(output, indices, (Producer(p.target, p.op, rhs),), p.target)
 
 
-def with_targets(nest: Nest, facts: Mapping[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+def with_targets(nest: Nest, facts: Facts) -> Facts:
     """`facts` with the positions of the results of producers, which are dense."""
-    made = dict(facts)
+    made = dict(facts.counts)
     for p in nest.producers:
         sizes = itertools.accumulate(map(float, p.target.tensor.shape), operator.mul)
         made[p.target.tensor.name] = tuple(sizes) or (1.0,)
-    return made
+    return replace(facts, counts=made)
 
 
 def _dense(tensor: cin.Tensor) -> cin.Tensor:

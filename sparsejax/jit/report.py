@@ -131,14 +131,14 @@ def _bytes(storages: Sequence[Storage]) -> int:
 
 def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
     given, nest = runner.step.nest.inputs, runner.plain
-    exact = [facts.exact_positions(s) for s in inputs]
-    known = runner.counts(exact)
-    schedule, program = runner.schedule([facts.positions(s) for s in inputs])
+    exact = runner.observe_exactly(inputs)
+    known = runner.known(exact)
+    schedule, program = runner.schedule(runner.observe(inputs))
     sampled = sampling.entries(runner.step.nest, inputs)
     output = forecast.output_bytes(nest, known, sampled)
     copies = sum(
         forecast.conversion_bytes(t, read.stored, counts)
-        for t, read, counts in zip(given, program.inputs, exact, strict=True)
+        for t, read, counts in zip(given, program.inputs, exact[: len(given)], strict=True)
         if read.stored != t.format
     )
     spaces = sum(nbytes for *_, nbytes in workspaces(nest, schedule, program, known))
@@ -149,7 +149,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
     return Step(name, flops(nest, schedule, known, count), _bytes(inputs) + output, spaces + copies, count)
 
 
-def flops(nest: Nest, schedule: autoschedule.Schedule, known: autoschedule.Facts, entries: float) -> float:
+def flops(nest: Nest, schedule: autoschedule.Schedule, known: facts.Facts, entries: float) -> float:
     """Scalar operations of `nest`: each reduction where its loops have something to do, then the value per entry."""
     loops = branches.loops(nest, known, schedule)
     total = 0.0
@@ -195,7 +195,7 @@ def _flops_of_call(eqn: Eqn) -> float:
 
 
 def workspaces(
-    nest: Nest, schedule: autoschedule.Schedule, program: lower.Program, known: autoschedule.Facts
+    nest: Nest, schedule: autoschedule.Schedule, program: lower.Program, known: facts.Facts
 ) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where, int]]:
     """Every workspace of a program: its tensor, the loops around it, its `where`, and its expected bytes."""
     loops = branches.loops(nest, known, schedule)

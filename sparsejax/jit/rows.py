@@ -91,7 +91,7 @@ def _expected(steps: list[fuse.Step], known: Facts) -> Facts:
             names = [t.name for t in step.nest.inputs]
             found = dict(zip(names, (known[v] for v in step.arguments), strict=True))
             if not any(t.format.blocked for t in (*step.nest.inputs, step.nest.output)):
-                known[step.output] = autoschedule.level_counts(step.nest, found) or (1.0,)
+                known[step.output] = autoschedule.level_counts(step.nest, facts.Facts(found)) or (1.0,)
                 continue
         given = [known[a][-1] for a in _inputs(step) if not a.aval.format.is_dense]
         for var in step.outputs:
@@ -114,7 +114,7 @@ def _inputs(step: fuse.Step) -> list[Var]:
 
 def _cost(step: fuse.KernelStep, known: Facts) -> float | None:
     """What the cheapest schedule of a kernel costs; None where it has none."""
-    found = dict(zip((t.name for t in step.nest.inputs), (known[v] for v in step.arguments), strict=True))
+    found = facts.Facts(dict(zip((t.name for t in step.nest.inputs), (known[v] for v in step.arguments), strict=True)))
     made = branches.choose(step.nest, found) if step.nest.nested else autoschedule.choose(step.nest, found)
     return None if made is None else made.cost.total
 

@@ -31,7 +31,8 @@ def entries(nest: Nest, inputs: Sequence[Storage], draws: int = DRAWS, seed: int
     """The expected number of entries of the output of `nest` on `inputs` (one per tensor of `nest.inputs`).
 
     None where patterns do not decide it: the expression is no product of its sparse operands (a sum, say), the output's
-    outermost variable is in none of them, or the sample is too large. Linear in the entries of the operands.
+    outermost variable is in none of them, or a single row of the output is too large. Fewer rows are drawn where these are long.
+    Linear in the entries of the operands.
     """
     relations = _relations(nest, inputs)
     outer = nest.storage_indices[0] if nest.indices else None
@@ -47,17 +48,27 @@ def entries(nest: Nest, inputs: Sequence[Storage], draws: int = DRAWS, seed: int
         return 0.0
     values, place = np.unique(first[outer], return_inverse=True)
     mass = np.bincount(place, weight)
-    drawn = np.random.default_rng(seed).choice(len(values), draws, p=mass / mass.sum())
-    picked, times = np.unique(drawn, return_counts=True)
-    kept = np.isin(place, picked)
-    joined = {v: c[kept] for v, c in first.items()}
-    for other in _connected(first, others):
-        made = _join(joined, other)
-        if made is None:
+    connected = _connected(first, others)
+    while draws:
+        drawn = np.random.default_rng(seed).choice(len(values), draws, p=mass / mass.sum())
+        picked, times = np.unique(drawn, return_counts=True)
+        joined = _sample(first, connected, np.isin(place, picked))
+        if joined is not None:
+            rows = np.searchsorted(values[picked], _rows(joined, outer, nest))
+            counts = np.bincount(rows, minlength=len(picked))
+            return float((times * counts / mass[picked]).sum() / draws * total)
+        draws //= 4
+    return None
+
+
+def _sample(first: Relation, others: Sequence[Relation], kept: NDArray[np.bool_]) -> Relation | None:
+    """The join of the rows of `first` that are `kept` with `others`; None when it would be too large."""
+    joined: Relation | None = {v: c[kept] for v, c in first.items()}
+    for other in others:
+        if joined is None:
             return None
-        joined = made
-    counts = np.bincount(np.searchsorted(values[picked], _rows(joined, outer, nest)), minlength=len(picked))
-    return float((times * counts / mass[picked]).sum() / draws * total)
+        joined = _join(joined, other)
+    return joined
 
 
 def _rows(joined: Relation, outer: cin.IndexVar, nest: Nest) -> Ints:

@@ -20,7 +20,7 @@ def kernel(function, *operands):
 
 def count(function, operands, order=None):
     nest, inputs = kernel(function, *operands)
-    known = {t.name: facts.positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
+    known = facts.of(nest, inputs)
     if order is None:
         schedule = autoschedule.choose(nest, known)
     else:
@@ -88,7 +88,7 @@ def test_ordinary_kernels_hold_no_counter():
 
 
 def _program(nest, inputs):
-    known = {t.name: facts.positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
+    known = facts.of(nest, inputs)
     return concretize.concretize(nest, autoschedule.choose(nest, known).order)
 
 
@@ -97,7 +97,7 @@ def test_every_workspace_counts_and_sorts(policy):
     """Draining is counted as well, routines included."""
     A, B = matrix(300, 250, 0.05), matrix(250, 300, 0.05, 1)
     nest, inputs = kernel(lambda A, B: A @ B, A, B)
-    known = {t.name: facts.positions(s) for t, s in zip(nest.inputs, inputs, strict=True)}
+    known = facts.of(nest, inputs)
     schedule = autoschedule.schedule_of(nest, known, tuple(cin.IndexVar(x) for x in "kij"), policy)
     made, counted = counting.run(nest, schedule, inputs)
     np.testing.assert_allclose(convert.to_dense(made), (A @ B).todense())

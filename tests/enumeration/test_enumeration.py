@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparsejax.formats import Compressed, Coordinate, Dense
-from sparsejax.jit import coiterate, facts, lower
+from sparsejax.jit import coiterate, lower
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pipeline import KernelRunner
 from tests.enumeration import cases, run
@@ -112,7 +112,8 @@ def test_cases_are_reproducible_and_varied():
 
 def kernel_text(block: cases.Block, formats, seed: int) -> str:
     step, inputs, _, _ = definitions.step_of(cases.build(block, formats, seed))
-    _, program = KernelRunner(step).schedule([facts.positions(s) for s in inputs])
+    runner = KernelRunner(step)
+    _, program = runner.schedule(runner.observe(inputs))
     return lower.lower(program, LLVMBuilder())
 
 

@@ -27,7 +27,6 @@ from sparsejax.jit import (
     blocks,
     cin,
     concretize,
-    facts,
     fuse,
     interpret,
     lower,
@@ -327,7 +326,8 @@ def check_interpreted(seed: int) -> str | None:
         return None
     step, inputs, order, names = step_of(case)
     if order is None:
-        _, program = pipeline.KernelRunner(step).schedule([facts.positions(s) for s in inputs])
+        runner = pipeline.KernelRunner(step)
+        _, program = runner.schedule(runner.observe(inputs))
     else:
         workspace = None if case.workspace == "auto" else case.workspace
         program = concretize.concretize(step.nest, order, workspace)

@@ -9,7 +9,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import Format, RunLength
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin, coiterate, counting, facts, pipeline, simplify
+from sparsejax.jit import cin, coiterate, counting, pipeline, simplify
 
 
 def run(function, *arrays):
@@ -21,7 +21,7 @@ def run(function, *arrays):
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)
         if isinstance(step, pipeline.KernelRunner):
-            schedule, _ = step.schedule([facts.positions(s) for s in inputs])
+            schedule, _ = step.schedule(step.observe(inputs))
             made, counted = counting.run(step.step.nest, schedule, inputs)
             iterations += counted.iterations
             if step.exact:

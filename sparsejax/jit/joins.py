@@ -1,0 +1,46 @@
+"""Where the sparse factors of a kernel meet: variables that two of them share, each with others besides.
+
+w[i,j] += A[i,k] * B[k,j]      A and B meet in k
+w[i,j] += A[i,k] * B[j,k]      A and B meet in k; with A = B, every row of A meets itself
+t += A[i,j] * x[j]             nowhere: x has a single entry wherever A arrives
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sparsejax.jit import cin, simplify
+
+
+class Join(NamedTuple):
+    """Two accesses, and the variable that they meet in."""
+
+    left: cin.Access
+    right: cin.Access
+    var: cin.IndexVar
+
+    @property
+    def key(self) -> tuple[str, int, str, int]:
+        """The tensors by name, each with its dimension."""
+        places = (self.left.indices.index(self.var), self.right.indices.index(self.var))
+        return self.left.tensor.name, places[0], self.right.tensor.name, places[1]
+
+    def others(self, access: cin.Access) -> frozenset[cin.IndexVar]:
+        """The variables that `access` has besides."""
+        return frozenset(v for v in access.indices if isinstance(v, cin.IndexVar) and v != self.var)
+
+
+def factors(expr: cin.Expr) -> tuple[cin.Access, ...]:
+    """The sparse accesses of which each alone, where it is absent, leaves nothing to compute."""
+    sparse = (a for a in dict.fromkeys(cin.accesses(expr)) if not a.tensor.format.is_dense)
+    return tuple(a for a in sparse if isinstance(simplify.exhaust(expr, {a}), cin.Literal))
+
+
+def joins(expr: cin.Expr, left_out: Collection[str] = ()) -> tuple[Join, ...]:
+    """Where the factors of a simplified `expr` meet, but those of the tensors that are `left_out`."""
+    known = [a for a in factors(expr) if a.tensor.name not in left_out and len(set(a.indices)) == len(a.indices)]
+    pairs = itertools.combinations(known, 2)
+    found = (Join(a, b, v) for a, b in pairs for v in a.indices if isinstance(v, cin.IndexVar) and v in b.indices)
+    return tuple(j for j in found if j.others(j.left) and j.others(j.right))

@@ -1,0 +1,128 @@
+"""Facts about stored arrays: the same whatever the order in which entries were given, and enough to see what skew costs."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from benchmarks import cases
+from sparsejax.formats import Format, convert
+from sparsejax.jit import autoschedule, counting, facts, moments, pipeline
+
+FORMATS = ("coo", "csf", "(d,c,c)", "(c,c,c)@(2,1,0)", "(d,d,c)", "(c,d,c)@(1,0,2)", "(c,d,d)", "(c,c,d)", "(b,h,c)")
+
+
+def stored(coords, shape, form="csr"):
+    found = convert.from_coords(coords, np.ones(coords.shape[1]), shape, Format.parse(form, len(shape)), 0.0)
+    return sj.array(found)
+
+
+def hub(n, rng, row=False, full=1):
+    """A matrix of n entries with as many again in each of a few full columns (or rows)."""
+    coords = rng.integers(0, n, (2, n))
+    coords = np.concatenate([coords, *(np.stack([np.arange(n), np.full(n, k)]) for k in range(full))], axis=1)
+    return np.unique(coords[::-1] if row else coords, axis=1)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_degrees(form):
+    rng = np.random.default_rng(0)
+    x = (rng.random((7, 9, 5)) < 0.2) * 1.0
+    storage = sj.array(x, format=form).storage
+    columns, _ = storage.expand()
+    for dimension, column in enumerate(columns):
+        for size in (x.shape[dimension], 4):
+            want = np.bincount(column % size, minlength=size)
+            np.testing.assert_array_equal(moments.degrees(storage, dimension, size), want)
+
+
+def test_coupling_is_the_number_of_multiplications():
+    rng = np.random.default_rng(0)
+    n = 3000
+    A, B = stored(hub(n, rng), (n, n)), stored(hub(n, rng, row=True), (n, n))
+    products = A.nnz * B.nnz / n * moments.coupling(A.storage, 1, B.storage, 0)
+    true = np.bincount(A.storage.buffers[1][1], minlength=n) @ np.diff(B.storage.buffers[1][0])
+    assert products == pytest.approx(true, rel=0.01)
+
+
+def test_folded_coordinates(monkeypatch):
+    """Extents beyond those that are told apart."""
+    rng = np.random.default_rng(0)
+    n = 1 << 14
+    A, B = stored(hub(n, rng), (n, n)), stored(hub(n, rng, row=True), (n, n))
+    exact = moments.coupling(A.storage, 1, B.storage, 0)
+    monkeypatch.setattr(moments, "LARGEST", 1 << 10)
+    fresh = [stored(np.array(x.storage.expand()[0]), (n, n)).storage for x in (A, B)]
+    assert moments.coupling(fresh[0], 1, fresh[1], 0) == pytest.approx(exact, rel=0.05)
+
+
+def test_hypersparse_arrays_take_little_memory():
+    n = 1 << 40
+    coords = np.unique(np.random.default_rng(0).integers(0, n, (2, 5000)), axis=1)
+    storage = stored(coords, (n, n), "dcsr").storage
+    assert moments.coupling(storage, 1, storage, 0) == pytest.approx(1.0, abs=0.2)
+    assert all(len(d) <= 8 * 5000 for d in storage.cache["degrees"].values())
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr"])
+def test_order_of_entries_does_not_matter(form):
+    rng = np.random.default_rng(0)
+    n = 2000
+    coords = hub(n, rng)
+    relabelled = rng.permutation(n)[coords]
+    found = []
+    for given in (coords, coords[:, rng.permutation(coords.shape[1])], relabelled):
+        A = stored(given, (n, n), form)
+        nest, inputs = cases.kernel(cases.Case("facts", "ij,jk->ik", (form, form), ""), [A, A])
+        found.append(facts.of(nest, inputs))
+    assert found[0] == found[1] == found[2]
+    assert found[0].couplings
+    assert all(x == 2.0 ** round(np.log2(x)) for x in (*found[0].couplings.values(), *found[0].counts["A"]))
+
+
+def test_arrays_in_the_same_buckets_share_a_plan():
+    rng = np.random.default_rng(0)
+    n = 2000
+    arrays = [stored(hub(n, rng, row=k % 2 == 0), (n, n)) for k in range(4)]
+    even = stored(np.unique(rng.integers(0, n, (2, 2 * n)), axis=1), (n, n))
+    closed = sj.jit(lambda A, B: A @ B).trace(even, even).jaxpr
+    (runner,) = pipeline.plan_of(closed).steps
+    for A, B in zip(arrays[1::2], arrays[::2], strict=True):
+        made = pipeline.execute(closed, [A, B])[0]
+        np.testing.assert_allclose(made.todense(), A.todense() @ B.todense())
+    assert len(runner.plans) == 1
+    for _ in range(2):  # what was observed last is not taken for what comes
+        for pair in itertools.product((arrays[0], even), repeat=2):
+            pipeline.execute(closed, pair)
+        again = {runner.observe([x.storage for x in pair]) for pair in itertools.product((arrays[0], even), repeat=2)}
+    assert len(again) > 1
+    assert {key[-1] for key in runner.plans} == again | {runner.observe([arrays[1].storage, arrays[0].storage])}
+
+
+def test_no_couplings_where_one_factor_has_nothing_else():
+    A, x = sj.array(np.eye(5), format="csr"), sj.array(np.ones(5), format="coo")
+    for function in (lambda A, x: A @ x, lambda A, x: A + A, lambda A, x: A.sum(axis=0)):
+        (runner,) = pipeline.plan_of(sj.jit(function).trace(A, x).jaxpr).steps
+        assert not runner.joins
+
+
+def test_the_order_that_skew_asks_for():
+    """Most of A leads to a few full rows of B: cheaper than to search all of these for the coordinates of the mask is it to
+    walk the mask, and the short fibers of A and B that meet there."""
+    rng = np.random.default_rng(0)
+    n = 2048
+    mask = stored(np.unique(rng.integers(0, n, (2, 8 * n)), axis=1), (n, n))
+    A, B = stored(hub(n, rng, full=4), (n, n)), stored(hub(n, rng, row=True, full=4), (n, n))
+    nest, inputs = cases.kernel(cases.Case("facts", "ik,ij,jk->ik", ("csr",) * 3, ""), [mask, A, B])
+    known = facts.of(nest, inputs)
+    even = replace(known, couplings={})
+    works = []
+    for data in (known, even):
+        schedule = autoschedule.choose(nest, data)
+        made, count = counting.run(nest, schedule, inputs)
+        assert made.nnz <= mask.nnz
+        works.append(count.work)
+    assert works[0] < n * n / 8
+    assert works[1] > 4 * works[0]
