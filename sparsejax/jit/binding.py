@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
-from sparsejax.jit import abi, arena, cin, operators, runtime
+from sparsejax.jit import abi, arena, chunked, cin, operators, runtime
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
@@ -50,7 +50,7 @@ class Binding:
 
     def __init__(
         self,
-        kernel: runtime.Kernel,
+        kernel: runtime.Kernel | chunked.Chunked,
         output: cin.Tensor,
         op: str | None,
         expected: tuple[int, ...] = (),

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, sums, vectors
-from sparsejax.jit.assemble import Output
+from sparsejax.jit.assemble import Output, Span
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
-from sparsejax.jit.loops import parts
+from sparsejax.jit.loops import chunks, parts
+from sparsejax.jit.loops.walker import Loop
 from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.operands import DenseArea, Input, Scalar
 from sparsejax.jit.workspaces import policies
@@ -33,6 +34,9 @@ class Program:
     output: cin.Tensor
     extents: Mapping[cin.IndexVar, tuple[str, int]]
     """Where the extent of each variable is found: a tensor's name and a dimension."""
+    chunks: int = 0
+    """Into how many chunks the outermost loop is cut where it is marked parallel, and the iterations that are expected."""
+    work: float = 0.0
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -64,7 +68,7 @@ class Lowering:
         axes = {t.name: operands.axes_of(b, t, extents[t.name]) for t in (*program.inputs, program.output)}
         for tensor in program.inputs:
             self.operands[tensor.name] = self._input(tensor, numbers, axes[tensor.name])
-        self.output = Output(b, program.output, axes[program.output.name], numbers)
+        self.output = Output(b, program.output, axes[program.output.name], numbers, self._span(len(numbers) + first))
         self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
         if program.stmt is not None:
             self._workspaces(program.stmt)
@@ -72,6 +76,22 @@ class Lowering:
             self.guarded(program.stmt, self.resolve(Env({}, start), program.stmt))
         self.output.finalize(b)
         return b.finish(self._epilogue)
+
+    def _span(self, number: int) -> Span | None:
+        """The chunk that this call is to run, where the kernel runs in chunks: told by two slots behind all others."""
+        if not self.program.chunks:
+            return None
+        self.chunk = self.b.slot(number, "i64", "chunk"), self.b.slot(number + 1, "i64", "chunks")
+        zero = self.b.i64(0)
+        return Span(self.b.var("first", zero), self.b.var("end", zero), (number, number + 1))
+
+    def chunk_of(self, loop: Loop) -> Loop:
+        """`loop`, the outermost one, over the coordinates of this call's chunk."""
+        cut = chunks.cut(loop, *self.chunk)
+        assert self.output.span is not None
+        self.b.set(self.output.span.first, cut.begin)
+        self.b.set(self.output.span.end, cut.extent)
+        return cut
 
     def _input(self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], axes: tuple[operands.Axis, ...]) -> Input:
         def pointer(what: str, level: int) -> Val:

@@ -4,6 +4,7 @@
     fuse          kernels and library calls                               once per jaxpr
     autoschedule  loop order and conversions, from observed facts         once per kernel and bucket of facts
     concretize    loops, workspaces, vector marks                         "
+    parallelize   the mark of an outermost loop that is cut into chunks   "
     lower         LLVM text through the builder                           "
     compile       machine code                                            once per text
     bind, call    slots, allocation, one call                             every time
@@ -29,7 +30,21 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import adapt, algorithm1, autoschedule, binding, blocks, cin, concretize, facts, fuse, lower, runtime
+from sparsejax.jit import (
+    adapt,
+    algorithm1,
+    autoschedule,
+    binding,
+    blocks,
+    chunked,
+    cin,
+    concretize,
+    facts,
+    fuse,
+    lower,
+    parallel,
+    runtime,
+)
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.numbers import Numbers
@@ -83,7 +98,7 @@ class KernelRunner:
         if self.large:
             self._check_size(inputs)
         observed = tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
-        planned = self.plans.get((config.scheduler(), config.workspace(), observed)) or self.plan(observed)
+        planned = self.plans.get((*config.planning(), observed)) or self.plan(observed)
         if planned.moves:
             inputs = list(inputs)
             for position, form in planned.moves:
@@ -102,7 +117,7 @@ class KernelRunner:
             )
 
     def plan(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
-        key = (config.scheduler(), config.workspace(), observed)
+        key = (*config.planning(), observed)
         with _turn:
             known = self.plans.get(key)
             if known is None:
@@ -112,8 +127,9 @@ class KernelRunner:
     def _planned(self, observed: tuple[tuple[float, ...], ...]) -> Planned:
         schedule, program = self.schedule(observed)
         constants = Numbers() if self.shared else None
-        kernel = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
         nest = self.nest
+        compiled = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
+        kernel = chunked.Chunked(compiled, nest.output, program) if program.chunks else compiled
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.counts(observed))
@@ -135,12 +151,12 @@ class KernelRunner:
         return found
 
     def schedule(self, observed: Sequence[tuple[float, ...]]) -> tuple[autoschedule.Schedule, lower.Program]:
-        """The loop order, and the program with operands in the formats that it wants."""
+        """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
         nest = self.plain
         schedule = SCHEDULERS[config.scheduler()](nest, self.counts(observed), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        return schedule, program_of(self.nest, schedule)
+        return schedule, parallel.parallelize(program_of(self.nest, schedule), schedule.cost)[0]
 
 
 def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:

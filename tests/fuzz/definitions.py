@@ -19,6 +19,7 @@ from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.formats import Format, convert, validate
+from sparsejax.formats.storage import Storage
 from sparsejax.jit import (
     adapt,
     binding,
@@ -341,7 +342,11 @@ def check_case(case: Case) -> str | None:
     """None when the compiled kernel agrees with the dense meaning, else what is wrong."""
     with np.errstate(all="ignore"):
         want = expected(case)
-    got = run(case)
+    return compare(case, run(case), want)
+
+
+def compare(case: Case, got: Storage, want: np.ndarray) -> str | None:
+    """None when a result is valid and agrees with the dense meaning, else what is wrong."""
     validate.validate(got)
     dense = convert.to_dense(got)
     tolerance = 1e-5 if case.output.dtype in (np.float32, np.complex64) else 1e-12

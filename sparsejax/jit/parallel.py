@@ -1,0 +1,115 @@
+"""Parallel loops: the outermost loop of a kernel is cut into chunks that any thread may run.
+
+before:  forall i                              after:  forall i (parallel)
+           forall j (vector)                             forall j (vector)
+             C[i,j] += A[i,k] * B[k,j]                     C[i,j] += A[i,k] * B[k,j]
+
+A marked kernel runs one chunk per call: two more slots tell which one, and of how many. A chunk is a range of coordinates of the
+marked variable (`loops/chunks` cuts it), so that a row never lies in two of them, and every kind of loop is cut in the same way.
+
+Legal where different coordinates write different parts of the output: the variable indexes it, at its outermost level if it is appended
+to. Chunks then write memory of their own, or append to segments of their own, which are placed one behind the other at the end
+(`chunked`). Every operand that leads the loop must have ordered coordinates in memory to be cut.
+
+How many chunks there are depends on the expected work alone, never on the number of threads: see `Decision`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from sparsejax import config
+from sparsejax.formats import Dense
+from sparsejax.jit import cin
+from sparsejax.jit.autoschedule import Cost
+from sparsejax.jit.lower import Program
+
+SMALL, LARGE = 1 << 14, 1 << 24
+"""Iterations that a chunk has at least, and at most."""
+USUAL, MOST = 64, 1024
+"""Chunks: as many for kernels of any usual size, more only so that none takes long."""
+WORKSPACE = 8
+"""Iterations for every element of a workspace, which each chunk clears for itself."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Into how many chunks a kernel is cut (0: it is not), what work is expected in iterations, and why."""
+
+    chunks: int
+    work: float
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.chunks} chunks: {self.reason}" if self.chunks else f"one thread: {self.reason}"
+
+
+def parallelize(program: Program, cost: Cost) -> tuple[Program, Decision]:
+    """`program` with its outermost loop marked where that is legal and its work is worth it."""
+    work = cost.loops + cost.output
+    if work < config.parallel_work():
+        return program, Decision(0, work, f"about {work:.3g} iterations, below {config.parallel_work()}")
+    obstacle = _obstacle(program)
+    if obstacle is not None:
+        return program, Decision(0, work, obstacle)
+    loop = program.stmt
+    assert isinstance(loop, cin.Forall)
+    chunks = _chunks(program, loop.var, work)
+    if chunks < 2:
+        return program, Decision(0, work, "workspaces cost as much as the work")
+    marked = replace(program, stmt=cin.Forall(loop.var, loop.body, "parallel"), chunks=chunks, work=work)
+    return marked, Decision(chunks, work, f"about {work:.3g} iterations, cut along {loop.var}")
+
+
+def _obstacle(program: Program) -> str | None:
+    """Why the outermost loop must not be cut."""
+    stmt, output = program.stmt, program.output
+    if not isinstance(stmt, cin.Forall):
+        return "no single loop around everything"
+    var = stmt.var
+    if stmt.kind == "tile":
+        return f"{var} runs in tiles"
+    for write in cin.writes(stmt):
+        if write.lhs.tensor.name == output.name and not _disjoint(write.lhs, var):
+            return f"{var} is a reduction"
+    for access in cin.accesses(stmt.body):
+        level = _first_level(access)
+        if level < len(access.indices) and access.level_index(level) == var:
+            kind = access.tensor.format.levels[level]
+            if not isinstance(kind, Dense) and not (kind.ordered and "crd" in kind.buffer_types()):
+                return f"{var} is led by {access.tensor}, which cannot be cut"
+    return None
+
+
+def _disjoint(lhs: cin.Access, var: cin.IndexVar) -> bool:
+    if lhs.tensor.format.is_dense or all(isinstance(level, Dense) for level in lhs.tensor.format.levels):
+        return var in lhs.indices
+    return lhs.level_index(0) == var
+
+
+def _first_level(access: cin.Access) -> int:
+    """The first level of an access that no fixed coordinate resolves."""
+    level = 0
+    while level < len(access.indices) and not isinstance(access.level_index(level), cin.IndexVar):
+        level += 1
+    return level
+
+
+def _chunks(program: Program, var: cin.IndexVar, work: float) -> int:
+    """How many chunks are worth it."""
+    name, dimension = program.extents[var]
+    tensors = {t.name: t for t in (*program.inputs, program.output)}
+    extent = tensors[name].shape[dimension]
+    cleared = sum(math.prod(t.shape) for t in _areas(program))
+    smallest = SMALL if config.parallel_work() else 1
+    chunks = max(min(work / smallest, USUAL), min(work / LARGE, MOST))
+    if cleared and config.parallel_work():
+        chunks = min(chunks, work / (WORKSPACE * cleared))
+    return int(min(chunks, extent))
+
+
+def _areas(program: Program) -> set[cin.Tensor]:
+    """The workspaces that cost their extent."""
+    assert program.stmt is not None
+    return {w.lhs.tensor for w in cin.writes(program.stmt) if w.lhs.tensor.policy in ("dense", "bitmap")}
