@@ -11,6 +11,8 @@ Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord /
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sparsejax.formats import Dense
@@ -206,6 +208,39 @@ class Output:
         emit.store(b, pointer, position, value)
         if self.sparse:
             b.set(self.wrote, b.i64(1))
+
+    # partial results
+    def part(self, b: Builder, parts: Val, number: Val) -> Val:
+        """The address of partial output `number`: all are of the size of a dense output and stand one behind the other."""
+        size = b.mul(self._size(b), self.tensor.dtype.itemsize)
+        return b.convert("inttoptr", b.add(b.convert("ptrtoint", parts, "i64"), b.mul(number, size)), "ptr")
+
+    @contextmanager
+    def redirected(self, pointer: Val) -> Iterator[None]:
+        """Write to `pointer` instead of the dense output."""
+        whole, self._fixed = self._fixed, pointer
+        yield
+        self._fixed = whole
+
+    def combine(self, b: Builder, op: str, parts: Val, piece: Val, pieces: Val) -> None:
+        """`output op= part` for every part, in order, on one of as many pieces of the output as there are parts."""
+        size, dtype = self._size(b), self.tensor.dtype
+        lo = b.named("lo", b.binary("sdiv", b.mul(size, piece), pieces))
+        hi = b.named("hi", b.binary("sdiv", b.mul(size, b.add(piece, 1)), pieces))
+        wide = 64 // dtype.itemsize if dtype.kind in "iuf" and emit.lanewise(op) else 1
+        end = b.named("end", b.add(lo, b.mul(b.binary("sdiv", b.sub(hi, lo), b.i64(wide)), wide)))
+        for lanes, start, stop in ((wide, lo, end), (1, end, hi)):
+            with b.for_(start, stop, "q", lanes) as q:
+                total = [b.var("total", p) for p in emit.load(b, self._fixed, q, dtype, lanes, "out").parts]
+                with b.for_(b.i64(0), pieces, "part") as k:
+                    part = emit.load(b, parts, b.add(b.mul(k, size), q), dtype, lanes, "partial")
+                    old = emit.Num(dtype, tuple(b.get(t) for t in total))
+                    for var, value in zip(total, emit.apply(b, op, [old, part], dtype).parts, strict=True):
+                        b.set(var, value)
+                emit.store(b, self._fixed, q, emit.Num(dtype, tuple(b.get(t) for t in total)))
+
+    def _size(self, b: Builder) -> Val:
+        return self._product(b, range(len(self.tensor.format.levels)))
 
     # the end
     def epilogue(self, b: Builder) -> None:

@@ -1,6 +1,8 @@
 """Kernels that run in chunks: a table with one row of slots per chunk, run by threads; what chunks appended is placed together.
 
     dense output      every chunk writes its own part
+    partial result    every chunk computes its own; more rows of the same kernel combine them, in the order of chunks, whatever the
+                      number of threads
     growing output    every chunk fills segments of its own, counted from zero, and its part of the outermost `pos`:
 
     chunk 0   n = 3   crd 4 7 9   vals a b c        crd   4 7 9 1 2
@@ -22,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, assemble, cin, runtime, threads
+from sparsejax.jit import abi, assemble, cin, operators, runtime, threads
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.lower import Program
 
@@ -31,6 +33,8 @@ LONG = 1 << 28
 HUGE = 1 << 22
 """Bytes from which on huge pages are asked for, as `assemble.Growable` does."""
 _COPY, _SHIFT = 0, 1
+_SCALAR = 4
+"""Doubles that a partial scalar takes at most: a complex sum with what rounding loses."""
 
 Ints = NDArray[np.int64]
 
@@ -42,13 +46,18 @@ class Chunked:
         self._kernel = kernel
         self._chunks = program.chunks
         self._long = program.work >= LONG
+        self._partial = program.partial
+        if program.partial == "output":
+            op = next(w.op for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name)  # type: ignore[arg-type]
+            self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
+            self._start = operators.get(op or "").identity(output.dtype)
         form = output.format
         if not all(isinstance(level, Dense) for level in form.levels):
             self._layout = _Layout(output)
 
     def _table(self, slots: bytes) -> Ints:
         """One row per chunk: the slots, the chunk's number, how many there are."""
-        alone = not self._long and threads.count() == 1
+        alone = not self._long and not self._partial and threads.count() == 1
         rows = 1 if alone else self._chunks
         table = np.empty((rows, len(slots) // 8 + 2), np.int64)
         table[:, :-2] = np.frombuffer(slots, np.int64)
@@ -58,7 +67,20 @@ class Chunked:
 
     def run_packed(self, slots: bytes) -> int:
         """As `runtime.Kernel.run_packed`: all chunks of a dense output."""
-        return threads.run(self._kernel.address, self._table(slots))
+        table = self._table(slots)
+        if not self._partial:
+            return threads.run(self._kernel.address, table)
+        chunks = len(table)
+        if self._partial == "scalar":
+            parts, pieces = np.empty(_SCALAR * chunks), 1
+        else:
+            parts, pieces = np.full((chunks, self._size), self._start, self._dtype), chunks
+        table = np.column_stack([table, np.full(chunks, parts.ctypes.data)])
+        status = threads.run(self._kernel.address, table)
+        if status == 0:
+            table[:, -3] += chunks
+            status = threads.run(self._kernel.address, table[:pieces])
+        return status
 
     def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
         """As `runtime.Kernel.__call__`: all chunks of a growing output, placed together."""

@@ -37,6 +37,8 @@ class Program:
     chunks: int = 0
     """Into how many chunks the outermost loop is cut where it is marked parallel, and the iterations that are expected."""
     work: float = 0.0
+    partial: str = ""
+    """What every chunk computes apart, to be combined by more calls: a "scalar", or a dense "output"."""
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -73,7 +75,11 @@ class Lowering:
         if program.stmt is not None:
             self._workspaces(program.stmt)
             start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *_targets(program.stmt))}
-            self.guarded(program.stmt, self.resolve(Env({}, start), program.stmt))
+            env = self.resolve(Env({}, start), program.stmt)
+            if program.partial == "output":
+                self._apart(program.stmt, env)
+            else:
+                self.guarded(program.stmt, env)
         self.output.finalize(b)
         return b.finish(self._epilogue)
 
@@ -82,8 +88,42 @@ class Lowering:
         if not self.program.chunks:
             return None
         self.chunk = self.b.slot(number, "i64", "chunk"), self.b.slot(number + 1, "i64", "chunks")
+        if self.program.partial:
+            self.parts = self.b.slot(number + 2, "ptr", "parts")
         zero = self.b.i64(0)
         return Span(self.b.var("first", zero), self.b.var("end", zero), (number, number + 1))
+
+    def _apart(self, stmt: cin.Stmt, env: Env) -> None:
+        """`stmt` into a partial output, which belongs to the chunk; calls with higher numbers combine these, piece by piece."""
+        number, chunks = self.chunk
+        (op,) = {w.op for w in cin.writes(stmt) if w.lhs.tensor.name == self.output.tensor.name}
+        assert op is not None
+
+        def produce() -> None:
+            with self.output.redirected(self.output.part(self.b, self.parts, number)):
+                self.guarded(stmt, env)
+
+        def combine() -> None:
+            self.output.combine(self.b, op, self.parts, self.b.sub(number, chunks), chunks)
+
+        self.b.if_else(self.b.lt(number, chunks), produce, combine)
+
+    def _reduced(self, stmt: cin.Where, scalar: Scalar, env: Env) -> None:
+        """A reduction in chunks: each saves its partial scalar; a call with a higher number combines them and goes on."""
+        b, (number, chunks) = self.b, self.chunk
+        op = next(w.op for w in cin.writes(stmt.producer) if w.lhs.tensor == scalar.tensor)
+        assert op is not None
+
+        def produce() -> None:
+            self.guarded(stmt.producer, env)
+            scalar.save(b, self.parts, number)
+
+        def combine() -> None:
+            with b.for_(b.i64(0), chunks, "part") as part:
+                scalar.merge(b, op, self.parts, part)
+            self.guarded(stmt.consumer, env)
+
+        b.if_else(b.lt(number, chunks), produce, combine)
 
     def chunk_of(self, loop: Loop) -> Loop:
         """`loop`, the outermost one, over the coordinates of this call's chunk."""
@@ -210,6 +250,9 @@ class Lowering:
             scalar: Scalar | strips.Registers
             if self.strip is None:
                 scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self._sum(stmt, tensor, env))
+                if isinstance(stmt.producer, cin.Forall) and stmt.producer.kind == "parallel":
+                    self._reduced(stmt, scalar, env)
+                    return
             else:
                 scalar = self.registers[tensor.name] = strips.Registers(b, tensor, partial, self.strip)
             self.guarded(stmt.producer, env)

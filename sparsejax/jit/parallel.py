@@ -9,7 +9,16 @@ marked variable (`loops/chunks` cuts it), so that a row never lies in two of the
 
 Legal where different coordinates write different parts of the output: the variable indexes it, at its outermost level if it is appended
 to. Chunks then write memory of their own, or append to segments of their own, which are placed one behind the other at the end
-(`chunked`). Every operand that leads the loop must have ordered coordinates in memory to be cut.
+(`chunked`). A reduction into a dense output, or into a scalar, is legal too: every chunk has a partial result of its own, and more
+calls combine these in the order of chunks.
+
+before:  where s: scalar                       after:  where s: scalar
+           forall i (vector)                             forall i (parallel)
+             s += x[i] * y[i]                              s += x[i] * y[i]
+         then                                          then
+           out = s                                       out = s
+
+Every operand that leads the loop must have ordered coordinates in memory to be cut.
 
 How many chunks there are depends on the expected work alone, never on the number of threads: see `Decision`.
 """
@@ -21,7 +30,7 @@ from dataclasses import dataclass, replace
 
 from sparsejax import config
 from sparsejax.formats import Dense
-from sparsejax.jit import cin
+from sparsejax.jit import cin, operators
 from sparsejax.jit.autoschedule import Cost
 from sparsejax.jit.lower import Program
 
@@ -31,6 +40,8 @@ USUAL, MOST = 64, 1024
 """Chunks: as many for kernels of any usual size, more only so that none takes long."""
 WORKSPACE = 8
 """Iterations for every element of a workspace, which each chunk clears for itself."""
+PARTIAL = 2
+"""Iterations for every element of an output that each chunk has for itself."""
 
 
 @dataclass(frozen=True)
@@ -50,29 +61,60 @@ def parallelize(program: Program, cost: Cost) -> tuple[Program, Decision]:
     work = cost.loops + cost.output
     if work < config.parallel_work():
         return program, Decision(0, work, f"about {work:.3g} iterations, below {config.parallel_work()}")
-    obstacle = _obstacle(program)
-    if obstacle is not None:
-        return program, Decision(0, work, obstacle)
-    loop = program.stmt
-    assert isinstance(loop, cin.Forall)
-    chunks = _chunks(program, loop.var, work)
+    loop, partial = _outermost(program), _partial(program)
+    obstacle = "there is no single loop around everything" if loop is None else _obstacle(loop)
+    if loop is None or partial is None or obstacle is not None:
+        return program, Decision(0, work, obstacle or "the outermost loop is a reduction that cannot be taken apart")
+    chunks = _chunks(program, loop.var, work, partial)
     if chunks < 2:
-        return program, Decision(0, work, "workspaces cost as much as the work")
-    marked = replace(program, stmt=cin.Forall(loop.var, loop.body, "parallel"), chunks=chunks, work=work)
-    return marked, Decision(chunks, work, f"about {work:.3g} iterations, cut along {loop.var}")
+        return program, Decision(0, work, "memory that each chunk clears would cost as much as the work")
+    marked: cin.Stmt = cin.Forall(loop.var, loop.body, "parallel")
+    if isinstance(program.stmt, cin.Where):
+        marked = cin.Where(program.stmt.consumer, marked)
+    reason = f"about {work:.3g} iterations, cut along {loop.var}"
+    if partial:
+        reason += f", a partial {partial} for each"
+    return replace(program, stmt=marked, chunks=chunks, work=work, partial=partial), Decision(chunks, work, reason)
 
 
-def _obstacle(program: Program) -> str | None:
-    """Why the outermost loop must not be cut."""
+def _outermost(program: Program) -> cin.Forall | None:
+    """The loop that is around everything, or around the sum of everything."""
+    match program.stmt:
+        case cin.Forall() as loop:
+            return loop
+        case cin.Where(_, cin.Forall() as loop) as where if cin.workspace(where).policy == "scalar":
+            return loop
+        case _:
+            return None
+
+
+def _partial(program: Program) -> str | None:
+    """What chunks compute apart: nothing (""), a partial "scalar" or a partial "output"; None where they cannot."""
     stmt, output = program.stmt, program.output
+    dense = all(isinstance(level, Dense) for level in output.format.levels)
+    if isinstance(stmt, cin.Where):
+        own = [w for w in cin.writes(stmt.producer) if w.lhs.tensor == cin.workspace(stmt)]
+        return "scalar" if dense and len({w.op for w in own}) == 1 and _reduces(own) else None
     if not isinstance(stmt, cin.Forall):
-        return "no single loop around everything"
+        return None
+    own = [w for w in cin.writes(stmt) if w.lhs.tensor.name == output.name]
+    if all(_disjoint(w.lhs, stmt.var) for w in own):
+        return ""
+    if not output.format.is_dense or any(stmt.var in w.lhs.indices for w in own):
+        return None
+    return "output" if len({w.op for w in own}) == 1 and _reduces(own) else None
+
+
+def _reduces(writes: list[cin.Assign]) -> bool:
+    """Whether all of these accumulate, in any grouping."""
+    return all(w.op is not None and operators.get(w.op).associative for w in writes)
+
+
+def _obstacle(stmt: cin.Forall) -> str | None:
+    """Why a loop cannot be cut."""
     var = stmt.var
     if stmt.kind == "tile":
         return f"{var} runs in tiles"
-    for write in cin.writes(stmt):
-        if write.lhs.tensor.name == output.name and not _disjoint(write.lhs, var):
-            return f"{var} is a reduction"
     for access in cin.accesses(stmt.body):
         level = _first_level(access)
         if level < len(access.indices) and access.level_index(level) == var:
@@ -96,7 +138,7 @@ def _first_level(access: cin.Access) -> int:
     return level
 
 
-def _chunks(program: Program, var: cin.IndexVar, work: float) -> int:
+def _chunks(program: Program, var: cin.IndexVar, work: float, partial: str) -> int:
     """How many chunks are worth it."""
     name, dimension = program.extents[var]
     tensors = {t.name: t for t in (*program.inputs, program.output)}
@@ -104,8 +146,10 @@ def _chunks(program: Program, var: cin.IndexVar, work: float) -> int:
     cleared = sum(math.prod(t.shape) for t in _areas(program))
     smallest = SMALL if config.parallel_work() else 1
     chunks = max(min(work / smallest, USUAL), min(work / LARGE, MOST))
-    if cleared and config.parallel_work():
-        chunks = min(chunks, work / (WORKSPACE * cleared))
+    if config.parallel_work():
+        chunks = min(chunks, work / max(1, WORKSPACE * cleared))
+        if partial == "output":
+            chunks = min(chunks, work / max(1, PARTIAL * math.prod(program.output.shape)))
     return int(min(chunks, extent))
 
 
