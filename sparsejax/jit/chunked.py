@@ -44,10 +44,10 @@ class Chunked:
 
     def __init__(self, kernel: runtime.Kernel, output: cin.Tensor, program: Program) -> None:
         self._kernel = kernel
-        self._chunks = program.chunks
-        self._long = program.work >= LONG
-        self._partial = program.partial
-        if program.partial == "output":
+        self._chunks = program.chunking.count
+        self._long = program.chunking.work >= LONG
+        self._partial = program.chunking.partial
+        if program.chunking.partial == "output":
             op = next(w.op for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name)  # type: ignore[arg-type]
             self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
             self._start = operators.get(op or "").identity(output.dtype)

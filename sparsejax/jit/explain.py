@@ -134,6 +134,7 @@ class Kernel:
     order: tuple[str, ...]
     reason: str
     loops: tuple[Loop, ...]
+    threads: str
     workspaces: tuple[Workspace, ...]
     conversions: tuple[Conversion, ...]
     memory: Memory
@@ -158,6 +159,7 @@ class Kernel:
                 f"    {loop.var}: {leads}, {loop.iterations:.4g} iterations in {loop.starts:.4g} starts, "
                 f"{loop.survivors:.4g} with something to do"
             )
+        lines.append(f"  threads: {self.threads}")
         lines += [f"  workspace {x}" for x in self.workspaces] or ["  no workspace"]
         lines += [f"  conversion {x}" for x in self.conversions] or ["  no conversion"]
         lines.append(f"  memory {self.memory}")
@@ -319,6 +321,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
         tuple(map(str, schedule.order)),
         _order_reason(schedule.order, candidates),
         autoschedule.loops(runner.plain, known, schedule.order),
+        str(program.chunking),
         workspaces,
         conversions,
         memory,

@@ -10,7 +10,7 @@ workspaces by `operands`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, sums, vectors
@@ -18,6 +18,7 @@ from sparsejax.jit.assemble import Output, Span
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.loops import chunks, parts
+from sparsejax.jit.loops.chunks import Chunking
 from sparsejax.jit.loops.walker import Loop
 from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.operands import DenseArea, Input, Scalar
@@ -34,11 +35,8 @@ class Program:
     output: cin.Tensor
     extents: Mapping[cin.IndexVar, tuple[str, int]]
     """Where the extent of each variable is found: a tensor's name and a dimension."""
-    chunks: int = 0
-    """Into how many chunks the outermost loop is cut where it is marked parallel, and the iterations that are expected."""
-    work: float = 0.0
-    partial: str = ""
-    """What every chunk computes apart, to be combined by more calls: a "scalar", or a dense "output"."""
+    chunking: Chunking = field(default_factory=Chunking)
+    """How the loop that is marked parallel is cut."""
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -76,7 +74,7 @@ class Lowering:
             self._workspaces(program.stmt)
             start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *_targets(program.stmt))}
             env = self.resolve(Env({}, start), program.stmt)
-            if program.partial == "output":
+            if program.chunking.partial == "output":
                 self._apart(program.stmt, env)
             else:
                 self.guarded(program.stmt, env)
@@ -85,10 +83,10 @@ class Lowering:
 
     def _span(self, number: int) -> Span | None:
         """The chunk that this call is to run, where the kernel runs in chunks: told by two slots behind all others."""
-        if not self.program.chunks:
+        if not self.program.chunking.count:
             return None
         self.chunk = self.b.slot(number, "i64", "chunk"), self.b.slot(number + 1, "i64", "chunks")
-        if self.program.partial:
+        if self.program.chunking.partial:
             self.parts = self.b.slot(number + 2, "ptr", "parts")
         zero = self.b.i64(0)
         return Span(self.b.var("first", zero), self.b.var("end", zero), (number, number + 1))

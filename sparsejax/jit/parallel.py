@@ -20,18 +20,19 @@ before:  where s: scalar                       after:  where s: scalar
 
 Every operand that leads the loop must have ordered coordinates in memory to be cut.
 
-How many chunks there are depends on the expected work alone, never on the number of threads: see `Decision`.
+How many chunks there are depends on the expected work alone, never on the number of threads: see `_chunks`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparsejax import config
 from sparsejax.formats import Dense
 from sparsejax.jit import cin, operators
 from sparsejax.jit.autoschedule import Cost
+from sparsejax.jit.loops.chunks import Chunking
 from sparsejax.jit.lower import Program
 
 SMALL, LARGE = 1 << 14, 1 << 24
@@ -44,37 +45,33 @@ PARTIAL = 2
 """Iterations for every element of an output that each chunk has for itself."""
 
 
-@dataclass(frozen=True)
-class Decision:
-    """Into how many chunks a kernel is cut (0: it is not), what work is expected in iterations, and why."""
-
-    chunks: int
-    work: float
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.chunks} chunks: {self.reason}" if self.chunks else f"one thread: {self.reason}"
-
-
-def parallelize(program: Program, cost: Cost) -> tuple[Program, Decision]:
-    """`program` with its outermost loop marked where that is legal and its work is worth it."""
+def parallelize(program: Program, cost: Cost) -> Program:
+    """`program` with its outermost loop marked where that is legal and its work is worth it; and in any case why."""
     work = cost.loops + cost.output
+
+    def serial(reason: str) -> Program:
+        return replace(program, chunking=Chunking(work=work, reason=reason))
+
     if work < config.parallel_work():
-        return program, Decision(0, work, f"about {work:.3g} iterations, below {config.parallel_work()}")
+        return serial(f"about {work:.3g} iterations, fewer than {config.parallel_work()}")
     loop, partial = _outermost(program), _partial(program)
-    obstacle = "there is no single loop around everything" if loop is None else _obstacle(loop)
-    if loop is None or partial is None or obstacle is not None:
-        return program, Decision(0, work, obstacle or "the outermost loop is a reduction that cannot be taken apart")
+    if loop is None:
+        return serial("there is no single loop around everything")
+    obstacle = _obstacle(loop)
+    if obstacle is not None:
+        return serial(obstacle)
+    if partial is None:
+        return serial(f"{loop.var} is a reduction that cannot be taken apart")
     chunks = _chunks(program, loop.var, work, partial)
     if chunks < 2:
-        return program, Decision(0, work, "memory that each chunk clears would cost as much as the work")
+        return serial("memory that each chunk clears would cost as much as the work")
     marked: cin.Stmt = cin.Forall(loop.var, loop.body, "parallel")
     if isinstance(program.stmt, cin.Where):
         marked = cin.Where(program.stmt.consumer, marked)
     reason = f"about {work:.3g} iterations, cut along {loop.var}"
     if partial:
-        reason += f", a partial {partial} for each"
-    return replace(program, stmt=marked, chunks=chunks, work=work, partial=partial), Decision(chunks, work, reason)
+        reason += f", each with a partial {partial}"
+    return replace(program, stmt=marked, chunking=Chunking(chunks, partial, work, reason))
 
 
 def _outermost(program: Program) -> cin.Forall | None:
@@ -139,7 +136,7 @@ def _first_level(access: cin.Access) -> int:
 
 
 def _chunks(program: Program, var: cin.IndexVar, work: float, partial: str) -> int:
-    """How many chunks are worth it."""
+    """How many chunks are worth it: as many as are of a usual size, and fewer where each has memory of its own."""
     name, dimension = program.extents[var]
     tensors = {t.name: t for t in (*program.inputs, program.output)}
     extent = tensors[name].shape[dimension]

@@ -129,7 +129,7 @@ class KernelRunner:
         constants = Numbers() if self.shared else None
         nest = self.nest
         compiled = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
-        kernel = chunked.Chunked(compiled, nest.output, program) if program.chunks else compiled
+        kernel = chunked.Chunked(compiled, nest.output, program) if program.chunking.count else compiled
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.counts(observed))
@@ -156,7 +156,7 @@ class KernelRunner:
         schedule = SCHEDULERS[config.scheduler()](nest, self.counts(observed), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        return schedule, parallel.parallelize(program_of(self.nest, schedule), schedule.cost)[0]
+        return schedule, parallel.parallelize(program_of(self.nest, schedule), schedule.cost)
 
 
 def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:

@@ -38,7 +38,7 @@ def program_of(case):
         order = definitions.parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
         reading = adapt.readable(made, order, workspace)
         program = concretize.concretize(blocks.split(reading), order, workspace)
-        program, _ = parallel.parallelize(program, Cost(1e6, 0.0, 0.0))
+        program = parallel.parallelize(program, Cost(1e6, 0.0, 0.0))
     inputs = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     return program, inputs, runner
 
@@ -52,7 +52,7 @@ def check(seed, blocked):
     """Whether the kernel of a case runs in chunks, and what is wrong with it."""
     case = definitions.make(seed, blocked)
     program, inputs, runner = program_of(case)
-    if not program.chunks:
+    if not program.chunking.count:
         return False, None
     nest = runner.nest
     kernel = chunked.Chunked(runtime.compile_text(lower.lower(program, LLVMBuilder())), nest.output, program)
@@ -61,7 +61,7 @@ def check(seed, blocked):
     for threads in THREADS:
         config.update("num_threads", threads)
         results.append(bound.run(inputs))
-    alone = replace(program, work=float(chunked.LONG))  # one thread, chunk by chunk
+    alone = replace(program, chunking=replace(program.chunking, work=float(chunked.LONG)))  # one thread, chunk by chunk
     config.update("num_threads", 1)
     kernel = chunked.Chunked(kernel._kernel, nest.output, alone)
     results.append(binding.Binding(kernel, nest.output, nest.producers[0].op if nest.direct else None).run(inputs))
