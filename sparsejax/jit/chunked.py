@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import struct
 import sys
 from typing import Any
 
@@ -32,6 +33,7 @@ LONG = 1 << 28
 """Iterations from which on a kernel runs in chunks also with one thread."""
 HUGE = 1 << 22
 """Bytes from which on huge pages are asked for, as `assemble.Growable` does."""
+_ALONE = struct.pack("2q", 0, 1)
 _COPY, _SHIFT = 0, 1
 _SCALAR = 4
 """Doubles that a partial scalar takes at most: a complex sum with what rounding loses."""
@@ -55,10 +57,13 @@ class Chunked:
         if not all(isinstance(level, Dense) for level in form.levels):
             self._layout = _Layout(output)
 
+    def _alone(self) -> bool:
+        """Whether one chunk is all."""
+        return not self._long and not self._partial and threads.count() == 1
+
     def _table(self, slots: bytes) -> Ints:
         """One row per chunk: the slots, the chunk's number, how many there are."""
-        alone = not self._long and not self._partial and threads.count() == 1
-        rows = 1 if alone else self._chunks
+        rows = 1 if self._alone() else self._chunks
         table = np.empty((rows, len(slots) // 8 + 2), np.int64)
         table[:, :-2] = np.frombuffer(slots, np.int64)
         table[:, -2] = _numbers(rows)
@@ -67,6 +72,8 @@ class Chunked:
 
     def run_packed(self, slots: bytes) -> int:
         """As `runtime.Kernel.run_packed`: all chunks of a dense output."""
+        if self._alone():
+            return self._kernel.run_packed(slots + _ALONE)
         table = self._table(slots)
         if not self._partial:
             return threads.run(self._kernel.address, table)

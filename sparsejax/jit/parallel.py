@@ -39,6 +39,8 @@ SMALL, LARGE = 1 << 14, 1 << 24
 """Iterations that a chunk has at least, and at most."""
 USUAL, MOST = 64, 1024
 """Chunks: as many for kernels of any usual size, more only so that none takes long."""
+GROWING = 4
+"""How much more work a growing output asks for: placing its pieces takes some 50 microseconds (measured)."""
 WORKSPACE = 8
 """Iterations for every element of a workspace, which each chunk clears for itself."""
 PARTIAL = 2
@@ -52,8 +54,10 @@ def parallelize(program: Program, cost: Cost) -> Program:
     def serial(reason: str) -> Program:
         return replace(program, chunking=Chunking(work=work, reason=reason))
 
-    if work < config.parallel_work():
-        return serial(f"about {work:.3g} iterations, fewer than {config.parallel_work()}")
+    grows = not all(isinstance(level, Dense) for level in program.output.format.levels)
+    least = config.parallel_work() * (GROWING if grows else 1)
+    if work < least:
+        return serial(f"about {work:.3g} iterations, fewer than {least}")
     loop, partial = _outermost(program), _partial(program)
     if loop is None:
         return serial("there is no single loop around everything")
@@ -62,7 +66,10 @@ def parallelize(program: Program, cost: Cost) -> Program:
         return serial(obstacle)
     if partial is None:
         return serial(f"{loop.var} is a reduction that cannot be taken apart")
-    chunks = _chunks(program, loop.var, work, partial)
+    extent = _extent(program, loop.var)
+    if extent < 2:
+        return serial(f"{loop.var} has one coordinate at most")
+    chunks = min(extent, _chunks(program, work, partial))
     if chunks < 2:
         return serial("memory that each chunk clears would cost as much as the work")
     marked: cin.Stmt = cin.Forall(loop.var, loop.body, "parallel")
@@ -135,19 +142,22 @@ def _first_level(access: cin.Access) -> int:
     return level
 
 
-def _chunks(program: Program, var: cin.IndexVar, work: float, partial: str) -> int:
-    """How many chunks are worth it: as many as are of a usual size, and fewer where each has memory of its own."""
+def _extent(program: Program, var: cin.IndexVar) -> int:
+    """The extent of a variable."""
     name, dimension = program.extents[var]
-    tensors = {t.name: t for t in (*program.inputs, program.output)}
-    extent = tensors[name].shape[dimension]
+    return next(t for t in (*program.inputs, program.output) if t.name == name).shape[dimension]
+
+
+def _chunks(program: Program, work: float, partial: str) -> int:
+    """How many chunks are worth it: as many as are of a usual size, and fewer where each has memory of its own."""
+    if not config.parallel_work():
+        return USUAL
     cleared = sum(math.prod(t.shape) for t in _areas(program))
-    smallest = SMALL if config.parallel_work() else 1
-    chunks = max(min(work / smallest, USUAL), min(work / LARGE, MOST))
-    if config.parallel_work():
-        chunks = min(chunks, work / max(1, WORKSPACE * cleared))
-        if partial == "output":
-            chunks = min(chunks, work / max(1, PARTIAL * math.prod(program.output.shape)))
-    return int(min(chunks, extent))
+    chunks = max(min(work / SMALL, USUAL), min(work / LARGE, MOST))
+    chunks = min(chunks, work / max(1, WORKSPACE * cleared))
+    if partial == "output":
+        chunks = min(chunks, work / max(1, PARTIAL * math.prod(program.output.shape)))
+    return int(chunks)
 
 
 def _areas(program: Program) -> set[cin.Tensor]:

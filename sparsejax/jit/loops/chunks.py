@@ -23,6 +23,7 @@ from sparsejax.jit.loops.walker import Loop, Walker
 from sparsejax.jit.operands import Input
 
 Work = Callable[[Val], Val]
+LANES = 64  # of the widest vector
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
     b = loop.b
     terms = [_places(loop, w) for w in loop.walkers.values()]
     terms += [t for a in dict.fromkeys(cin.accesses(loop.body)) if (t := _below_dense(loop, a)) is not None]
-    if not loop.walkers or frozenset() in loop.cases:
+    counted = not loop.walkers or frozenset() in loop.cases
+    if counted:
         terms.append(lambda v: v)
 
     def work(v: Val) -> Val:
@@ -60,6 +62,8 @@ def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
     def cut_at(k: Val) -> Val:
         target = b.named("target", b.add(before, b.binary("sdiv", b.mul(whole, k), chunks)))
         found = lower_bound(b, lambda v: b.lt(work(v), target), b.i64(0), loop.extent)
+        if counted and isinstance(loop.body, cin.Assign):
+            found = b.and_(found, b.i64(-LANES))  # what runs in lanes and what is left over is the same for any chunks
         return b.named("cut", b.select(b.lt(k, chunks), found, loop.extent))
 
     begin = b.named("cut", b.select(b.lt(b.i64(0), chunk), cut_at(chunk), b.i64(0)))
