@@ -23,14 +23,20 @@ def main() -> int:
     parser.add_argument("--ops", default="", help="comma-separated operations (default: all)")
     parser.add_argument("--matrices", default="", help="comma-separated names, or 'real' for every real matrix")
     parser.add_argument("--peers", default="", help="comma-separated: torch, jax, sparse, numba")
-    parser.add_argument("--threads", type=int, default=1, help="threads of the peers (sparsejax uses one)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of every library")
     parser.add_argument("--seconds", type=float, default=None, help="time per row and library, about (1; --quick: 0.1)")
     parser.add_argument("--quick", action="store_true", help="small matrices and few rounds")
     parser.add_argument("--json", default="", help="also write all medians, in seconds, and versions to this file")
     options = parser.parse_args()
     if options.seconds is None:
         options.seconds = 0.1 if options.quick else 1.0
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    for name in (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "NUMBA_NUM_THREADS",
+        "SPARSEJAX_NUM_THREADS",
+    ):
         os.environ[name] = str(options.threads)
     if options.threads == 1:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"

@@ -12,6 +12,9 @@ scheduler      how kernels choose their loop order: "cost" (default, from observ
                types alone, for comparison)
 dense_limit    a kernel with sparse operands makes no dense result of more than this many times their bytes (default 1000), once
                that is more than a gibibyte: it raises FormatError; 0 lifts the limit
+num_threads    threads that a kernel may use, the caller's included: 0 (default) for `OMP_NUM_THREADS`, else the processors that this
+               process may run on
+parallel_work  iterations from which on a kernel is run by several threads (default 65536)
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _choices: dict[str, tuple[str, ...]] = {
 }
 _texts: dict[str, str] = {"cache_dir": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
-_numbers: dict[str, int] = {"dense_limit": 1000}
+_numbers: dict[str, int] = {"dense_limit": 1000, "num_threads": 0, "parallel_work": 1 << 16}
 
 
 def _read_environment() -> None:
@@ -151,6 +154,21 @@ def dense_limit() -> int:
     """How many times the operands' bytes a dense result may have; 0 for any."""
     found: int = _scope.get().get("dense_limit", _numbers["dense_limit"])
     return found
+
+
+def num_threads() -> int:
+    """The number of threads that a kernel may use; 0 for what the environment says."""
+    return _numbers["num_threads"]
+
+
+def parallel_work() -> int:
+    """Iterations from which on a kernel is run by several threads."""
+    return _numbers["parallel_work"]
+
+
+def planning() -> tuple[str, str, int]:
+    """What plans depend on besides data."""
+    return _chosen["scheduler"], _chosen["workspace"], _numbers["parallel_work"]
 
 
 _read_environment()

@@ -11,6 +11,9 @@ Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord /
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
@@ -31,6 +34,11 @@ class Growable:
 
     def pointer(self, b: Builder) -> Val:
         return b.get(self._pointer)
+
+    def give(self, b: Builder, pointer: Val, room: Val) -> None:
+        """Start with `room` elements that somebody else has allocated."""
+        b.set(self._pointer, pointer)
+        b.set(self._capacity, room)
 
     def reserve(self, b: Builder, needed: Val, zero: bool = False) -> None:
         """Make room for `needed` elements, new ones zeroed where asked."""
@@ -57,13 +65,34 @@ class Growable:
             b.call("madvise", "i32", [b.convert("inttoptr", start, "ptr"), left, b.const("i32", MADV_HUGEPAGE)])
 
 
-class Output:
-    """The output tensor under assembly."""
+@dataclass(frozen=True)
+class Span:
+    """The coordinates of the outermost variable that a call visits, and the slots that tell which positions these are."""
 
-    def __init__(self, b: Builder, tensor: cin.Tensor, axes: tuple[Axis, ...], slots: dict[abi.Slot, int]) -> None:
+    first: Var
+    end: Var
+    slots: tuple[int, int]
+
+
+class Output:
+    """The output tensor under assembly; with a `span`, the part of it between two coordinates of its outermost level.
+
+    Counts are then those of the part. Where all levels above the first sparse one are dense, `pos` of that one is given by the caller,
+    for the whole output, and the part fills in what is its own, as if nothing stood before it.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        tensor: cin.Tensor,
+        axes: tuple[Axis, ...],
+        slots: dict[abi.Slot, int],
+        span: Span | None = None,
+    ) -> None:
         self.tensor = tensor
         self.axes = axes
         self._slots = slots
+        self.span = span
         form = tensor.format
         self.heads = abi.heads(tensor)
         self.sparse = tuple(lv for lv in range(len(form.levels)) if not isinstance(form.levels[lv], Dense))
@@ -75,6 +104,9 @@ class Output:
         self.count: dict[int, Var] = {lv: b.var(f"n{lv}", b.i64(0)) for lv in self.heads}
         self._crd = {lv: Growable(b, f"crd{lv}", 4 if self._crd_types[lv] == "i32" else 8) for lv in self.sparse}
         self._pos = {lv: Growable(b, f"pos{lv}", 8) for lv in self.heads}
+        if self._shared:
+            given = b.slot(slots[abi.Slot(tensor.name, "pos", self.heads[0])], "ptr", f"{tensor.name}_pos")
+            self._pos[self.heads[0]].give(b, given, b.add(self._product(b, range(self.heads[0])), 1))
         self._vals = Growable(b, "vals", tensor.dtype.itemsize)
         self.wrote = b.var("wrote", b.i64(0))
         self._block = self._product(b, range(self.sparse[-1] + 1, len(form.levels)))
@@ -86,6 +118,11 @@ class Output:
                     self._crd[inside].reserve(b, expected)
             if lv == self.heads[-1]:
                 self._vals.reserve(b, b.mul(expected, self._block))
+
+    @property
+    def _shared(self) -> bool:
+        """Whether `pos` of the first sparse level is given for the whole output."""
+        return self.span is not None and self.heads[0] > 0
 
     # geometry
     def _product(self, b: Builder, levels: range) -> Val:
@@ -172,6 +209,39 @@ class Output:
         if self.sparse:
             b.set(self.wrote, b.i64(1))
 
+    # partial results
+    def part(self, b: Builder, parts: Val, number: Val) -> Val:
+        """The address of partial output `number`: all are of the size of a dense output and stand one behind the other."""
+        size = b.mul(self._size(b), self.tensor.dtype.itemsize)
+        return b.convert("inttoptr", b.add(b.convert("ptrtoint", parts, "i64"), b.mul(number, size)), "ptr")
+
+    @contextmanager
+    def redirected(self, pointer: Val) -> Iterator[None]:
+        """Write to `pointer` instead of the dense output."""
+        whole, self._fixed = self._fixed, pointer
+        yield
+        self._fixed = whole
+
+    def combine(self, b: Builder, op: str, parts: Val, piece: Val, pieces: Val) -> None:
+        """`output op= part` for every part, in order, on one of as many pieces of the output as there are parts."""
+        size, dtype = self._size(b), self.tensor.dtype
+        lo = b.named("lo", b.binary("sdiv", b.mul(size, piece), pieces))
+        hi = b.named("hi", b.binary("sdiv", b.mul(size, b.add(piece, 1)), pieces))
+        wide = 64 // dtype.itemsize if dtype.kind in "iuf" and emit.lanewise(op) else 1
+        end = b.named("end", b.add(lo, b.mul(b.binary("sdiv", b.sub(hi, lo), b.i64(wide)), wide)))
+        for lanes, start, stop in ((wide, lo, end), (1, end, hi)):
+            with b.for_(start, stop, "q", lanes) as q:
+                total = [b.var("total", p) for p in emit.load(b, self._fixed, q, dtype, lanes, "out").parts]
+                with b.for_(b.i64(0), pieces, "part") as k:
+                    part = emit.load(b, parts, b.add(b.mul(k, size), q), dtype, lanes, "partial")
+                    old = emit.Num(dtype, tuple(b.get(t) for t in total))
+                    for var, value in zip(total, emit.apply(b, op, [old, part], dtype).parts, strict=True):
+                        b.set(var, value)
+                emit.store(b, self._fixed, q, emit.Num(dtype, tuple(b.get(t) for t in total)))
+
+    def _size(self, b: Builder) -> Val:
+        return self._product(b, range(len(self.tensor.format.levels)))
+
     # the end
     def epilogue(self, b: Builder) -> None:
         """Write pointers and counts back; also on the way out after a failure, so that the caller can free them."""
@@ -184,16 +254,33 @@ class Output:
             b.set_slot(self._slots[abi.Slot(name, "pos", lv)], self._pos[lv].pointer(b))
             b.set_slot(self._slots[abi.Slot(name, "count", lv)], b.get(self.count[lv]))
         b.set_slot(self._slots[abi.Slot(name, "vals", 0)], self._vals.pointer(b))
+        if self.span is not None:
+            for slot, parent in zip(self.span.slots, self._part(b), strict=True):
+                b.set_slot(slot, parent)
 
     def finalize(self, b: Builder) -> None:
         """Repair `pos` of fibers that no loop visited."""
         for head in self.heads:
             pointer = self._pos[head].pointer(b)
-            parents = b.sub(self._parents(b, head), self._trailing(b, head))
+            start, parents = b.i64(0), b.sub(self._parents(b, head), self._trailing(b, head))
+            if self._shared and head == self.heads[0]:
+                first, parents = self._part(b)
+                start = b.add(first, 1)
             high = b.var("high", b.i64(0))
-            with b.for_(b.i64(0), b.add(parents, 1), "r") as r:
+            with b.for_(start, b.add(parents, 1), "r") as r:
                 b.set(high, b.max(b.get(high), b.load(pointer, r, "i64", "edge")))
                 b.store(pointer, r, b.get(high))
+
+    def _part(self, b: Builder) -> tuple[Val, Val]:
+        """The parent positions of the first sparse level that this call fills in."""
+        assert self.span is not None
+        axis, each = self.axes[self.tensor.format.order[0]], self._product(b, range(1, self.heads[0]))
+
+        def parent(coordinate: Val) -> Val:
+            start = coordinate if axis.step == 1 else b.min(b.mul(coordinate, axis.step), axis.span)  # blocks stick out
+            return b.mul(start, each)
+
+        return parent(b.get(self.span.first)), parent(b.get(self.span.end))
 
     def _trailing(self, b: Builder, head: int) -> Val:
         """The parent positions reserved for a coordinate that was never committed."""

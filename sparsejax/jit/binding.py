@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
-from sparsejax.jit import abi, arena, cin, operators, runtime
+from sparsejax.jit import abi, arena, chunked, cin, operators, runtime
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
@@ -50,7 +50,7 @@ class Binding:
 
     def __init__(
         self,
-        kernel: runtime.Kernel,
+        kernel: runtime.Kernel | chunked.Chunked,
         output: cin.Tensor,
         op: str | None,
         expected: tuple[int, ...] = (),
@@ -82,9 +82,9 @@ class Binding:
         self._empty = _pack((*extents, *((0,) * pointers), *counts))
 
     @property
-    def dense(self) -> bool:
-        """Whether the output is dense: its slots are known before the call."""
-        return self._dense
+    def fixable(self) -> bool:
+        """Whether the slots of a call can be known before it: the output is dense, and the kernel does not run in chunks."""
+        return self._dense and isinstance(self._kernel, runtime.Kernel)
 
     def fixed(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> NDArray[np.int64]:
         """The slots of a call with a dense output in `vals`."""
@@ -103,6 +103,7 @@ class Binding:
 
     def call(self, slots: NDArray[np.int64], vals: NDArray[Any], clear: bool) -> Callable[[], None]:
         """The kernel over fixed slots, as a function; with `clear`, the output is cleared before."""
+        assert isinstance(self._kernel, runtime.Kernel)
         run, address, start, fill = self._kernel.run_at, slots.ctypes.data, self._start, vals.fill
 
         def cleared() -> None:

@@ -53,6 +53,8 @@ def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     pieces = parts.parts_of(body) if len(leaders) > 1 else ()
     if not pieces:
         loop = replace(loop, cases=find_cases(body, leaders))
+    if stmt.kind == "parallel":
+        loop = lowering.chunk_of(loop)
     for access in leaders:
         if not access.tensor.format.levels[env.cursors[access].level].ordered and not _any_order(loop):
             raise Unordered(access.tensor)

@@ -155,6 +155,7 @@ class Kernel:
     reason: str
     fused: tuple[str, ...]
     loops: tuple[Loop, ...]
+    threads: str
     workspaces: tuple[Workspace, ...]
     conversions: tuple[Conversion, ...]
     memory: Memory
@@ -181,6 +182,7 @@ class Kernel:
                 f"    {loop.var}: {leads}, {loop.iterations:.4g} iterations in {loop.starts:.4g} starts, "
                 f"{loop.survivors:.4g} with something to do"
             )
+        lines.append(f"  threads: {self.threads}")
         lines += [f"  workspace {x}" for x in self.workspaces] or ["  no workspace"]
         lines += [f"  conversion {x}" for x in self.conversions] or ["  no conversion"]
         lines.append(f"  memory {self.memory}")
@@ -407,6 +409,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
         _order_reason(schedule.order, candidates),
         runner.step.priced,
         branches.loops(runner.plain, known, schedule),
+        str(program.chunking),
         workspaces,
         conversions,
         memory,

@@ -10,14 +10,16 @@ workspaces by `operands`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, sums, vectors
-from sparsejax.jit.assemble import Output
+from sparsejax.jit.assemble import Output, Span
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
-from sparsejax.jit.loops import parts
+from sparsejax.jit.loops import chunks, parts
+from sparsejax.jit.loops.chunks import Chunking
+from sparsejax.jit.loops.walker import Loop
 from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.operands import DenseArea, Input, Scalar
 from sparsejax.jit.workspaces import policies
@@ -33,6 +35,8 @@ class Program:
     output: cin.Tensor
     extents: Mapping[cin.IndexVar, tuple[str, int]]
     """Where the extent of each variable is found: a tensor's name and a dimension."""
+    chunking: Chunking = field(default_factory=Chunking)
+    """How the loop that is marked parallel is cut."""
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -64,14 +68,68 @@ class Lowering:
         axes = {t.name: operands.axes_of(b, t, extents[t.name]) for t in (*program.inputs, program.output)}
         for tensor in program.inputs:
             self.operands[tensor.name] = self._input(tensor, numbers, axes[tensor.name])
-        self.output = Output(b, program.output, axes[program.output.name], numbers)
+        self.output = Output(b, program.output, axes[program.output.name], numbers, self._span(len(numbers) + first))
         self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
         if program.stmt is not None:
             self._workspaces(program.stmt)
             start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *_targets(program.stmt))}
-            self.guarded(program.stmt, self.resolve(Env({}, start), program.stmt))
+            env = self.resolve(Env({}, start), program.stmt)
+            if program.chunking.partial == "output":
+                self._apart(program.stmt, env)
+            else:
+                self.guarded(program.stmt, env)
         self.output.finalize(b)
         return b.finish(self._epilogue)
+
+    def _span(self, number: int) -> Span | None:
+        """The chunk that this call is to run, where the kernel runs in chunks: told by two slots behind all others."""
+        if not self.program.chunking.count:
+            return None
+        self.chunk = self.b.slot(number, "i64", "chunk"), self.b.slot(number + 1, "i64", "chunks")
+        if self.program.chunking.partial:
+            self.parts = self.b.slot(number + 2, "ptr", "parts")
+        zero = self.b.i64(0)
+        return Span(self.b.var("first", zero), self.b.var("end", zero), (number, number + 1))
+
+    def _apart(self, stmt: cin.Stmt, env: Env) -> None:
+        """`stmt` into a partial output, which belongs to the chunk; calls with higher numbers combine these, piece by piece."""
+        number, chunks = self.chunk
+        (op,) = {w.op for w in cin.writes(stmt) if w.lhs.tensor.name == self.output.tensor.name}
+        assert op is not None
+
+        def produce() -> None:
+            with self.output.redirected(self.output.part(self.b, self.parts, number)):
+                self.guarded(stmt, env)
+
+        def combine() -> None:
+            self.output.combine(self.b, op, self.parts, self.b.sub(number, chunks), chunks)
+
+        self.b.if_else(self.b.lt(number, chunks), produce, combine)
+
+    def _reduced(self, stmt: cin.Where, scalar: Scalar, env: Env) -> None:
+        """A reduction in chunks: each saves its partial scalar; a call with a higher number combines them and goes on."""
+        b, (number, chunks) = self.b, self.chunk
+        op = next(w.op for w in cin.writes(stmt.producer) if w.lhs.tensor == scalar.tensor)
+        assert op is not None
+
+        def produce() -> None:
+            self.guarded(stmt.producer, env)
+            scalar.save(b, self.parts, number)
+
+        def combine() -> None:
+            with b.for_(b.i64(0), chunks, "part") as part:
+                scalar.merge(b, op, self.parts, part)
+            self.guarded(stmt.consumer, env)
+
+        b.if_else(b.lt(number, chunks), produce, combine)
+
+    def chunk_of(self, loop: Loop) -> Loop:
+        """`loop`, the outermost one, over the coordinates of this call's chunk."""
+        cut = chunks.cut(loop, *self.chunk)
+        assert self.output.span is not None
+        self.b.set(self.output.span.first, cut.begin)
+        self.b.set(self.output.span.end, cut.extent)
+        return cut
 
     def _input(self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], axes: tuple[operands.Axis, ...]) -> Input:
         def pointer(what: str, level: int) -> Val:
@@ -194,6 +252,9 @@ class Lowering:
             scalar: Scalar | strips.Registers
             if self.strip is None:
                 scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self._sum(stmt, tensor, env))
+                if isinstance(stmt.producer, cin.Forall) and stmt.producer.kind == "parallel":
+                    self._reduced(stmt, scalar, env)
+                    return
             else:
                 scalar = self.registers[tensor.name] = strips.Registers(b, tensor, partial, self.strip)
             self.guarded(stmt.producer, env)

@@ -101,6 +101,20 @@ class Scalar:
                 b.set(var, part)
         self._written(b)
 
+    def save(self, b: Builder, pointer: Val, number: Val) -> None:
+        """Write what was accumulated as number `number` of an array of such."""
+        if self.total is not None:
+            self.total.save(b, pointer, b.mul(number, self.total.width))
+        else:
+            emit.store(b, pointer, number, self.get(b))
+
+    def merge(self, b: Builder, op: str, pointer: Val, number: Val) -> None:
+        """Accumulate what was saved as number `number`."""
+        if self.total is not None:
+            self.total.merge(b, pointer, b.mul(number, self.total.width))
+        else:
+            self.put(b, op, emit.load(b, pointer, number, self.tensor.dtype, 1, "part"))
+
     def absorb(self, b: Builder, lanes: sums.Sum) -> None:
         """Add all lanes of a sum to this one."""
         assert self.total is not None

@@ -4,6 +4,7 @@
     fuse          kernels and library calls                               once per jaxpr
     autoschedule  loop order and conversions, from observed facts         once per kernel and bucket of facts
     concretize    loops, workspaces, vector marks                         "
+    parallelize   the mark of an outermost loop that is cut into chunks   "
     lower         LLVM text through the builder                           "
     compile       machine code                                            once per text
     bind, call    slots, allocation, one call                             every time
@@ -37,6 +38,7 @@ from sparsejax.jit import (
     binding,
     blocks,
     branches,
+    chunked,
     cin,
     concretize,
     facts,
@@ -44,6 +46,7 @@ from sparsejax.jit import (
     joins,
     lower,
     moments,
+    parallel,
     rows,
     runtime,
     simplify,
@@ -109,7 +112,7 @@ class KernelRunner:
         if self.large:
             self._check_size(inputs)
         observed = self.observe(inputs)
-        planned = self.plans.get((config.scheduler(), config.workspace(), observed)) or self.plan(observed)
+        planned = self.plans.get((*config.planning(), observed)) or self.plan(observed)
         if planned.moves:
             inputs = list(inputs)
             for position, form in planned.moves:
@@ -125,9 +128,11 @@ class KernelRunner:
     def bind(
         self, bound: Bound, inputs: list[Storage], fixed: Sequence[bool], vals: NDArray[Any] | None
     ) -> Storage | None:
-        """Bind the kernel; where its result is: in `vals`, if given. None where an input that changes (is not `fixed`) must be converted
-        before every run."""
+        """Bind the kernel; where its result is: in `vals`, if given. None where it runs in chunks, or an input that changes (is not
+        `fixed`) must be converted before every run."""
         planned = self.plan(self.observe(inputs))
+        if not planned.binding.fixable:
+            return None
         inputs = list(inputs)
         for position, form in planned.moves:
             if not fixed[position]:
@@ -173,7 +178,7 @@ class KernelRunner:
             )
 
     def plan(self, observed: Observed) -> Planned:
-        key = (config.scheduler(), config.workspace(), observed)
+        key = (*config.planning(), observed)
         with _turn:
             known = self.plans.get(key)
             if known is None:
@@ -183,8 +188,9 @@ class KernelRunner:
     def _planned(self, observed: Observed) -> Planned:
         schedule, program = self.schedule(observed)
         constants = Numbers() if self.shared else None
-        kernel = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
         nest = self.nest
+        compiled = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
+        kernel = chunked.Chunked(compiled, nest.output, program) if program.chunking.count else compiled
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
@@ -205,7 +211,7 @@ class KernelRunner:
         return facts.Facts(found, dict(zip(self.joins, observed[-1], strict=True)) if self.joins else {})
 
     def schedule(self, observed: Observed) -> tuple[autoschedule.Schedule, lower.Program]:
-        """The loop order, and the program with operands in the formats that it wants."""
+        """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
         nest = self.plain
         if nest.nested:
             schedule = branches.choose(nest, self.known(observed))
@@ -213,7 +219,7 @@ class KernelRunner:
             schedule = SCHEDULERS[config.scheduler()](nest, self.known(observed), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        return schedule, program_of(self.nest, schedule)
+        return schedule, parallel.parallelize(program_of(self.nest, schedule), schedule.cost)
 
 
 def _assigns_all(nest: Nest) -> bool:

@@ -36,6 +36,7 @@ class Kernel:
 
     def __init__(self, address: int, keep: Any) -> None:
         self._keep = keep
+        self.address = address
         self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
     def run_packed(self, slots: bytes) -> int:
@@ -43,9 +44,9 @@ class Kernel:
         status: int = self._function(slots)
         return status
 
-    def run_at(self, slots: int) -> int:
-        """Run the kernel on the slots at an address (a dense output); the status code."""
-        status: int = self._function(slots)
+    def run_at(self, address: int) -> int:
+        """Run the kernel on the slots at an address; the status code."""
+        status: int = self._function(address)
         return status
 
     def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:

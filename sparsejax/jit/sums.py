@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.jit import cin, emit
-from sparsejax.jit.builder import Builder
+from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.llvm import lanes_of
 
 
@@ -61,6 +61,24 @@ class Sum:
                 plain = b.select(b.compare("oeq", lost, lost), b.binary("fadd", plain, lost), plain)
             parts.append(plain)
         return emit.cast(b, emit.Num(self._wide, tuple(parts)), self.dtype)
+
+    @property
+    def width(self) -> int:
+        """How many doubles `save` writes."""
+        return len(self._sums) + len(self._lost)
+
+    def save(self, b: Builder, pointer: Val, place: Val) -> None:
+        """Write the sum with all its digits to `pointer[place]` and on."""
+        for k, var in enumerate((*self._sums, *self._lost)):
+            b.store(pointer, b.add(place, k), b.get(var))
+
+    def merge(self, b: Builder, pointer: Val, place: Val) -> None:
+        """Add a sum like this one that was saved."""
+        parts = [b.load(pointer, b.add(place, k), "double", "part") for k in range(self.width)]
+        self.add(b, emit.Num(self._wide, tuple(parts[: len(self._sums)])))
+        if self._lost:
+            lost = (b.select(b.compare("oeq", x, x), x, b.const("double", 0.0)) for x in parts[len(self._sums) :])
+            self.add(b, emit.Num(self._wide, tuple(lost)))
 
     def absorb(self, b: Builder, lanes: Sum) -> None:
         """Add all lanes of another sum, and what they lost."""

@@ -285,7 +285,7 @@ def planned(case: Case) -> Callable[[], Storage]:
     if order is None:
         runner = pipeline.KernelRunner(step)
         with config.using(workspace=case.workspace):
-            runner.plan(tuple(facts.positions(s) for s in inputs))
+            runner.plan(runner.observe(inputs))
 
         def call() -> Storage:
             with config.using(workspace=case.workspace):
@@ -355,6 +355,11 @@ def fault_of(case: Case, got: Storage) -> str | None:
     """None when `got` is canonical and agrees with the dense meaning of the case, else what is wrong."""
     with np.errstate(all="ignore"):
         want = expected(case)
+    return compare(case, got, want)
+
+
+def compare(case: Case, got: Storage, want: np.ndarray) -> str | None:
+    """None when a result is valid and agrees with the dense meaning, else what is wrong."""
     validate.validate(got)
     dense = convert.to_dense(got)
     if dense.shape == want.shape and np.array_equal(dense, want):

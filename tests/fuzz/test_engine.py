@@ -3,7 +3,7 @@
 import pytest
 
 from sparsejax import config
-from sparsejax.jit import facts, lower, runtime
+from sparsejax.jit import lower, runtime
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pipeline import KernelRunner
 from tests.enumeration import cases, run
@@ -20,7 +20,8 @@ def program_of(n):
     case = cases.case(n)
     step, inputs, _, _ = definitions.step_of(case)
     with config.using(workspace=case.workspace):
-        return KernelRunner(step).schedule([facts.positions(s) for s in inputs])[1]
+        runner = KernelRunner(step)
+        return runner.schedule(runner.observe(inputs))[1]
 
 
 def test_programs_that_are_lowered_once_have_one_text():

@@ -83,7 +83,7 @@ class Ranges:
 def counted(loop: Loop) -> None:
     """The whole extent, without leaders."""
     ranges = Ranges(loop, frozenset())
-    ranges.add(loop.b.i64(0), loop.extent)
+    ranges.add(loop.begin, loop.extent)
     ranges.finish()
 
 

@@ -37,7 +37,7 @@ def overwrites(loop: Loop) -> bool:
 def plain_pass(loop: Loop) -> Loop:
     """Run every coordinate without leaders; the loop that is left."""
     ranges = Ranges(loop, EMPTY)
-    ranges.add(loop.b.i64(0), loop.extent)
+    ranges.add(loop.begin, loop.extent)
     ranges.finish()
     return replace(loop, cases={key: stmt for key, stmt in loop.cases.items() if key})
 
@@ -50,14 +50,14 @@ def gaps(loop: Loop) -> None:
     if isinstance(loop.cases[EMPTY], cin.Assign):
         _between(loop, walkers)
     else:
-        with loop.b.for_(loop.b.i64(0), loop.extent, loop.var.name) as coordinate:
+        with loop.b.for_(loop.begin, loop.extent, loop.var.name) as coordinate:
             _full(loop, walkers, coordinate)
 
 
 def _between(loop: Loop, walkers: Mapping[cin.Access, Walker]) -> None:
     b = loop.b
     ranges = Ranges(loop, EMPTY)
-    start = b.var(loop.var.name, b.i64(0))
+    start = b.var(loop.var.name, loop.begin)
     with b.while_(lambda: b.lt(b.get(start), loop.extent)):
         stop = loop.extent
         for walker in walkers.values():

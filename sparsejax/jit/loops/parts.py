@@ -43,7 +43,7 @@ def independent(loop: Loop, keys: list[Leaders]) -> None:
         return
     for walker in loop.walkers.values():
         walker.start(b)
-    with b.for_(b.i64(0), loop.extent, loop.var.name) as coordinate:
+    with b.for_(loop.begin, loop.extent, loop.var.name) as coordinate:
         match = Match(b, loop.walkers, coordinate)
         run(coordinate, match)
         match.advance()

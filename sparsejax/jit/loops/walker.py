@@ -142,15 +142,22 @@ class Loop:
     walkers: dict[cin.Access, Walker]
     enters: bool
     visit: Visit
+    span: tuple[Val, Val] | None = None
+    """The coordinates that are visited, where these are not all."""
 
     @property
     def b(self) -> Builder:
         return self.lowering.b
 
     @property
+    def begin(self) -> Val:
+        """Where a loop over all coordinates starts."""
+        return self.b.i64(0) if self.span is None else self.span[0]
+
+    @property
     def extent(self) -> Val:
         """Where a loop over all coordinates ends."""
-        return self.lowering.bound(self.var, self.env)
+        return self.lowering.bound(self.var, self.env) if self.span is None else self.span[1]
 
     def at(self, coordinate: Val, key: Leaders, cursors: Mapping[cin.Access, Cursor]) -> None:
         """One coordinate in the case `key`."""

@@ -1,0 +1,86 @@
+"""Chunks that fail, and calls that are interrupted: an exception, no leak, and the next call works."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax import config
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory and reads /proc")
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    config.update("num_threads", 2)
+    yield
+    config.update("num_threads", 0)
+
+
+NO_MEMORY = """
+import resource
+import numpy as np, sparsejax as sj
+from sparsejax.jit import pool
+
+def used():
+    return int(open("/proc/self/statm").read().split()[0]) * 4096
+
+f = sj.jit(lambda a, b: a @ b)
+def product(n):
+    return f(sj.array(np.ones((n, 1)), format="csr"), sj.array(np.ones((1, n)), format="csr"))
+
+assert product(700).nnz == 490000
+before = used()
+resource.setrlimit(resource.RLIMIT_AS, (before + (200 << 20), before + (200 << 20)))
+for _ in range(3):
+    try:
+        product(8000)  # 770 MB
+    except MemoryError:
+        pass
+    else:
+        raise SystemExit("no MemoryError")
+assert product(700).nnz == 490000
+assert used() - before < 100 << 20, used() - before
+"""
+
+
+def test_no_memory_for_the_chunks():
+    made = subprocess.run(
+        [sys.executable, "-c", NO_MEMORY],
+        env={**os.environ, "SPARSEJAX_NUM_THREADS": "3"},
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+
+
+def test_an_interrupted_product_raises_and_leaves_nothing():
+    n = 6000
+    rng = np.random.default_rng(0)
+    a = sj.array(rng.random((n, n)) * (rng.random((n, n)) < 0.05), format="csr")
+    f = sj.jit(lambda a: a @ a)
+    small = sj.array(np.eye(200), format="csr")
+    f(small)
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    def interrupted():
+        timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            while True:
+                f(a)
+
+    interrupted()
+    before = resident()
+    for _ in range(2):
+        interrupted()
+    assert resident() - before < 300 << 20  # a whole result takes 430 MB
+    assert f(small).nnz == 200

@@ -1,0 +1,84 @@
+"""Kernels in chunks: the same bits for any number of threads, and the right ones, over random definitions, formats and loop orders."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sparsejax import config
+from sparsejax.formats import convert
+from sparsejax.jit import adapt, binding, blocks, chunked, concretize, facts, lower, parallel, pipeline, runtime
+from sparsejax.jit.autoschedule import Cost
+from sparsejax.jit.llvm import LLVMBuilder
+from tests.fuzz import definitions, engine
+
+CASES = 240
+BATCH = 60
+THREADS = (1, 2, 4)
+
+
+@pytest.fixture(autouse=True)
+def always_parallel():
+    config.update("parallel_work", 0)
+    yield
+    config.update("parallel_work", 1 << 16)
+    config.update("num_threads", 0)
+
+
+def program_of(case):
+    """The case's program, marked where that is legal, with its inputs and the type of its result."""
+    step, inputs, order, _ = definitions.step_of(case)
+    runner = pipeline.KernelRunner(step)
+    if order is None:
+        _, program = runner.schedule([facts.positions(s) for s in inputs])
+    else:
+        workspace = None if case.workspace == "auto" else case.workspace
+        made = blocks.adapted(step.nest)
+        order = definitions.parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
+        reading = adapt.readable(made, order, workspace)
+        program = concretize.concretize(blocks.split(reading), order, workspace)
+        program = parallel.parallelize(program, Cost(1e6, 0.0, 0.0))
+    inputs = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
+    return program, inputs, runner
+
+
+def bits(storage):
+    """Everything that a storage holds."""
+    return [a.tobytes() for level in storage.buffers for a in level] + [storage.vals.tobytes()]
+
+
+def check(seed, blocked):
+    """Whether the kernel of a case runs in chunks, and what is wrong with it."""
+    case = definitions.make(seed, blocked)
+    program, inputs, runner = program_of(case)
+    if not program.chunking.count:
+        return False, None
+    nest = runner.nest
+    kernel = chunked.Chunked(runtime.compile_text(lower.lower(program, LLVMBuilder())), nest.output, program)
+    bound = binding.Binding(kernel, nest.output, nest.producers[0].op if nest.direct else None)
+    results = []
+    for threads in THREADS:
+        config.update("num_threads", threads)
+        results.append(bound.run(inputs))
+    alone = replace(program, chunking=replace(program.chunking, work=float(chunked.LONG)))  # one thread, chunk by chunk
+    config.update("num_threads", 1)
+    kernel = chunked.Chunked(kernel._kernel, nest.output, alone)
+    results.append(binding.Binding(kernel, nest.output, nest.producers[0].op if nest.direct else None).run(inputs))
+    if any(bits(r) != bits(results[0]) for r in results):
+        return True, f"{case}\nthe result depends on the number of threads"
+    got = adapt.finished(results[1], runner.step.output.aval)
+    with np.errstate(all="ignore"):
+        want = definitions.expected(case)
+    wrong = definitions.compare(case, got, want)
+    return True, wrong
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize("start", range(0, CASES, BATCH))
+def test_any_number_of_threads_gives_the_same_bits(start, blocked):
+    with engine.quick():
+        found = [check(seed, blocked) for seed in range(start, start + BATCH)]
+    faults = [fault for _, fault in found if fault]
+    assert not faults, "\n\n".join(faults)
+    assert sum(ran for ran, _ in found) > BATCH // 8

@@ -1,0 +1,138 @@
+"""Threads that run the rows of a table: every row once, failures, interrupts, many callers, forks; native and portable."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from sparsejax import config
+from sparsejax.jit import builder, pool, runtime, threads
+from sparsejax.jit.llvm import LLVMBuilder
+
+
+@pytest.fixture(params=["native", "executor"])
+def crew(request, monkeypatch):
+    """A table is run by four threads of each kind."""
+    if request.param == "native" and not pool.SUPPORTED:
+        pytest.skip("no native threads here")
+    monkeypatch.setattr(pool, "SUPPORTED", request.param == "native")
+    monkeypatch.setattr(threads, "_crews", {})
+    config.update("num_threads", 4)
+    yield
+    config.update("num_threads", 0)
+
+
+def row_kernel():
+    """Slots: turns of a loop, status to return, (written) how often the row was run, (written) what the loop computed."""
+    b = LLVMBuilder()
+    turns, status, runs = (b.slot(k, "i64", "x") for k in range(3))
+    total = b.var("total", b.i64(1))
+    with b.for_(b.i64(0), turns) as i:
+        b.set(total, b.add(b.mul(b.get(total), 6364136223846793005), i))
+    b.set_slot(2, b.add(runs, 1))
+    b.set_slot(3, b.get(total))
+    with b.if_(b.ne(status, 0)):
+        b.fail(builder.OUT_OF_MEMORY)
+    return runtime.compile_text(b.finish(lambda: None))
+
+
+def table(rows, turns):
+    made = np.zeros((rows, 4), np.int64)
+    made[:, 0] = turns
+    return made
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 64, 1000])
+def test_every_row_is_run_once(crew, rows):
+    kernel = row_kernel()
+    for _ in range(20):
+        given = table(rows, 100)
+        assert threads.run(kernel.address, given) == builder.OK
+        assert (given[:, 2] == 1).all()
+        assert len(set(given[:, 3])) == 1
+
+
+def test_a_failure_is_the_status_of_the_table(crew):
+    kernel, given = row_kernel(), table(500, 100)
+    given[7, 1] = 1
+    assert threads.run(kernel.address, given) == builder.OUT_OF_MEMORY
+    assert (given[:8, 2] == 1).all()
+    given[7, 1] = 0
+    assert threads.run(kernel.address, given) == builder.OK
+
+
+def test_many_callers_at_once(crew):
+    kernel, faults = row_kernel(), []
+
+    def call():
+        for _ in range(100):
+            given = table(16, 200)
+            if threads.run(kernel.address, given) or not (given[:, 2] == 1).all():
+                faults.append(given)
+
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for t in callers:
+        t.start()
+    for t in callers:
+        t.join()
+    assert not faults
+
+
+def test_an_interrupt_stops_between_rows(crew):
+    kernel, given = row_kernel(), table(2000, 10_000_000)  # more than ten seconds in all
+    threads.run(kernel.address, table(8, 1))
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        threads.run(kernel.address, given)
+    ran = given[:, 2].copy()
+    assert 0 < ran.sum() < 2000
+    time.sleep(0.05)
+    assert (given[:, 2] == ran).all()  # nobody goes on
+    assert threads.run(kernel.address, table(8, 1)) == builder.OK
+
+
+def test_a_child_process_starts_threads_of_its_own(crew):
+    kernel = row_kernel()
+    assert threads.run(kernel.address, table(64, 1000)) == builder.OK
+    child = os.fork()
+    if child == 0:
+        given = table(64, 1000)
+        good = threads.run(kernel.address, given) == builder.OK and (given[:, 2] == 1).all()
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+SETTINGS = """
+import os, sparsejax as sj
+from sparsejax.jit import threads
+print(threads.count())
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"SPARSEJAX_NUM_THREADS": "3", "OMP_NUM_THREADS": "5"}, "3"),
+        ({"OMP_NUM_THREADS": "5,2"}, "5"),
+        ({}, str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())),
+    ],
+)
+def test_the_number_of_threads(given, expected):
+    kept = {k: v for k, v in os.environ.items() if k not in ("SPARSEJAX_NUM_THREADS", "OMP_NUM_THREADS")}
+    made = subprocess.run([sys.executable, "-c", SETTINGS], env={**kept, **given}, capture_output=True, text=True)
+    assert made.stdout.strip() == expected, made.stderr
+
+
+def test_importing_starts_no_thread():
+    script = "import threading, os, sparsejax; print(len(os.listdir('/proc/self/task')), threading.active_count())"
+    if not os.path.isdir("/proc/self/task"):
+        pytest.skip("no /proc here")
+    one = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    made = subprocess.run([sys.executable, "-c", script], env={**os.environ, **one}, capture_output=True, text=True)
+    assert made.stdout.split() == ["1", "1"], made.stderr
