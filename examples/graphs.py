@@ -1,4 +1,4 @@
-"""Graph algorithms over semirings: each is a Python loop around one or two jitted contractions.
+"""Graph algorithms over semirings: each is a loop around one or two contractions, compiled as a whole where its state has fixed types.
 
     python examples/graphs.py                                 a random graph with communities and a heavy tail
     python examples/graphs.py --data PATH/karate.mtx.gz       a Matrix Market file, an npz file with csr parts, or an edge list
@@ -27,70 +27,67 @@ from scipy.sparse.linalg import spsolve
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax import lax
 
 # ------------------------------------------------------------------------------------------------------ algorithms
 # A is the adjacency of a graph, an edge from i to j where A[i, j] is stored; its values count only where distances are asked for.
 
 
 @sj.jit
-def bfs_step(A, frontier, levels, depth):
-    reached = sj.einsum("i,ij->j", frontier, A, semiring="or_and", mask=levels >= 0, complement=True)
-    return reached, snp.where(reached, depth, levels)
-
-
 def bfs(A, source):
     """The number of edges on a shortest path from `source` to each node; -1 where there is none."""
-    frontier, depth = np.arange(A.shape[0]) == source, 0
-    levels = np.where(frontier, 0, -1)
-    while frontier.any():
-        depth += 1
-        frontier, levels = bfs_step(A, frontier, levels, depth)
-    return levels
+
+    def step(state):
+        frontier, levels, depth = state
+        reached = sj.einsum("i,ij->j", frontier, A, semiring="or_and", mask=levels >= 0, complement=True)
+        return reached, snp.where(reached, depth, levels), depth + 1
+
+    start = np.arange(A.shape[0]) == source
+    return lax.while_loop(lambda state: snp.any(state[0]), step, (start, snp.where(start, 0, -1), 1))[1]
+
+
+def fixed_point(function, start):
+    """`function` applied until nothing changes."""
+    step = lambda state: (function(state[0]), state[0])  # noqa: E731
+    return lax.while_loop(lambda state: snp.any(state[0] != state[1]), step, (function(start), start))[0]
 
 
 @sj.jit
-def relax(A, distance):
-    return snp.minimum(distance, sj.einsum("i,ij->j", distance, A, semiring="min_plus"))
-
-
 def shortest_paths(A, source):
     """The length of a shortest path from `source` to each node (Bellman and Ford); inf where there is none."""
-    distance, before = np.where(np.arange(A.shape[0]) == source, 0.0, np.inf), None
-    while before is None or (distance != before).any():
-        distance, before = relax(A, distance), distance
-    return distance
+
+    def relax(distance):
+        return snp.minimum(distance, sj.einsum("i,ij->j", distance, A, semiring="min_plus"))
+
+    return fixed_point(relax, snp.where(np.arange(A.shape[0]) == source, 0.0, np.inf))
 
 
 @sj.jit
-def pagerank_step(A, rank, degree, damping):
-    share = snp.where(degree > 0, rank / snp.maximum(degree, 1), 0)
-    lost = snp.sum(snp.where(degree > 0, 0, rank))
-    flow = sj.einsum("i,ij->j", share, A, semiring="plus_first")
-    return (1 - damping + damping * lost) / rank.shape[0] + damping * flow
-
-
 def pagerank(A, damping=0.85, tolerance=1e-12):
     """The stationary distribution of a random walk that restarts with probability `1 - damping`."""
+    n = A.shape[0]
     degree = sj.einsum("ij,->i", A, 1.0, semiring="plus_second")
-    rank, change = np.full(A.shape[0], 1.0 / A.shape[0]), np.inf
-    while change > tolerance:
-        rank, before = pagerank_step(A, rank, degree, damping), rank
-        change = float(abs(rank - before).sum())
-    return rank
+
+    def step(state):
+        rank, _ = state
+        share = snp.where(degree > 0, rank / snp.maximum(degree, 1), 0)
+        lost = snp.sum(snp.where(degree > 0, 0, rank))
+        flow = sj.einsum("i,ij->j", share, A, semiring="plus_first")
+        new = (1 - damping + damping * lost) / n + damping * flow
+        return new, snp.sum(abs(new - rank))
+
+    return lax.while_loop(lambda state: state[1] > tolerance, step, (np.full(n, 1.0 / n), np.inf))[0]
 
 
 @sj.jit
-def spread(A, label):
-    label = snp.minimum(label, sj.einsum("ij,j->i", A, label, semiring="min_second"))
-    return snp.minimum(label, sj.einsum("ji,j->i", A, label, semiring="min_second"))
-
-
 def components(A):
     """The smallest node of the weakly connected component of each node."""
-    label, before = np.arange(A.shape[0]), None
-    while before is None or (label != before).any():
-        label, before = spread(A, label), label
-    return label
+
+    def spread(label):
+        label = snp.minimum(label, sj.einsum("ij,j->i", A, label, semiring="min_second"))
+        return snp.minimum(label, sj.einsum("ji,j->i", A, label, semiring="min_second"))
+
+    return fixed_point(spread, np.arange(float(A.shape[0])))
 
 
 @sj.jit

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import convert
+from sparsejax.formats import convert, selection
 from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
@@ -26,13 +26,8 @@ from sparsejax.formats.storage import Storage, dense_template
 
 
 def _plain(levels: Sequence[Level]) -> list[Level]:
-    """Levels whose segments lie one behind the other; a lone coordinate level is compressed."""
-    made: list[Level] = []
-    for k, level in enumerate(levels):
-        near = [isinstance(x, Coordinate) for x in levels[max(0, k - 1) : k + 2]]
-        run = isinstance(level, Coordinate) and sum(near) > 1
-        made.append(level if isinstance(level, Dense) or run else Compressed())
-    return made
+    """Levels whose segments lie one behind the other."""
+    return [level if isinstance(level, Dense | Coordinate) else Compressed() for level in levels]
 
 
 def stacked(form: Format) -> Format:
@@ -45,21 +40,13 @@ def stacked(form: Format) -> Format:
 
 
 def slices(form: Format) -> Format:
-    """The format of the slices, along the first dimension, of an array in `form`: its other levels, in their order. Slices of a
-    sparse array are sparse.
+    """The format of the slices, along the first dimension, of an array in `form`: that of `A[0]` (`selection.without`).
 
-    >>> slices(Format.parse("csr", 2)), slices(Format.parse("csc", 2)), slices(Format.parse("coo", 3))
-    (Format('csf'), Format('csf'), Format('coo'))
+    >>> slices(Format.parse("csr", 2)), slices(Format.parse("csc", 2)), slices(Format.parse("ell", 2))
+    (Format('csf'), Format('coo'), Format('csf'))
     """
-    if form.is_dense:
-        order = tuple(d - 1 for d in form.order if d)
-        return Format([Dense()] * len(order), order)
-    form = form.unblocked() if form.blocks[0] > 1 else form
-    kept = [k for k, d in enumerate(form.order) if d]
-    levels = _plain([form.levels[k] for k in kept])
-    if levels and all(isinstance(level, Dense) for level in levels):
-        levels[0] = Compressed()
-    return Format(levels, tuple(form.order[k] - 1 for k in kept), form.blocks[1:])
+    made = selection.without(form, (0,))
+    return Format(_plain(made.levels), made.order, made.blocks)
 
 
 def stack(parts: Sequence[Storage], form: Format, shape: tuple[int, ...], fill: Any, dtype: Any) -> Storage:
