@@ -162,9 +162,7 @@ class Output:
         n = b.get(self.count[head])
         for lv in range(head, level + 1):
             self._crd[lv].reserve(b, b.add(n, 1))
-            crd = coordinates[lv]
-            narrow = crd if self._crd_types[lv] == "i64" else b.convert("trunc", crd, "i32")
-            b.store(self._crd[lv].pointer(b), n, narrow)
+        self.write_coordinates(b, level, n, coordinates)
         below = [h for h in self.heads if h > level]
         if below:
             self._reserve_pos(b, below[0])
@@ -178,6 +176,27 @@ class Output:
                 fill(b, self._vals.pointer(b), first, last, start)
             b.set(self.wrote, b.i64(0))
         return n
+
+    def write_coordinates(self, b: Builder, level: int, position: Val, coordinates: dict[int, Val]) -> None:
+        """Write the coordinates of an entry of `level`, the end of a coordinate run, at a position that there is room for."""
+        for lv in range(self.head_of(level), level + 1):
+            crd = coordinates[lv]
+            narrow = crd if self._crd_types[lv] == "i64" else b.convert("trunc", crd, "i32")
+            b.store(self._crd[lv].pointer(b), position, narrow)
+
+    def extend(self, b: Builder, count: Val) -> Val:
+        """Make room for `count` coordinates of the last level, all of which will be written; the position of the first."""
+        head, level = self.heads[-1], self.sparse[-1]
+        first = b.get(self.count[head])
+        needed = b.named("needed", b.add(first, count))
+        for lv in range(head, level + 1):
+            self._crd[lv].reserve(b, needed)
+        self._vals.reserve(b, needed)
+        return first
+
+    def commit(self, b: Builder, count: Val) -> None:
+        """The coordinates that `extend` made room for are there."""
+        b.increment(self.count[self.heads[-1]], count)
 
     def leave(self, b: Builder, level: int) -> None:
         """Commit the coordinate that was entered, if there is something below it."""

@@ -174,6 +174,13 @@ def lanewise(op: str) -> bool:
     return op in VECTOR_OPERATORS if body is None else _lanewise_body(body)
 
 
+def elementary(expr: cin.Expr) -> bool:
+    """Whether `expr` calls a function of `vector_math`: far more work than anything else that is done lane by lane."""
+    if not isinstance(expr, cin.Call):
+        return False
+    return expr.op in vector_math.FUNCTIONS or any(elementary(a) for a in expr.args)
+
+
 def _lanewise_body(body: cin.Expr) -> bool:
     if not isinstance(body, cin.Call):
         return body.dtype.kind in "iuf"

@@ -31,6 +31,8 @@ UNROLL = 4  # vectors of a block that are written one after the other instead of
 
 Follow = Callable[[Val], Mapping[cin.Access, Cursor]]
 """The cursors of contiguous sparse accesses at a coordinate."""
+Beside = Callable[[Val, int], None]
+"""What else is to be done for some lanes from a coordinate on."""
 
 
 def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
@@ -66,7 +68,9 @@ class VectorLoop:
         body: cin.Assign,
         fixed: Collection[cin.Access] = (),
         count: int = 0,
+        beside: Beside | None = None,
     ) -> None:
+        self.beside = beside
         self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
         widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
         if count:
@@ -141,6 +145,8 @@ class VectorLoop:
         splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
         here = env.bind(self.var, index).with_cursors({} if follow is None else follow(index))
         here = lowering.resolve(here, body)
+        if self.beside is not None:
+            self.beside(index, lanes)
         value = lowering.value(body.rhs, here, lanes, dict(splats))
         if lanes == 1:
             lowering.write(body, here, value)

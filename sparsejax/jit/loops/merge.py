@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor
-from sparsejax.jit.loops import unrolled
+from sparsejax.jit.loops import places, unrolled
 from sparsejax.jit.loops.counted import Ranges
 from sparsejax.jit.loops.walker import END, Leaders, Loop, Walker
 
@@ -29,6 +29,9 @@ def single(loop: Loop, key: Leaders) -> None:
         return
     if segment.runs is not None:
         _runs(loop, key, walker)
+        return
+    if places.applies(loop, key, walker):
+        places.walk(loop, key, walker)
         return
     if unrolled.applies(loop, key, walker):
         unrolled.accumulate(loop, key, walker)

@@ -1,0 +1,73 @@
+"""A walk in lanes: stored values lie side by side, whatever their coordinates are, and so does what is appended to the output.
+
+    for p in lo .. hi by 8:                             room for hi - lo entries is made once
+      crd_out[n + p - lo ..] = crd[p ..]
+      vals_out[n + p - lo ..] = exp(vals[p ..])
+
+    for p in lo .. hi by 8:   t0 .. t7 += exp(vals[p ..])         a reduction: the lanes are added up at the end
+
+Applies where nothing but the leader's values changes in the walk. Reductions of cheap values are better off with scalars
+(`unrolled`): rows are short, and lanes must be put together after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparsejax.jit import cin, emit, simplify
+from sparsejax.jit.builder import Val
+from sparsejax.jit.cursor import Cursor
+from sparsejax.jit.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.vectors import VectorLoop, vectorizable
+
+
+def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
+    """Whether the walk of `walker` alone may run over lanes, and should."""
+    stmt, lowering = loop.cases[key], loop.lowering
+    if not isinstance(stmt, cin.Assign) or lowering.strip is not None or simplify.conditions(stmt):
+        return False
+    if not walker.side_by_side or not walker.segment.places_are_positions:
+        return False
+    changing = {a for a in cin.accesses(stmt.rhs) if loop.var in a.indices}
+    if changing != {walker.access} or walker.level + 1 != len(walker.access.indices):
+        return False
+    if any(c.found is not None for c in (loop.env.cursors[a] for a in cin.accesses(stmt.rhs) if a in loop.env.cursors)):
+        return False
+    if loop.enters:
+        level, output = loop.env.cursors[stmt.lhs].level, lowering.output
+        if stmt.op is not None or level + 1 != len(stmt.lhs.indices) or not output.is_run_end(level):
+            return False
+    elif loop.var in stmt.lhs.indices or not emit.elementary(stmt.rhs):
+        return False
+    return vectorizable(cin.Forall(loop.var, stmt), walked=(walker.access, stmt.lhs))
+
+
+def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
+    """The places of `walker`, many at a time."""
+    b, lowering, stmt, segment, env = loop.b, loop.lowering, loop.cases[key], walker.segment, loop.env
+    assert isinstance(stmt, cin.Assign)
+    output, target = lowering.output, env.cursors.get(stmt.lhs)
+    count = b.named("count", b.sub(segment.hi, segment.lo))
+    first = output.extend(b, count) if loop.enters else None
+    outer = env.level_coordinates(b, stmt.lhs) if loop.enters else {}
+
+    def follow(place: Val) -> Mapping[cin.Access, Cursor]:
+        found = {walker.access: walker.cursor(place, None, place)}
+        if first is not None and target is not None:
+            found[stmt.lhs] = Cursor(target.level + 1, b.add(first, b.sub(place, segment.lo)))
+        return found
+
+    def beside(place: Val, lanes: int) -> None:
+        """The coordinates of appended entries."""
+        if first is None or target is None:
+            return
+        start = b.add(first, b.sub(place, segment.lo))
+        for lane in range(lanes):
+            coordinates = {**outer, target.level: segment.coordinate(b.add(place, lane))}
+            output.write_coordinates(b, target.level, b.add(start, lane), coordinates)
+
+    vector = VectorLoop(lowering, loop.var, stmt, beside=beside)
+    vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not emit.elementary(stmt.rhs))
+    vector.finish(env)
+    if loop.enters:
+        output.commit(b, count)
