@@ -25,7 +25,7 @@ FLOORS = {
         "jit.scalar_functions",
     ],
     4: ["lax"],
-    5: ["jit", "transforms.ad", "transforms.gradients", "transforms.jacobians", "transforms.custom"],
+    5: ["jit", "transforms.ad", "transforms.gradients", "transforms.jacobians", "transforms.custom", "transforms.vmap"],
     6: ["numpy", ""],
 }
 LONGEST_FILE = 600

@@ -9,6 +9,8 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries
+from sparsejax.formats.coordinate import Coordinate
+from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
 from sparsejax.formats.segments import Array, crd_dtype
 from sparsejax.formats.storage import Storage
@@ -58,6 +60,28 @@ def window(storage: Storage, ranges: Sequence[range], axes: Sequence[int], forma
     for k, d in enumerate(kept):
         np.floor_divide(columns[d] - np.int64(ranges[d].start), ranges[d].step, out=coords[k])
     return convert.from_coords(coords, vals, shape, format, storage.fill_value)
+
+
+def squeeze(storage: Storage, axis: int, format: Format) -> Storage:
+    """The array without an axis of extent one, in `format`: that of `without`. O(ndim) where the axis is a dense level that nothing
+    depends on, else linear in the entries.
+
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> squeeze(structural.expand_dims(A, 0), 0, A.format).format
+    Format('csr')
+    """
+    form, levels = storage.format, storage.format.levels
+    place = form.order.index(axis)
+    above, below = levels[place - 1 : place] or [None], levels[place + 1 : place + 2] or [None]
+    joined = isinstance(above[0], Coordinate) and isinstance(below[0], Coordinate)
+    relative = below[0] is not None and below[0].relative
+    same = (*levels[:place], *levels[place + 1 :]) == format.levels
+    if not (isinstance(levels[place], Dense) and same) or joined or relative:
+        ranges = [range(n) for n in storage.shape]
+        return window(storage, ranges, (axis,), format)
+    shape = tuple(n for d, n in enumerate(storage.shape) if d != axis)
+    buffers = tuple(b for k, b in enumerate(storage.buffers) if k != place)
+    return Storage(format, shape, storage.fill_value, buffers, storage.vals)
 
 
 def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Storage:

@@ -19,7 +19,7 @@ from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
-from sparsejax.formats import Format, selection, structural
+from sparsejax.formats import Compressed, Format, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
@@ -90,13 +90,21 @@ def window(x: Any, ranges: Sequence[range], axes: Sequence[int] = ()) -> Any:
 # ------------------------------------------------------------------------------------------------------- selection
 
 
+def _select_typing(index: Aval, extent: int, dtype: Any) -> Aval:
+    levels, order = [*index.format.levels, Compressed()], [*index.format.order, index.ndim]
+    return Aval((*index.shape, extent), dtype, Format(levels, order), 0)
+
+
 def _select_call(index: Storage, out_aval: Aval, extent: int, dtype: Any) -> Storage:
-    return selection.selection(index.vals, extent, out_aval.dtype)
+    """Rows of any number of dimensions: dense levels in the order in which the indices are stored."""
+    made = selection.selection(index.vals, extent, out_aval.dtype)
+    buffers = (*((),) * (out_aval.ndim - 1), made.buffers[-1])
+    return Storage(out_aval.format, out_aval.shape, made.fill_value, buffers, made.vals)
 
 
 select_p = Primitive(
     "select",
-    typing=lambda index, extent, dtype: Aval((*index.shape, extent), dtype, Format.parse("csr", 2), 0),
+    typing=_select_typing,
     reference=lambda index, extent, dtype: np.eye(extent, dtype=dtype)[np.asarray(index)],
     call=_select_call,
     jvp=lambda primals, tangents, out, extent, dtype: None,
