@@ -33,6 +33,7 @@ from sparsejax.transforms.checkpoint import checkpoint, remat
 from sparsejax.transforms.custom import custom_jvp, custom_vjp, stop_gradient
 from sparsejax.transforms.gradients import float0, grad, jvp, linearize, value_and_grad, vjp
 from sparsejax.transforms.jacobians import hessian, jacfwd, jacrev
+from sparsejax.transforms.vmap import vmap
 
 from sparsejax.jit.api import eval_shape, jit, make_jaxpr  # isort: skip  (last: `jit` is also a folder)
 
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "checkpoint",
     "remat",
+    "vmap",
     "vjp",
     "value_and_grad",
     "stop_gradient",

@@ -33,6 +33,7 @@ FLOORS = {
         "transforms.custom",
         "transforms.control_rules",
         "transforms.checkpoint",
+        "transforms.vmap",
     ],
     6: ["numpy", "nn", "random", ""],
 }

@@ -51,7 +51,7 @@ class Primitive:
 
     typing(*avals, **params) -> Aval              reference(*ndarrays, **params) -> ndarray
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage
-    prefers_call(*avals, **params) -> bool        batch: transformation rule; jvp, transpose: see `core.tangents`
+    prefers_call(*avals, **params) -> bool        batch: see `core.batching`; jvp, transpose: see `core.tangents`
     describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
     static(position, number) -> bool              whether the code should depend on that number (default: where the type does)
 

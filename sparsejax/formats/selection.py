@@ -9,6 +9,8 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries
+from sparsejax.formats.coordinate import Coordinate
+from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
 from sparsejax.formats.segments import Array, crd_dtype
 from sparsejax.formats.storage import Storage
@@ -60,6 +62,28 @@ def window(storage: Storage, ranges: Sequence[range], axes: Sequence[int], forma
     return convert.from_coords(coords, vals, shape, format, storage.fill_value)
 
 
+def squeeze(storage: Storage, axis: int, format: Format) -> Storage:
+    """The array without an axis of extent one, in `format`: that of `without`. O(ndim) where the axis is a dense level that nothing
+    depends on, else linear in the entries.
+
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> squeeze(structural.expand_dims(A, 0), 0, A.format).format
+    Format('csr')
+    """
+    form, levels = storage.format, storage.format.levels
+    place = form.order.index(axis)
+    above, below = levels[place - 1 : place] or [None], levels[place + 1 : place + 2] or [None]
+    joined = isinstance(above[0], Coordinate) and isinstance(below[0], Coordinate)
+    relative = below[0] is not None and below[0].relative
+    same = (*levels[:place], *levels[place + 1 :]) == format.levels
+    if not (isinstance(levels[place], Dense) and same) or joined or relative:
+        ranges = [range(n) for n in storage.shape]
+        return window(storage, ranges, (axis,), format)
+    shape = tuple(n for d, n in enumerate(storage.shape) if d != axis)
+    buffers = tuple(b for k, b in enumerate(storage.buffers) if k != place)
+    return Storage(format, shape, storage.fill_value, buffers, storage.vals)
+
+
 def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Storage:
     """Arrays of one dtype and fill, whose shapes differ along `axis` alone, one behind the other. Linear in the entries.
 
@@ -86,13 +110,13 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
     return convert.from_coords(np.hstack(parts), np.concatenate(values), shape, format, first.fill_value)
 
 
-def selection(index: Array, extent: int, dtype: np.dtype[Any], format: Format, drop: bool = False) -> Storage:
-    """The array of `format` (dense levels, then a compressed one) with a one at `index[p]` of every row p.
+def selection(index: Array, shape: Sequence[int], dtype: np.dtype[Any], format: Format, drop: bool = False) -> Storage:
+    """The array of `shape` and `format` (dense levels, then a compressed one of the last dimension) with a one at `index[p]` of every
+    row p, in storage order.
 
     IndexError for an index outside [-extent, extent); with `drop`, rows whose index is outside [0, extent) are empty instead.
     """
-    found = np.ravel(index)
-    shape = (*np.shape(index), extent)
+    found, extent = index, shape[-1]
     if drop:
         inside = (found >= 0) & (found < extent)
         ends, found = np.append(0, np.cumsum(inside)).astype(np.int64), found[inside]

@@ -1,4 +1,4 @@
-"""Changes of shape and of fill that need no arithmetic: transpose, reshape, refill, pattern."""
+"""Changes of shape and of fill that need no arithmetic: transpose, expand_dims, reshape, refill, pattern."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries
+from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape
@@ -26,6 +27,38 @@ def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
     form = storage.format.transposed(axes)
     shape = tuple(storage.shape[a] for a in axes)
     return Storage(form, shape, storage.fill_value, storage.buffers, storage.vals)
+
+
+def expanded(form: Format, axis: int) -> Format:
+    """The format of an array in `form` with a new axis of extent one: one more dense level, the outermost of a sparse format.
+
+    >>> expanded(Format.parse("csr", 2), 2), expanded(Format.parse("dense", 2), 2)
+    (Format('(d,d,c)@(2,0,1)'), Format('dense'))
+    """
+    place = 0
+    if form.is_dense:
+        place = form.order.index(axis) if axis < form.ndim else form.ndim
+    order = [d + (d >= axis) for d in form.order]
+    levels, blocks = [*form.levels], [*form.blocks]
+    levels.insert(place, Dense())
+    order.insert(place, axis)
+    blocks.insert(axis, 1)
+    return Format(levels, order, blocks)
+
+
+def expand_dims(storage: Storage, axis: int) -> Storage:
+    """The array with a new axis of extent one, over the same buffers, in O(ndim). See `expanded` for its format.
+
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(expand_dims(A, 0))
+    array([[[1., 0.],
+            [0., 1.]]])
+    """
+    shape, buffers = [*storage.shape], [*storage.buffers]
+    form = expanded(storage.format, axis)
+    shape.insert(axis, 1)
+    buffers.insert(form.order.index(axis), ())
+    return Storage(form, tuple(shape), storage.fill_value, tuple(buffers), storage.vals)
 
 
 def refill(storage: Storage, fill_value: Any) -> Storage:

@@ -19,7 +19,7 @@ from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
-from sparsejax.formats import Compressed, Dense, Format, convert, selection, structural
+from sparsejax.formats import Compressed, Format, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
@@ -91,7 +91,8 @@ def window(x: Any, ranges: Sequence[range], axes: Sequence[int] = ()) -> Any:
 
 
 def _select_typing(index: Aval, extent: int, dtype: Any, drop: bool) -> Aval:
-    return Aval((*index.shape, extent), dtype, Format([Dense()] * index.ndim + [Compressed()]), 0)
+    levels, order = [*index.format.levels, Compressed()], [*index.format.order, index.ndim]
+    return Aval((*index.shape, extent), dtype, Format(levels, order), 0)
 
 
 def _select_reference(index: Any, extent: int, dtype: Any, drop: bool) -> Any:
@@ -100,7 +101,8 @@ def _select_reference(index: Any, extent: int, dtype: Any, drop: bool) -> Any:
 
 
 def _select_call(index: Storage, out_aval: Aval, extent: int, dtype: Any, drop: bool) -> Storage:
-    return selection.selection(convert.to_dense(index), extent, out_aval.dtype, out_aval.format, drop)
+    """Rows of any number of dimensions: dense levels in the order in which the indices are stored."""
+    return selection.selection(index.vals, out_aval.shape, out_aval.dtype, out_aval.format, drop)
 
 
 select_p = Primitive(

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.formats import Format, convert, structural
+from sparsejax.formats import Format, convert, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin
 from sparsejax.lax import typing_rules as rules
@@ -75,6 +75,57 @@ def normal_axes(axis: Any, ndim: int, what: str = "axis") -> tuple[int, ...]:
     if len(set(made)) < len(made):
         raise ValueError(f"duplicate value in {what!r}: {tuple(listed)}")
     return made
+
+
+# ------------------------------------------------------------------------------------------------ axes of extent one
+
+
+def _expand_typing(x: Aval, axis: int) -> Aval:
+    shape = (*x.shape[:axis], 1, *x.shape[axis:])
+    return Aval(shape, x.dtype, structural.expanded(x.format, axis), x.fill_value)
+
+
+def _squeeze_typing(x: Aval, axis: int) -> Aval:
+    form = selection.without(x.format, (axis,))
+    return Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype, form, 0 if form.is_dense else x.fill_value)
+
+
+def _squeeze_call(x: Storage, out_aval: Aval, axis: int) -> Storage:
+    made = selection.squeeze(x, axis, out_aval.format)
+    return structural.refill(made, 0) if out_aval.format.is_dense else made
+
+
+expand_p = Primitive(
+    "expand_dims",
+    typing=_expand_typing,
+    reference=lambda x, axis: np.expand_dims(x, axis),
+    call=lambda x, out_aval, axis: structural.expand_dims(x, axis),
+)
+squeeze_p = Primitive(
+    "squeeze", typing=_squeeze_typing, reference=lambda x, axis: np.squeeze(x, axis), call=_squeeze_call
+)
+
+
+def expand_dims(x: Any, axis: int) -> Any:
+    """`x` with a new axis of extent one, over the same buffers: one more dense level, the outermost where `x` is sparse. O(1).
+
+    >>> import sparsejax as sj, numpy as np
+    >>> expand_dims(sj.array(np.eye(2, 3), format="csr"), 1).format
+    Format('(d,d,c)@(1,0,2)')
+    """
+    x = asarray(x)
+    return expand_p.bind(x, axis=normal_axis(axis, x.ndim + 1))
+
+
+def squeeze(x: Any, axis: int) -> Any:
+    """`x` without an axis of extent one, in the format that its other levels make (else coo). O(1) where the axis is a dense level.
+
+    >>> import sparsejax as sj, numpy as np
+    >>> squeeze(expand_dims(sj.array(np.eye(2, 3), format="csr"), 1), 1).format
+    Format('csr')
+    """
+    x = asarray(x)
+    return squeeze_p.bind(x, axis=normal_axis(axis, x.ndim))
 
 
 # --------------------------------------------------------------------------------------------------------- reshape

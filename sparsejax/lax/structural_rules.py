@@ -24,12 +24,16 @@ from sparsejax.lax.structural import (
     convert_p,
     diagonal,
     diagonal_p,
+    expand_dims,
+    expand_p,
     pattern,
     pattern_p,
     refill,
     refill_p,
     reshape,
     reshape_p,
+    squeeze,
+    squeeze_p,
     transpose,
     transpose_p,
     unit_axes_p,
@@ -41,6 +45,11 @@ Values = list[Any]
 
 transpose_p.jvp = lambda primals, tangents, out, axes: transpose(tangents[0], axes)
 transpose_p.transpose = lambda ct, x, axes: [keep(transpose(ct, np.argsort(axes).tolist()), x)]
+
+expand_p.jvp = lambda primals, tangents, out, axis: expand_dims(tangents[0], axis)
+expand_p.transpose = lambda ct, x, axis: [keep(squeeze(ct, axis), x)]
+squeeze_p.jvp = lambda primals, tangents, out, axis: squeeze(tangents[0], axis)
+squeeze_p.transpose = lambda ct, x, axis: [keep(expand_dims(ct, axis), x)]
 
 
 def _reshape_jvp(primals: Values, tangents: Values, out: Any, shape: tuple[int, ...], format: Format) -> Any:

@@ -16,11 +16,14 @@ from typing import Any
 
 from sparsejax import tree_util
 from sparsejax.core.avals import Aval
+from sparsejax.core.batching import Batched
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr, evaluate
 from sparsejax.core.primitive import Primitive, asarray, weak_scalar
 from sparsejax.core.tangents import Linear, tangent_aval
 from sparsejax.core.trace import Tracer, current, is_python_scalar
+from sparsejax.lax.batching import batch_jaxpr, spread
 from sparsejax.lax.linear import keep, refilled, zeros, zeros_like
+from sparsejax.lax.reduce import reduce
 from sparsejax.transforms import staging
 
 # -------------------------------------------------------------------------------------------------------- primitives
@@ -97,11 +100,119 @@ def _unreachable(*args: Any, **params: Any) -> Any:
     raise TypeError("can't apply forward-mode differentiation (jvp) to a custom_vjp function.")
 
 
+# ------------------------------------------------------------------------------------------------------------ batches
+#
+# A batch of calls is one call of the batched function, whose rules are the batched rules.
+
+
+def _operands(values: Sequence[Any], avals: Sequence[Aval | None]) -> list[Any]:
+    """Values of a batched rule as operands: those with one dimension more than an element are `Batched`."""
+    return [
+        x if a is None or x is None or x.ndim == a.ndim else Batched(x, a) for x, a in zip(values, avals, strict=True)
+    ]
+
+
+def _mapped(function: Callable[..., list[Any]], size: int, operands: Sequence[Any]) -> list[Any]:
+    """`function` of elements, which may return None, on operands: results are `Batched`, shared or None."""
+    present = [k for k, x in enumerate(operands) if x is not None]
+    kept: list[bool] = []
+
+    def flat(*values: Any) -> list[Any]:
+        full = [None] * len(operands)
+        for k, value in zip(present, values, strict=True):
+            full[k] = value
+        made = function(*full)
+        kept[:] = [x is not None for x in made]
+        return [x for x in made if x is not None]
+
+    closed = staging.trace_to_jaxpr(flat, [operands[k].aval for k in present])
+    made = iter(batch_jaxpr(closed, size, [operands[k] for k in present]))
+    return [next(made) if keep else None for keep in kept]
+
+
+def _batched_call(size: int, operands: Sequence[Any], call: Call, rules: dict[str, Callable[..., Any]]) -> Call:
+    """The call for a batch; every result is batched."""
+
+    def flat(*values: Any) -> list[Any]:
+        inputs = _operands(values, [x.aval for x in operands])
+        return [spread(x, size) for x in batch_jaxpr(ClosedJaxpr(call.jaxpr, ()), size, inputs)]
+
+    values = [x.value if isinstance(x, Batched) else x for x in operands]
+    closed = staging.trace_to_jaxpr(flat, [x.aval for x in values])
+    return Call(call.name, closed, call.constants + len(closed.consts), rules)
+
+
+def _custom_jvp_batch(size: int, *operands: Any, call: Call) -> list[Any]:
+    own = [x.aval for x in operands[call.constants :]]
+
+    def rule(xs: list[Any], ts: list[Any]) -> list[Any]:
+        inputs = [*_operands(xs, own), *_operands(ts, own)]
+        made = _mapped(lambda *v: call.rules["jvp"](list(v[: len(own)]), list(v[len(own) :])), size, _moving(inputs))
+        return [spread(t, size) for t in made]
+
+    batched = _batched_call(size, operands, call, {"jvp": rule})
+    return list(custom_jvp_p.bind(*(x.value if isinstance(x, Batched) else x for x in operands), call=batched))
+
+
+def _moving(operands: list[Any]) -> list[Any]:
+    """Tangents have the type of tangents."""
+    count = len(operands) // 2
+    made = []
+    for x in operands[count:]:
+        aval = tangent_aval(x.aval) if isinstance(x, Batched) else None
+        made.append(x if aval is None else Batched(x.value, aval))
+    return [*operands[:count], *made]
+
+
+def _custom_vjp_batch(size: int, *operands: Any, call: Call) -> list[Any]:
+    own = [x.aval for x in operands[call.constants :]]
+    outs = [a.aval for a in call.jaxpr.outputs]
+    residual_avals: list[Any] = []
+
+    def fwd(xs: list[Any]) -> list[Any]:
+        made = _mapped(lambda *v: call.rules["fwd"](list(v)), size, _operands(xs, own))
+        residual_avals[:] = [x.aval for x in made]
+        return [x.value if isinstance(x, Batched) else x for x in made]
+
+    def bwd(xs: Sequence[Any], residuals: Sequence[Any], cts: list[Any]) -> list[Any]:
+        """A value that all elements share has the sum of their cotangents."""
+        a, b = len(own), len(own) + len(residual_avals)
+        inputs = [
+            *_operands(xs, own),
+            *_operands(residuals, residual_avals),
+            *_operands(cts, [tangent_aval(o) or o for o in outs]),
+        ]
+        made = _mapped(lambda *v: call.rules["bwd"](v[:a], v[a:b], list(v[b:])), size, inputs)
+        return [
+            None
+            if ct is None
+            else spread(ct, size)
+            if isinstance(x, Batched)
+            else reduce("sum", spread(ct, size), axis=-1, dtype=ct.aval.dtype)
+            for ct, x in zip(made, inputs, strict=False)
+        ]
+
+    batched = _batched_call(size, operands, call, {"fwd": fwd, "bwd": bwd})
+    return list(custom_vjp_p.bind(*(x.value if isinstance(x, Batched) else x for x in operands), call=batched))
+
+
 custom_jvp_p = Primitive(
-    "custom_jvp", typing=_typing, reference=_reference, multiple=True, jvp=_custom_jvp, inline=lambda call: call.jaxpr
+    "custom_jvp",
+    typing=_typing,
+    reference=_reference,
+    multiple=True,
+    jvp=_custom_jvp,
+    batch=_custom_jvp_batch,
+    inline=lambda call: call.jaxpr,
 )
 custom_vjp_p = Primitive(
-    "custom_vjp", typing=_typing, reference=_reference, multiple=True, jvp=_custom_vjp, inline=lambda call: call.jaxpr
+    "custom_vjp",
+    typing=_typing,
+    reference=_reference,
+    multiple=True,
+    jvp=_custom_vjp,
+    batch=_custom_vjp_batch,
+    inline=lambda call: call.jaxpr,
 )
 custom_vjp_tangent_p = Primitive(
     "custom_vjp_tangent",

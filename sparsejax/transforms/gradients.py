@@ -17,9 +17,9 @@ from sparsejax import tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
-from sparsejax.core.primitive import asarray, execute, weak_scalar
+from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.core.tangents import tangent_aval
-from sparsejax.core.trace import current, is_python_scalar
+from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import ingest
 from sparsejax.transforms import ad, staging
 
@@ -80,13 +80,6 @@ def _pair(made: Any) -> tuple[Any, Any]:
     return made[0], made[1]
 
 
-def _at_once(program: Callable[..., list[Any]], leaves: Sequence[Any]) -> list[Any]:
-    """Run `program` on arrays as one compiled program; inside a traced function, record it there."""
-    if current() is not None:
-        return program(*leaves)
-    return list(execute(staging.trace_to_jaxpr(program, [x.aval for x in leaves]), leaves))
-
-
 def _name(function: Any) -> str:
     return getattr(function, "__name__", repr(function))
 
@@ -138,7 +131,7 @@ def jvp(function: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool
             *(ad.finished_tangent(o, t) for o, t in zip(kept, ts, strict=False) if tangent_aval(o.aval) is not None),
         ]
 
-    made = _at_once(program, [*leaves, *moving])
+    made = staging.at_once(program, [*leaves, *moving])
     outs, ts = made[: len(flat.closed.out_avals)], iter(made[len(flat.closed.out_avals) :])
     filled = [next(ts) if tangent_aval(a) is not None else np.zeros(a.shape, float0) for a in flat.out_avals]
     pair = flat.results(outs), flat.results(filled)
@@ -354,7 +347,7 @@ def value_and_grad(
             cts = [one] + [None] * (len(lin.outs) - 1)
             return [*outs, *ad.backward(lin, env, cts)]
 
-        made = _at_once(program, leaves)
+        made = staging.at_once(program, leaves)
         flat = flats[0]
         count = len(flat.closed.out_avals)
         outs, gradients = made[:count], iter(made[count:])

@@ -51,6 +51,13 @@ def apply(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     return bind_jaxpr(closed.jaxpr, closed.consts, args)
 
 
+def at_once(program: Callable[..., list[Any]], arrays: Sequence[Any]) -> list[Any]:
+    """Run `program` on arrays as one compiled program; inside a traced function, record it there."""
+    if current() is not None:
+        return program(*arrays)
+    return list(execute(trace_to_jaxpr(program, [x.aval for x in arrays]), arrays))
+
+
 def inline(jaxpr: Jaxpr) -> Jaxpr:
     """Replace every equation that stands for a jaxpr by the equations of that jaxpr.
 
