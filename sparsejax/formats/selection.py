@@ -110,7 +110,9 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
     return convert.from_coords(np.hstack(parts), np.concatenate(values), shape, format, first.fill_value)
 
 
-def selection(index: Array, shape: Sequence[int], dtype: np.dtype[Any], format: Format, drop: bool = False) -> Storage:
+def selection(
+    index: Array, shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, drop: bool = False
+) -> Storage:
     """The array of `shape` and `format` (dense levels, then a compressed one of the last dimension) with a one at `index[p]` of every
     row p, in storage order.
 
