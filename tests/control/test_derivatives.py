@@ -145,21 +145,21 @@ def fault(seed):
 
 def test_random_loops_against_unrolled_ones():
     with engine.quick():
-        faults = [f for f in map(fault, range(8)) if f]
+        faults = [f for f in map(fault, range(5)) if f]
     assert not faults, "\n\n".join(faults)
 
 
 @pytest.mark.slow
 def test_more_random_loops_against_unrolled_ones():
     with engine.quick():
-        faults = [f for f in map(fault, range(8, 200)) if f]
+        faults = [f for f in map(fault, range(5, 200)) if f]
     assert not faults, "\n\n".join(faults)
 
 
 def test_the_check_can_fail(monkeypatch):
     monkeypatch.setattr(lax, "cond", lambda p, true, false, *xs: true(*xs))
     with engine.quick():
-        assert any(map(fault, range(8)))
+        assert any(map(fault, range(5)))
 
 
 # ------------------------------------------------------------------------------------------------------ while loops

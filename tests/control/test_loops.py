@@ -197,14 +197,15 @@ def test_bodies_are_traced_and_compiled_once():
 
 def test_loops_outside_jit_are_planned_once_and_see_new_closures():
     for scale in (2.0, 3.0):
-        before = runtime.compile_count()
-        made = lax.fori_loop(0, 2, lambda i, x: x * scale + 0.15625, X)  # noqa: B023
+        made = lax.fori_loop(0, 2, lambda i, x, scale=scale: x * scale + 0.15625, X)
         np.testing.assert_allclose(made, (X * scale + 0.15625) * scale + 0.15625)
     held = sj.array(X)
     for factor in (2.0, 3.0):
         weights = sj.array(X * factor)
         before = runtime.compile_count() if factor == 3.0 else None
-        np.testing.assert_allclose(lax.fori_loop(0, 2, lambda i, x: x * weights, held), X * (X * factor) ** 2)  # noqa: B023
+        np.testing.assert_allclose(
+            lax.fori_loop(0, 2, lambda i, x, weights=weights: x * weights, held), X * (X * factor) ** 2
+        )
         assert before is None or runtime.compile_count() == before
 
 

@@ -14,10 +14,10 @@ from examples import graphs
 NAMES = ["breadth-first search", "shortest paths", "PageRank", "connected components", "triangles", "betweenness"]
 REAL = ["karate", "GD98_a", "celegansneural", "Erdos971", "bcspwr07", "G51", "p2p-Gnutella08", "as-caida20071105"]
 ALGORITHMS = {
-    "breadth-first search": ("bfs_step", "bfs"),
-    "shortest paths": ("relax", "shortest_paths"),
-    "PageRank": ("pagerank_step", "pagerank"),
-    "connected components": ("spread", "components"),
+    "breadth-first search": ("bfs",),
+    "shortest paths": ("fixed_point", "shortest_paths"),
+    "PageRank": ("pagerank",),
+    "connected components": ("fixed_point", "components"),
     "triangles": ("triangles",),
     "betweenness": ("forward", "backward", "betweenness"),
 }
