@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.autodiff import programs as derivatives
 from tests.enumeration import pairwise
-from tests.fuzz import alike, definitions, engine, functions, metamorphic, semirings, shapes
+from tests.fuzz import alike, definitions, engine, functions, metamorphic, rows, semirings, shapes
 from tests.fuzz.tally import Tally, follow, run_cases
 
 CASES: dict[str, Callable[[int], definitions.Case]] = {
@@ -36,6 +36,7 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
     "semirings": _once(lambda seed: semirings.check(seed, compiled=seed % 2 == 0)),
     "orders": _once(semirings.check_order),
     "functions": _once(functions.check),
+    "rows": _once(rows.check),
     "alike": _once(alike.check),
     "derivatives": _once(derivatives.check),
 }
