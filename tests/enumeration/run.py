@@ -15,62 +15,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import random
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.enumeration import cases
-from tests.fuzz import definitions, engine
+from tests.fuzz import engine
+from tests.fuzz.tally import Tally, follow, run_cases
 
 PIECE = 256
 """Cases of a block that stay together when the enumeration is shuffled: they share operands and kernels."""
-SAVE_EVERY = 20.0
-"""Seconds between two notes of the progress."""
-
-
-@dataclass
-class Tally:
-    """What a run found."""
-
-    run: int = 0
-    mismatches: list[str] = field(default_factory=list)
-    unsupported: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @contextlib.contextmanager
-    def guard(self, name: str, case: definitions.Case) -> Iterator[None]:
-        """An exception inside the block makes the case an unsupported one."""
-        try:
-            yield
-        except Exception as error:
-            self.unsupported.append(f"case {name}: {case}\n{type(error).__name__}: {error}")
-
-    @property
-    def faults(self) -> list[str]:
-        return [*self.mismatches, *self.unsupported]
-
-    def __str__(self) -> str:
-        return (
-            f"{self.run} cases in {self.seconds:.0f} s of processor time: {len(self.mismatches)} mismatches, "
-            f"{len(self.unsupported)} unsupported"
-        )
-
-
-def run_cases(named: Iterable[tuple[str, definitions.Case]], tally: Tally) -> None:
-    """Plan all cases, then run and compare them one by one."""
-    planned = []
-    for name, case in named:
-        tally.run += 1
-        with tally.guard(name, case):
-            planned.append((name, case, definitions.planned(case)))
-    for name, case, call in planned:
-        with tally.guard(name, case):
-            fault = definitions.fault_of(case, call())
-            if fault is not None:
-                tally.mismatches.append(f"case {name}: {fault}")
 
 
 def run(numbers: Iterable[int], tally: Tally | None = None, optimise: bool = False) -> Iterator[Tally]:
@@ -83,10 +37,10 @@ def run(numbers: Iterable[int], tally: Tally | None = None, optimise: bool = Fal
         engine.garbage_by_hand() as collect,
     ):
         while batch := list(itertools.islice(numbers, engine.TOGETHER)):
-            started = time.process_time()
-            run_cases(((str(n), cases.case(n)) for n in batch), tally)
-            collect()
-            tally.seconds += time.process_time() - started
+            with tally.timed():
+                run_cases(((str(n), cases.case(n)) for n in batch), tally)
+                collect()
+            tally.next += len(batch)
             yield tally
 
 
@@ -121,30 +75,9 @@ def main() -> int:
     args = parser.parse_args()
     offset, stride = map(int, args.slice.split("/"))
     numbers = list(chosen(*bounds(args.cases), args.diagonals, args.shuffle))[offset::stride]
-    tally = Tally()
-    if args.log and args.log.exists():
-        tally = Tally(**json.loads(args.log.read_text()))
-    started = saved = time.perf_counter()
-    for _ in run(numbers[tally.run :], tally, args.optimise):
-        now = time.perf_counter()
-        if now - saved > SAVE_EVERY:
-            saved = now
-            _save(args.log, tally)
-            print(f"{tally} of {len(numbers)} cases", flush=True)
-        if now - started > args.seconds:
-            break
-    _save(args.log, tally)
-    for fault in tally.faults[:20]:
-        print(fault, end="\n\n")
-    print(f"{cases.count()} cases in all, {len(numbers)} of them chosen: {tally}")
-    return bool(tally.faults)
-
-
-def _save(path: Path | None, tally: Tally) -> None:
-    if path is not None:
-        fresh = path.with_suffix(".part")
-        fresh.write_text(json.dumps(asdict(tally)))
-        fresh.replace(path)
+    tally = Tally.of(args.log)
+    what = f"{len(numbers)} of {cases.count()} cases"
+    return bool(follow(run(numbers[tally.next :], tally, args.optimise), args.log, what, args.seconds).faults)
 
 
 if __name__ == "__main__":

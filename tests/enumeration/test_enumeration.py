@@ -17,6 +17,7 @@ from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pipeline import KernelRunner
 from tests.enumeration import cases, run
 from tests.fuzz import definitions
+from tests.fuzz.tally import Tally
 
 SLICE, BATCHES = 4000, 16
 """Cases of a slice, about a minute of work, and the tests that share them."""
@@ -40,7 +41,7 @@ def sliced(batch: int) -> range:
 
 
 def assert_right(numbers, optimise=False):
-    tally = run.Tally()
+    tally = Tally()
     for _ in run.run(numbers, tally, optimise):
         pass
     assert tally.run == len(numbers)
@@ -136,7 +137,7 @@ def test_a_lone_coordinate_level_is_a_compressed_level(words):
 def test_the_check_can_fail(monkeypatch):
     real = coiterate.find_cases
     monkeypatch.setattr(coiterate, "find_cases", lambda body, leaders: dict(list(real(body, leaders).items())[:1]))
-    tally = run.Tally()
+    tally = Tally()
     for _ in run.run(range(18363, 20363, 50), tally):
         pass
     assert tally.mismatches
@@ -147,7 +148,7 @@ def test_an_exception_counts_as_unsupported(monkeypatch):
         raise NotImplementedError("no")
 
     monkeypatch.setattr(coiterate, "forall", refuse)
-    tally = run.Tally()
+    tally = Tally()
     for _ in run.run(range(18363, 18463, 10), tally):
         pass
     assert tally.unsupported

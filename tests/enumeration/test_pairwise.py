@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 
 from sparsejax.formats import Compressed, Dense, Format, convert
-from tests.enumeration import pairwise, run
+from tests.enumeration import pairwise
 from tests.enumeration.covering import covering_array, pairs, pairs_of
 from tests.enumeration.test_enumeration import slice_number
 from tests.fuzz import definitions, engine
 from tests.fuzz.levels import INPUTS, OUTPUTS, fits
+from tests.fuzz.tally import Tally, run_cases
 
 PARTS, RANDOM_TEMPLATES = 4, 3
 
 
-def assert_right(text, seed):
-    tally = run.Tally()
+def assert_right(text, seed, blocked=False):
+    tally = Tally()
     with engine.quick(), engine.batched():
-        run.run_cases(((text, case) for case in pairwise.cases(text, seed)), tally)
+        run_cases(((text, case) for case in pairwise.cases(text, seed, blocked)), tally)
     assert tally.run
     assert not tally.faults, f"{text}: {tally}\n\n" + "\n\n".join(tally.faults[:10])
 
@@ -31,12 +32,18 @@ def test_rotating_template(number):
     assert_right(pairwise.TEMPLATES[number], slice_number() % 10**9)
 
 
+def test_rotating_template_in_blocks():
+    number = slice_number() % 10**9
+    assert_right(pairwise.TEMPLATES[number % len(pairwise.TEMPLATES)], number, blocked=True)
+
+
 @pytest.mark.slow
 def test_all_templates():
     """SPARSEJAX_FUZZ=first:last chooses the random templates that run besides (default: a hundred)."""
     first, last = map(int, os.environ.get("SPARSEJAX_FUZZ", "0:100").split(":"))
     for text in pairwise.TEMPLATES:
         assert_right(text, 0)
+        assert_right(text, 0, blocked=True)
     for seed in range(first, last):
         assert_right(pairwise.template(seed), seed)
 
@@ -67,6 +74,20 @@ def test_rows_obey_the_constraint_and_cover_what_it_allows():
     wanted = pairs(sizes, space.possible)
     assert set().union(*map(pairs_of, rows)) == wanted
     assert wanted < pairs(sizes)  # levels with duplicates stand last
+
+
+def test_every_level_type_stands_inside_blocks():
+    space = pairwise.Space("ij,jk->ik", blocked=True)
+    made = [space.case(row, n) for n, row in enumerate(space.rows(0))]
+    formats = [[s.format for s in case.storages.values()] for case in made]
+    for tensor in range(2):
+        blocked = [f[tensor] for f in formats if f[tensor].blocked]
+        inside = {level for f in blocked for k, level in enumerate(f.levels) if f.is_inner(k)}
+        assert inside == set(INPUTS)
+        assert {tuple(b > 1 for b in f.blocks) for f in blocked} == {(True, False), (False, True), (True, True)}
+    assert {
+        lv for case in made for k, lv in enumerate(case.output.format.levels) if case.output.format.is_inner(k)
+    } == set(OUTPUTS)
 
 
 def test_every_level_type_meets_every_other():

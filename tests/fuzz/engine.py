@@ -89,7 +89,9 @@ def batched() -> Iterator[None]:
 
 def program_key(program: lower.Program) -> Hashable:
     """Everything about a program but extents, which kernels read when they run."""
-    return _key((program.stmt, program.inputs, program.output, tuple(program.extents.items())))
+    chunking = program.chunking
+    marks = (bool(chunking.count), chunking.partial)
+    return _key((program.stmt, program.inputs, program.output, tuple(program.extents.items()), marks))
 
 
 def _key(node: object) -> Hashable:
@@ -168,21 +170,16 @@ class _Batch:
             yield runtime.Kernel(address, entry)
 
 
-class _Pending:
+class _Pending(runtime.Kernel):
     """A kernel that is compiled, with its batch, when it is called."""
 
     def __init__(self, batch: _Batch, number: int) -> None:
         self._batch, self._number = batch, number
 
-    @property
-    def _kernel(self) -> runtime.Kernel:
-        return self._batch.kernel(self._number)
-
-    def run_packed(self, slots: bytes) -> int:
-        return self._kernel.run_packed(slots)
-
-    def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
-        return self._kernel(slots)
+    def __getattr__(self, name: str) -> object:
+        """Its address and function."""
+        vars(self).update(vars(self._batch.kernel(self._number)))
+        return vars(self)[name]
 
 
 def joined(texts: Sequence[str]) -> str:

@@ -1,0 +1,99 @@
+"""Run a random generator over many seeds, and go on where a run was stopped.
+
+    python -m tests.fuzz.run programs 0:20000 --log programs.json
+
+Generators: see CASES and CHECKS. Kernels are compiled without optimisation, `--optimise` with the shipped pipeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from tests.autodiff import programs as derivatives
+from tests.enumeration import pairwise
+from tests.fuzz import alike, definitions, engine, functions, metamorphic, rows, semirings, shapes
+from tests.fuzz.tally import Tally, follow, run_cases
+
+CASES: dict[str, Callable[[int], definitions.Case]] = {
+    "definitions": definitions.make,
+    "blocks": partial(definitions.make, blocked=True),
+    "shapes": shapes.make,
+}
+"""Single kernels: a case per seed."""
+
+
+def _once(check: Callable[[int], str | None]) -> Callable[[int], tuple[int, str | None]]:
+    return lambda seed: (1, check(seed))
+
+
+CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
+    "programs": metamorphic.check,
+    "semirings": _once(lambda seed: semirings.check(seed, compiled=seed % 2 == 0)),
+    "orders": _once(semirings.check_order),
+    "functions": _once(functions.check),
+    "rows": _once(rows.check),
+    "alike": _once(alike.check),
+    "derivatives": _once(derivatives.check),
+}
+"""Whole functions: how many were compiled for a seed, and what is wrong."""
+
+PAIRWISE = {"pairwise": False, "pairwise blocks": True}
+"""Covering arrays of random templates, with or without blocks."""
+
+GENERATORS = (*CASES, *CHECKS, *PAIRWISE)
+
+
+def run(generator: str, last: int, tally: Tally, optimise: bool = False) -> Iterator[Tally]:
+    """Run the seeds from `tally.next` up to `last`; yields the tally after each step."""
+    with contextlib.nullcontext() if optimise else engine.quick(), engine.garbage_by_hand() as collect:
+        while tally.next < last:
+            with tally.timed():
+                _step(generator, last, tally)
+                engine.forget()
+                collect()
+            yield tally
+
+
+def _step(generator: str, last: int, tally: Tally) -> None:
+    seed = tally.next
+    if generator in CHECKS:
+        tally.next += 1
+        with tally.guard(f"seed {seed}"):
+            count, fault = CHECKS[generator](seed)
+            tally.run += count
+            tally.mismatches += [fault] if fault else []
+        return
+    with engine.batched():
+        if generator in PAIRWISE:
+            text = pairwise.template(seed)
+            tally.next += 1
+            made = pairwise.cases(text, seed, PAIRWISE[generator])
+            while named := [(f"{text} of seed {seed}", case) for case in itertools.islice(made, engine.TOGETHER)]:
+                run_cases(named, tally)
+            return
+        tally.next = min(last, seed + engine.TOGETHER)
+        run_cases(((str(s), CASES[generator](s)) for s in range(seed, tally.next)), tally)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("generator", choices=GENERATORS)
+    parser.add_argument("seeds", help="first:last")
+    parser.add_argument("--log", type=Path, help="a file that holds progress and faults")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--optimise", action="store_true", help="compile with the shipped pipeline")
+    args = parser.parse_args()
+    first, last = map(int, args.seeds.split(":"))
+    tally = Tally.of(args.log)
+    tally.next = max(first, tally.next)
+    steps = run(args.generator, last, tally, args.optimise)
+    return bool(follow(steps, args.log, f"{args.generator} {args.seeds}", args.seconds).faults)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
