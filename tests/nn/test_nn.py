@@ -308,3 +308,16 @@ def test_decay_needs_parameters():
     optimizer = nn.adamw(0.1)
     with pytest.raises(ValueError, match="weight decay needs the parameters"):
         optimizer.update(np.ones(2), optimizer.init(np.ones(2)))
+
+
+@pytest.mark.parametrize("form", ["csr", "bsr:2x2"])
+def test_memory_of_attention_is_that_of_the_mask(form):
+    """Nothing in the program of attention with heads, forwards or backwards, is sparse with a dense level per token."""
+    rng, n = np.random.default_rng(0), 64
+    mask = array(rng, (n, n), form, density=0.05)
+    q = rng.normal(size=(2, n, 4))
+    made = sj.make_jaxpr(sj.grad(lambda q, m: (nn.dot_product_attention(q, q, q, m) ** 2).sum()))(q, mask)
+    for eqn in made.jaxpr.eqns:
+        for aval in (v.aval for v in eqn.outputs):
+            letters = "".join(level.letter for level in aval.format.levels)
+            assert aval.shape[-2:] != (n, n) or letters in ("ddc", "ddcdd", "dc", "dcdd"), eqn
