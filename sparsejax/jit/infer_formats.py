@@ -209,8 +209,9 @@ def _restricts(access: cin.Access, index: cin.Index, outer: set[cin.Index], spar
 def _few(outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> set[cin.Index]:
     """The variables of which few coordinates remain once the output variables `outer` are fixed.
 
-    A variable joins when some operand holds it together with a member, and the deeper of the two is a sparse level:
-    in `A[i,j] B[j,k] C[k,l]` with i fixed, first j, then k.
+    A variable joins when some operand holds it together with a member, the deeper of the two is a sparse level, and no dense level of
+    a variable that is not a member lies between them: in `A[i,j] B[j,k] C[k,l]` with i fixed, first j, then k. In `A[i,j,k]` with
+    only k sparse and i fixed, every j remains, and so does every k.
     """
     known = set(outer)
     grown = True
@@ -221,11 +222,19 @@ def _few(outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> set[cin.Index
             for index in access.indices:
                 if index in known or not isinstance(index, cin.IndexVar):
                     continue
-                deepest = [max(_level_number(access, index), _level_number(access, other)) for other in inside]
-                if any(not isinstance(access.tensor.format.levels[lv], Dense) for lv in deepest):
+                own = _level_number(access, index)
+                if any(_leaves_few(access, own, _level_number(access, other), known) for other in inside):
                     known.add(index)
                     grown = True
     return known
+
+
+def _leaves_few(access: cin.Access, one: int, other: int, known: set[cin.Index]) -> bool:
+    """Whether the deeper of two levels is sparse, and dense levels between them belong to `known` variables."""
+    levels, upper, lower = access.tensor.format.levels, min(one, other), max(one, other)
+    return not isinstance(levels[lower], Dense) and all(
+        access.level_index(lv) in known or not isinstance(levels[lv], Dense) for lv in range(upper + 1, lower)
+    )
 
 
 def _mode_order(definition: cin.Definition, sparse: tuple[cin.Access, ...]) -> tuple[int, ...]:

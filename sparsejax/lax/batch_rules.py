@@ -13,7 +13,7 @@ from sparsejax.core.batching import Batched, batched_format
 from sparsejax.core.primitive import Primitive
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import Format, convert
-from sparsejax.lax import indexing, linear, semiring_rules
+from sparsejax.lax import indexing, linear, random_bits, semiring_rules
 from sparsejax.lax.batching import aligned, element, faithful, ragged, spread
 from sparsejax.lax.contract import Labels, contract_p
 from sparsejax.lax.elementwise import aval_of, cast_p, primitives, unary_p, where_p
@@ -33,6 +33,7 @@ from sparsejax.lax.structural import (
     squeeze_p,
     transpose,
     transpose_p,
+    unit_axes_p,
 )
 
 Rule = Callable[..., Any]
@@ -206,6 +207,7 @@ def _reshape(size: int, x: Batched, shape: tuple[int, ...], format: Format) -> A
 
 
 reshape_p.batch = _reshape
+unit_axes_p.batch = lambda size, x, shape: unit_axes_p.bind(faithful(x).value, shape=(*shape, size))
 
 
 def _diagonal(size: int, x: Batched, offset: int, axis1: int, axis2: int) -> Any:
@@ -291,3 +293,18 @@ def _concatenate(size: int, *xs: Any, axis: int) -> Any:
 
 
 indexing.concatenate_p.batch = _concatenate
+
+
+# ----------------------------------------------------------------------------------------------------- random numbers
+
+
+def _random_bits(size: int, *operands: Any, shape: tuple[int, ...], first: int) -> Any:
+    """Each element draws from its own key, or draws the same numbers at its own pattern."""
+    values = [x.value if isinstance(x, Batched) else x for x in map(faithful, operands)]
+    return random_bits.random_bits_p.bind(*values, shape=shape, first=first)
+
+
+random_bits.random_bits_p.batch = _random_bits
+random_bits.permutation_p.batch = lambda size, key, count: random_bits.permutation_p.bind(
+    faithful(key).value, count=count
+)

@@ -25,28 +25,44 @@ WORD = np.dtype(np.uint64)
 
 
 def _notation(key: rules.Operand, *rest: rules.Operand, shape: tuple[int, ...], first: int) -> cin.Definition:
-    """out[i, j] = masked(stored(like[i, j]), threefry(key, first + n * rows[i] + columns[j]), 0)"""
-    indices = rules.index_vars(len(shape))
+    """out[i, j] = masked(stored(like[i, j]), threefry(key, first + n * rows[i] + columns[j]), 0)
+
+    Several keys, or patterns along one more dimension, give as many results, along a last dimension.
+    """
+    indices = rules.index_vars(len(_whole(shape, *map(rules.shape_of, (key, *rest)))))
     counter: cin.Expr = simplify.literal(WORD.type(first), WORD)
     for axis, numbers in enumerate(rest[: len(shape)]):
         stride = simplify.literal(WORD.type(math.prod(shape[axis + 1 :]) % 2**64), WORD)
         step = cin.Call("multiply", (rules.access(numbers, (indices[axis],)), stride), WORD)
         counter = cin.Call("add", (counter, step), WORD)
-    made: cin.Expr = cin.Call("threefry", (rules.access(key, ()), counter), WORD)
-    if len(rest) > len(shape):
-        inside = cin.Call("stored", (rules.access(rest[-1], indices),), np.dtype(np.bool_))
+    own = indices[len(shape) :] if rules.shape_of(key) else ()
+    made: cin.Expr = cin.Call("threefry", (rules.access(key, own), counter), WORD)
+    for like in rest[len(shape) :]:
+        inside = cin.Call("stored", (rules.access(like, indices[: len(rules.shape_of(like))]),), np.dtype(np.bool_))
         made = cin.Call("masked", (inside, made, simplify.literal(WORD.type(0), WORD)), WORD)
     return cin.Definition(indices, None, made)
 
 
+def _whole(shape: tuple[int, ...], key: tuple[int, ...], *rest: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the result: one more dimension where there are several keys or patterns."""
+    likes = rest[len(shape) :]
+    return (*shape, *(key or (likes[0][len(shape) :] if likes else ())))
+
+
 def _reference(key: Any, *rest: Any, shape: tuple[int, ...], first: int) -> Any:
-    size = math.prod(shape)
-    made = operators.get("threefry").numpy(key, np.arange(size, dtype=WORD) + WORD.type(first)).reshape(shape)
-    return np.where(np.asarray(rest[-1]) != 0, made, WORD.type(0)) if len(rest) > len(shape) else made
+    counters = np.arange(math.prod(shape), dtype=WORD).reshape(shape) + WORD.type(first)
+    made = operators.get("threefry").numpy(key, counters[..., None] if np.ndim(key) else counters)
+    for like in rest[len(shape) :]:
+        stored = np.asarray(like) != 0
+        if np.ndim(key) and stored.ndim == len(shape):
+            stored = stored[..., None]
+        made = np.where(stored, made if np.ndim(made) == stored.ndim else made[..., None], WORD.type(0))
+    return made
 
 
 def _typing(*avals: Aval, shape: tuple[int, ...], first: int) -> Aval:
-    return rules.infer(_notation, avals, {"shape": shape, "first": first}, shape, WORD).strong()
+    whole = _whole(shape, *(a.shape for a in avals))
+    return rules.infer(_notation, avals, {"shape": shape, "first": first}, whole, WORD).strong()
 
 
 random_bits_p = Primitive(
@@ -78,17 +94,18 @@ def random_bits(key: Any, shape: tuple[int, ...], like: Any = None, first: int =
 
 
 def _shuffled(key: Any, count: int) -> Any:
-    bits = operators.get("threefry").numpy(key, np.arange(count, dtype=WORD))
-    return np.argsort(bits, kind="stable")
+    numbers = np.arange(count, dtype=WORD)
+    bits = operators.get("threefry").numpy(key, numbers[:, None] if np.ndim(key) else numbers)
+    return np.argsort(bits, axis=0, kind="stable")
 
 
 def _permutation_call(key: Storage, out_aval: Aval, count: int) -> Storage:
-    return convert.from_dense(_shuffled(key.vals[0], count), out_aval.format, 0)
+    return convert.from_dense(_shuffled(convert.to_dense(key), count), out_aval.format, 0)
 
 
 permutation_p = Primitive(
     "permutation",
-    typing=lambda key, count: Aval((count,), np.int64, Format.parse("dense", 1), 0),
+    typing=lambda key, count: Aval((count, *key.shape), np.int64, Format.parse("dense", 1 + key.ndim), 0),
     reference=_shuffled,
     call=_permutation_call,
     jvp=lambda primals, tangents, out, count: None,

@@ -308,3 +308,32 @@ def test_decay_needs_parameters():
     optimizer = nn.adamw(0.1)
     with pytest.raises(ValueError, match="weight decay needs the parameters"):
         optimizer.update(np.ones(2), optimizer.init(np.ones(2)))
+
+
+@pytest.mark.parametrize("form", ["csr", "bsr:2x2"])
+def test_memory_of_attention_is_that_of_the_mask(form):
+    """Nothing in the program of attention with heads, forwards or backwards, is sparse with a dense level per token."""
+    rng, n = np.random.default_rng(0), 64
+    mask = array(rng, (n, n), form, density=0.05)
+    q = rng.normal(size=(2, n, 4))
+    made = sj.make_jaxpr(sj.grad(lambda q, m: (nn.dot_product_attention(q, q, q, m) ** 2).sum()))(q, mask)
+    for eqn in made.jaxpr.eqns:
+        for aval in (v.aval for v in eqn.outputs):
+            letters = "".join(level.letter for level in aval.format.levels)
+            assert aval.shape[-2:] != (n, n) or letters in ("ddc", "ddcdd", "dc", "dcdd"), eqn
+
+
+def test_batches():
+    rng = np.random.default_rng(0)
+    x, labels, mask = rng.normal(size=(3, 4, 5)), rng.integers(0, 5, (3, 4)), array(rng, (4, 4), "csr")
+    for f, args in (
+        (nn.softmax, (x,)),
+        (nn.log_softmax, (x,)),
+        (lambda x: nn.logsumexp(x, 0), (x,)),
+        (nn.softmax_cross_entropy_with_integer_labels, (x, labels)),
+        (lambda d, i: nn.segment_softmax(d, i, 5), (x, labels)),
+        (lambda x: nn.dot_product_attention(x, x, x, mask), (x,)),
+        (sj.grad(lambda x: (nn.dot_product_attention(x, x, x, mask) ** 2).sum()), (x,)),
+    ):
+        wanted = [f(*parts).todense() for parts in zip(*args, strict=True)]
+        np.testing.assert_allclose(sj.vmap(f)(*args).todense(), wanted, rtol=1e-11, atol=1e-13)

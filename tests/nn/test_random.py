@@ -128,3 +128,23 @@ def test_numbers_are_constants_of_derivatives():
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("form", ["csr", "coo", "bsr:2x2"])
+def test_batches_of_keys_and_of_patterns(form):
+    keys = sj.random.split(sj.random.key(3), 4)
+    A = array(np.random.default_rng(0), (4, 6), form)
+    for draw in (
+        lambda k: sj.random.uniform(k, (3, 2)),
+        lambda k: sj.random.bits(k),
+        lambda k: sj.random.split(k, 3),
+        lambda k: sj.random.normal(k, like=A),
+        lambda k: sj.random.permutation(k, 7),
+    ):
+        made = sj.vmap(draw)(keys).todense()
+        np.testing.assert_allclose(made, [draw(k).todense() for k in keys], rtol=1e-14)
+    rows = sj.array(np.stack([A.todense(), np.roll(A.todense(), 1, 0)]), format="(d,d,c)")
+    made = sj.vmap(lambda x: sj.random.bits(sj.random.key(1), like=x))(rows).todense()
+    np.testing.assert_array_equal(
+        made, [sj.random.bits(sj.random.key(1), like=sj.array(x, format="csr")).todense() for x in rows.todense()]
+    )
