@@ -409,7 +409,11 @@ class _Model:
         """Iterations of one run of a loop over `var`."""
         lengths = sorted(self.fiber(a, var, bound) for a in leaders)
         work = sum(lengths)
-        if len(leaders) == 2 and all(a in self._factors for a in leaders) and UNEVEN * lengths[0] < lengths[1]:
+        if (
+            len(leaders) == 2
+            and all(a in self._factors for a in leaders)
+            and UNEVEN * max(1.0, lengths[0]) < lengths[1]
+        ):
             work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
         if not leaders or not isinstance(simplify.exhaust(self.expr, leaders), cin.Literal):
             work += float(self.extents[var])

@@ -80,7 +80,8 @@ def choose(
 
     Numbers of entries are expected for coordinates that are spread evenly. Where coordinates cluster, as those of real matrices
     do, far more insertions meet an entry that is there already: then sorting policies cost what is expected, bitmaps
-    a fraction. So another policy must promise to be `TRUST` times cheaper than a bitmap.
+    a fraction. So another policy must promise to be `TRUST` times cheaper than a bitmap, and that is what its cost says, as loop
+    orders are compared by it.
 
     The last `below` variables are dense in the output.
 
@@ -99,7 +100,8 @@ def choose(
     policy = min(found, key=lambda name: found[name] / (TRUST if name == "bitmap" else 1.0))
     listed = ", ".join(f"{name} {cost:.3g}" for name, cost in sorted(found.items(), key=lambda item: item[1]))
     total = f"{inserts:.3g} insertions, {entries:.3g} entries, filled {uses:.3g} times"
-    return Choice(policy, found[policy], f"{total}; costs {listed}")
+    trusted = found[policy] * (1.0 if policy == "bitmap" else TRUST)
+    return Choice(policy, trusted, f"{total}; costs {listed}")
 
 
 def fits(shape: Sequence[int], itemsize: int, entries: float) -> bool:
