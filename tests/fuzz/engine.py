@@ -178,6 +178,10 @@ class _Pending:
     def _kernel(self) -> runtime.Kernel:
         return self._batch.kernel(self._number)
 
+    @property
+    def address(self) -> int:
+        return self._kernel.address
+
     def run_packed(self, slots: bytes) -> int:
         return self._kernel.run_packed(slots)
 
