@@ -16,52 +16,50 @@ LARGEST = 36  # bits of the largest bitmap workspace
 
 Terms = dict[str, dict[str, float]]
 
-# Fitted to the processor times of the first half of the points of benchmarks/workspaces.py (AMD EPYC, one thread); `top`,
-# `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand. What assembling the result costs is part of `entry`.
+# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `block` and
+# `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an iteration of a scalar loop. What
+# assembling the result costs is part of the price.
 NANOSECONDS: Terms = {
     "bitmap": {
-        "insert": 2.0,
-        "insert_far": 3.0,
-        "entry": 4.0,
-        "lone": 8.0,
-        "entry_far": 3.0,
-        "position": 0.8,
-        "top": 1.0,
-        "use": 50.0,
+        "insert": 2.25,
+        "insert_far": 9.09,
+        "entry": 0.0,
+        "lone": 8.67,
+        "entry_far": 6.99,
+        "position": 0.244,
+        "top": 25.3,
+        "use": 192.0,
         "block": 0.2,
         "whole": 0.3,
     },
     "hash": {
-        "insert": 7.0,
-        "far": 10.0,
-        "entry": 10.0,
-        "pass": 1.5,
-        "pass_far": 1.5,
-        "short": 1.0,
-        "digit": 1.0,
-        "use": 80.0,
+        "insert": 6.45,
+        "far": 23.1,
+        "entry": 0.0,
+        "pass": 6.42,
+        "pass_far": 14.2,
+        "short": 0.0,
+        "use": 313.0,
     },
     "coordinate": {
-        "insert": 5.0,
-        "pass": 1.5,
-        "pass_far": 1.5,
-        "short": 1.0,
-        "digit": 1.0,
-        "merge": 8.0,
-        "entry": 4.0,
-        "use": 100.0,
+        "insert": 1.64,
+        "pass": 2.09,
+        "pass_far": 2.68,
+        "short": 0.0,
+        "merge": 6.85,
+        "entry": 6.33,
+        "use": 282.0,
     },
     "bucket": {
-        "insert": 8.0,
-        "pass": 1.5,
+        "insert": 6.36,
+        "pass": 3.85,
         "pass_far": 1.5,
-        "short": 1.0,
-        "digit": 1.0,
-        "growth": 1000.0,
-        "entry": 2.0,
-        "use": 600.0,
+        "short": 3.68,
+        "growth": 494.0,
+        "entry": 13.3,
+        "use": 332.0,
     },
-    "tree": {"insert": 15.0, "level": 12.0, "level_far": 6.0, "entry": 4.0, "use": 50.0},
+    "tree": {"insert": 0.0, "level": 5.43, "level_far": 33.4, "entry": 9.7, "use": 466.0},
 }
 
 
@@ -75,10 +73,9 @@ def _sorting(total: float, lists: float, bits: int, entry: int) -> dict[str, flo
     each = total / max(1.0, lists)
     if each <= 32:
         return {"short": total * each / 4}
-    width = 11 if each > 4096 else 8
-    passes = math.ceil(max(1, bits) / width)
+    passes = math.ceil(max(1, bits) / (11 if each > 4096 else 8))
     far = missed(2 * each * entry)
-    return {"pass": total * passes, "pass_far": total * passes * far, "digit": lists * passes * 2**width}
+    return {"pass": total * passes, "pass_far": total * passes * far}
 
 
 def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float, below: int = 0) -> Terms:
