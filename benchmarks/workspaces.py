@@ -69,7 +69,7 @@ def compiled(point: Point, policy: str) -> Run:
     return binding.Binding(kernel, program.output, "add", autoschedule.output_sizes(point.nest, observed(point))).run
 
 
-def observed(point: Point) -> dict[str, tuple[float, ...]]:
+def observed(point: Point) -> facts.Facts:
     return facts.of(point.nest, point.inputs)
 
 
