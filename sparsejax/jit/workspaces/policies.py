@@ -29,7 +29,9 @@ SMALL = 16  # bits of the largest bitmap workspace where nothing is known about 
 MISS = 6.0  # nanoseconds, as a loop iteration is about one
 AMPLE, ROOM = 1 << 26, 4.0
 """A bitmap is taken up to AMPLE bytes, or ROOM times those of the entries: beyond, memory would follow the extents."""
-COMPILE = 2e4  # sorting, growing and merging double the code: 20 to 32 ms of compilation (measured), spread over a thousand calls
+COMPILE = (
+    1e4  # sorting, growing and merging double the code: 20 to 32 ms of compilation (measured), over two thousand calls
+)
 FEW = 1000.0  # a forecast of fewer insertions is taken for this many: coordinates that cluster meet more often than expected
 
 
