@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
-import itertools
 import json
 import subprocess
 import sys
@@ -53,10 +52,6 @@ def inner(name: str, n: int, entries: int, rows: object, columns: object) -> Ite
     """The product of a matrix by rows and one by columns, entry by entry of the result."""
     a, b = (workspace_points.scattered((n, n), entries, f, k) for k, f in enumerate((rows, columns)))  # type: ignore[arg-type]
     yield workspace_points.kernel(f"SpGEMM inner {name}", "ik,kj->ij", "ijk", rows, [a, b])  # type: ignore[arg-type]
-
-
-def points() -> Iterator[Point]:
-    return itertools.chain.from_iterable(family() for family in families())
 
 
 def status(field: str) -> int:
@@ -113,18 +108,20 @@ def measure(point: Point) -> dict[str, float | str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="points whose names contain this")
-    parser.add_argument("--point", type=int, help="measure this one, here")
+    parser.add_argument("--point", type=int, nargs=2, help="measure one point of one family, here")
     options = parser.parse_args()
     if options.point is not None:
-        print(json.dumps(measure(next(itertools.islice(points(), options.point, None)))))
+        family, number = options.point
+        print(json.dumps(measure(list(list(families())[family]())[number])))
         return 0
     print("| point | workspace | inputs | result | declared | peak | peak / bound | peak / forecast |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     exceeded = 0
-    for number, name in enumerate([p.name for p in points()]):
+    named = [(f, n, p.name) for f, family in enumerate(families()) for n, p in enumerate(family())]
+    for family, number, name in named:
         if options.only not in name:
             continue
-        command = [sys.executable, "-m", "benchmarks.memory", "--point", str(number)]
+        command = [sys.executable, "-m", "benchmarks.memory", "--point", str(family), str(number)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             print(f"| {name} | {done.stderr.strip().splitlines()[-1]} |")

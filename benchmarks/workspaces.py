@@ -1,6 +1,6 @@
 """Workspace policy against policy, over collision rate, size, structure and expression; and how good the automatic choice is.
 
-    python -m benchmarks.workspaces [--quick] [--fit] [--json FILE] [--markdown FILE] [--plot FILE]
+    python -m benchmarks.workspaces [--quick] [--only TEXT] [--fit] [--json FILE] [--markdown FILE] [--plot FILE]
 
 Every policy runs every point (`workspace_points`) in turn; a cell is the median processor time of its runs. Results are compared between
 policies. `regret` is the time of the policy that the cost model takes over that of the best one: under the forecast that the scheduler
@@ -18,7 +18,7 @@ import os
 import pprint
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from sparsejax.jit import autoschedule, binding, concretize, facts, lower, runti
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.workspaces import costs, policies
 
-ROUNDS, SECONDS = 15, 1.5  # runs of every policy: at most, and in all
+ROUNDS, SECONDS = 15, 0.6  # runs of every policy: at most, and in all
 GIVE_UP = 20.0  # a policy that takes so many times as long as the best is not run again
 LARGEST = 2**27  # positions of a bitmap that is tried
 GOOD = 1.2
@@ -69,7 +69,7 @@ def compiled(point: Point, policy: str) -> Run:
     return binding.Binding(kernel, program.output, "add", autoschedule.output_sizes(point.nest, observed(point))).run
 
 
-def observed(point: Point) -> dict[str, tuple[float, ...]]:
+def observed(point: Point) -> facts.Facts:
     return facts.of(point.nest, point.inputs)
 
 
@@ -121,18 +121,20 @@ def measure(point: Point, fitted: bool) -> Row:
 
 
 def fit(rows: Sequence[Row]) -> costs.Terms:
-    """Constants, none negative, with the least squares of relative errors; terms that no row has keep theirs."""
+    """Constants, none negative, with the least squares of relative errors; terms that no row has keep theirs. An insertion's
+    share of the loops, a nanosecond, is not the workspace's."""
     found = {policy: dict(own) for policy, own in costs.NANOSECONDS.items()}
     for policy, own in found.items():
-        counts, times = [], []
+        counts, times, shares = [], [], []
         for row in rows:
             terms = costs.terms(row.shape, row.itemsize, row.inserts, row.entries, row.uses)
             if policy in row.times and policy in terms:
                 counts.append(terms[policy])
                 times.append(1e6 * row.times[policy])
+                shares.append(1.0 - row.inserts / times[-1])
         names = [n for n in own if any(c.get(n) for c in counts)]
         matrix = np.array([[c.get(n, 0.0) / t for n in names] for c, t in zip(counts, times, strict=True)])
-        solved, _ = scipy.optimize.nnls(matrix, np.ones(len(times)))
+        solved, _ = scipy.optimize.nnls(matrix, np.array(shares))
         own.update({n: float(f"{x:.3g}") for n, x in zip(names, solved, strict=True)})
     return found
 
@@ -188,9 +190,23 @@ def plot(rows: Sequence[Row], path: str) -> None:
     figure.savefig(path, dpi=100)
 
 
+def measured(quick: bool, only: str) -> Iterator[Row]:
+    """Measure the points whose names contain `only`."""
+    for fitted, families in ((True, workspace_points.fitted), (False, workspace_points.held_out)):
+        for family in families(quick):
+            for point in family():
+                if only in point.name:
+                    row = measure(point, fitted)
+                    print(f"{point.name}: " + ", ".join(f"{n} {t:.3g}" for n, t in row.times.items()), flush=True)
+                    yield row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small operands")
+    parser.add_argument(
+        "--only", default="", help="points whose names contain this; others are kept as --json has them"
+    )
     parser.add_argument("--fit", action="store_true", help="fit the constants of the cost model and print them")
     parser.add_argument(
         "--json", help="write what was measured here; read from there instead of measuring where it exists"
@@ -198,17 +214,17 @@ def main() -> None:
     parser.add_argument("--markdown", help="write the table here")
     parser.add_argument("--plot", help="draw the times here")
     options = parser.parse_args()
+    known: dict[str, Row] = {}
     if options.json and os.path.exists(options.json):
-        rows = [_row(entry) for entry in json.loads(Path(options.json).read_text())["rows"]]
-    else:
-        rows = []
-        for fitted, families in ((True, workspace_points.fitted), (False, workspace_points.held_out)):
-            for family in families(options.quick):
-                for point in family():
-                    rows.append(measure(point, fitted))
-                    print(f"{point.name}: " + ", ".join(f"{n} {t:.3g}" for n, t in rows[-1].times.items()), flush=True)
-        if options.json:
-            Path(options.json).write_text(json.dumps({"rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+        known = {row.name: row for row in map(_row, json.loads(Path(options.json).read_text())["rows"])}
+    if not known or options.only:
+        for row in measured(options.quick, options.only):
+            known[row.name] = row
+            if options.json:
+                Path(options.json).write_text(
+                    json.dumps({"rows": [asdict(r) for r in known.values()]}, indent=1) + "\n"
+                )
+    rows = list(known.values())
     constants = fit([r for r in rows if r.fitted]) if options.fit else costs.NANOSECONDS
     if options.fit:
         pprint.pprint(constants, sort_dicts=False, width=120)

@@ -158,17 +158,19 @@ def dense_limit() -> int:
 
 def num_threads() -> int:
     """The number of threads that a kernel may use; 0 for what the environment says."""
-    return _numbers["num_threads"]
+    found: int = _scope.get().get("num_threads", _numbers["num_threads"])
+    return found
 
 
 def parallel_work() -> int:
     """Iterations from which on a kernel is run by several threads."""
-    return _numbers["parallel_work"]
+    found: int = _scope.get().get("parallel_work", _numbers["parallel_work"])
+    return found
 
 
 def planning() -> tuple[str, str, int]:
     """What plans depend on besides data."""
-    return _chosen["scheduler"], _chosen["workspace"], _numbers["parallel_work"]
+    return scheduler(), workspace(), parallel_work()
 
 
 _read_environment()

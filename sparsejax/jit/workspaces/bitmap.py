@@ -108,8 +108,7 @@ class Bitmap(Workspace):
         word = b.load(self._words[level], word_index, "i64", "word")
         b.store(self._words[level], word_index, b.binary("or", word, bit))
         if level < 2:
-            with b.if_(b.eq(word, 0)):
-                self._set_bit(b, word_index, level + 1)
+            self._set_bit(b, word_index, level + 1)
 
     def _drain_word(self, b: Builder, word_index: Val, level: int) -> None:
         word = b.var("bits", b.load(self._words[level], word_index, "i64", "word"))

@@ -16,52 +16,42 @@ LARGEST = 36  # bits of the largest bitmap workspace
 
 Terms = dict[str, dict[str, float]]
 
-# Fitted to the processor times of the first half of the points of benchmarks/workspaces.py (AMD EPYC, one thread); `top`,
-# `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand. What assembling the result costs is part of `entry`.
+# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `block` and
+# `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an iteration of a scalar loop. What
+# assembling the result costs is part of the price.
 NANOSECONDS: Terms = {
     "bitmap": {
-        "insert": 2.0,
-        "insert_far": 3.0,
-        "entry": 4.0,
-        "lone": 8.0,
-        "entry_far": 3.0,
-        "position": 0.8,
-        "top": 1.0,
-        "use": 50.0,
+        "insert": 2.6,
+        "insert_far": 8.48,
+        "entry": 0.0,
+        "lone": 4.16,
+        "entry_far": 9.9,
+        "position": 0.274,
+        "top": 30.6,
+        "use": 147.0,
         "block": 0.2,
         "whole": 0.3,
     },
-    "hash": {
-        "insert": 7.0,
-        "far": 10.0,
-        "entry": 10.0,
-        "pass": 1.5,
-        "pass_far": 1.5,
-        "short": 1.0,
-        "digit": 1.0,
-        "use": 80.0,
-    },
+    "hash": {"insert": 6.6, "far": 22.2, "entry": 0.0, "pass": 6.99, "pass_far": 13.8, "short": 0.0, "use": 267.0},
     "coordinate": {
-        "insert": 5.0,
-        "pass": 1.5,
-        "pass_far": 1.5,
-        "short": 1.0,
-        "digit": 1.0,
-        "merge": 8.0,
-        "entry": 4.0,
-        "use": 100.0,
+        "insert": 1.03,
+        "pass": 2.15,
+        "pass_far": 2.7,
+        "short": 0.0,
+        "merge": 7.49,
+        "entry": 5.9,
+        "use": 260.0,
     },
     "bucket": {
-        "insert": 8.0,
-        "pass": 1.5,
+        "insert": 6.24,
+        "pass": 3.81,
         "pass_far": 1.5,
-        "short": 1.0,
-        "digit": 1.0,
-        "growth": 1000.0,
-        "entry": 2.0,
-        "use": 600.0,
+        "short": 3.33,
+        "growth": 506.0,
+        "entry": 13.9,
+        "use": 178.0,
     },
-    "tree": {"insert": 15.0, "level": 12.0, "level_far": 6.0, "entry": 4.0, "use": 50.0},
+    "tree": {"insert": 0.0, "level": 5.49, "level_far": 33.6, "entry": 5.44, "use": 428.0},
 }
 
 
@@ -75,10 +65,9 @@ def _sorting(total: float, lists: float, bits: int, entry: int) -> dict[str, flo
     each = total / max(1.0, lists)
     if each <= 32:
         return {"short": total * each / 4}
-    width = 11 if each > 4096 else 8
-    passes = math.ceil(max(1, bits) / width)
+    passes = math.ceil(max(1, bits) / (11 if each > 4096 else 8))
     far = missed(2 * each * entry)
-    return {"pass": total * passes, "pass_far": total * passes * far, "digit": lists * passes * 2**width}
+    return {"pass": total * passes, "pass_far": total * passes * far}
 
 
 def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float, below: int = 0) -> Terms:

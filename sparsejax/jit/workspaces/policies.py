@@ -29,8 +29,10 @@ SMALL = 16  # bits of the largest bitmap workspace where nothing is known about 
 MISS = 6.0  # nanoseconds, as a loop iteration is about one
 AMPLE, ROOM = 1 << 26, 4.0
 """A bitmap is taken up to AMPLE bytes, or ROOM times those of the entries: beyond, memory would follow the extents."""
-TRUST = 2.0  # how much cheaper than a bitmap another policy must seem: see `choose`
-COMPILE = 5e5  # sorting, growing and merging double the code: 25 ms of compilation (measured), spread over fifty calls
+COMPILE = (
+    1e4  # sorting, growing and merging double the code: 20 to 32 ms of compilation (measured), over two thousand calls
+)
+FEW = 1000.0  # a forecast of fewer insertions is taken for this many: coordinates that cluster meet more often than expected
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,7 @@ def choose(
 ) -> Choice:
     """The policy for a workspace, the cheapest unless one is `wanted`; infinitely expensive where that one cannot be.
 
-    Numbers of entries are expected for coordinates that are spread evenly. Where coordinates cluster, as those of real matrices
-    do, far more insertions meet an entry that is there already: then sorting policies cost what is expected, bitmaps
-    a fraction. So another policy must promise to be `TRUST` times cheaper than a bitmap, and that is what its cost says, as loop
-    orders are compared by it.
-
+    Policies other than bitmaps cost their compilation too, and bitmaps out of proportion to the entries are left out (`fits`).
     The last `below` variables are dense in the output.
 
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
@@ -90,18 +88,22 @@ def choose(
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "tree").reason
     'as configured'
     """
-    found = costs.costs(costs.terms(shape, itemsize, inserts, entries, uses, below), constants)
+    expected = costs.costs(costs.terms(shape, itemsize, inserts, entries, uses, below), constants)
     if wanted != "auto":
-        return Choice(wanted, found.get(wanted, math.inf), "as configured")
-    if not fits(shape, itemsize, entries):
-        found.pop("bitmap", None)
-    for name in found:
-        found[name] += 0.0 if name == "bitmap" else COMPILE
-    policy = min(found, key=lambda name: found[name] / (TRUST if name == "bitmap" else 1.0))
-    listed = ", ".join(f"{name} {cost:.3g}" for name, cost in sorted(found.items(), key=lambda item: item[1]))
+        return Choice(wanted, expected.get(wanted, math.inf), "as configured")
+    found = expected
+    if inserts < FEW:
+        fewest = min(FEW, math.prod(map(float, shape)))
+        found = costs.costs(costs.terms(shape, itemsize, FEW, max(entries, fewest), uses, below), constants)
+    code = {name: 0.0 if name == "bitmap" else COMPILE for name in found}
+    ranked = sorted(
+        (name for name in found if name != "bitmap" or fits(shape, itemsize, entries)),
+        key=lambda name: found[name] + code[name],
+    )
+    policy = ranked[0]
+    listed = ", ".join(f"{name} {found[name] + code[name]:.3g}" for name in ranked)
     total = f"{inserts:.3g} insertions, {entries:.3g} entries, filled {uses:.3g} times"
-    trusted = found[policy] * (1.0 if policy == "bitmap" else TRUST)
-    return Choice(policy, trusted, f"{total}; costs {listed}")
+    return Choice(policy, expected[policy] + code[policy], f"{total}; costs {listed}")
 
 
 def fits(shape: Sequence[int], itemsize: int, entries: float) -> bool:
