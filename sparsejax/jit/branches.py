@@ -20,11 +20,11 @@ from sparsejax.jit.nest import Nest
 from sparsejax.jit.placement import Loops, Place, statement
 
 ORDERS = 6  # loop orders of a dense result that are tried
+WHOLE = 16.0  # per entry of a result that is kept whole: no better than to store it between two kernels
 
 
 def choose(nest: Nest, facts: Facts) -> Schedule | None:
-    """The cheapest schedule of `nest`; None where more than a part of a result, or a part of a sparse one, would have to be kept
-    between statements."""
+    """The cheapest schedule of `nest`; None where a part of a sparse result would have to be kept between statements."""
     found = [
         s
         for s in (_with_order(nest, placement.with_targets(nest, facts), order) for order in _orders(nest))
@@ -107,8 +107,9 @@ def _at(
     if rest:
         target = nest.producers[number].target
         size = math.prod(float(target.tensor.shape[target.indices.index(v)]) for v in rest)
-        # a part of a sparse result cannot be kept densely, and keeping all of one is what separate kernels do
-        cleared = math.inf if target.tensor.lacks or not place.depth else autoschedule.VECTOR * size * times
+        # a part of a sparse result cannot be kept densely; keeping all of one is what separate kernels do
+        each = math.inf if target.tensor.lacks else autoschedule.VECTOR if place.depth else WHOLE
+        cleared = each * size * times
     cost = Cost((best.cost.loops - before) * times / max(inside, 1e-9), cleared, best.cost.conversions)
     return place, cost, times, best.conversions
 

@@ -175,7 +175,8 @@ def _moved(
         for number, expr in enumerate(_expressions(outer))
         if access in set(cin.accesses(expr))
     )
-    if everywhere or (fuse.cheap(result) and budget.nodes(result) <= budget.SHARED):
+    whole = not any(p.target.tensor.lacks for p in made)
+    if everywhere or (whole and fuse.cheap(result) and budget.nodes(result) <= budget.SHARED):
         return (made, result) if fuse.entrywise(inner, source.output.aval) else None
     if not source.output.aval.format.is_dense:
         return None
