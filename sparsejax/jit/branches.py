@@ -20,7 +20,7 @@ from sparsejax.jit.nest import Nest
 from sparsejax.jit.placement import Loops, Place, statement
 
 ORDERS = 6  # loop orders of a dense result that are tried
-WHOLE = 16.0  # per entry of a result that is kept whole: no better than to store it between two kernels
+WHOLE = 16.0  # per entry of a result that is kept whole
 
 
 def choose(nest: Nest, facts: Facts) -> Schedule | None:
@@ -34,6 +34,11 @@ def choose(nest: Nest, facts: Facts) -> Schedule | None:
         return None
     found.sort(key=lambda s: s.cost.total)
     return replace(found[0], candidates=tuple(Candidate(s.order, s.cost) for s in found))
+
+
+def keeps_whole(nest: Nest, schedule: Schedule) -> bool:
+    """Whether a result is kept whole between statements, in a workspace outside all loops."""
+    return any(not p.depth and placement.kept(nest, k, p) for k, p in enumerate(schedule.places))
 
 
 def candidates(nest: Nest, facts: Facts, workspace: str = "auto") -> tuple[Candidate, ...]:

@@ -113,10 +113,13 @@ def _inputs(step: fuse.Step) -> list[Var]:
 
 
 def _cost(step: fuse.KernelStep, known: Facts) -> float | None:
-    """What the cheapest schedule of a kernel costs; None where it has none."""
+    """What the cheapest schedule of a kernel costs; None where it has none, or shares no loop."""
     found = facts.Facts(dict(zip((t.name for t in step.nest.inputs), (known[v] for v in step.arguments), strict=True)))
-    made = branches.choose(step.nest, found) if step.nest.nested else autoschedule.choose(step.nest, found)
-    return None if made is None else made.cost.total
+    if not step.nest.nested:
+        single = autoschedule.choose(step.nest, found)
+        return None if single is None else single.cost.total
+    made = branches.choose(step.nest, found)
+    return None if made is None or branches.keeps_whole(step.nest, made) else made.cost.total
 
 
 def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> fuse.KernelStep | None:
