@@ -45,6 +45,8 @@ def slices(form: Format) -> Format:
     >>> slices(Format.parse("csr", 2)), slices(Format.parse("csc", 2)), slices(Format.parse("ell", 2))
     (Format('csf'), Format('coo'), Format('csf'))
     """
+    if form.is_dense:
+        return Format([Dense()] * (form.ndim - 1), [d - 1 for d in form.order if d])
     made = selection.without(form, (0,))
     return Format(_plain(made.levels), made.order, made.blocks)
 

@@ -1,6 +1,12 @@
 """Primitives: one operation in one block, with all its rules."""
 
-from sparsejax.lax import batch_rules, contract_rules, elementwise_rules, structural_rules  # noqa: F401  (rules of transformations)
+from sparsejax.lax import (  # noqa: F401  (rules of transformations)
+    batch_rules,
+    contract_rules,
+    control_batch,
+    elementwise_rules,
+    structural_rules,
+)
 from sparsejax.lax.contract import contract, contract_p, einsum
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.loops import cond, fori_loop, map, scan, switch, while_loop

@@ -19,8 +19,10 @@ from sparsejax.core.primitive import Primitive, asarray, weak_scalar
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import current, is_python_scalar
 from sparsejax.lax.control import plain
+from sparsejax.lax.control_batch import batched_call
 from sparsejax.lax.linear import keep
 from sparsejax.lax.loops import Traced
+from sparsejax.lax.structural import convert_format
 from sparsejax.transforms import ad
 
 Values = list[Any]
@@ -33,6 +35,7 @@ barrier_p = Primitive(
     jvp=lambda primals, tangents, out: tangents[0],
     transpose=lambda ct, x: [keep(ct, x)],
 )
+barrier_p.batch = lambda size, x: barrier_p.bind(x.value)
 
 
 def _typing(*avals: Aval, body: ClosedJaxpr) -> tuple[Aval, ...]:
@@ -50,16 +53,23 @@ def _jvp(primals: Values, tangents: Values, outs: Values, body: ClosedJaxpr) -> 
         return [ad.finished_tangent(o, t) for o, t in zip(results, found, strict=True) if t is not None]
 
     traced = Traced(linear, [*body.in_avals, *(v.aval for v in lin.tangents)])
-    ts = [t for t in tangents if t is not None]
+    moving = (t for t in tangents if t is not None)
+    ts = [convert_format(t, v.aval.format) for v, t in zip(lin.tangents, moving, strict=True)]
     made = iter(checkpoint_p.bind(*traced.consts, *primals, *ts, body=traced.closed))
     return [next(made) if moves else None for moves in moved]
 
 
 def _transpose(cts: Values, *operands: Any, body: ClosedJaxpr) -> Values:
     lin = ad.linearized(body, [isinstance(x, Linear) for x in operands])
-    env, _ = ad.known_values(lin, [x.pattern if isinstance(x, Linear) else barrier_p.bind(x) for x in operands])
+    point = [convert_format(x.pattern, x.format) if isinstance(x, Linear) else barrier_p.bind(x) for x in operands]
+    env, _ = ad.known_values(lin, point)
     made = iter(ad.backward(lin, env, cts))
     return [next(made) if isinstance(x, Linear) else None for x in operands]
+
+
+def _batch(size: int, *operands: Any, body: ClosedJaxpr) -> Values:
+    values, closed = batched_call(size, operands, body)
+    return list(checkpoint_p.bind(*values, body=closed))
 
 
 checkpoint_p = Primitive(
@@ -68,6 +78,7 @@ checkpoint_p = Primitive(
     reference=lambda *xs, body: list(evaluate(body, *xs)),
     jvp=_jvp,
     transpose=_transpose,
+    batch=_batch,
     inline=lambda body: body.jaxpr,
     bodies=lambda body: (body,),
     describe=lambda body: "",

@@ -46,6 +46,11 @@ def _empty(aval: Aval) -> Any:
     return Array(convert.from_coords(*nothing, aval.shape, aval.format, aval.fill_value))
 
 
+def _given(aval: Aval, ct: Any) -> Any:
+    """A cotangent (None: zero) as a value of a type."""
+    return _empty(aval) if ct is None else convert_format(ct, aval.format)
+
+
 def _finished(env: dict[Atom, Any], out: Atom, t: Any) -> Any:
     """The tangent (None: zero) of a result, with its type; known values are in `env`."""
     if out.aval.format.is_dense:
@@ -71,7 +76,7 @@ def _cotangents(operands: Sequence[Any], made: Sequence[Any]) -> Values:
 
 def _point(operands: Sequence[Any]) -> Values:
     """A point at which to differentiate what is linear in some operands: any one that has their patterns."""
-    return [x.pattern if isinstance(x, Linear) else x for x in operands]
+    return [convert_format(x.pattern, x.format) if isinstance(x, Linear) else x for x in operands]
 
 
 def _around(body: ClosedJaxpr, wanted: Sequence[bool], carry: range) -> tuple[ad.Linearized, list[bool]]:
@@ -89,7 +94,12 @@ def _around(body: ClosedJaxpr, wanted: Sequence[bool], carry: range) -> tuple[ad
 
 
 def _instantiated(primals: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]) -> Values:
-    return [(zeros_like(x) if t is None else t) for x, t, moves in zip(primals, tangents, flags, strict=True) if moves]
+    """The tangents that move, in the formats of their primal values."""
+    return [
+        zeros_like(x) if t is None else convert_format(t, x.format)
+        for x, t, moves in zip(primals, tangents, flags, strict=True)
+        if moves
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------- scan
@@ -210,12 +220,9 @@ class _LinearScan:
 
         consts, carry, _ = self._tangent_avals()
         y_avals = [_tangent(a.aval) for a in self.moved_outs[second:]]
-        starts = [_empty(a) if ct is None else ct for a, ct in zip(carry, cts[:second], strict=True)]
+        starts = [_given(a, ct) for a, ct in zip(carry, cts[:second], strict=True)]
         sums = [_empty(a) for a in consts]
-        ct_ys = [
-            _empty(stacked_aval(a, self.loop.length)) if ct is None else ct
-            for a, ct in zip(y_avals, cts[second:], strict=True)
-        ]
+        ct_ys = [_given(stacked_aval(a, self.loop.length), ct) for a, ct in zip(y_avals, cts[second:], strict=True)]
         avals = [*(v.aval for v in self.staying), *carry, *consts, *self._slices(), *(_sliced(a) for a in y_avals)]
         operands = [*staying, *starts, *sums, *per_step, *ct_ys]
         made = self._bind(body, avals, s, second + first, not self.loop.reverse, operands)
@@ -354,7 +361,7 @@ class _LinearCond:
 
             return body
 
-        full = [_empty(a) if ct is None else ct for a, ct in zip(avals, cts, strict=True)]
+        full = [_given(a, ct) for a, ct in zip(avals, cts, strict=True)]
         bodies = [branch(k) for k in range(len(self.lins))]
         return _bind_cond(index, bodies, [*self._avals(), *avals], [*residuals, *full])
 
