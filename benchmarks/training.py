@@ -1,6 +1,6 @@
 """A training step of the graph convolutional network of examples/gcn.py beside torch's sparse csr tensors and JAX's BCOO.
 
-    python -m benchmarks.training PATH/cora.npz [--rounds 50]
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python -m benchmarks.training PATH/cora.npz [--rounds 50]
 
 Processor time per step on one thread, interleaved; every step has dropout of features and of the hidden layer, cross entropy, gradients and
 Adam with decay, in float64. Libraries that are not installed are left out. torch and JAX drop features where BCOO and csr store them.
@@ -15,10 +15,6 @@ import statistics
 import time
 from collections.abc import Callable
 from typing import Any
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-
 
 import sparsejax as sj
 from examples import gcn
@@ -75,6 +71,7 @@ def torch_step(graph: gcn.Graph, A: Any) -> Step:
 
 
 def jax_step(graph: gcn.Graph, A: Any) -> Step:
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
     import jax
     import jax.numpy as jnp
     from jax.experimental import sparse
