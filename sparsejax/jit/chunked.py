@@ -44,8 +44,9 @@ Ints = NDArray[np.int64]
 class Chunked:
     """A marked kernel, called like one that is not: `runtime.Kernel`."""
 
-    def __init__(self, kernel: runtime.Kernel, output: cin.Tensor, program: Program) -> None:
+    def __init__(self, kernel: runtime.Kernel, output: cin.Tensor, program: Program, constants: bool = False) -> None:
         self._kernel = kernel
+        self._slots = len(abi.layout(program.inputs, program.output)) + constants
         self._chunks = program.chunking.count
         self._long = program.chunking.work >= LONG
         self._partial = program.chunking.partial
@@ -88,6 +89,10 @@ class Chunked:
             table[:, -3] += chunks
             status = threads.run(self._kernel.address, table[:pieces])
         return status
+
+    def run_at(self, slots: int) -> int:
+        """As `runtime.Kernel.run_at`."""
+        return self.run_packed(ctypes.string_at(slots, 8 * self._slots))
 
     def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
         """As `runtime.Kernel.__call__`: all chunks of a growing output, placed together."""

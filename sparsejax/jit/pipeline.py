@@ -190,7 +190,7 @@ class KernelRunner:
         constants = Numbers() if self.shared else None
         nest = self.nest
         compiled = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
-        kernel = chunked.Chunked(compiled, nest.output, program) if program.chunking.count else compiled
+        kernel = chunked.Chunked(compiled, nest.output, program, self.shared) if program.chunking.count else compiled
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
