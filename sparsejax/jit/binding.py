@@ -81,11 +81,6 @@ class Binding:
         pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(heads)
         self._empty = _pack((*extents, *((0,) * pointers), *counts))
 
-    @property
-    def fixable(self) -> bool:
-        """Whether the slots of a call can be known before it: the output is dense, and the kernel does not run in chunks."""
-        return self._dense and isinstance(self._kernel, runtime.Kernel)
-
     def fixed(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> NDArray[np.int64]:
         """The slots of a call with a dense output in `vals`."""
         packed = [self._first, *map(input_slots, inputs), self._extents, _pack_one(vals.ctypes.data)]
@@ -103,7 +98,6 @@ class Binding:
 
     def call(self, slots: NDArray[np.int64], vals: NDArray[Any], clear: bool) -> Callable[[], None]:
         """The kernel over fixed slots, as a function; with `clear`, the output is cleared before."""
-        assert isinstance(self._kernel, runtime.Kernel)
         run, address, start, fill = self._kernel.run_at, slots.ctypes.data, self._start, vals.fill
 
         def cleared() -> None:

@@ -128,11 +128,9 @@ class KernelRunner:
     def bind(
         self, bound: Bound, inputs: list[Storage], fixed: Sequence[bool], vals: NDArray[Any] | None
     ) -> Storage | None:
-        """Bind the kernel; where its result is: in `vals`, if given. None where it runs in chunks, or an input that changes (is not
-        `fixed`) must be converted before every run."""
+        """Bind the kernel; where its result is: in `vals`, if given. None where an input that changes (is not `fixed`) must be converted
+        before every run."""
         planned = self.plan(self.observe(inputs))
-        if not planned.binding.fixable:
-            return None
         inputs = list(inputs)
         for position, form in planned.moves:
             if not fixed[position]:
