@@ -67,6 +67,7 @@ def squeeze(storage: Storage, axis: int, format: Format) -> Storage:
     depends on, else linear in the entries.
 
     >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> from sparsejax.formats import structural
     >>> squeeze(structural.expand_dims(A, 0), 0, A.format).format
     Format('csr')
     """
