@@ -67,6 +67,7 @@ def squeeze(storage: Storage, axis: int, format: Format) -> Storage:
     depends on, else linear in the entries.
 
     >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> from sparsejax.formats import structural
     >>> squeeze(structural.expand_dims(A, 0), 0, A.format).format
     Format('csr')
     """
@@ -75,7 +76,8 @@ def squeeze(storage: Storage, axis: int, format: Format) -> Storage:
     above, below = levels[place - 1 : place] or [None], levels[place + 1 : place + 2] or [None]
     joined = isinstance(above[0], Coordinate) and isinstance(below[0], Coordinate)
     relative = below[0] is not None and below[0].relative
-    same = (*levels[:place], *levels[place + 1 :]) == format.levels
+    order = tuple(d - (d > axis) for d in form.order if d != axis)
+    same = (*levels[:place], *levels[place + 1 :]) == format.levels and order == format.order
     if not (isinstance(levels[place], Dense) and same) or joined or relative:
         ranges = [range(n) for n in storage.shape]
         return window(storage, ranges, (axis,), format)

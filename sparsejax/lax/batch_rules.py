@@ -29,6 +29,7 @@ from sparsejax.lax.structural import (
     pattern,
     pattern_p,
     refill_p,
+    reshape,
     reshape_p,
     squeeze_p,
     transpose,
@@ -98,6 +99,10 @@ def _contract(
     params |= {} if mask is None else {"mask": mask}
     operands = tuple(faithful(x) for x in operands)
     single = _out_aval(contract_p, operands, {"inputs": inputs, "output": output, **params})
+    outermost = _is_outermost(operands, inputs, output)
+    if not outermost and any(not element(x).is_dense for x in operands):
+        operands = tuple(_in_lanes(x) for x in operands)
+    form = batched_format(single.format, outermost if single.is_dense else ragged(operands))
     batch = max((x for ls in inputs for x in ls), default=0) + 1
     labels = _more(operands, inputs, batch)
     values = [x.value if isinstance(x, Batched) else x for x in operands[:count]]
@@ -108,19 +113,26 @@ def _contract(
         else:
             values[0], labels = spread(values[0], size), ((*labels[0], batch), *labels[1:])
     values += [aligned(x) for x in operands[count:]]
-    params |= {"inputs": labels, "output": (*output, batch)}
-    form = _contracted_format(operands, single)
-    return contract_p.bind(*values, **{**params, "out_format": form})
+    return contract_p.bind(*values, **{**params, "inputs": labels, "output": (*output, batch), "out_format": form})
 
 
-def _contracted_format(operands: Sequence[Any], single: Aval) -> Format:
-    """The format of a batch of results: a dense one has the batch last in storage too, unless operands have it first."""
-    if not single.is_dense:
-        return batched_format(single.format, ragged(operands))
-    stored = [x.value.format for x in operands if isinstance(x, Batched)]
-    shared = any(not isinstance(x, Batched) and not element(x).is_dense for x in operands)
-    first = all(form.order[0] == form.ndim - 1 for form in stored)
-    return batched_format(single.format, ragged(operands) or (first and not shared))
+def _is_outermost(operands: Sequence[Any], inputs: Sequence[Labels], output: Labels) -> bool:
+    """Whether the batch is the outermost loop: where elements have patterns of their own, and where another dense variable of the
+    result fills the lanes already, unless dense operands have the batch innermost."""
+    if ragged(operands):
+        return True
+    stored = [x.value.format for x in operands if isinstance(x, Batched) and x.value.format.is_dense]
+    if any(form.order[-1] == form.ndim - 1 for form in stored):
+        return False
+    walked = [ls for x, ls in zip(operands, inputs, strict=False) if not element(x).is_dense]
+    return not walked or any(all(label not in ls for ls in walked) for label in output)
+
+
+def _in_lanes(x: Any) -> Any:
+    """A dense operand with the batch innermost in memory: a copy where it was not, which is read once per stored entry."""
+    if isinstance(x, Batched) and x.value.format.is_dense:
+        return Batched(convert_format(x.value, batched_format(x.aval.format, False)), x.aval)
+    return x
 
 
 contract_p.batch = _contract
@@ -207,7 +219,7 @@ def _reshape(size: int, x: Batched, shape: tuple[int, ...], format: Format) -> A
 
 
 reshape_p.batch = _reshape
-unit_axes_p.batch = lambda size, x, shape: unit_axes_p.bind(faithful(x).value, shape=(*shape, size))
+unit_axes_p.batch = lambda size, x, shape: reshape(faithful(x).value, (*shape, size))
 
 
 def _diagonal(size: int, x: Batched, offset: int, axis1: int, axis2: int) -> Any:

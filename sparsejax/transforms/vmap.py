@@ -6,6 +6,7 @@ The function is traced on the types of one element; every operation then gets on
 from __future__ import annotations
 
 import functools
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -76,7 +77,7 @@ def vmap(
             )
         arrays = [weak_scalar(x) if is_python_scalar(x) else asarray(x, "an argument of vmap") for x in leaves]
         axes = [*_prefix("vmap in_axes", in_axes, args), *_prefix("vmap in_axes", 0, kwargs)]
-        names = [name for name, _ in _named(args, kwargs)]
+        names = [name for name, _ in _named(function, args, kwargs)]
         placed = [_axis(a, x, "argument") for a, x in zip(axes, arrays, strict=True)]
         size = _size(placed, arrays, names, axis_size)
         trees: list[tree_util.PyTreeDef] = []
@@ -159,10 +160,17 @@ def _axis(axis: int | None, x: Any, what: str) -> int | None:
     return int(axis % x.ndim)
 
 
-def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The leaves with their paths, such as args[0]['w']."""
-    yield from tree_util.leaves_with_paths(args, "args")
-    yield from tree_util.leaves_with_paths(kwargs, "kwargs")
+def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The leaves with the names of their arguments and their paths, such as params['w']."""
+    try:
+        found = inspect.signature(function).parameters.values()
+        known = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):
+        known = []
+    for k, arg in enumerate(args):
+        yield from tree_util.leaves_with_paths(arg, known[k] if k < len(known) else f"args[{k}]")
+    for name in sorted(kwargs):
+        yield from tree_util.leaves_with_paths(kwargs[name], name)
 
 
 def _size(axes: Sequence[int | None], arrays: Sequence[Any], names: Sequence[str], axis_size: int | None) -> int:
