@@ -103,6 +103,11 @@ class Primitive:
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"
 
+    @property
+    def views(self) -> bool:
+        """Whether its library call serves any operands: it has one, and no rule about when that is preferred."""
+        return self.call is not None and self.prefers_call is None
+
     def uses_call(self, avals: Sequence[Aval], params: dict[str, Any]) -> bool:
         """Whether this use is a library call rather than part of a compiled kernel."""
         if self.notation is None:

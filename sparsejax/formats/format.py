@@ -213,10 +213,13 @@ class Format:
         return Format(self.levels, tuple(where[d] for d in self.order), tuple(self.blocks[old] for old in axes))
 
     def unblocked(self) -> Format:
-        """The nearest format without blocks: dimensions in the order of their outer levels, dense where both levels are.
+        """The nearest format without blocks: dimensions in the order of their outer levels, dense where both levels are, unless
+        entries would be stored then that were not.
 
         >>> Format.parse("bsr:2x3", 2).unblocked()
         Format('csr')
+        >>> Format.parse("(d,d,c)@(0,1,0)/(2,1)", 2).unblocked()
+        Format('dcsr')
         """
         if not self.blocked:
             return self
@@ -226,6 +229,12 @@ class Format:
             own = [level for level, of in zip(self.levels, self.order, strict=True) if of == d]
             same = len(own) == 1 or all(isinstance(level, Dense) for level in own)
             levels.append(own[0] if same else Compressed())
+        last = max((lv for lv, level in enumerate(self.levels) if not isinstance(level, Dense)), default=-1)
+        for k in reversed(range(len(order))):
+            if not isinstance(levels[k], Dense):
+                break
+            if order[k] in self.order[: last + 1]:  # not every coordinate below the sparse levels is stored
+                levels[k] = Compressed()
         return Format(levels, order)
 
     @staticmethod

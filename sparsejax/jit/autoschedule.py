@@ -246,8 +246,9 @@ def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> poli
 
 
 def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts: Facts) -> Format:
-    """The format for `access` whose storage order follows the loops: dense levels below all sparse ones stay dense,
-    the outermost is dense when its extent is in proportion to the entries, the others are compressed."""
+    """The format for `access` whose storage order follows the loops: dense levels below all sparse ones stay dense, the outermost
+    is dense when its extent is in proportion to the entries and another is sparse, the others are compressed. What is stored stays the
+    same."""
     tensor = access.tensor
     rank = {v: k for k, v in enumerate(order)}
     place = {d: rank.get(ix, -1) if isinstance(ix, cin.IndexVar) else -1 for d, ix in enumerate(access.indices)}
@@ -257,7 +258,8 @@ def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts
     entries = facts[tensor.name][last]
     levels: list[Level] = []
     for k, d in enumerate(dims):
-        if all(x in block for x in dims[k:]) or (k == 0 and tensor.shape[d] <= max(1024, 4 * entries)):
+        located = k == 0 and tensor.shape[d] <= max(1024, 4 * entries) and not block.issuperset(dims[1:])
+        if located or block.issuperset(dims[k:]):
             levels.append(Dense())
         else:
             levels.append(Compressed())
@@ -457,7 +459,8 @@ class _Model:
         sparse = [lv for lv, level in enumerate(form.levels) if not isinstance(level, Dense)]
         if all(lv > sparse[-1] for lv in range(form.ndim) if access.level_index(lv) == var):
             return False
-        return bool(bound & set(access.indices)) or self.extents[var] > max(1024, 4 * entries)
+        alone = all(access.level_index(lv) == var for lv in range(sparse[-1] + 1))
+        return alone or bool(bound & set(access.indices)) or self.extents[var] > max(1024, 4 * entries)
 
     def _conversion(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
         """The cost of copying an operand into the format that follows `order`."""

@@ -134,7 +134,7 @@ class _Fuser:
                 continue  # moved into every reader
             var = eqn.outputs[0]
             fragment = self.fragments.get(var)
-            view = fragment is not None and fragment.is_view and eqn.primitive.call is not None
+            view = fragment is not None and fragment.is_view and eqn.primitive.views
             step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
             steps.append(step)
             read = step.arguments if isinstance(step, KernelStep) else eqn.inputs

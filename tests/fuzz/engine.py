@@ -88,7 +88,7 @@ def batched() -> Iterator[None]:
 
 
 def program_key(program: lower.Program) -> Hashable:
-    """Everything about a program but extents, which kernels read when they run."""
+    """Everything about a program but extents, which kernels read when they run, unless they are zero."""
     chunking = program.chunking
     marks = (bool(chunking.count), chunking.partial)
     return _key((program.stmt, program.inputs, program.output, tuple(program.extents.items()), marks))
@@ -100,7 +100,7 @@ def _key(node: object) -> Hashable:
             return tuple(map(_key, node))
         case cin.Tensor():
             made = [v for name, v in vars(node).items() if name not in ("shape", "fill_value")]
-            return (*made, str(node.fill_value))
+            return (*made, str(node.fill_value), tuple(n == 0 for n in node.shape))
         case cin.Literal():
             return (node.dtype, node.absent, str(node.value))
         case cin.Access():
