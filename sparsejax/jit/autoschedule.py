@@ -284,6 +284,7 @@ class _Model:
         self._wanted = workspace
         self.facts = facts
         self.expr = simplify.simplify(nest.composite)
+        self.reduced = self._reduced()
         self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
         self.storage = nest.storage_indices
         self.extents: dict[cin.IndexVar, int] = {}
@@ -297,6 +298,22 @@ class _Model:
         self._counts: tuple[float, ...] | None = None
         self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
         self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
+
+    def _reduced(self) -> dict[cin.IndexVar, cin.Expr]:
+        """What each variable is reduced over: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product alone."""
+        made: dict[cin.IndexVar, cin.Expr] = {}
+        known: dict[cin.Access, cin.Expr] = {}
+        for p in self.nest.producers:
+            known[p.target] = simplify.simplify(cin.substitute(p.rhs, known))
+            made |= {
+                v: known[p.target] for v in cin.variables(p.rhs) if v not in (*p.target.indices, *self.nest.indices)
+            }
+        return made
+
+    def computed(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> cin.Expr:
+        """What a loop over `var` inside those of `bound` computes: a reduction, where one of them runs over what is reduced."""
+        within = (self.reduced[v] for v in (var, *sorted(bound, key=str)) if v in self.reduced)
+        return next((expr for expr in within if var in cin.variables(expr)), self.expr)
 
     def prefix(self, order: tuple[cin.IndexVar, ...]) -> int:
         return assembly(self.nest.output, self.storage, order)[1]
@@ -417,7 +434,8 @@ class _Model:
             and UNEVEN * max(1.0, lengths[0]) < lengths[1]
         ):
             work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
-        if not leaders or not isinstance(simplify.exhaust(self.expr, leaders), cin.Literal):
+        expr = self.computed(var, bound)
+        if not leaders or not isinstance(simplify.exhaust(expr, leaders), cin.Literal):
             work += float(self.extents[var])
         return work
 
@@ -430,7 +448,7 @@ class _Model:
             each = STRIDED if strided else VECTOR
         elif len(leaders) > 1:
             each = MERGE
-        density = self.density(self.expr, var, bound)
+        density = self.density(self.computed(var, bound), var, bound)
         most = self.extents[var] * (1.0 if density is None else density)
         for m in self._meetings:
             if not m.done(bound) and m.done(bound | {var}):

@@ -115,3 +115,15 @@ def test_later_kernels_see_what_earlier_ones_made():
     assert len(told.kernels) == 2
     entries = sj.array(A @ A).nnz
     assert any(x.positions[-1] == entries for x in told.kernels[1].inputs)
+
+
+def test_a_number_that_is_added_later_does_not_lengthen_a_reduction():
+    """The loop over k of `A @ H + b` runs over stored entries, whatever is done to their sum."""
+    coords = np.random.default_rng(0).integers(0, 2000, (2, 8000))
+    A = sj.array((np.ones(8000), coords), shape=(2000, 2000), format="csr")
+    H, b = np.ones((2000, 16)), np.ones(16)
+
+    def price(f):
+        return float(sj.jit(f).lower(A, H, b).as_text("plan").split("estimated cost ")[1].split()[0])
+
+    assert price(lambda A, H, b: A @ H + b) < 3 * price(lambda A, H, b: A @ H)
