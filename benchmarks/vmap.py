@@ -3,7 +3,7 @@
     python -m benchmarks.vmap                        16 elements, 2000 rows of 8 entries on average
     python -m benchmarks.vmap --rows 20000 --degree 16 --batch 16 --columns 32
 
-Processor time in ms: medians of calls that take turns, all jitted, on one thread.
+Processor time in ms of a call: medians over turns of ten calls, all jitted, on one thread.
 loop      the jitted function, once for every element; block: the product with scipy.sparse.block_diag, made before (SDDMM: NumPy at
           the stored entries of every element)
 """
@@ -77,14 +77,15 @@ def cases(rows: int, degree: int, batch: int, columns: int) -> list[Row]:
 
 
 def medians(functions: list[Callable[[], Any]], repeats: int) -> list[float]:
-    """Processor time in ms of calls that take turns."""
+    """Processor time in ms of a call; functions take turns of ten calls."""
     times: list[list[float]] = [[] for _ in functions]
     for number in range(repeats + 1):
         for function, found in zip(functions, times, strict=True):
             started = time.process_time()
-            function()
+            for _ in range(10):
+                function()
             if number:
-                found.append(time.process_time() - started)
+                found.append((time.process_time() - started) / 10)
     return [1e3 * statistics.median(found) for found in times]
 
 
@@ -93,6 +94,7 @@ def main() -> None:
     for name, default in (("rows", 2000), ("degree", 8), ("batch", 16), ("columns", 16), ("repeats", 9)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
+    sj.config.update("num_threads", 1)
     print(f"{'':22} {'vmap':>9} {'loop':>9} {'block':>9} {'loop/vmap':>10} {'block/vmap':>10}")
     for name, *functions in cases(options.rows, options.degree, options.batch, options.columns):
         ours, loop, block = medians(functions, options.repeats)

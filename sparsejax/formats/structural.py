@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,29 @@ def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
     >>> transpose(A, (1, 0)).format
     Format('csc')
     """
-    form = storage.format.transposed(axes)
-    shape = tuple(storage.shape[a] for a in axes)
-    return Storage(form, shape, storage.fill_value, storage.buffers, storage.vals)
+
+    def made() -> Storage:
+        shape = tuple(storage.shape[a] for a in axes)
+        return Storage(
+            _transposed(storage.format, tuple(axes)), shape, storage.fill_value, storage.buffers, storage.vals
+        )
+
+    return _view(storage, ("transpose", *axes), made)
 
 
+_transposed = functools.lru_cache(maxsize=1024)(Format.transposed)
+
+
+def _view(storage: Storage, key: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
+    """A view of a storage, made once: what is derived from it (addresses, statistics) is kept with it."""
+    views: dict[Any, Storage] = storage.cache.setdefault("views", {})
+    known = views.get(key)
+    if known is None:
+        known = views[key] = make()
+    return known
+
+
+@functools.lru_cache(maxsize=1024)
 def expanded(form: Format, axis: int) -> Format:
     """The format of an array in `form` with a new axis of extent one: one more dense level, the outermost of a sparse format.
 
@@ -54,11 +73,15 @@ def expand_dims(storage: Storage, axis: int) -> Storage:
     array([[[1., 0.],
             [0., 1.]]])
     """
-    shape, buffers = [*storage.shape], [*storage.buffers]
-    form = expanded(storage.format, axis)
-    shape.insert(axis, 1)
-    buffers.insert(form.order.index(axis), ())
-    return Storage(form, tuple(shape), storage.fill_value, tuple(buffers), storage.vals)
+
+    def made() -> Storage:
+        shape, buffers = [*storage.shape], [*storage.buffers]
+        form = expanded(storage.format, axis)
+        shape.insert(axis, 1)
+        buffers.insert(form.order.index(axis), ())
+        return Storage(form, tuple(shape), storage.fill_value, tuple(buffers), storage.vals)
+
+    return _view(storage, ("expand_dims", axis), made)
 
 
 def refill(storage: Storage, fill_value: Any) -> Storage:
