@@ -10,6 +10,7 @@ import sparsejax as sj
 import sparsejax.numpy as sjn
 from sparsejax.formats import Compressed, Dense, Format, convert, validate
 from sparsejax.jit import blocks, cin
+from tests.fuzz import definitions
 
 SHAPES = [(6, 9), (7, 10), (1, 2), (0, 4), (5, 3)]  # tiled by 2 x 3, sticking out, smaller than a block, empty
 BSR = "bsr:2x3"
@@ -198,3 +199,12 @@ def test_scipy_bsr_stays_bsr():
     np.testing.assert_array_equal(made.toarray(), 2 * x)
     np.testing.assert_allclose(sj.jit(lambda a, v: a @ v)(S, np.ones(9)), x.sum(1))
     assert convert.to_dense(A.storage).shape == (8, 9)
+
+
+@pytest.mark.parametrize("levels", ["(c,o,d)@(1,1,0)/(1,3)", "(c,c,d)@(1,1,0)/(1,3)", "(d,d,d)@(1,1,0)/(1,3)"])
+def test_an_extent_of_one_in_blocks_that_is_broadcast(levels):
+    """Where no index variable runs over the blocks, their levels are still no dimensions of their own."""
+    x, y = np.array([[-0.5], [1.0]]), np.array([0.25, 0.0])
+    made = sj.jit(lambda a, b: b - a)(sj.array(x, format=levels), sj.array(y[:, None] + np.zeros((2, 4)), format="csr"))
+    np.testing.assert_array_equal(made.todense(), y[:, None] + np.zeros((2, 4)) - x)
+    assert definitions.check(9256, True) is None
