@@ -1,4 +1,4 @@
-"""`jacfwd`, `jacrev` and `hessian`: one application of the linearised function, or of its transpose, per element."""
+"""`jacfwd`, `jacrev` and `hessian`: the linearised function, or its transpose, of a batch of all unit vectors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sparsejax import tree_util
 from sparsejax.core.primitive import asarray
 from sparsejax.formats import Dense, Format
 from sparsejax.lax.contract import contract
-from sparsejax.lax.linear import share, stack
+from sparsejax.lax.linear import share
 from sparsejax.lax.structural import convert_format, pattern, reshape, transpose
 from sparsejax.transforms.gradients import check_reverse_input, check_reverse_output, linearize, partial_at, vjp
+from sparsejax.transforms.vmap import vmap
 
 
 def jacfwd(
@@ -43,15 +44,17 @@ def jacfwd(
         made = linearize(call, *tree_util.tree_unflatten(tree, leaves), has_aux=has_aux)
         outs, out_tree = tree_util.tree_flatten(made[0])
         _check_outputs(outs, holomorphic, check_forward=True)
-        columns: list[list[list[Any]]] = [[] for _ in leaves]
-        for k, x in enumerate(leaves):
-            for unit in _basis(x):
+
+        def columns(k: int) -> list[Any]:
+            def column(unit: Any) -> list[Any]:
                 moving = [unit if n == k else _zeros(y) for n, y in enumerate(leaves)]
-                columns[k].append(tree_util.tree_leaves(made[1](*tree_util.tree_unflatten(tree, moving))))
+                return tree_util.tree_leaves(made[1](*tree_util.tree_unflatten(tree, moving)))
+
+            return _for_all(column, leaves[k], len(outs))
+
+        found = [columns(k) for k in range(len(leaves))]
         blocks = [
-            tree_util.tree_unflatten(
-                tree, [_block(x, out, [c[n] for c in columns[k]], False) for k, x in enumerate(leaves)]
-            )
+            tree_util.tree_unflatten(tree, [_block(x, out, c[n], False) for c, x in zip(found, leaves, strict=True)])
             for n, out in enumerate(outs)
         ]
         return _result(blocks, out_tree, argnums, made, has_aux)
@@ -84,11 +87,13 @@ def jacrev(
         _check_outputs(outs, holomorphic, check_forward=False)
         blocks = []
         for n, out in enumerate(outs):
-            rows = []
-            for unit in _basis(out):
+
+            def row(unit: Any, n: int = n) -> list[Any]:
                 cts = [unit if k == n else _zeros(y) for k, y in enumerate(outs)]
-                rows.append(tree_util.tree_leaves(made[1](tree_util.tree_unflatten(out_tree, cts))))
-            found = [_block(x, out, [r[k] for r in rows], True) for k, x in enumerate(leaves)]
+                return tree_util.tree_leaves(made[1](tree_util.tree_unflatten(out_tree, cts)))
+
+            rows = _for_all(row, out, len(leaves))
+            found = [_block(x, out, r, True) for x, r in zip(leaves, rows, strict=True)]
             blocks.append(tree_util.tree_unflatten(tree, found))
         return _result(blocks, out_tree, argnums, made, has_aux)
 
@@ -116,28 +121,24 @@ def _arrays(chosen: tuple[Any, ...]) -> tuple[list[Any], tree_util.PyTreeDef]:
     return [asarray(x, "an argument of a Jacobian") for x in leaves], tree
 
 
-def _basis(x: Any) -> list[Any]:
-    """Every unit vector of the shape of `x`; at the pattern of `x`, those of entries that are not stored are zero."""
-    made = []
-    for k in range(x.size):
-        unit = np.zeros(x.size, x.dtype)
-        unit[k] = 1
-        made.append(asarray(unit.reshape(x.shape)))
-    return made
+def _for_all(derivative: Callable[[Any], list[Any]], x: Any, count: int) -> list[Any]:
+    """`derivative` of all unit vectors of the shape of `x` as one batch: `count` arrays with the batch in front (None without any).
+    At the pattern of `x`, the units of entries that are not stored are zero."""
+    if not x.size:
+        return [None] * count
+    return list(vmap(derivative)(asarray(np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape))))
 
 
 def _zeros(x: Any) -> Any:
     return asarray(np.zeros(x.shape, x.dtype)) if x.dtype.kind in "fc" else np.zeros(x.shape, [("float0", np.void, 0)])
 
 
-def _block(x: Any, out: Any, parts: list[Any], rows: bool) -> Any:
+def _block(x: Any, out: Any, parts: Any, rows: bool) -> Any:
     """Derivatives of `out` by `x`, from its rows (each like `x`) or its columns (each like `out`)."""
     shape = (*out.shape, *x.shape)
-    if not parts:
+    if parts is None:
         return asarray(np.zeros(shape, x.dtype if rows else out.dtype))
-    if rows and not out.shape:
-        return parts[0]
-    dense = stack(parts)
+    dense = convert_format(parts, "dense")
     if not rows:
         dense = transpose(dense, [*range(1, dense.ndim), 0])
     made = convert_format(reshape(dense, shape), "dense")
