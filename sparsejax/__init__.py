@@ -9,7 +9,7 @@
 Array([[2., 2., 2.]], dtype=float64)
 """
 
-from sparsejax import config, formats, lax, nn, numpy, random, tree_util
+from sparsejax import config, formats, lax, nn, numpy, random, scipy, tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.errors import (
@@ -81,5 +81,6 @@ __all__ = [
     "nn",
     "numpy",
     "random",
+    "scipy",
     "tree_util",
 ]

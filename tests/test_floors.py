@@ -33,9 +33,14 @@ FLOORS = {
         "transforms.custom",
         "transforms.control_rules",
         "transforms.checkpoint",
+        "transforms.linear_solve",
+        "transforms.patterns",
+        "transforms.pattern_rules",
+        "transforms.coloring",
+        "transforms.sparse_jacobian",
         "transforms.vmap",
     ],
-    6: ["numpy", "nn", "random", ""],
+    6: ["numpy", "nn", "random", "scipy", ""],
 }
 LONGEST_FILE = 600
 

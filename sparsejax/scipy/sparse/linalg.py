@@ -1,0 +1,245 @@
+"""Solvers of sparse linear equations: `cg`, `gmres` (the names and arguments of `jax.scipy.sparse.linalg`) and `spsolve`.
+
+They are differentiated implicitly: the tangent of `x` solves `A dx = db - dA x`, and the cotangent of `b` the transposed equation, by
+the same method. So derivatives are as accurate as the tolerance lets them be, and no iteration is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import asarray
+from sparsejax.lax.contract import contract
+from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
+from sparsejax.lax.linalg import pinv, spsolve
+from sparsejax.lax.linear import full, zeros
+from sparsejax.lax.loops import fori_loop, while_loop
+from sparsejax.lax.structural import convert_format, reshape
+from sparsejax.transforms import staging
+from sparsejax.transforms.linear_solve import Algorithm, Function, linear_solve
+
+__all__ = ["cg", "gmres", "spsolve"]
+
+Matrix = Any
+"""A square matrix in any format, or a function that multiplies by it."""
+
+
+def cg(
+    A: Matrix,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Matrix | None = None,
+) -> tuple[Any, Any]:
+    """`(x, info)` where `A @ x = b` for a Hermitian positive definite `A`, by conjugate gradients.
+
+    `A` is a square matrix in any format, or a linear function of arrays like `b`; so is `M`, an approximate inverse of `A`. Iterations
+    start from `x0` (zero) and end when `norm(b - A @ x) <= max(tol * norm(b), atol)` (SciPy's name for `tol` is `rtol`), or after
+    `maxiter` (10 times the size of `b`). `info` is 0 where they converged, else how many there were.
+
+    One loop of compiled kernels, also outside `jit`; differentiable with respect to `b` and to what `A` is made of.
+    Source: Hestenes and Stiefel 1952; Saad, Iterative Methods for Sparse Linear Systems, algorithm 9.1.
+
+    >>> import sparsejax as sj
+    >>> A = sj.array(np.array([[4.0, 1.0], [1.0, 3.0]]), format="csr")
+    >>> x, info = cg(A, np.array([6.0, 7.0]))
+    >>> x.todense().round(6), int(info)
+    (array([1., 2.]), 0)
+
+    Raises ValueError for shapes that do not fit together.
+    """
+    return _solved("cg", _cg, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+
+
+def gmres(
+    A: Matrix,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    restart: int = 20,
+    maxiter: int | None = None,
+    M: Matrix | None = None,
+    solve_method: str = "batched",
+) -> tuple[Any, Any]:
+    """`(x, info)` where `A @ x = b`, by GMRES with restarts; arguments as in `cg`, for any square `A`.
+
+    A cycle builds a basis of `restart` vectors, which are kept; `maxiter` and `info` count cycles. `M` is applied on the right, so the
+    residual is that of the equation. Of JAX's methods there is "batched", which looks at the residual once per cycle.
+    Source: Saad and Schultz 1986; Saad, algorithm 9.5, with Gram-Schmidt twice.
+
+    >>> import sparsejax as sj
+    >>> A = sj.array(np.array([[0.0, 1.0], [2.0, 0.0]]), format="csr")
+    >>> gmres(A, np.array([3.0, 4.0]))[0].todense().round(6)
+    array([2., 3.])
+    """
+    if solve_method != "batched":
+        raise ValueError(f"gmres: solve_method {solve_method!r} is not implemented; it must be 'batched'")
+    if restart < 1:
+        raise ValueError(f"gmres: restart={restart} must be at least 1")
+    size = max(1, int(np.prod(np.shape(b) if not hasattr(b, "shape") else b.shape)))
+    return _solved("gmres", _gmres(min(restart, size)), A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+
+
+# --------------------------------------------------------------------------------------------------------- arguments
+
+
+def _solved(
+    name: str,
+    algorithm: Algorithm,
+    A: Matrix,
+    b: Any,
+    x0: Any,
+    rtol: Any,
+    atol: Any,
+    maxiter: Any,
+    M: Matrix | None,
+) -> tuple[Any, Any]:
+    side = convert_format(asarray(b, f"the right side b of {name}"), "dense")
+    matvec = _function(name, "A", A, side)
+    preconditioner = (lambda x: x) if M is None else _function(name, "M", M, side)
+    dtype = dtypes.result_type((side.dtype, False), *([] if x0 is None else [(asarray(x0).dtype, False)]))
+    side = convert_element_type(side, dtype if dtype.kind in "fc" else np.float64)
+    for _ in range(2):
+        out = staging.trace_to_jaxpr(lambda x: [matvec(x)], [side.aval]).out_avals[0]
+        _check_shape(name, "A(x)", out, side)
+        side = convert_element_type(side, dtypes.result_type((side.dtype, False), (out.dtype, False)))
+    start = zeros(side.aval) if x0 is None else convert_format(asarray(x0, f"the start x0 of {name}"), "dense")
+    _check_shape(name, "x0", start, side)
+    rounds = 10 * side.size if maxiter is None else maxiter
+    numbers = [convert_element_type(asarray(n), t) for n, t in ((rtol, "f8"), (atol, "f8"), (rounds, "i8"))]
+    return linear_solve(matvec, preconditioner, algorithm, side, start, numbers)
+
+
+def _check_shape(name: str, what: str, x: Any, b: Any) -> None:
+    if x.shape != b.shape:
+        raise ValueError(f"{name}: {what} has shape {x.shape}, but must have the shape of b, {b.shape}")
+
+
+def _function(name: str, what: str, A: Matrix, b: Any) -> Function:
+    """`A` as a function of arrays like `b`."""
+    if callable(A):
+        function: Callable[[Any], Any] = A
+        return lambda x: asarray(function(x), f"the result of {what} in {name}")
+    matrix = asarray(A, f"the matrix {what} of {name}")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or b.shape[:1] != matrix.shape[:1]:
+        raise ValueError(
+            f"{name}: {what} must be a square matrix of {b.shape[0] if b.ndim else 'some'} rows, as many as b of shape "
+            f"{b.shape} has, but it has shape {matrix.shape}"
+        )
+    return lambda x: matrix @ x
+
+
+# -------------------------------------------------------------------------------------------------------- algorithms
+
+
+def _dot(x: Any, y: Any) -> Any:
+    """sum(conj(x) * y)"""
+    labels = tuple(range(x.ndim))
+    return contract([_conjugate(x), y], [labels, labels], ())
+
+
+def _conjugate(x: Any) -> Any:
+    return elementwise("conjugate", x) if x.dtype.kind == "c" else x
+
+
+def _square(x: Any) -> Any:
+    """The square of the norm of `x`."""
+    return real(_dot(x, x))
+
+
+def _limit(b: Any, rtol: Any, atol: Any) -> Any:
+    """The square of the residual's norm that is small enough."""
+    return elementwise("maximum", rtol * rtol * _square(b), atol * atol)
+
+
+def _info(rest: Any, limit: Any, rounds: Any) -> Any:
+    return where(elementwise("less_equal", rest, limit), 0, elementwise("maximum", rounds, 1))
+
+
+def _going(limit: Any, maxiter: Any) -> Callable[[Any], Any]:
+    return lambda state: (state[-2] > limit) & (state[-1] < maxiter)
+
+
+def _cg(A: Function, M: Function, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any) -> tuple[Any, Any]:
+    limit = _limit(b, rtol, atol)
+
+    def step(state: Any) -> Any:
+        x, r, p, weight, _, k = state
+        moved = A(p)
+        length = weight / _dot(p, moved)
+        x, r = x + length * p, r - length * moved
+        z = M(r)
+        new = _dot(r, z)
+        return x, r, z + (new / weight) * p, new, _square(r), k + 1
+
+    r = b - A(x0)
+    z = M(r)
+    x, *_, rest, k = while_loop(_going(limit, maxiter), step, (x0, r, z, _dot(r, z), _square(r), maxiter * 0))
+    return x, _info(rest, limit, k)
+
+
+@functools.lru_cache
+def _gmres(restart: int) -> Algorithm:
+    """GMRES with cycles of `restart` steps: basis (restart + 1, n), Hessenberg matrix (restart + 1, restart)."""
+
+    def algorithm(A: Function, M: Function, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any) -> tuple[Any, Any]:
+        limit = _limit(b, rtol, atol)
+        numbers = np.arange(restart + 1)
+        smallest = float(np.finfo(b.dtype).eps)
+
+        def unit(k: Any) -> Any:
+            return convert_element_type(elementwise("equal", numbers, k), b.dtype)
+
+        def project(basis: Any, w: Any) -> tuple[Any, Any]:
+            """The components of `w` along the basis, and what is left of it."""
+            h = contract([_conjugate(basis), w], [(0, 1), (1,)], (0,))
+            return h, w - contract([h, basis], [(0,), (0, 1)], (1,))
+
+        def arnoldi(k: Any, state: Any) -> Any:
+            basis, hessenberg = state
+            v = contract([unit(k), basis], [(0,), (0, 1)], (1,))
+            w = reshape(A(M(reshape(v, b.shape))), (b.size,))
+            size = _square(w)
+            h, w = project(basis, w)
+            again, w = project(basis, w)
+            norm = elementwise("sqrt", _square(w))
+            fresh = norm > smallest * elementwise("sqrt", size)
+            norm = where(fresh, norm, 0)
+            w = where(fresh, w / where(fresh, norm, 1), 0)
+            column = h + again + unit(k + 1) * norm
+            first = unit(k)[:restart]
+            return basis + _outer(unit(k + 1), w), hessenberg + _outer(column, first)
+
+        def cycle(state: Any) -> Any:
+            x, r, rest, k = state
+            norm = elementwise("sqrt", rest)
+            basis = _outer(unit(0), reshape(r, (b.size,)) / norm)
+            empty = full(Aval((restart + 1, restart), b.dtype, basis.format, 0), 0)
+            basis, hessenberg = fori_loop(0, restart, arnoldi, (basis, empty))
+            y = pinv(hessenberg)[:, 0] * norm
+            x = x + M(reshape(contract([y, basis[:restart]], [(0,), (0, 1)], (1,)), b.shape))
+            r = b - A(x)
+            return x, r, _square(r), k + 1
+
+        r = b - A(x0)
+        x, *_, rest, k = while_loop(_going(limit, maxiter), cycle, (x0, r, _square(r), maxiter * 0))
+        return x, _info(rest, limit, k)
+
+    return algorithm
+
+
+def _outer(x: Any, y: Any) -> Any:
+    return contract([x, y], [(0,), (1,)], (0, 1))
