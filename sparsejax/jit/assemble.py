@@ -57,12 +57,16 @@ class Growable:
             b.set(self._capacity, grown)
 
     def _ask_for_huge_pages(self, b: Builder, pointer: Val, size: Val) -> None:
-        """First touches of a large fresh buffer cost a fault per 4 KB otherwise (NumPy asks for its arrays too)."""
+        """First touches of a large fresh buffer cost a fault per 4 KB otherwise (NumPy asks for its arrays too).
+
+        From the page that the buffer begins in: were that page left out, its mapping would be two, which `realloc` copies instead of
+        moving.
+        """
         with b.if_(b.lt(b.i64(1 << 22), size)):
-            page = b.convert("ptrtoint", pointer, "i64")
-            start = b.named("start", b.and_(b.add(page, 4095), b.i64(-4096)))
-            left = b.sub(size, b.sub(start, page))
-            b.call("madvise", "i32", [b.convert("inttoptr", start, "ptr"), left, b.const("i32", MADV_HUGEPAGE)])
+            address = b.convert("ptrtoint", pointer, "i64")
+            start = b.named("start", b.and_(address, b.i64(-4096)))
+            whole = b.add(size, b.sub(address, start))
+            b.call("madvise", "i32", [b.convert("inttoptr", start, "ptr"), whole, b.const("i32", MADV_HUGEPAGE)])
 
 
 @dataclass(frozen=True)

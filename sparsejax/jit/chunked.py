@@ -29,8 +29,8 @@ from sparsejax.jit import abi, assemble, cin, operators, runtime, threads
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.lower import Program
 
-LONG = 1 << 28
-"""Iterations from which on a kernel runs in chunks also with one thread."""
+LONG = 1 << 30
+"""Iterations, about a second, from which on a kernel runs in chunks also with one thread: what chunks append is moved once more."""
 HUGE = 1 << 22
 """Bytes from which on huge pages are asked for, as `assemble.Growable` does."""
 _ALONE = struct.pack("2q", 0, 1)
@@ -242,8 +242,8 @@ def _allocate(size: int, zero: bool = False) -> int:
     if not address:
         raise MemoryError("sparsejax: the result of this operation does not fit in memory")
     if size > HUGE and sys.platform == "linux":
-        start = -(-address // 4096) * 4096
-        _libc.madvise(start, size - (start - address), assemble.MADV_HUGEPAGE)
+        start = address // 4096 * 4096
+        _libc.madvise(start, size + (address - start), assemble.MADV_HUGEPAGE)
     return address
 
 

@@ -237,13 +237,8 @@ class _Fuser:
         same = len(set(access.indices)) == len(access.indices) and set(access.indices) == set(indices)
         if made.op is not None or not same or sparse_levels > 2:
             return None
-        producers, values = [], {}
-        for p in fragment.producers:
-            target = cin.rename(p.target, rename)
-            assert isinstance(target, cin.Access)
-            producers.append(Producer(target, p.op, cin.rename(p.rhs, rename)))
-            values[p.target] = target
-        return _Fragment((), tuple(producers), cin.rename(fragment.value, rename))
+        producers = tuple(p.moved(lambda expr: cin.rename(expr, rename)) for p in fragment.producers)
+        return _Fragment((), producers, cin.rename(fragment.value, rename))
 
     def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
         output = tensor_of("out", var.aval)
@@ -319,13 +314,9 @@ def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
     def move(expr: cin.Expr) -> cin.Expr:
         return cin.rename(cin.substitute(expr, tensors), names)
 
-    producers = []
-    for p in nest.producers:
-        target = move(p.target)
-        assert isinstance(target, cin.Access)
-        producers.append(Producer(target, p.op, move(p.rhs)))
+    producers = tuple(p.moved(move) for p in nest.producers)
     indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))
-    made = Nest(nest.output, indices, tuple(producers), move(nest.value))
+    made = Nest(nest.output, indices, producers, move(nest.value))
     by_name = {_tensor_name(k): v for k, v in enumerate(arguments)}
     return KernelStep(made, tuple(by_name[t.name] for t in made.inputs), output)
 

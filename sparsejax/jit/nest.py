@@ -11,6 +11,7 @@ s[i] += exp(A[i,k]).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparsejax.jit import cin, operators
@@ -23,6 +24,12 @@ class Producer:
     target: cin.Access
     op: str | None
     rhs: cin.Expr
+
+    def moved(self, move: Callable[[cin.Expr], cin.Expr]) -> Producer:
+        """The same with both sides changed."""
+        target = move(self.target)
+        assert isinstance(target, cin.Access)
+        return Producer(target, self.op, move(self.rhs))
 
 
 @dataclass(frozen=True)

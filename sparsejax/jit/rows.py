@@ -165,11 +165,7 @@ def _moved(
 ) -> tuple[list[Producer], cin.Expr] | None:
     """What the kernel that makes a value becomes where `access` reads it: producers, and what stands for the access."""
     rename: dict[cin.Index, cin.Index] = dict(zip(inner.indices, access.indices, strict=True))
-    made = []
-    for p in inner.producers:
-        target = cin.rename(p.target, rename)
-        assert isinstance(target, cin.Access)
-        made.append(Producer(target, p.op, cin.rename(p.rhs, rename)))
+    made = [p.moved(lambda expr: cin.rename(expr, rename)) for p in inner.producers]
     result = cin.rename(inner.value, rename)
     if inner.direct:
         return made, result
@@ -228,10 +224,6 @@ def _named(step: fuse.KernelStep, variables: dict[str, Var], prefix: str) -> Nes
     def move(expr: cin.Expr) -> cin.Expr:
         return cin.rename(cin.substitute(expr, moved), names)
 
-    producers = []
-    for p in nest.producers:
-        made = move(p.target)
-        assert isinstance(made, cin.Access)
-        producers.append(Producer(made, p.op, move(p.rhs)))
+    producers = tuple(p.moved(move) for p in nest.producers)
     indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))
-    return Nest(nest.output, indices, tuple(producers), move(nest.value))
+    return Nest(nest.output, indices, producers, move(nest.value))

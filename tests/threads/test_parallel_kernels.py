@@ -20,14 +20,6 @@ BATCH = 60
 THREADS = (1, 2, 4)
 
 
-@pytest.fixture(autouse=True)
-def always_parallel():
-    config.update("parallel_work", 0)
-    yield
-    config.update("parallel_work", 1 << 16)
-    config.update("num_threads", 0)
-
-
 def program_of(case):
     """The case's program, marked where that is legal, with its inputs and the type of its result."""
     step, inputs, order, _ = definitions.step_of(case)

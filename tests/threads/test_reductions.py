@@ -21,14 +21,6 @@ REDUCTIONS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def always_parallel():
-    config.update("parallel_work", 0)
-    yield
-    config.update("parallel_work", 1 << 16)
-    config.update("num_threads", 0)
-
-
 @pytest.mark.parametrize("form", ["csr", "dcsr", "coo"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_partial_results(name, form):
