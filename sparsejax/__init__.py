@@ -33,6 +33,7 @@ from sparsejax.transforms.checkpoint import checkpoint, remat
 from sparsejax.transforms.custom import custom_jvp, custom_vjp, stop_gradient
 from sparsejax.transforms.gradients import float0, grad, jvp, linearize, value_and_grad, vjp
 from sparsejax.transforms.jacobians import hessian, jacfwd, jacrev
+from sparsejax.transforms.sparse_jacobian import sparse_hessian, sparse_jacobian
 from sparsejax.transforms.vmap import vmap
 
 from sparsejax.jit.api import eval_shape, jit, make_jaxpr  # isort: skip  (last: `jit` is also a folder)
@@ -46,6 +47,8 @@ __all__ = [
     "vjp",
     "value_and_grad",
     "stop_gradient",
+    "sparse_jacobian",
+    "sparse_hessian",
     "linearize",
     "jvp",
     "jacrev",
