@@ -229,12 +229,18 @@ class Format:
             own = [level for level, of in zip(self.levels, self.order, strict=True) if of == d]
             same = len(own) == 1 or all(isinstance(level, Dense) for level in own)
             levels.append(own[0] if same else Compressed())
-        last = max((lv for lv, level in enumerate(self.levels) if not isinstance(level, Dense)), default=-1)
+        cut = len(self.levels)
+        while cut and isinstance(self.levels[cut - 1], Dense):
+            cut -= 1
+        cut -= bool(cut) and isinstance(self.levels[cut - 1], Banded)
+        whole = set(self.order[cut:]).difference(self.order[:cut])  # of these, segments are stored without gaps
         for k in reversed(range(len(order))):
+            if not (isinstance(levels[k], Dense | Banded) or levels[k].relative):
+                break
+            if order[k] not in whole or levels[k].relative:
+                levels[k] = Compressed()
             if not isinstance(levels[k], Dense):
                 break
-            if order[k] in self.order[: last + 1]:  # not every coordinate below the sparse levels is stored
-                levels[k] = Compressed()
         return Format(levels, order)
 
     @staticmethod

@@ -146,9 +146,7 @@ def split_definition(definition: cin.Definition, shape: tuple[int, ...]) -> Spli
 def split(nest: Nest) -> Nest:
     """`nest` without blocks: see above. It must be `adapted`."""
     out, parts = cin.Access(nest.output, nest.indices), parts_of_nest(nest)
-    if not parts and not any(
-        t.format.blocked for t in (nest.output, *nest.inputs)
-    ):  # blocks of which one is read have no parts
+    if not any(t.format.blocked for t in (nest.output, *nest.inputs)):  # blocks of which one is read have no parts
         return nest
     targets = {p.target: split_workspace(p.target, parts) for p in nest.producers}
     moved: dict[cin.Access, cin.Expr] = {a: split_access(a, parts) for a in cin.accesses(nest.composite)}
