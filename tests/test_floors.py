@@ -36,6 +36,7 @@ FLOORS = {
         "transforms.linear_solve",
         "transforms.patterns",
         "transforms.pattern_rules",
+        "transforms.pattern_loops",
         "transforms.coloring",
         "transforms.sparse_jacobian",
         "transforms.vmap",

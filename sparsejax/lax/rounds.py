@@ -44,7 +44,7 @@ class _Turns:
         self, step: Body, consts: Sequence[Storage], carry: Sequence[Storage], slices: Sequence[Storage], ys: int
     ) -> None:
         forwarded = step.forwarded()[: len(carry)]
-        self.stays = [k == len(consts) + n for n, k in enumerate(forwarded)]
+        self.stays = [forwarded[n : n + 1] == [len(consts) + n] for n in range(len(carry))]
         self.sets: list[list[Storage]] = [[], []]
         memory: list[list[NDArray[Any] | None]] = [[], []]
         for s, stays in zip(carry, self.stays, strict=True):

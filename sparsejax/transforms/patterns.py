@@ -163,12 +163,13 @@ def _pairs(closed: ClosedJaxpr, values: Sequence[Array | None]) -> list[tuple[Ar
     return list(zip([*values, None], closed.in_avals, strict=True))
 
 
-def propagate(closed: ClosedJaxpr, operands: Sequence[Pattern]) -> list[Pattern]:
-    """The patterns of the results of a jaxpr, given those of its inputs."""
+def propagate(
+    closed: ClosedJaxpr, operands: Sequence[Pattern], places: dict[Atom, Pattern] | None = None
+) -> list[Pattern]:
+    """The patterns of the results of a jaxpr, given those of its inputs; `places` are those that `stored` finds."""
     jaxpr = closed.jaxpr
-    known: dict[Atom, Pattern] = {v: Pattern.of(c) for v, c in zip(jaxpr.consts, closed.consts, strict=True)}
-    known.update(zip(jaxpr.inputs, operands, strict=True))
-    places = _places(jaxpr, known)
+    known = _known(closed, operands)
+    places = stored(closed, operands) if places is None else places
 
     def of(atom: Atom) -> Pattern:
         return known.get(atom) or places.get(atom) or Pattern(Place(atom.aval.shape), None)
@@ -188,8 +189,14 @@ def propagate(closed: ClosedJaxpr, operands: Sequence[Pattern]) -> list[Pattern]
     return [of(a) for a in jaxpr.outputs]
 
 
-def _places(jaxpr: Jaxpr, known: dict[Atom, Pattern]) -> dict[Atom, Pattern]:
+def _known(closed: ClosedJaxpr, operands: Sequence[Pattern]) -> dict[Atom, Pattern]:
+    consts = [Pattern.of(c) for c in closed.consts]
+    return dict(zip((*closed.jaxpr.consts, *closed.jaxpr.inputs), (*consts, *operands), strict=True))
+
+
+def stored(closed: ClosedJaxpr, operands: Sequence[Pattern]) -> dict[Atom, Pattern]:
     """What sparse values store, found by running what makes them; dense values that may change are ones there."""
+    jaxpr, known = closed.jaxpr, _known(closed, operands)
     changing, unknown = _changing(jaxpr.eqns, known)
     wanted = [v for eqn in jaxpr.eqns for v in eqn.outputs if not v.aval.is_dense and v not in unknown]
     if not wanted:

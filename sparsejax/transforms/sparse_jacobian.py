@@ -27,7 +27,7 @@ from sparsejax.formats import Format, convert
 from sparsejax.lax.contract import contract
 from sparsejax.lax.loops import Traced
 from sparsejax.lax.structural import convert_format, reshape
-from sparsejax.transforms import pattern_rules, staging  # noqa: F401  (rules)
+from sparsejax.transforms import pattern_loops, pattern_rules, staging  # noqa: F401  (rules)
 from sparsejax.transforms.coloring import Colors, color_columns
 from sparsejax.transforms.gradients import grad, jvp, partial_at, vjp
 from sparsejax.transforms.patterns import Place, derivative_pattern

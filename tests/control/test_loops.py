@@ -335,6 +335,14 @@ def test_reports():
     assert len(told.kernels) > 2 and "3 runs" in str(told) and "control flow cond" in str(told)
 
 
+def test_reports_of_long_loops():
+    """Loops that are bound to their buffers are only listened to here."""
+    f = sj.jit(lambda x: lax.while_loop(lambda s: s[1] < 50, lambda s: (s[0] * 1.01, s[1] + 1), (x, 0)))
+    assert "while" in f.lower(X).as_text("plan")
+    g = sj.jit(lambda x: lax.scan(lambda c, y: (c + y, c * y), 0.0, x)[1])
+    assert "scan" in g.lower(np.arange(50.0)).as_text("plan")
+
+
 def test_jitted_functions_with_loops_are_pickled():
     f = sj.jit(lambda a, x: lax.fori_loop(0, 3, lambda i, x: a @ x, x))
     f(matrix(), X)

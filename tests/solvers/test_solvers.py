@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -237,3 +237,28 @@ def test_errors():
         linalg.gmres(A, b, solve_method="incremental")
     with pytest.raises(ValueError, match="restart"):
         linalg.gmres(A, b, restart=0)
+
+
+@pytest.mark.parametrize("name", ["cg", "gmres"])
+def test_iterations_in_batches(rng, name):
+    """Over right sides, and over values under one pattern; derivatives inside and outside."""
+    solve = SOLVERS[name]
+    a, b = matrix(rng, definite=True), vector(rng, (3, N))
+    A = sj.array(a, format="csr")
+    whole = np.linalg.solve(a, b.T).T
+    x, info = sj.vmap(lambda b: getattr(linalg, name)(A, b, tol=1e-12))(b)
+    assert_allclose(x.todense(), whole, rtol=1e-9)
+    assert_array_equal(info.todense(), 0)
+    found = sj.vmap(sj.grad(lambda b: (solve(A, b) ** 2).sum()))(b)
+    assert_allclose(found.todense(), np.linalg.solve(a.T, 2 * whole.T).T, rtol=1e-8)
+    matrices = np.stack([a + np.eye(N) * k for k in range(3)])
+    stack = sj.array(matrices, format="(d,d,c)")
+    whole = np.linalg.solve(matrices, b[..., None])[..., 0]
+    of_a, of_b = sj.grad(lambda A, b: (sj.vmap(solve)(A, b) ** 2).sum(), (0, 1))(stack, b)
+    side = np.linalg.solve(matrices.swapaxes(1, 2), 2 * whole[..., None])[..., 0]
+    assert_allclose(of_b.todense(), side, rtol=1e-8)
+    outer = -np.einsum("bi,bj->bij", side, whole) * (matrices != 0)
+    assert_allclose(of_a.todense(), outer, rtol=1e-8, atol=1e-12)
+    inverse = np.linalg.inv(a)
+    second = sj.hessian(lambda b: (solve(A, b) ** 2).sum())(b[0])
+    assert_allclose(second.todense(), 2 * inverse.T @ inverse, rtol=1e-7, atol=1e-10)

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax import lax
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.lax.loops import Traced
 from sparsejax.transforms import sparse_jacobian as module
@@ -276,3 +277,58 @@ def test_unknown_operations_depend_on_everything():
     )
     _, rows = derivative_pattern(ClosedJaxpr(traced.closed.jaxpr, ()), traced.consts)
     assert_array_equal(rows.todense(), np.arange(N) < np.full((N, 1), 2))
+
+
+def heat(a, x):
+    return lax.fori_loop(0, 2, lambda i, x: x + 0.1 * (a @ snp.sin(x)), x)
+
+
+def rows_one_by_one(a, x):
+    return lax.map(lambda row: snp.sin(row.sum()) * row, x.reshape(3, 2)).reshape(N)
+
+
+def running_sum(a, x):
+    return lax.scan(lambda total, y: (total + y, total * y), 1.0, x)[1]
+
+
+def reversed_sum(a, x):
+    return lax.scan(lambda total, y: (total + y * y, total), x[0], x, reverse=True)[1]
+
+
+def until(a, x):
+    return lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, (a * s[1]).sum(axis=1) * x), (0, x))[1]
+
+
+def branch(a, x):
+    return lax.cond(x[0] > 0, lambda x: x * x, lambda x: a @ x, x)
+
+
+def kept(a, x):
+    return sj.checkpoint(lambda x: lax.fori_loop(0, 2, lambda i, p: p * x[i], a * x))(x).sum(axis=0)
+
+
+LOOPS = [
+    (heat, True),
+    (rows_one_by_one, True),
+    (running_sum, True),
+    (reversed_sum, True),
+    (until, False),
+    (branch, False),
+    (kept, False),
+]
+
+
+@pytest.mark.parametrize(("function", "tight"), LOOPS, ids=lambda p: getattr(p, "__name__", ""))
+def test_loops(rng, function, tight):
+    a, x = sparse(rng), rng.normal(size=N)
+    mode = "forward" if function is until else "auto"
+    with engine.quick():
+        made = check(lambda x: function(a, x), x, tight=tight, mode=mode)
+        assert tight or made.nnz < N * N or function is kept
+        check(lambda x: function(a, x), -x, mode=mode)
+
+
+def test_long_loops_depend_on_everything():
+    made = sj.sparse_jacobian(lambda x: lax.fori_loop(0, 300, lambda i, x: x * 1.01, x), mode="forward")(np.ones(3))
+    assert made.nnz == 9
+    assert_allclose(made.todense(), np.eye(3) * 1.01**300)

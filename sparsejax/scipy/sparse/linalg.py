@@ -20,7 +20,8 @@ from sparsejax.lax.elementwise import convert_element_type, elementwise, real, w
 from sparsejax.lax.linalg import pinv, spsolve
 from sparsejax.lax.linear import full, zeros
 from sparsejax.lax.loops import fori_loop, while_loop
-from sparsejax.lax.structural import convert_format, reshape
+from sparsejax.lax.reduce import reduce
+from sparsejax.lax.structural import convert_format, expand_dims, reshape, transpose
 from sparsejax.transforms import staging
 from sparsejax.transforms.linear_solve import Algorithm, Function, linear_solve
 
@@ -146,9 +147,8 @@ def _function(name: str, what: str, A: Matrix, b: Any) -> Function:
 
 
 def _dot(x: Any, y: Any) -> Any:
-    """sum(conj(x) * y)"""
-    labels = tuple(range(x.ndim))
-    return contract([_conjugate(x), y], [labels, labels], ())
+    """sum(conj(x) * y), as a kernel, which is fused with what makes x and y (a contraction of dense arrays is a call of BLAS)"""
+    return reduce("sum", _conjugate(x) * y)
 
 
 def _conjugate(x: Any) -> Any:
@@ -203,14 +203,17 @@ def _gmres(restart: int) -> Algorithm:
         def unit(k: Any) -> Any:
             return convert_element_type(elementwise("equal", numbers, k), b.dtype)
 
+        def combined(basis: Any, h: Any) -> Any:
+            """sum_k h[k] * basis[k]"""
+            return reduce("sum", expand_dims(h, 1) * basis, axis=0)
+
         def project(basis: Any, w: Any) -> tuple[Any, Any]:
             """The components of `w` along the basis, and what is left of it."""
-            h = contract([_conjugate(basis), w], [(0, 1), (1,)], (0,))
-            return h, w - contract([h, basis], [(0,), (0, 1)], (1,))
+            h = reduce("sum", _conjugate(basis) * w, axis=1)
+            return h, w - combined(basis, h)
 
         def arnoldi(k: Any, state: Any) -> Any:
-            basis, hessenberg = state
-            v = contract([unit(k), basis], [(0,), (0, 1)], (1,))
+            basis, hessenberg, v = state
             w = reshape(A(M(reshape(v, b.shape))), (b.size,))
             size = _square(w)
             h, w = project(basis, w)
@@ -218,19 +221,19 @@ def _gmres(restart: int) -> Algorithm:
             norm = elementwise("sqrt", _square(w))
             fresh = norm > smallest * elementwise("sqrt", size)
             norm = where(fresh, norm, 0)
-            w = where(fresh, w / where(fresh, norm, 1), 0)
+            scale = where(fresh, 1 / where(fresh, norm, 1), 0)
             column = h + again + unit(k + 1) * norm
-            first = unit(k)[:restart]
-            return basis + _outer(unit(k + 1), w), hessenberg + _outer(column, first)
+            return basis + _outer(unit(k + 1) * scale, w), hessenberg + _outer(column, unit(k)[:restart]), w * scale
 
         def cycle(state: Any) -> Any:
             x, r, rest, k = state
             norm = elementwise("sqrt", rest)
-            basis = _outer(unit(0), reshape(r, (b.size,)) / norm)
+            v = reshape(r, (b.size,)) / norm
+            basis = _outer(unit(0), v)
             empty = full(Aval((restart + 1, restart), b.dtype, basis.format, 0), 0)
-            basis, hessenberg = fori_loop(0, restart, arnoldi, (basis, empty))
+            basis, hessenberg, _ = fori_loop(0, restart, arnoldi, (basis, empty, v))
             y = pinv(hessenberg)[:, 0] * norm
-            x = x + M(reshape(contract([y, basis[:restart]], [(0,), (0, 1)], (1,)), b.shape))
+            x = x + M(reshape(combined(basis[:restart], y), b.shape))
             r = b - A(x)
             return x, r, _square(r), k + 1
 
@@ -242,4 +245,4 @@ def _gmres(restart: int) -> Algorithm:
 
 
 def _outer(x: Any, y: Any) -> Any:
-    return contract([x, y], [(0,), (1,)], (0, 1))
+    return expand_dims(x, 1) * y
