@@ -19,7 +19,7 @@ from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
-from sparsejax.formats import Compressed, Format, selection, structural
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
@@ -147,10 +147,17 @@ def gather(x: Any, indices: dict[int, Any]) -> Any:
     factors = [select(index, x.shape[d], x.dtype) for d, index in indices.items()]
     inputs = [(x.ndim, d) for d in indices]
     output = [x.ndim if d == first else d for d in labels if d == first or d not in indices]
-    form = None
-    if not x.format.is_dense:
-        form = x.format if len(indices) == 1 else Format.parse("coo", len(output))
-    return refilled(contract([*factors, refilled(x)], [*inputs, tuple(labels)], output, form, x.dtype), x.fill_value)
+    if x.format.is_dense:
+        return contract([*factors, x], [*inputs, tuple(labels)], output, None, x.dtype)
+    form = x.format if len(indices) == 1 else Format.parse("coo", len(output))
+    made = refilled(x)
+    # formats that store zeros between the entries of a product (bands, diagonals, blocks) take them over the right fill only
+    plain = made is x or (
+        not form.blocked and all(isinstance(lv, Dense | Compressed | Coordinate) for lv in form.levels)
+    )
+    found = form if plain else Format([Coordinate()] * len(output), form.unblocked().order)
+    made = contract([*factors, made], [*inputs, tuple(labels)], output, found, x.dtype)
+    return convert_format(refilled(made, x.fill_value), form)
 
 
 def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], semiring: Any = None) -> Any:

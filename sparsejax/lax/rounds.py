@@ -43,8 +43,7 @@ class _Turns:
     def __init__(
         self, step: Body, consts: Sequence[Storage], carry: Sequence[Storage], slices: Sequence[Storage], ys: int
     ) -> None:
-        forwarded = step.forwarded()[: len(carry)]
-        self.stays = [forwarded[n : n + 1] == [len(consts) + n] for n in range(len(carry))]
+        self.stays = _stays(step, len(consts), len(carry))
         self.sets: list[list[Storage]] = [[], []]
         memory: list[list[NDArray[Any] | None]] = [[], []]
         for s, stays in zip(carry, self.stays, strict=True):
@@ -66,6 +65,12 @@ class _Turns:
             for slots, place in self.bodies[turn].places(own):
                 made.append((slots, place, x.vals.ctypes.data, own.vals.nbytes))
         return made
+
+
+def _stays(step: Body, first: int, count: int) -> list[bool]:
+    """Which carries, operands from `first` on, come back as they are."""
+    forwarded = step.forwarded()
+    return [forwarded[n : n + 1] == [first + n] for n in range(count)]
 
 
 def _over(s: Storage, vals: NDArray[Any]) -> Storage:
@@ -96,9 +101,8 @@ def _bound_while(
     going: Body, step: Body, asked: Sequence[Storage], given: Sequence[Storage], carry: list[Storage]
 ) -> list[Storage] | None:
     """The loop over bound buffers, from a state in which it goes on."""
-    forwarded = step.forwarded()
-    changing = [s for n, s in enumerate(carry) if forwarded[n : n + 1] != [len(given) + n]]
-    if not _dense(changing):
+    stays = _stays(step, len(given), len(carry))
+    if not _dense(s for s, same in zip(carry, stays, strict=True) if not same):
         return None
     turns = _Turns(step, given, carry, (), 0)
     fixed = [*(True for _ in asked), *turns.stays]
@@ -173,9 +177,9 @@ def _bound_scan(
     stacks: Sequence[_Stack],
 ) -> list[Storage] | None:
     """The rest of a loop, over bound buffers."""
-    forwarded = step.forwarded()
-    changing = [s for n, s in enumerate(carry) if forwarded[n : n + 1] != [len(consts) + n]]
-    passed = any(k is not None and k >= len(consts) + len(carry) for k in forwarded)
+    stays = _stays(step, len(consts), len(carry))
+    changing = [s for s, same in zip(carry, stays, strict=True) if not same]
+    passed = any(k is not None and k >= len(consts) + len(carry) for k in step.forwarded())
     if passed or not _dense((*changing, *xs)) or any(s.vals is None for s in stacks):
         return None
     turns = _Turns(step, consts, carry, [stacking.Slicer(x).at(order[0]) for x in xs], len(stacks))

@@ -63,7 +63,8 @@ def softmax(x: Any, axis: Any = -1) -> Any:
 @functools.partial(custom_jvp, nondiff_argnums=(1,))
 def _softmax(x: Any, axes: Axes) -> Any:
     _, _, grown = _shifted(x, axes)
-    return refilled(grown / reduce("sum", grown, axes, keepdims=True))
+    sums = reduce("sum", grown, axes, keepdims=True)
+    return grown / refilled(sums, 1)  # not 0 / 0 in lines without entries, where these are not stored
 
 
 @_softmax.defjvp

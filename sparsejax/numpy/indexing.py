@@ -33,7 +33,8 @@ class Index:
     """A key for an array of `shape`: a range per dimension, the dimensions indexed by one integer, the vectors of integers of others.
 
     `advanced` is the shape that the integer arrays broadcast to, `first` the number of axes of the result before it, and `new` the
-    places in the result of axes of extent one.
+    places in the result of axes of extent one. `crossed` holds the vectors before they were broadcast, in the order of their axes,
+    where several arrays vary along axes of their own (`numpy.ix_`).
     """
 
     shape: tuple[int, ...]
@@ -43,6 +44,7 @@ class Index:
     advanced: tuple[int, ...] = ()
     first: int = 0
     new: list[int] = field(default_factory=list)
+    crossed: dict[int, Any] = field(default_factory=dict)
 
     @property
     def sliced(self) -> list[int]:
@@ -90,6 +92,7 @@ def parse(key: Any, shape: tuple[int, ...]) -> Index:
             made.ranges.append(_one(part, shape[d], d))
             made.single.append(d)
     if made.arrays:
+        made.crossed = _crossed(made.arrays)
         made.advanced = _broadcast(made.arrays)
         places = [p for p, _ in advanced]
         together = places == list(range(places[0], places[0] + len(places)))
@@ -165,6 +168,24 @@ def _one(part: Any, extent: int, d: int) -> range:
     return range(k % extent, k % extent + 1)
 
 
+def _crossed(arrays: dict[int, Any]) -> dict[int, Any]:
+    """The index arrays as vectors, in the order of the axes along which they vary, if several do and none shares or parts another's."""
+    ndim = max(a.ndim for a in arrays.values())
+    axes = {d: [ndim - a.ndim + k for k, n in enumerate(a.shape) if n != 1] for d, a in arrays.items()}
+    order = sorted(arrays, key=axes.__getitem__)
+    varying = [k for d in order for k in axes[d]]
+    if sum(bool(own) for own in axes.values()) < 2 or varying != sorted(set(varying)):
+        return {}
+    return {d: _vector(arrays[d], arrays[d].shape) for d in order}
+
+
+def _vector(array: Any, shape: tuple[int, ...]) -> Any:
+    """An index array, broadcast, as a vector."""
+    if isinstance(array, np.ndarray):
+        return np.broadcast_to(array, shape).reshape(-1).astype(np.int64)
+    return reshape(broadcast_to(convert_format(array, "dense"), shape), (math.prod(shape),))
+
+
 def _broadcast(arrays: dict[int, Any]) -> tuple[int, ...]:
     """Make vectors of one length out of the index arrays; the shape that they have together."""
     shapes = [a.shape for a in arrays.values()]
@@ -175,12 +196,7 @@ def _broadcast(arrays: dict[int, Any]) -> tuple[int, ...]:
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed}"
         ) from None
-    count = math.prod(shape)
-    for d, a in arrays.items():
-        if isinstance(a, np.ndarray):
-            arrays[d] = np.broadcast_to(a, shape).reshape(count).astype(np.int64)
-        else:
-            arrays[d] = reshape(broadcast_to(convert_format(a, "dense"), shape), (count,))
+    arrays.update({d: _vector(a, shape) for d, a in arrays.items()})
     return shape
 
 
@@ -188,9 +204,10 @@ def getitem(x: Any, key: Any) -> Any:
     """`x[key]` by NumPy's rules: integers, slices, None, ..., arrays of integers, and (outside `jit`) of bool.
 
     Always a new array. A sparse `x` gives a sparse result: in its format where dimensions are sliced, without the levels of those
-    that an integer removes (csr gives a sparse row for `x[i]`), in coo where several index arrays, new axes, or index arrays of
-    several dimensions stand. O(entries found) for slices; one contraction with a selection for index arrays. The sign of a zero
-    that is gathered is not kept.
+    that an integer removes (csr gives a sparse row for `x[i]`) or that one index vector, or several of `numpy.ix_`, select from; in coo
+    where index arrays vary together or have several dimensions, and where new axes stand. O(entries found) for slices; a contraction
+    with selections for index arrays: one for those that vary together, one each for others. The sign of a zero that is gathered is
+    not kept.
 
     >>> import sparsejax as sj
     >>> A = sj.array([[0, 2, 0], [3, 0, 4]], format="csr")
@@ -201,8 +218,13 @@ def getitem(x: Any, key: Any) -> Any:
     x = asarray(x)
     index = parse(key, x.shape)
     made = indexing.window(x, index.ranges, index.single)
-    if index.arrays:
-        left = [d for d in range(x.ndim) if d not in index.single]
+    left = [d for d in range(x.ndim) if d not in index.single]
+    if index.crossed:
+        for d, vector in index.crossed.items():
+            made = indexing.gather(made, {left.index(d): vector})
+        names = [*index.sliced[: index.first], *index.crossed, *index.sliced[index.first :]]
+        made = transpose(made, [left.index(d) for d in names])
+    elif index.arrays:
         made = indexing.gather(made, {left.index(d): a for d, a in index.arrays.items()})
         at = sum(d < min(index.arrays) for d in index.sliced)
         if at != index.first:

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax import lax
 
 
 def matrix(n=300, density=0.02, seed=0, format="csr"):
@@ -127,3 +128,12 @@ def test_a_number_that_is_added_later_does_not_lengthen_a_reduction():
         return float(sj.jit(f).lower(A, H, b).as_text("plan").split("estimated cost ")[1].split()[0])
 
     assert price(lambda A, H, b: A @ H + b) < 3 * price(lambda A, H, b: A @ H)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_long_loops(form):
+    A, x = sj.array(matrix(30)).asformat(form), np.ones(30)
+    told = sj.explain(lambda A, x: lax.scan(lambda t, a: (t + a, (t * a).sum()), x, A))(A, x)
+    assert [body.runs for body in told.steps[-1].bodies] == [30]
+    told = sj.explain(lambda A, x: lax.while_loop(lambda s: s[1] < 9, lambda s: (A @ s[0], s[1] + 1), (x, 0)))(A, x)
+    assert [body.runs for body in told.steps[-1].bodies] == [10, 9]

@@ -83,6 +83,20 @@ def test_softmax(form, axis, fill):
     np.testing.assert_allclose(traced[1].todense(), log, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("form", ["coo", "csf", "dcsc"])
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_softmax_of_a_huge_matrix_has_its_pattern(form, axis):
+    rows, columns, values = [0, 7, 7, 2**39], [1, 1, 2**35, 1], np.array([2.0, -3.0, 5.0, 0.5])
+    A = sj.array((values, (rows, columns)), shape=(2**40, 2**40)).asformat(form)
+    made = sj.jit(lambda A: nn.softmax(A, axis))(A)
+    lines = {0: columns, 1: rows, None: [0] * 4}[axis]
+    grown = np.exp(values)
+    total = [sum(grown[k] for k in range(4) if lines[k] == line) for line in lines]
+    assert made.format == A.format and made.fill_value == 0
+    made = made.asformat("coo")
+    np.testing.assert_allclose(made.to_scipy().data, grown / total)
+
+
 @pytest.mark.parametrize("function", [nn.softmax, nn.log_softmax, nn.logsumexp])
 @pytest.mark.parametrize("form", ["dense", *FORMATS])
 def test_derivatives_of_softmax(form, function):

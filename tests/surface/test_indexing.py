@@ -77,6 +77,40 @@ def test_reading(seed):
     assert x.format.is_dense or made.fill_value == x.fill_value
 
 
+CROSSED = [
+    np.ix_([3, 0, 2], [1, 5]),
+    (slice(None, None, 2), *np.ix_([1, 1], [2, 0, 3])),
+    (np.array([[2], [0]]), slice(1, 4), np.array([3, 1, 1])),
+    (np.array([3, 1]), 0, np.array([[2], [-1]])),
+    (None, np.array([[[0, 2]], [[1, 1]]]), np.array([[4], [3], [1]])),
+    (np.zeros((0, 1), int), np.array([1, 2])),
+]
+
+
+@pytest.mark.parametrize("form", ["dense", "coo", "csf", "(d,c,d)@(2,0,1)", "(d,c,d,d,d)@(0,1,0,1,2)/(2,3,1)"])
+@pytest.mark.parametrize("fill", [0, 2])
+def test_index_arrays_along_axes_of_their_own(form, fill):
+    values = np.random.default_rng(0).integers(0, 4, (4, 6, 5))
+    x = sj.array(np.where(values == 3, fill, values), fill_value=fill).asformat(form)
+    with engine.quick():
+        for key in CROSSED:
+            expected = x.todense()[key]
+            np.testing.assert_array_equal(x[key].todense(), expected)
+            np.testing.assert_array_equal(sj.jit(lambda a, key=key: a[key])(x).todense(), expected)
+        traced = sj.jit(lambda a, k: a[k])(x, CROSSED[0])
+        np.testing.assert_array_equal(traced.todense(), x.todense()[CROSSED[0]])
+
+
+@pytest.mark.parametrize("form", ["csr", "dia", "banded", "bsr:2x3", "ell", "rle"])
+def test_gathers_over_another_fill(form):
+    values = np.random.default_rng(0).integers(0, 3, (6, 7))
+    x = sj.array(values).asformat(form) + 1
+    with engine.quick():
+        for key in ([3, 0, 5, 3], (slice(None), [1, 6, 2]), np.ix_([4, 1], [0, 5])):
+            assert x[key].format == x.format
+            np.testing.assert_array_equal(x[key].todense(), values[key] + 1)
+
+
 @pytest.mark.parametrize("seed", range(80))
 def test_writing(seed):
     rng = random.Random(seed)

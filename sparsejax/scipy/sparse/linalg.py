@@ -15,13 +15,12 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
-from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
 from sparsejax.lax.linalg import pinv, spsolve
 from sparsejax.lax.linear import full, zeros
 from sparsejax.lax.loops import fori_loop, while_loop
 from sparsejax.lax.reduce import reduce
-from sparsejax.lax.structural import convert_format, expand_dims, reshape, transpose
+from sparsejax.lax.structural import convert_format, expand_dims, reshape
 from sparsejax.transforms import staging
 from sparsejax.transforms.linear_solve import Algorithm, Function, linear_solve
 
