@@ -182,19 +182,20 @@ def _one_hot(colors: Colors, count: int, dtype: Any) -> Any:
 def _planned(key: _Key) -> Plan:
     """Detection and colouring, kept for the next calls."""
     (out,) = key.closed.out_avals
+    if out.dtype.kind not in "fc":
+        raise TypeError(f"sparse_jacobian: the function must return real or complex numbers, but returns {out}")
+    backward = out.format.is_dense and out.dtype.kind == "f"
+    if key.mode == "reverse" and not backward:
+        raise TypeError(f"sparse_jacobian: mode 'reverse' needs a dense real result, but the function returns {out}")
     argument = key.closed.in_avals[-1]
     place, rows = derivative_pattern(key.closed, key.values)
-    dtype = out.dtype if out.dtype.kind in "fc" else argument.dtype
-    pattern = _matrix(place, rows, int(np.prod(out.shape)), dtype, out.format.is_dense)
-    columns = None if key.mode == "reverse" else color_columns(rows)
-    if key.mode != "forward" and out.format.is_dense:
-        fewest = int(np.bincount(rows.indices, minlength=1).max(initial=0))
-        if columns is None or columns.max(initial=0) + 1 > fewest:
-            colors = color_columns(rows.T)
-            if columns is None or colors.max(initial=0) < columns.max(initial=0):
-                return Plan(out.shape, argument.shape, pattern, colors, True)
-    if columns is None:
-        raise TypeError(f"sparse_jacobian: mode 'reverse' needs a dense result, but the function returns {out}")
+    pattern = _matrix(place, rows, int(np.prod(out.shape)), out.dtype, out.format.is_dense)
+    columns = color_columns(rows)
+    fewest = int(np.bincount(rows.indices, minlength=1).max(initial=0))
+    if key.mode == "reverse" or (key.mode == "auto" and backward and columns.max(initial=0) + 1 > fewest):
+        colors = color_columns(rows.T)
+        if key.mode == "reverse" or colors.max(initial=0) < columns.max(initial=0):
+            return Plan(out.shape, argument.shape, pattern, colors, True)
     return Plan(out.shape, argument.shape, pattern, columns, False)
 
 
