@@ -27,10 +27,9 @@ def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
     """
 
     def made() -> Storage:
+        form = _transposed(storage.format, tuple(axes))
         shape = tuple(storage.shape[a] for a in axes)
-        return Storage(
-            _transposed(storage.format, tuple(axes)), shape, storage.fill_value, storage.buffers, storage.vals
-        )
+        return Storage(form, shape, storage.fill_value, storage.buffers, storage.vals)
 
     return _view(storage, ("transpose", *axes), made)
 

@@ -14,6 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn
 from sparsejax.formats import Dense
@@ -171,7 +173,7 @@ def _operators(expr: cin.Expr) -> int:
 
 def _call(step: fuse.CallStep, inputs: Sequence[Storage], made: Storage) -> Step:
     eqn = step.eqn
-    viewed = any(made.vals is s.vals for s in inputs)
+    viewed = any(np.may_share_memory(made.vals, s.vals) for s in inputs)
     accessed = 0 if viewed else _bytes([*inputs, made])
     return Step(eqn.primitive.name, _flops_of_call(eqn), accessed, 0, float(made.nnz))
 
