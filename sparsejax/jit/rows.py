@@ -13,7 +13,6 @@ Both numbers are kept for `explain`. Source: reference section 5.2.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -39,49 +38,47 @@ def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: Mapping[Var, tuple[fl
     known = _expected(steps, {**guessed, **observed})
     readers: dict[Var, set[int]] = {}
     for number, step in enumerate(steps):
-        for var in step.arguments if isinstance(step, fuse.KernelStep) else step.eqn.inputs:
-            if isinstance(var, Var):
-                readers.setdefault(var, set()).add(number)
+        for var in _inputs(step):
+            readers.setdefault(var, set()).add(number)
     results = {a for a in jaxpr.outputs if isinstance(a, Var)}
-    made_by = {var: number for number, step in enumerate(steps) for var in step.outputs}
+    sources = {s.output: n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and s.output not in results}
     gone: set[int] = set()
     made: dict[int, fuse.KernelStep] = {}
     for number in reversed(range(len(steps))):
         step = steps[number]
         if number in gone or not isinstance(step, fuse.KernelStep):
             continue
-        region, cost = {number}, None
+        region: set[int] = {number}
+        cost: float | None = None
         while True:
-            found = None
-            for var in dict.fromkeys(step.arguments):
-                source = made_by.get(var)
-                inner = None if source is None else steps[source]
-                if (
-                    inner is None
-                    or var in results
-                    or not readers[var] <= region
-                    or not isinstance(inner, fuse.KernelStep)
-                ):
-                    continue
-                tried = _merge(step, inner)
-                if tried is None:
-                    continue
-                cost = _cost(step, known) if cost is None else cost
-                apart, alone = _cost(inner, known), STORE * known[var][-1] + CALL
-                together = _cost(tried, known)
-                if cost is None or apart is None or together is None or together > cost + apart + alone:
-                    continue
-                text = f"{inner.nest.value} moves in: cost {together:.4g}, apart {cost + apart + alone:.4g}"
-                found = (source, replace(tried, priced=(*step.priced, text)), together)
-                break
+            inside = [sources[v] for v in dict.fromkeys(step.arguments) if v in sources and readers[v] <= region]
+            found = next(((k, m) for k in inside if (m := _cheaper(step, cost, steps[k], known)) is not None), None)
             if found is None:
                 break
-            source, step, cost = found
-            assert source is not None
+            source, (step, cost) = found
             region.add(source)
             gone.add(source)
         made[number] = step
     return [made.get(k, s) for k, s in enumerate(steps) if k not in gone]
+
+
+def _cheaper(
+    reader: fuse.KernelStep, own: float | None, source: fuse.Step, known: Facts
+) -> tuple[fuse.KernelStep, float] | None:
+    """One kernel of two and what it costs, where they can be one and that is cheaper; `own` is the reader's cost, if known."""
+    assert isinstance(source, fuse.KernelStep)
+    made = _merge(reader, source)
+    if made is None:
+        return None
+    own = _cost(reader, known) if own is None else own
+    apart, together = _cost(source, known), _cost(made, known)
+    if own is None or apart is None or together is None:
+        return None
+    separate = own + apart + STORE * known[source.output][-1] + CALL
+    if together > separate:
+        return None
+    text = f"{source.nest.value} moves in: cost {together:.4g}, apart {separate:.4g}"
+    return replace(made, priced=(*reader.priced, text)), together
 
 
 def _expected(steps: list[fuse.Step], known: Facts) -> Facts:
@@ -217,7 +214,7 @@ def _named(step: fuse.KernelStep, variables: dict[str, Var], prefix: str) -> Nes
         var = by_name[access.tensor.name]
         variables[_name(var)] = var
         moved[access] = cin.Access(replace(access.tensor, name=_name(var)), access.indices)
-    for p, k in zip(nest.producers, itertools.count()):
+    for k, p in enumerate(nest.producers):
         target = replace(p.target.tensor, name=f"{prefix}{step.output.number}.{k}")
         moved[p.target] = cin.Access(target, p.target.indices)
 
