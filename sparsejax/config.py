@@ -10,8 +10,9 @@ workspace      policy of the workspaces through which sparse results are scatter
                "hash", "coordinate", "bucket" or "tree"
 scheduler      how kernels choose their loop order: "cost" (default, from observed data) or "algorithm1" (Scorch's, from
                types alone, for comparison)
-dense_limit    a kernel with sparse operands makes no dense result of more than this many times their bytes (default 1000), once
-               that is more than a gibibyte: it raises FormatError; 0 lifts the limit
+dense_limit    a kernel with sparse operands makes no dense result of more than this many times their bytes (default 1000), and
+               a conversion stores no more padding in proportion to the entries, once that is more than a gibibyte: FormatError
+               is raised; 0 lifts the limit
 num_threads    threads that a kernel may use, the caller's included: 0 (default) for `OMP_NUM_THREADS`, else the processors that this
                process may run on
 parallel_work  iterations from which on a kernel is run by several threads (default 65536)
@@ -34,6 +35,8 @@ _choices: dict[str, tuple[str, ...]] = {
 }
 _texts: dict[str, str] = {"cache_dir": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
+GIBIBYTE = 1 << 30
+"""Up to so many bytes are never out of proportion, see `dense_limit`."""
 _numbers: dict[str, int] = {"dense_limit": 1000, "num_threads": 0, "parallel_work": 1 << 16}
 
 

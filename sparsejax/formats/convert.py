@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.errors import FormatError
 from sparsejax.formats import ordering, segments
 from sparsejax.formats.compressed import Compressed
@@ -168,9 +169,21 @@ def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
     # sorted and distinct: as many positions as entries means that each has its own, in order, unless the last level has none
     if above.positions == len(vals) and all(level.ordered for level in format.levels[-1:]):
         return Storage(format, shape, fill, tuple(buffers), np.ascontiguousarray(vals))
+    _check_padding(above.positions, vals, format)
     stored = np.full(above.positions, fill, vals.dtype)
     stored[position] = vals
     return Storage(format, shape, fill, tuple(buffers), stored)
+
+
+def _check_padding(positions: int, vals: Array, format: Format) -> None:
+    """Raise if a format stores `positions` values for these entries, out of proportion as `dense_limit` has it."""
+    limit, needed = config.dense_limit(), positions * vals.itemsize
+    if limit and not format.is_dense and needed > max(limit * vals.nbytes, config.GIBIBYTE):
+        raise FormatError(
+            f"{len(vals)} entries in {format} would take {positions} positions ({needed} bytes), more than {limit} times "
+            "what they take by themselves; choose a format without padding, such as csr or coo, or raise the limit with "
+            'sparsejax.config.update("dense_limit", ...)'
+        )
 
 
 # ------------------------------------------------------------------------------------------------------------- dense

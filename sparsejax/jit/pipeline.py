@@ -63,7 +63,6 @@ Observed = tuple[tuple[float, ...], ...]
 """Positions per level of every input, then the couplings of all joins of the kernel, if it has any."""
 
 SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
-GIBIBYTE = 1 << 30
 
 
 _turn = threading.RLock()
@@ -103,7 +102,7 @@ class KernelRunner:
         self.exact = self.step.output.aval.format == nest.output.format
         self.bytes = math.prod(nest.output.shape) * nest.output.dtype.itemsize
         mixed = nest.output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
-        self.large = mixed and self.bytes > GIBIBYTE
+        self.large = mixed and self.bytes > config.GIBIBYTE
         self.joins = self._joins()
         self._last: tuple[list[object], Observed] = [], ()
         """The marks of the inputs that were observed last, and what was."""

@@ -10,6 +10,7 @@ Source: Kepner and Gilbert (eds.), "Graph Algorithms in the Language of Linear A
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -263,6 +264,14 @@ def _signature(operation: Operation) -> str:
 
 def _checked(operation: Any, more: tuple[str, ...]) -> Operation:
     if callable(operation):
+        try:
+            inspect.signature(operation).bind(None, None)
+        except TypeError:
+            raise TypeError(
+                f"an operation of a semiring is a function of two scalars, which {operation!r} is not"
+            ) from None
+        except ValueError:  # what is not written in Python may have no signature
+            pass
         return operation  # type: ignore[no-any-return]
     if not isinstance(operation, str):
         raise TypeError(

@@ -185,6 +185,7 @@ def test_results_of_any_format_and_order():
         (lambda: sj.Semiring("nothing", "add"), ValueError, "unknown operation 'nothing'"),
         (lambda: sj.Semiring(lambda x, y: x + y, "multiply"), ValueError, "give the semiring's zero"),
         (lambda: sj.Semiring(3, "multiply"), TypeError, "name or a function"),
+        (lambda: sj.Semiring("add", lambda x: x), TypeError, "function of two scalars"),
         (lambda: named("plus"), ValueError, "unknown semiring 'plus'"),
         (lambda: sj.einsum("ij->i", np.ones((2, 2)), semiring=7), TypeError, "name or a sparsejax.Semiring"),
         (

@@ -9,7 +9,6 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.errors import FormatError
-from sparsejax.jit import pipeline
 
 N = 2**40
 ROWS, COLS, VALUES = np.array([0, 7, 7, 2**39]), np.array([1, 1, 2**35, 7]), np.array([2.0, -3.0, 5.0, 0.5])
@@ -108,7 +107,7 @@ def test_dense_results_out_of_proportion_are_refused(monkeypatch):
     with pytest.raises(FormatError, match="out_format"):
         sj.jit(lambda a, x: a + x)(big, np.ones(20_000))
     assert not (big * np.ones(20_000)).format.is_dense
-    monkeypatch.setattr(pipeline, "GIBIBYTE", 1000)
+    monkeypatch.setattr(config, "GIBIBYTE", 1000)
     a, row = sj.array((np.ones(1), ([3], [4])), shape=(300, 301)), np.ones(301)
     old = config.dense_limit()
     try:
@@ -123,3 +122,15 @@ def test_dense_results_out_of_proportion_are_refused(monkeypatch):
     for wrong in (-1, True, 2.5):
         with pytest.raises(TypeError, match="whole number"):
             config.update("dense_limit", wrong)
+
+
+@pytest.mark.parametrize("name", ["dia", "bsr:64x64", "ell"])
+def test_formats_that_pad_out_of_proportion_are_refused(name, monkeypatch):
+    monkeypatch.setattr(config, "GIBIBYTE", 1000)
+    n = 20_000
+    rows = np.zeros(200, int) if name == "ell" else np.arange(200) * 97
+    scattered = sj.array((np.ones(200), (rows, (np.arange(200) * 31) % n)), shape=(n, n))
+    with pytest.raises(FormatError, match="dense_limit"):
+        scattered.asformat(name)
+    with config.using(dense_limit=0):
+        assert scattered.asformat(name).sum() == 200
