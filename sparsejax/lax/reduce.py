@@ -12,7 +12,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.jit import cin, operators
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
 from sparsejax.lax.structural import entries, normal_axes, pattern, refill, reshape
 
 OPERATORS = {
@@ -141,6 +141,44 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     count = math.prod(x.shape[a] for a in axes)
     total = reduce("sum", x, axis=axes, dtype=out, keepdims=keepdims)
     return convert_element_type(elementwise("divide", total, float(count)), out)
+
+
+def var(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    """The variance over `axis`: the mean square distance to the mean, over the number of elements less `ddof`.
+
+    Two passes over the stored entries, as NumPy's over all of them; those that are not stored are counted, not visited.
+
+    >>> import sparsejax as sj, numpy as np
+    >>> var(sj.array(np.eye(4), format="csr"), axis=0)
+    Array([0.1875, 0.1875, 0.1875, 0.1875], dtype=float64)
+    """
+    x = asarray(x)
+    axes = _axes(axis, x.ndim)
+    wide = dtypes.canonical(dtype if dtype is not None else x.dtype if x.dtype.kind in "fc" else np.float64)
+    x = convert_element_type(x, wide)
+    count = math.prod(x.shape[a] for a in axes)
+    center = mean(x, axes, keepdims=True)
+    if x.format.is_dense:
+        total = reduce("sum", _square(elementwise("subtract", x, center)), axes, keepdims=keepdims)
+    else:
+        stored = pattern(x, wide)
+        distance = elementwise("subtract", refill(x, 0), elementwise("multiply", stored, center))
+        rest = elementwise("subtract", float(count), reduce("sum", stored, axes, keepdims=True))
+        others = elementwise("multiply", rest, _square(elementwise("subtract", x.fill_value.item(), center)))
+        others = where(elementwise("greater", _real(rest), 0), others, 0)
+        total = elementwise("add", reduce("sum", _square(distance), axes, keepdims=True), others)
+        total = total if keepdims else reshape(total, [n for k, n in enumerate(x.shape) if k not in axes])
+    total = _real(total)
+    return convert_element_type(elementwise("divide", total, float(max(0, count - ddof))), total.dtype)
+
+
+def _real(x: Any) -> Any:
+    return real(x) if x.dtype.kind == "c" else x
+
+
+def _square(x: Any) -> Any:
+    """The squares of absolute values."""
+    return elementwise("multiply", x, elementwise("conjugate", x) if x.dtype.kind == "c" else x)
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:

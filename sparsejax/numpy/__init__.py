@@ -33,9 +33,10 @@ from sparsejax.core.array import register_numpy, register_surface
 from sparsejax.lax.contract import einsum, matmul, tensordot
 from sparsejax.lax.elementwise import erf, imag, logistic, real, where
 from sparsejax.lax.indexing import concatenate
-from sparsejax.lax.reduce import mean
+from sparsejax.lax.reduce import mean, var
 from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
 from sparsejax.lax.structural import convert_format as asformat
+from sparsejax.numpy import linalg
 from sparsejax.numpy.elementwise import binary, operators, unary
 from sparsejax.numpy.functions import (
     allclose,
@@ -45,6 +46,7 @@ from sparsejax.numpy.functions import (
     astype,
     clip,
     copy,
+    diag,
     dot,
     expand_dims,
     eye,
@@ -52,6 +54,7 @@ from sparsejax.numpy.functions import (
     full_like,
     inner,
     isclose,
+    kron,
     linspace,
     moveaxis,
     ndim,
@@ -70,7 +73,7 @@ from sparsejax.numpy.functions import (
     zeros_like,
 )
 from sparsejax.numpy.indexing import At, flip, getitem, hstack, split, stack, take, vstack
-from sparsejax.numpy.reductions import all, any, max, min, prod, sum
+from sparsejax.numpy.reductions import all, any, count_nonzero, max, min, prod, std, sum
 
 negative = unary["negative"]
 positive = unary["positive"]
@@ -150,6 +153,8 @@ _functions = {
             clip,
             concatenate,
             copy,
+            count_nonzero,
+            diag,
             diagonal,
             dot,
             einsum,
@@ -160,6 +165,7 @@ _functions = {
             imag,
             inner,
             isclose,
+            kron,
             matmul,
             max,
             mean,
@@ -175,12 +181,14 @@ _functions = {
             split,
             squeeze,
             stack,
+            std,
             sum,
             swapaxes,
             take,
             tensordot,
             trace,
             transpose,
+            var,
             vdot,
             vstack,
             where,
@@ -230,6 +238,8 @@ __all__ = [
     "copy",
     "cos",
     "cosh",
+    "count_nonzero",
+    "diag",
     "diagonal",
     "divide",
     "dot",
@@ -265,9 +275,11 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "kron",
     "left_shift",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
     "log",
     "log10",
@@ -318,6 +330,7 @@ __all__ = [
     "square",
     "squeeze",
     "stack",
+    "std",
     "subtract",
     "sum",
     "swapaxes",
@@ -333,6 +346,7 @@ __all__ = [
     "uint32",
     "uint64",
     "uint8",
+    "var",
     "vdot",
     "vstack",
     "where",

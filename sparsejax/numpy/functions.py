@@ -200,6 +200,42 @@ def outer(a: Any, b: Any) -> Any:
     return tensordot(ravel(a), ravel(b), 0)
 
 
+def kron(a: Any, b: Any) -> Any:
+    """The Kronecker product: every entry of `a` times all of `b`. O(stored entries of the result).
+
+    >>> import sparsejax as sj, numpy as np
+    >>> kron(sj.array(np.eye(2), format="csr"), np.ones((1, 2))).todense()
+    array([[1., 1., 0., 0.],
+           [0., 0., 1., 1.]])
+    """
+    a, b = _asarray(a), _asarray(b)
+    ndim = max(a.ndim, b.ndim)
+    a, b = (reshape(x, (1,) * (ndim - x.ndim) + x.shape) for x in (a, b))
+    both = transpose(tensordot(a, b, 0), [axis for k in range(ndim) for axis in (k, ndim + k)])
+    return reshape(both, tuple(n * m for n, m in zip(a.shape, b.shape, strict=True)))
+
+
+def diag(x: Any, k: int = 0) -> Any:
+    """The k-th diagonal of a matrix, or the sparse matrix with the vector `x` on its k-th diagonal (csr).
+
+    >>> diag(np.array([1.0, 2.0])).todense()
+    array([[1., 0.],
+           [0., 2.]])
+    """
+    x, k = _asarray(x), _integer(k, "k")
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ValueError(f"diag takes a vector or a matrix, not an array of shape {x.shape}")
+    (n,) = x.shape
+    total = n + abs(k)
+    # row i holds x[i - first]: a product with the pattern of the diagonal, cut to the rows that have one
+    placed = _elementwise("multiply", reshape(x, (n, 1)), eye(n, total, max(0, k), dtype=bool))
+    if k >= 0:
+        return placed if total == n else tensordot(eye(total, n, 0, dtype=x.dtype), placed, 1)
+    return tensordot(eye(total, n, k, dtype=x.dtype), placed, 1)
+
+
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
     """The sum of a diagonal; see `diagonal`."""
     return _reduce("sum", diagonal(x, offset, axis1, axis2), -1, dtype)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.reduce import reduce as _reduce
+from sparsejax.lax.reduce import var
 
 
 def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -35,3 +37,13 @@ def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """`numpy.all`."""
     return _reduce("all", x, axis, None, keepdims)
+
+
+def std(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    """`numpy.std`: the root of `var`."""
+    return _elementwise("sqrt", var(x, axis, dtype, ddof, keepdims))
+
+
+def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.count_nonzero`: stored zeros do not count, a fill other than zero does."""
+    return _reduce("sum", _elementwise("not_equal", x, 0), axis, None, keepdims)

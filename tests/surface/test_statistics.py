@@ -1,0 +1,111 @@
+"""Variances, counts, norms, Kronecker products and diagonals against NumPy: dtypes, formats, fills, axes."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from tests.fuzz import engine
+
+FORMATS = ("dense", "csr", "coo", "bsr:2x2")
+AXES = (None, 0, 1, (0, 1))
+
+
+@pytest.fixture(autouse=True)
+def _quickly():
+    with engine.quick():
+        yield
+
+
+def matrices(dtype):
+    """A random matrix in every format, with fill 0 and, but for booleans, with fill 1."""
+    rng = np.random.default_rng(0)
+    dense = (rng.integers(0, 4, (5, 6)) * (rng.random((5, 6)) < 0.5)).astype(dtype)
+    if dense.dtype.kind == "c":
+        dense = dense + 1j * dense[::-1] * (dense != 0)
+    for form in FORMATS:
+        array = sj.array(dense, format=form, copy=True)
+        yield array, dense
+        if dense.dtype != bool:
+            yield snp.cos(array), np.cos(dense)
+
+
+def agree(ours, theirs):
+    theirs = np.asarray(theirs)
+    assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+    np.testing.assert_allclose(ours.todense(), theirs, rtol=1e-5 if ours.dtype.itemsize == 4 else 1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "c16", "?"])
+def test_variances_and_counts(dtype):
+    for (array, dense), axis in itertools.product(matrices(dtype), AXES):
+        keepdims, ddof = axis == 1, int(axis == 0)
+        agree(snp.var(array, axis, ddof=ddof, keepdims=keepdims), np.var(dense, axis, ddof=ddof, keepdims=keepdims))
+        agree(snp.count_nonzero(array, axis, keepdims), np.count_nonzero(dense, axis, keepdims=keepdims))
+        agree(sj.jit(lambda x, axis=axis: snp.std(x, axis))(array), np.std(dense, axis))
+
+
+def test_deviations_of_shifted_data_do_not_cancel():
+    x = np.random.default_rng(1).normal(1e8, 1, (50, 3))
+    x[::2] = 0
+    agree(snp.var(sj.array(x, format="csr"), axis=0), np.var(x, axis=0))
+    constant = np.full((4, 3), 1e8 + 0.1)
+    assert not snp.var(sj.array(constant, format="csr"), axis=0).todense().any()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8", "c16"])
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_norms(dtype):
+    for (array, dense), axis in itertools.product(matrices(dtype), AXES):
+        matrix = axis in (None, (0, 1))
+        for order in (None, 1, -1, np.inf, -np.inf, *(("fro",) if matrix else (0, 2, 3, 0.5))):
+            agree(snp.linalg.norm(array, order, axis), np.linalg.norm(dense, order, axis))
+            kept = np.linalg.norm(dense, order, axis, keepdims=True)
+            agree(snp.linalg.norm(array, order, axis, keepdims=True), kept)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16", "?"])
+def test_kronecker_products_and_diagonals(dtype):
+    for array, dense in matrices(dtype):
+        small = dense[:3, :2]
+        agree(snp.kron(array, sj.array(small, format="csr", copy=True)), np.kron(dense, small))
+        agree(snp.kron(array[0], array), np.kron(dense[0], dense))
+        for k in (-7, -2, 0, 1, 9):
+            agree(snp.diag(array, k), np.diag(dense, k))
+            agree(snp.diag(array[0], k), np.diag(dense[0], k))
+
+
+def test_results_stay_sparse():
+    big = snp.eye(1000)
+    assert snp.kron(big, big).nnz == 10**6
+    assert not snp.diag(np.ones(10**5)).format.is_dense
+    wide = sj.array((np.ones(3), ([0, 5, 9], [1, 2**39, 7])), shape=(2**40, 2**40))
+    assert float(snp.var(wide).todense()) == pytest.approx(3 / 2**80)
+
+
+def test_gradients_of_deviations():
+    dense = np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 5.0]])
+    array, step = sj.array(dense, format="csr", copy=True), 1e-6
+    found = sj.grad(lambda x: snp.std(x, axis=1).sum())(array).todense()
+    for i, j in zip(*dense.nonzero(), strict=True):
+        moved = [
+            np.std(dense + sign * step * (np.indices(dense.shape) == [[[i]], [[j]]]).all(0), axis=1).sum()
+            for sign in (1, -1)
+        ]
+        assert found[i, j] == pytest.approx((moved[0] - moved[1]) / (2 * step), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: snp.linalg.norm(np.eye(2), 2), "svds"),
+        (lambda: snp.linalg.norm(np.ones(2), "fro"), "numbers"),
+        (lambda: snp.linalg.norm(np.ones((2, 2, 2)), axis=(0, 1, 2)), "one axis or two"),
+        (lambda: snp.diag(np.ones((2, 2, 2))), "vector or a matrix"),
+    ],
+)
+def test_refusals(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
