@@ -19,6 +19,7 @@ import functools
 import math
 import struct
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,19 +42,40 @@ _SCALAR = 4
 Ints = NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How a marked kernel is called: the slots that it takes besides those of chunks, how many chunks there are, whether they take long
+    in all, what each computes apart ("", "scalar" or "output"), and by which operator partial outputs are combined.
+    """
+
+    slots: int
+    chunks: int
+    long: bool
+    partial: str
+    op: str
+
+    @staticmethod
+    def of(program: Program, constants: bool = False) -> Cut:
+        """The cut of a marked program."""
+        chunking = program.chunking
+        assert program.stmt is not None
+        op = next((w.op or "" for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name), "")
+        slots = len(abi.layout(program.inputs, program.output)) + constants
+        return Cut(slots, chunking.count, chunking.work >= LONG, chunking.partial, op)
+
+
 class Chunked:
     """A marked kernel, called like one that is not: `runtime.Kernel`."""
 
-    def __init__(self, kernel: runtime.Kernel, output: cin.Tensor, program: Program, constants: bool = False) -> None:
+    def __init__(self, kernel: runtime.Kernel, output: cin.Tensor, cut: Cut) -> None:
         self._kernel = kernel
-        self._slots = len(abi.layout(program.inputs, program.output)) + constants
-        self._chunks = program.chunking.count
-        self._long = program.chunking.work >= LONG
-        self._partial = program.chunking.partial
-        if program.chunking.partial == "output":
-            op = next(w.op for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name)  # type: ignore[arg-type]
+        self._slots = cut.slots
+        self._chunks = cut.chunks
+        self._long = cut.long
+        self._partial = cut.partial
+        if cut.partial == "output":
             self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
-            self._start = operators.get(op or "").identity(output.dtype)
+            self._start = operators.get(cut.op).identity(output.dtype)
         form = output.format
         if not all(isinstance(level, Dense) for level in form.levels):
             self._layout = _Layout(output)

@@ -26,6 +26,9 @@ class Numbers:
     def __init__(self) -> None:
         self._places: dict[cin.Literal, int] = {}
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def holds(self, literal: cin.Literal) -> bool:
         """Whether `literal` is read at run time: a finite number other than 0, 1 and -1."""
         return literal.dtype.kind in "iufc" and bool(np.isfinite(literal.value)) and literal.value not in _PLAIN

@@ -47,6 +47,7 @@ from sparsejax.jit import (
     lower,
     moments,
     parallel,
+    plan_cache,
     rows,
     runtime,
     simplify,
@@ -77,8 +78,6 @@ if hasattr(os, "register_at_fork"):
 class Planned:
     """A scheduled and compiled kernel."""
 
-    schedule: autoschedule.Schedule
-    program: lower.Program
     binding: binding.Binding
     moves: tuple[tuple[int, Format], ...]
     """Inputs, by position, that are converted first, with their formats."""
@@ -183,16 +182,27 @@ class KernelRunner:
         return known
 
     def _planned(self, observed: Observed) -> Planned:
-        schedule, program = self.schedule(observed)
+        key = plan_cache.key(self.step.nest, self.shared, config.planning(), observed)
         constants = Numbers() if self.shared else None
-        nest = self.nest
-        compiled = runtime.compile_text(lower.lower(program, LLVMBuilder(), constants))
-        kernel = chunked.Chunked(compiled, nest.output, program, self.shared) if program.chunking.count else compiled
+        recipe = plan_cache.load(key)
+        if recipe is None:
+            recipe = self._recipe(observed, constants)
+            if not constants:
+                plan_cache.store(key, recipe)
+        compiled, output = runtime.compile_text(recipe.text), self.nest.output
+        kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
+        area = None if constants is None else constants.area()
+        return Planned(binding.Binding(kernel, output, self.nest.op, recipe.expected, area), recipe.moves)
+
+    def _recipe(self, observed: Observed, constants: Numbers | None) -> plan_cache.Recipe:
+        """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
+        _, program = self.schedule(observed)
+        text = lower.lower(program, LLVMBuilder(), constants)
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
-        bound = binding.Binding(kernel, nest.output, nest.op, expected, None if constants is None else constants.area())
-        return Planned(schedule, program, bound, moves)
+        cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
+        return plan_cache.Recipe(text, moves, expected, cut)
 
     def known(self, observed: Observed) -> facts.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""

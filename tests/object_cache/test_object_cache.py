@@ -267,14 +267,16 @@ def test_loads_and_compiles_are_logged(in_use, caplog):
 SCRIPT = """
 import sys
 import numpy as np, sparsejax as sj, sparsejax.numpy as snp
-from sparsejax.jit import runtime
+from sparsejax.jit import lower, runtime
+lowered, real = [], lower.lower
+lower.lower = lambda *args: lowered.append(1) or real(*args)
 x = np.arange(24.0).reshape(4, 6) % 3
 A = sj.array(x, format="csr", copy=True)
 f = sj.jit(lambda A, B: snp.maximum(A @ B, 1))
 assert np.array_equal((A @ A.T).todense(), x @ x.T)
 assert np.array_equal(f(A, x.T.copy()).todense(), np.maximum(x @ x.T, 1))
 assert np.array_equal((A * 2 + A).todense(), 3 * x)
-print(runtime.compile_count(), "llvmlite.binding" in sys.modules)
+print(runtime.compile_count(), len(lowered), "llvmlite.binding" in sys.modules)
 """
 
 
@@ -286,11 +288,11 @@ def process(folder, **environment):
 
 
 def test_a_second_process_compiles_nothing(tmp_path):
-    count, loaded = process(tmp_path / "cache").stdout.split()
-    assert int(count) >= 3 and loaded == "True"
+    count, lowered, loaded = process(tmp_path / "cache").stdout.split()
+    assert int(count) >= 3 and int(lowered) >= 3 and loaded == "True"
     done = process(tmp_path / "cache")
-    count, loaded = done.stdout.split()
-    assert int(count) == 0 and not done.stderr
+    count, lowered, loaded = done.stdout.split()
+    assert int(count) == 0 and int(lowered) == 0 and not done.stderr
     if sys.platform == "linux" and os.uname().machine == "x86_64":
         assert loaded == "False"  # LLVM is not even imported
 

@@ -50,7 +50,8 @@ def check(seed, blocked):
     if not program.chunking.count:
         return False, None
     nest = runner.nest
-    kernel = chunked.Chunked(runtime.compile_text(lower.lower(program, LLVMBuilder())), nest.output, program)
+    compiled = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+    kernel = chunked.Chunked(compiled, nest.output, chunked.Cut.of(program))
     bound = binding.Binding(kernel, nest.output, nest.op)
     results = []
     for threads in THREADS:
@@ -58,7 +59,7 @@ def check(seed, blocked):
         results.append(bound.run(inputs))
     alone = replace(program, chunking=replace(program.chunking, work=float(chunked.LONG)))  # one thread, chunk by chunk
     config.update("num_threads", 1)
-    kernel = chunked.Chunked(kernel._kernel, nest.output, alone)
+    kernel = chunked.Chunked(compiled, nest.output, chunked.Cut.of(alone))
     results.append(binding.Binding(kernel, nest.output, nest.op).run(inputs))
     if any(bits(r) != bits(results[0]) for r in results):
         return True, f"{case}\nthe result depends on the number of threads"
