@@ -3,25 +3,27 @@
     python -m benchmarks.calibrate                    medians over matrices of the data folder (else generated ones)
     python -m benchmarks.calibrate --names cora,cage10
 
-An iteration is one of the row sums of a csr matrix, rows and entries counted alike. CONVERT (to another order of
-dimensions), TURN (csr to csc) and RELEVEL (dcsr to csr, coo to csr: other levels, same order) are times per entry;
-VECTOR and STRIDED are times per lane of an innermost dense loop, contiguous and not. Processor times, minimum of five.
+An iteration is one of the row sums of a csr matrix, rows and entries counted alike. VECTOR and STRIDED are times per lane of
+an innermost dense loop, contiguous and not. Conversions between formats of two dimensions are measured on the same matrices; the
+constants of their cost (`conversion_costs`) are fitted by least squares of relative errors. Processor times, minimum of five.
 The prices of workspaces are measured by benchmarks/workspaces.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import scipy.optimize
 import scipy.sparse as sp
 
 import sparsejax as sj
 from benchmarks import cases, datasets, matrices
-from sparsejax.formats import Format, convert
-from sparsejax.jit import autoschedule, cin, counting, facts
+from sparsejax.formats import Coordinate, Format, convert
+from sparsejax.jit import autoschedule, cin, conversion_costs, counting, facts
 
 NAMES = (
     "cora",
@@ -32,12 +34,11 @@ NAMES = (
     "brack2",
     "soc-slashdot0902-directed",
     "NotreDame_www",
+    "karate",
+    "bfw782b",
+    "p2p-Gnutella08",
 )
-CONVERSIONS = {
-    "CONVERT": (("coo", "csc"), ("dcsr", "csc"), ("csr", "dcsc")),
-    "TURN": (("csr", "csc"), ("csc", "csr")),
-    "RELEVEL": (("dcsr", "csr"), ("coo", "csr"), ("csr", "dcsr")),
-}
+FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 WIDTH = 32
 
 
@@ -65,12 +66,6 @@ def constants(A: sp.csr_array) -> dict[str, float]:
     given = sj.array(A, format="csr")
     unit = kernel_seconds("ij->i", ("csr",), "ij", [given]) / (A.shape[0] + A.nnz)
     found = {"ns": 1e9 * unit}
-    for name, pairs in CONVERSIONS.items():
-        times = []
-        for before, after in pairs:
-            storage, form = sj.array(A, format=before).storage, Format.parse(after, 2)
-            times.append(best(lambda s=storage, f=form: convert.convert(s, f)) / A.nnz / unit)
-        found[name] = float(np.median(times))
     rng = np.random.default_rng(0)
     H = sj.array(rng.random((A.shape[1], WIDTH)))
     for name, array in (("VECTOR", H), ("STRIDED", H.asformat("(d,d)@(1,0)"))):
@@ -78,6 +73,25 @@ def constants(A: sp.csr_array) -> dict[str, float]:
         lanes = (A.nnz + A.shape[0]) * WIDTH
         found[name] = kernel_seconds("ij,jk->ik", formats, "ikj", [given, array]) / lanes / unit
     return found
+
+
+def conversions(A: sp.csr_array) -> Iterator[tuple[dict[str, float], float]]:
+    """The terms of every conversion of one matrix, and the nanoseconds that it takes."""
+    for before, after in itertools.permutations((Format.parse(name, 2) for name in FORMATS), 2):
+        if not isinstance(after.levels[0], Coordinate):
+            storage = sj.array(A, format=str(before)).storage
+            took = best(lambda s=storage, f=after: convert.convert(s, f))
+            yield conversion_costs.terms(before, after, storage.shape, float(storage.nnz)), 1e9 * took
+
+
+def fitted(measured: Sequence[tuple[dict[str, float], float]]) -> dict[str, float]:
+    """The constants of `conversion_costs`, none negative, with the least squares of relative errors; `root` as it is."""
+    root = conversion_costs.NANOSECONDS["root"]
+    names = [n for n in conversion_costs.NANOSECONDS if n != "root"]
+    matrix = np.array([[terms.get(n, 0.0) / took for n in names] for terms, took in measured])
+    shares = np.array([1.0 - root * terms["root"] / took for terms, took in measured])
+    solved, _ = scipy.optimize.nnls(matrix, shares)
+    return {n: float(f"{x:.3g}") for n, x in zip(names, solved, strict=True)}
 
 
 def main() -> None:
@@ -89,7 +103,7 @@ def main() -> None:
     if not given:
         print("no matrices in the data folder; generated ones instead")
         given = {n: matrices.MATRICES[n]() for n in ("uniform", "rmat16", "cora")}
-    names = ("ns", *CONVERSIONS, "VECTOR", "STRIDED")
+    names = ("ns", "VECTOR", "STRIDED")
     print(f"{'matrix':28}" + "".join(f"{n:>9}" for n in names))
     rows = []
     for name, A in given.items():
@@ -99,6 +113,8 @@ def main() -> None:
     print(f"{'median':28}" + "".join(f"{x:9.2f}" for x in np.median(rows, axis=0)))
     used = [None, *(getattr(autoschedule, n) for n in names[1:])]
     print(f"{'in use':28}" + "".join(f"{x:9.2f}" if x is not None else " " * 9 for x in used))
+    print("conversions, fitted:", fitted([pair for A in given.values() for pair in conversions(sp.csr_array(abs(A)))]))
+    print("conversions, in use:", conversion_costs.NANOSECONDS)
 
 
 if __name__ == "__main__":

@@ -94,8 +94,9 @@ def of_scipy(matrix: sp.csr_array) -> Storage:
     return ingest.as_storage(made)
 
 
-def uniform(n: int, degree: int, seed: int) -> Iterator[Point]:
-    square = scattered((n, n), n * degree, CSR, seed), scattered((n, n), n * degree, CSR, seed + 1)
+def uniform(n: int, degree: float, seed: int) -> Iterator[Point]:
+    entries = int(n * degree)
+    square = scattered((n, n), entries, CSR, seed), scattered((n, n), entries, CSR, seed + 1)
     return products(f"uniform {n} degree {degree}", *square)
 
 
@@ -157,14 +158,17 @@ def fitted(quick: bool) -> Iterator[Callable[[], Iterator[Point]]]:
             for rate in (1, 4, 32):
                 yield lambda n=n, rate=rate, extent=extent: iter([insertions(n, n // rate, extent)])
     sizes = (
-        ((500, 4), (2_000, 8))
+        ((500, 4), (2_000, 8), (1_000, 1))
         if quick
-        else ((500, 4), (2_000, 8), (2_000, 64), (20_000, 4), (20_000, 16), (200_000, 3))
+        else ((500, 4), (2_000, 8), (2_000, 64), (20_000, 4), (20_000, 16), (200_000, 3), (1_000, 1), (50_000, 0.25))
     )
     for n, degree in sizes:
         yield lambda n=n, degree=degree: uniform(n, degree, 2)
     for n, entries in ((2**22, 20_000), (2**40, 100_000)):
         yield lambda n=n, entries=entries: hypersparse(n, entries, 5)
+    yield lambda: banded(1000, 1)  # the identity
+    yield lambda: banded(3000, 5)
+    yield lambda: products("R-MAT 2^10", *(of_scipy(matrices.rmat(10, 8 << 10, seed)) for seed in (7, 8)))
     for size, entries, rank in ((200, 4_000, 8), (1000, 20_000, 32)):
         yield lambda size=size, entries=entries, rank=rank: tensor_points(
             f"random {size}^3", random_tensor(size, entries, 4), rank, 0.1, 5
@@ -178,9 +182,10 @@ def held_out(quick: bool) -> Iterator[Callable[[], Iterator[Point]]]:
             yield lambda rate=rate, extent=extent: iter(
                 [insertions(10_000 if quick else 150_000, 10_000 // rate if quick else 150_000 // rate, extent, 7)]
             )
-    for n, degree in ((1_000, 20),) if quick else ((5_000, 20), (60_000, 6)):
+    for n, degree in ((1_000, 20), (3_000, 0.5)) if quick else ((5_000, 20), (60_000, 6), (3_000, 0.5), (300, 2)):
         yield lambda n=n, degree=degree: uniform(n, degree, 12)
     yield lambda: banded(2_000 if quick else 20_000, 9)
+    yield lambda: banded(300, 1)
     yield lambda: hypersparse(10**6, 10_000 if quick else 200_000, 15)
     yield lambda: hypersparse(2**40, 5_000 if quick else 30_000, 16)
     scale = 8 if quick else 12

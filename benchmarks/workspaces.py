@@ -38,6 +38,7 @@ ROUNDS, SECONDS = 15, 0.6  # runs of every policy: at most, and in all
 GIVE_UP = 20.0  # a policy that takes so many times as long as the best is not run again
 LARGEST = 2**27  # positions of a bitmap that is tried
 GOOD = 1.2
+PULL = 0.3
 Run = Callable[[list[Storage]], Storage]
 
 
@@ -121,21 +122,28 @@ def measure(point: Point, fitted: bool) -> Row:
 
 
 def fit(rows: Sequence[Row]) -> costs.Terms:
-    """Constants, none negative, with the least squares of relative errors; terms that no row has keep theirs. An insertion's
-    share of the loops, a nanosecond, is not the workspace's."""
+    """Constants, none negative, with the least squares of relative errors; terms that no row has keep theirs. What all policies take
+    at a row, its loops and the call, is one more unknown per row: at most what the fastest takes."""
     found = {policy: dict(own) for policy, own in costs.NANOSECONDS.items()}
-    for policy, own in found.items():
-        counts, times, shares = [], [], []
-        for row in rows:
-            terms = costs.terms(row.shape, row.itemsize, row.inserts, row.entries, row.uses)
-            if policy in row.times and policy in terms:
-                counts.append(terms[policy])
-                times.append(1e6 * row.times[policy])
-                shares.append(1.0 - row.inserts / times[-1])
-        names = [n for n in own if any(c.get(n) for c in counts)]
-        matrix = np.array([[c.get(n, 0.0) / t for n in names] for c, t in zip(counts, times, strict=True)])
-        solved, _ = scipy.optimize.nnls(matrix, np.array(shares))
-        own.update({n: float(f"{x:.3g}") for n, x in zip(names, solved, strict=True)})
+    names = [(policy, name) for policy, own in found.items() for name in own]
+    lines, least = [], [1e6 * min(row.times.values()) for row in rows]
+    for k, row in enumerate(rows):
+        terms = costs.terms(row.shape, row.itemsize, row.inserts, row.entries, row.uses)
+        for policy, t in row.times.items():
+            if policy in terms:
+                shared = np.zeros(len(rows))
+                shared[k] = least[k]
+                counts = [terms[policy].get(n, 0.0) if p == policy else 0.0 for p, n in names]
+                lines.append(np.array([*counts, *shared]) / (1e6 * t))
+    matrix = np.stack(lines)
+    shares = (
+        np.eye(matrix.shape[1])[len(names) :] * PULL
+    )  # a weak pull to nothing: what policies have in common is theirs first
+    target = np.concatenate([np.ones(len(lines)), np.zeros(len(rows))])
+    solved, _ = scipy.optimize.nnls(np.vstack([matrix, shares]), target)
+    for (policy, name), x, used in zip(names, solved[: len(names)], matrix.any(0), strict=False):
+        if used:
+            found[policy][name] = float(f"{x:.3g}")
     return found
 
 

@@ -27,20 +27,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsejax.formats import Compressed, Dense, Format, Level
-from sparsejax.jit import cin, operators, placement, simplify
+from sparsejax.jit import cin, conversion_costs, operators, placement, simplify
 from sparsejax.jit.concretize import SCATTER, assembly
 from sparsejax.jit.facts import Facts
 from sparsejax.jit.joins import Join, factors, joins
 from sparsejax.jit.loops.merge import UNEVEN
 from sparsejax.jit.nest import Nest, outside
-from sparsejax.jit.workspaces import costs, policies
+from sparsejax.jit.workspaces import policies
 
-# Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). CONVERT, TURN, RELEVEL: per entry, to another order of
-# dimensions, between csr and csc, to other levels in the same order; VECTOR, STRIDED: per lane of an innermost dense loop.
+# Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). VECTOR, STRIDED: per lane of an innermost dense loop.
 # Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
 # MERGE: per coordinate of operands that are walked in step (reference section 1.3: about 4.7 ns where they are alike, less where one
 # is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back.
-CONVERT, TURN, RELEVEL, STRIDED, VECTOR, MERGE = 25.0, 8.0, 8.0, 1.2, 0.2, 4.0
+STRIDED, VECTOR, MERGE = 1.2, 0.2, 4.0
 GALLOP = 2.0
 BEAM = 400
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
@@ -482,13 +481,8 @@ class _Model:
 
     def _conversion(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
         """The cost of copying an operand into the format that follows `order`."""
-        before, after = access.tensor.format, concordant_format(access, order, self.facts)
-        entries = self.facts[access.tensor.name][-1]
-        roots = float(access.tensor.shape[after.order[0]]) if isinstance(after.levels[0], Dense) else 0.0
-        if before.order == after.order:
-            return RELEVEL * entries + roots
-        plain = before.levels == after.levels == (Dense(), Compressed())
-        return (TURN if plain else CONVERT) * entries + roots
+        tensor, after = access.tensor, concordant_format(access, order, self.facts)
+        return conversion_costs.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
 
     def total(self, state: _State) -> Cost:
         nest = self.nest
@@ -511,7 +505,8 @@ class _Model:
         does not stay in the cache: a miss per entry, or per cache line where the innermost loop runs along the result."""
         rest = self.storage[p:]
         size = math.prod(float(self.extents[v]) for v in rest) * self.nest.output.dtype.itemsize
-        if size <= costs.CACHE:
+        missed = conversion_costs.missed(size)
+        if not missed:
             return 0.0
         inner = order[: 1 + max(k for k, v in enumerate(order) if v in rest)]
         last = inner[-1]
@@ -522,7 +517,7 @@ class _Model:
             if a.level_index(lv) == last
         )
         misses = self.walk(inner).survivors / (64 / self.nest.output.dtype.itemsize if along else 1)
-        return policies.MISS * min(1.0, math.log2(size / costs.CACHE) / 4) * misses
+        return policies.MISS * missed * misses
 
     def workspace(self, state: _State) -> policies.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""

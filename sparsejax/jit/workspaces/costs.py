@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from sparsejax.jit.conversion_costs import missed
 from sparsejax.jit.workspaces.keys import bits_of, words_of
 
-CACHE = 1 << 20  # bytes of a second-level cache
 LARGEST = 36  # bits of the largest bitmap workspace
+FLUSH = 4096.0  # entries of the first list of `coordinate`
 
 Terms = dict[str, dict[str, float]]
 
@@ -21,43 +22,51 @@ Terms = dict[str, dict[str, float]]
 # assembling the result costs is part of the price.
 NANOSECONDS: Terms = {
     "bitmap": {
-        "insert": 2.6,
-        "insert_far": 8.48,
-        "entry": 0.0,
-        "lone": 4.16,
-        "entry_far": 9.9,
-        "position": 0.274,
-        "top": 30.6,
-        "use": 147.0,
+        "insert": 0.835,
+        "insert_far": 1.4,
+        "entry": 3.17,
+        "lone": 2.57,
+        "entry_far": 15.0,
+        "position": 0.379,
+        "top": 175.0,
+        "use": 4.36,
+        "start": 12.0,
         "block": 0.2,
         "whole": 0.3,
     },
-    "hash": {"insert": 6.6, "far": 22.2, "entry": 0.0, "pass": 6.99, "pass_far": 13.8, "short": 0.0, "use": 267.0},
+    "hash": {
+        "insert": 2.18,
+        "far": 21.1,
+        "entry": 0.0,
+        "pass": 5.83,
+        "pass_far": 17.2,
+        "short": 1.68,
+        "use": 9.53,
+        "start": 16.9,
+    },
     "coordinate": {
-        "insert": 1.03,
-        "pass": 2.15,
-        "pass_far": 2.7,
-        "short": 0.0,
-        "merge": 7.49,
-        "entry": 5.9,
-        "use": 260.0,
+        "insert": 2.54,
+        "pass": 1.66,
+        "pass_far": 1.53,
+        "short": 0.219,
+        "merge": 0.955,
+        "merge_far": 3.74,
+        "entry": 2.73,
+        "use": 17.6,
+        "start": 12.4,
     },
     "bucket": {
-        "insert": 6.24,
-        "pass": 3.81,
+        "insert": 4.3,
+        "pass": 3.33,
         "pass_far": 1.5,
-        "short": 3.33,
-        "growth": 506.0,
+        "short": 3.38,
+        "growth": 353.0,
         "entry": 13.9,
-        "use": 178.0,
+        "use": 33.0,
+        "start": 23.7,
     },
-    "tree": {"insert": 0.0, "level": 5.49, "level_far": 33.6, "entry": 5.44, "use": 428.0},
+    "tree": {"insert": 0.0, "level": 4.62, "level_far": 26.2, "entry": 10.2, "use": 0.0, "start": 20.6},
 }
-
-
-def missed(size: float) -> float:
-    """The fraction of accesses to random places among `size` bytes that miss the cache."""
-    return min(1.0, max(0.0, math.log2(max(1.0, size / CACHE)) / 4))
 
 
 def _sorting(total: float, lists: float, bits: int, entry: int) -> dict[str, float]:
@@ -72,44 +81,50 @@ def _sorting(total: float, lists: float, bits: int, entry: int) -> dict[str, flo
 
 def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float, below: int = 0) -> Terms:
     """The counts of every policy that can hold a workspace of `shape`: `inserts` insertions that make `entries` entries, in all of
-    `uses` times that it is filled and drained. The last `below` variables are dense in the output.
+    `uses` times that it is started and drained. The last `below` variables are dense in the output. Uses that nothing is inserted
+    in are counted apart ("start"), insertions being spread evenly.
 
     >>> terms((1000,), 8, 1e6, 1e5, 100)["bitmap"]["insert"]
     1000000.0
     >>> "bitmap" in terms((2**40,), 8, 10.0, 10.0, 1)
     False
     """
-    uses = max(1.0, uses)
+    started = max(1.0, uses)
+    uses = max(1.0, started * -math.expm1(-inserts / started))
+    use = {"use": uses, "start": started - uses}
     bits = sum(map(bits_of, shape))
     each_in, each_out = inserts / uses, entries / uses
     entry = 8 * (1 + words_of(shape)[-1]) + itemsize
     found: Terms = {}
     bitmap = _bitmap(shape, itemsize, inserts, entries, uses, below)
     if bitmap is not None:
-        found["bitmap"] = bitmap
+        found["bitmap"] = bitmap | use
     far = missed(4 * each_out * entry)
     found["hash"] = {
         "insert": inserts,
         "far": inserts * far,
         "entry": entries,
         **_sorting(entries, uses, bits, entry),
-        "use": uses,
+        **use,
     }
-    part = min(each_in, max(4096.0, each_out))
+    part = min(each_in, max(FLUSH, each_out))
     flushes = uses * math.ceil(each_in / max(1.0, part))
+    doubled = 2.0 * entries if each_in > FLUSH else 0.0  # the list of all grows from the first flush to its size
+    merged = (flushes - uses) * each_out + doubled
     found["coordinate"] = {
         "insert": inserts,
         **_sorting(inserts, flushes, bits, entry),
-        "merge": (flushes - uses) * each_out,
+        "merge": merged,
+        "merge_far": merged * missed(2 * each_out * entry),
         "entry": entries,
-        "use": uses,
+        **use,
     }
     found["bucket"] = {
         "insert": inserts,
         **_sorting(inserts, 256 * uses, max(1, bits - 8), entry),
         "growth": uses * min(256.0, each_out) * math.log2(max(1.0, each_in / 256 / 16)),
         "entry": entries,
-        "use": uses,
+        **use,
     }
     depth = math.log2(max(2.0, each_out))
     found["tree"] = {
@@ -117,7 +132,7 @@ def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
         "level": inserts * depth,
         "level_far": inserts * depth * missed(each_out * (entry + 32)),
         "entry": entries,
-        "use": uses,
+        **use,
     }
     return found
 
@@ -141,7 +156,6 @@ def _bitmap(
         "entry_far": count * far,
         "position": min(padded * block, 512 * count),  # pages are touched once
         "top": uses * padded / 2**18,
-        "use": uses,
     }
     if below:
         return {**found, "block": inserts * (1.0 + far), "whole": entries}

@@ -35,11 +35,6 @@ COMPILE = (
 FEW = 1000.0  # a forecast of fewer insertions is taken for this many: coordinates that cluster meet more often than expected
 
 
-DISTRUST = 2.0
-"""Sorting policies cost up to three times what is expected where few coordinates take most insertions (as-caida20071105, csc times csr:
-1.56 s through a bucket workspace for all against 0.47 s by rows), while bitmaps cost what they cost."""
-
-
 @dataclass(frozen=True)
 class Choice:
     """A policy, its expected cost in loop iterations, and why it was chosen."""
@@ -85,8 +80,7 @@ def choose(
 ) -> Choice:
     """The policy for a workspace, the cheapest unless one is `wanted`; infinitely expensive where that one cannot be.
 
-    Policies other than bitmaps cost their compilation too, and bitmaps out of proportion to the entries are left out (`fits`). To the
-    choice of a loop order the cost of others is `DISTRUST` times what is expected.
+    Policies other than bitmaps cost their compilation too, and bitmaps out of proportion to the entries are left out (`fits`).
     The last `below` variables are dense in the output.
 
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
@@ -109,8 +103,7 @@ def choose(
     policy = ranked[0]
     listed = ", ".join(f"{name} {found[name] + code[name]:.3g}" for name in ranked)
     total = f"{inserts:.3g} insertions, {entries:.3g} entries, filled {uses:.3g} times"
-    cost = expected[policy] if policy == "bitmap" else DISTRUST * (expected[policy] + code[policy])
-    return Choice(policy, cost, f"{total}; costs {listed}")
+    return Choice(policy, expected[policy] + code[policy], f"{total}; costs {listed}")
 
 
 def fits(shape: Sequence[int], itemsize: int, entries: float) -> bool:
