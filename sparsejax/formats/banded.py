@@ -52,7 +52,7 @@ class Banded(Level):
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         (key,), (extent,) = keys, extents
         parent, key = segments.parents_of(above), key.astype(np.int64, copy=False)
         first = np.flatnonzero(segments.changes([parent])) if len(key) else np.zeros(0, np.int64)

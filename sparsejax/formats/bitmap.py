@@ -55,7 +55,7 @@ class Bitmap(Level):
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         (key,), (extent,) = keys, extents
         count = segments.check_size(above.positions * extent, "a bitmap level")
         parent, key = segments.parents_of(above), key.astype(np.int64, copy=False)

@@ -1,12 +1,14 @@
 """Conversion between formats: remap, count, assemble.
 
-Entries are ordered by stable counting passes, last storage level first (see `ordering`): csr to csc is one pass over the columns.
+Entries are ordered by stable counting passes, last storage level first (see `ordering`); how many are needed follows from the two
+formats: csr to csc is one pass over the columns, coo to csr none. Buffers that stay as they are, are shared.
 Runs of levels are then assembled top down with prefix sums; below a level that is not ordered, entries are ordered again, by
 their positions in it. Source: "Automatic Generation of Efficient Sparse Tensor Format Conversion Routines".
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +18,7 @@ import numpy as np
 from sparsejax import config
 from sparsejax.errors import FormatError
 from sparsejax.formats import ordering, segments
-from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
 from sparsejax.formats.segments import MAX_POSITIONS, Above, Array
 from sparsejax.formats.segments import crd_dtype as crd_dtype
@@ -39,23 +39,31 @@ def convert(storage: Storage, format: Format) -> Storage:
         return storage
     if storage.format.is_dense or format.is_dense:
         return from_dense(to_dense(storage), format, storage.fill_value)
-    plain = storage.format.levels == format.levels == (Dense(), Compressed())
-    if plain and storage.nnz >= ordering.SMALL and storage.shape[format.order[0]] <= MAX_POSITIONS:
-        return _turned(storage, format)
     columns, vals = storage.expand()
     distinct = all(level.unique for level in storage.format.levels)
-    return _ordered(columns, vals, storage.shape, format, storage.fill_value, None, distinct)
+    places = _passes(storage.format, format)
+    return _ordered(columns, vals, storage.shape, format, storage.fill_value, None, distinct, places)
 
 
-def _turned(storage: Storage, format: Format) -> Storage:
-    """csr as csc, or the reverse: the one counting pass that is needed, with coordinates and values riding along."""
-    import scipy.sparse as sp
+@functools.lru_cache(maxsize=1024)
+def _passes(source: Format, target: Format) -> int | None:
+    """By how many of the first levels of `target` entries in the order of `source` must be sorted; None where that is to be seen."""
+    if not all(level.ordered for level in source.levels):
+        return None
+    blocks = [max(pair) for pair in zip(source.blocks, target.blocks, strict=True)]
+    if any(1 < b < c for pair in zip(source.blocks, target.blocks, strict=True) for b, c in [sorted(pair)]):
+        return None  # blocks of other sizes
+    names = [_parts_of_level(source, level, blocks) for level in range(len(source.levels))]
+    targets = [_parts_of_level(target, level, blocks) for level in range(len(target.levels))]
+    return ordering.passes_between([name for key in names for name in key], targets)
 
-    rows, cols = (storage.shape[d] for d in storage.format.order)
-    pos, crd = storage.buffers[1]
-    made = sp.csr_array((storage.vals, crd, pos), shape=(rows, cols)).tocsc()
-    turned = (made.indptr.astype(np.int64, copy=False), made.indices.astype(crd_dtype(rows), copy=False))
-    return Storage(format, storage.shape, storage.fill_value, ((), turned), made.data)
+
+def _parts_of_level(form: Format, level: int, blocks: Sequence[int]) -> list[tuple[int, bool]]:
+    """What a level holds: a dimension's number of block, its place in the block, or both."""
+    d = form.order[level]
+    if blocks[d] == 1 or form.blocks[d] > 1:
+        return [(d, form.is_inner(level))]
+    return [(d, False), (d, True)]
 
 
 def to_coords(storage: Storage) -> tuple[Array, Array]:
@@ -104,9 +112,12 @@ def from_coords(
         made = _assemble(format.split(columns), vals, extents, format, fill_value)
     else:
         made = _ordered(columns, vals, extents, format, fill_value, combine, distinct=False)
-    if made.vals.base is None:
-        return made
-    return Storage(made.format, made.shape, made.fill_value, made.buffers, made.vals.copy())
+
+    def own(buffer: Array) -> Array:
+        return buffer.copy() if any(np.may_share_memory(buffer, given) for given in (*columns, vals)) else buffer
+
+    buffers = tuple(tuple(own(buffer) for buffer in level) for level in made.buffers)
+    return Storage(made.format, made.shape, made.fill_value, buffers, own(made.vals))
 
 
 def _ordered(
@@ -117,17 +128,20 @@ def _ordered(
     fill_value: Any,
     combine: np.ufunc | None,
     distinct: bool,
+    places: int | None = None,
 ) -> Storage:
-    """Order entries for `format`, merge duplicates unless they are `distinct`, and assemble."""
+    """Order entries for `format`, merge duplicates unless they are `distinct`, and assemble.
+
+    They must be sorted by the first `places` levels of `format`; None: that is to be seen.
+    """
     if not format.ndim:
         if len(vals) != 1:
             total = (combine or _default_combine(vals)).reduce(vals) if len(vals) else fill_value
             vals = np.asarray([total], vals.dtype)
         return _assemble([], vals, shape, format, fill_value)
     keys = format.split(columns)
-    order = ordering.sort_order(keys, format.level_extents(shape))
-    if order is not None:
-        keys, vals = [np.take(key, order) for key in keys], np.take(vals, order)
+    places = ordering.unsorted(keys) if places is None else places
+    keys, vals = ordering.arranged(keys, vals, format.level_extents(shape), places)
     if not distinct:
         keys, vals = _combine(keys, vals, combine)
     return _assemble(keys, vals, shape, format, fill_value)
@@ -151,7 +165,7 @@ def _combine(keys: list[Array], vals: Array, combine: np.ufunc | None) -> tuple[
 
 def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
     """Storage of distinct entries sorted by `keys`, in storage order; `vals` itself is used where it fits as it is."""
-    position: Array = np.zeros(len(vals), np.int64)
+    position: Array | None = np.broadcast_to(np.zeros(1, np.int32), len(vals))
     above = Above(position, 1)
     buffers: list[tuple[Array, ...]] = []
     extents = format.level_extents(shape)
@@ -160,7 +174,7 @@ def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
         level = format.levels[first]
         made, position, count = level.assemble(above, keys[first:stop], extents[first:stop], stop == last, vals)
         buffers += made
-        if not level.ordered and stop < last:
+        if position is not None and not level.ordered and stop < last:
             order = ordering.sort_order([position], [count])
             if order is not None:
                 keys, vals, position = [np.take(key, order) for key in keys], np.take(vals, order), position[order]
@@ -171,7 +185,7 @@ def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
         return Storage(format, shape, fill, tuple(buffers), np.ascontiguousarray(vals))
     _check_padding(above.positions, vals, format)
     stored = np.full(above.positions, fill, vals.dtype)
-    stored[position] = vals
+    stored[slice(None) if position is None else position] = vals
     return Storage(format, shape, fill, tuple(buffers), stored)
 
 

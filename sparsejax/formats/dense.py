@@ -40,10 +40,10 @@ class Dense(Level):
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         (key,), (extent,) = keys, extents
         count = check_size(above.positions * extent, "a dense level")
-        return [()], key.astype(np.int64) if above.positions == 1 else parents_of(above) * extent + key, count
+        return [()], key if above.positions == 1 else parents_of(above) * extent + key, count
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         return parents * extents[0]

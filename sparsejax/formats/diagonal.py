@@ -50,7 +50,7 @@ class Diagonal(Level):
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         assert above.coordinate is not None
         off, slot = _distinct(keys[0].astype(np.int64) - above.coordinate)
         count = segments.check_size(above.positions * len(off), "a diagonal level")

@@ -50,7 +50,7 @@ class Ell(Level):
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         parent, (key,), group = segments.grouped(above, keys, not distinct)
         pos = segments.offsets(parent, above.positions)
         lengths = np.diff(pos)

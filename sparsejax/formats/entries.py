@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sparsejax.formats import passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.segments import ROOT, Above, Array, Buffers
 
@@ -24,10 +25,14 @@ def expand(
     in those below coordinates that are inside.
     """
     columns: list[Array] = []
-    position = ROOT.position
+    position, counted = ROOT.position, False
     for run in walk(form, shape, buffers, len(form.levels), within):
-        if run.first:  # what is known above is repeated
-            columns = [np.take(column, run.parent) for column in columns]
+        if (
+            run.first
+        ):  # what is known above is repeated; in a dense outermost level, the coordinate of an entry is its number
+            many = passes.over(len(run.parent))
+            columns = [run.parent] if counted else [many.take(column, run.parent) for column in columns]
+        counted = not run.first and run.stop == 1 and form.levels[0].full and not run.dropped and within is None
         columns += run.found
         position = run.below.position
     return form.join(columns, shape), position

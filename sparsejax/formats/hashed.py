@@ -53,7 +53,7 @@ class Hash(Level):
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         parent, (key,), group = segments.grouped(above, keys, not distinct)
         counts = np.bincount(parent, minlength=above.positions)
         sizes = np.left_shift(1, np.frexp(2 * counts - 1)[1], dtype=np.int64) * (counts > 0)

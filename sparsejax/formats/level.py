@@ -78,8 +78,8 @@ class Level:
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
-        """The buffers of the run, the position of every entry in it, and the number of positions.
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
+        """The buffers of the run, the position of every entry in it (None: entry k is at k), and the number of positions.
 
         Entries come sorted by (position above, *keys), with a coordinate per level of the run and a value each; `distinct`
         promises that no two are equal. FormatError where no memory would hold all positions.

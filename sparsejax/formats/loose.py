@@ -46,7 +46,7 @@ class LooseCompressed(Level):
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         [(pos, crd)], position, count = segments.assemble(above, keys, extents, merge=not distinct)
         return [(pos[:-1].copy(), pos[1:].copy(), crd)], position, count
 

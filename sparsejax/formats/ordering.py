@@ -1,18 +1,18 @@
-"""Ordering of entries by counting: stable passes over their coordinates, last key first.
+"""Ordering of entries by counting: stable passes over their coordinates, last key first (`passes`).
 
 Passes whose order is there already are skipped. A pass costs O(entries + extent); extents much larger than the number of entries
-are split into 16-bit digits, so that the cost never depends on them.
+are split into digits, so that the cost never depends on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from sparsejax.formats.segments import Array
+from sparsejax.formats import passes
+from sparsejax.formats.passes import Array
 
-SMALL = 2**15  # entries below which NumPy's radix sort of 16-bit digits beats the overhead of a SciPy call
 HEAD = 4096  # entries looked at first, since unsorted entries mostly show early
 
 
@@ -22,14 +22,51 @@ def sort_order(keys: Sequence[Array], extents: Sequence[int]) -> Array | None:
     >>> sort_order([np.array([2, 0, 2]), np.array([1, 5, 0])], (3, 6))
     array([1, 2, 0])
     """
-    if not keys or is_sorted(keys):
+    places = unsorted(keys)
+    if not places:
         return None
-    order: Array | None = None
-    for place in reversed(range(len(keys))):
-        if order is None and is_sorted(keys[place:]):
-            continue  # the entries come in the order of these keys already
-        order = _pass(order, keys[place], extents[place])
-    return None if order is None else order.astype(np.intp, copy=False)
+    left, order = list(keys[:places]), np.arange(len(keys[0]), dtype=passes.crd_dtype(len(keys[0])))
+    while left:
+        key = left.pop()
+        _, (*left, order) = passes.over(len(key)).ordered(key, [*left, order], extents[len(left)])
+    return order.astype(np.intp, copy=False)
+
+
+def arranged(keys: Sequence[Array], vals: Array, extents: Sequence[int], places: int) -> tuple[list[Array], Array]:
+    """Keys and values of entries sorted by the first `places` keys, stably.
+
+    >>> arranged([np.array([2, 0]), np.array([0, 5])], np.array([1.0, 2.0]), (3, 6), 1)
+    ([array([0, 2]), array([5, 0])], array([2., 1.]))
+    """
+    columns = list(keys)
+    for place in reversed(range(places)):
+        key = columns.pop(place)
+        key, (*columns, vals) = passes.over(len(key)).ordered(key, [*columns, vals], extents[place])
+        columns.insert(place, key)
+    return columns, vals
+
+
+def unsorted(keys: Sequence[Array]) -> int:
+    """How many of the first keys entries must be sorted by: they come sorted by the others. O(entries) for each of these."""
+    places = len(keys) if keys and not is_sorted(keys) else 0
+    while places and is_sorted(keys[places - 1 :]):
+        places -= 1
+    return places
+
+
+def passes_between(source: Sequence[Hashable], target: Sequence[Sequence[Hashable]]) -> int:
+    """By how many of the first keys entries that are sorted by `source` must be sorted, stably, to be sorted by the keys of `target`.
+
+    Keys are named by what they hold, a key of `target` by one or several of `source` that follow each other.
+
+    >>> passes_between("ijk", ["k", "i", "j"]), passes_between("ijk", ["k", "j", "i"]), passes_between("ijk", ["i", "jk"])
+    (1, 2, 0)
+    """
+    for places in range(len(target)):
+        done = {name for key in target[:places] for name in key}
+        if [name for name in source if name not in done] == [name for key in target[places:] for name in key]:
+            return places
+    return len(target)
 
 
 def is_sorted(keys: Sequence[Array]) -> bool:
@@ -45,34 +82,3 @@ def is_sorted(keys: Sequence[Array]) -> bool:
             return False
         tied = equal if tied is None else tied & equal
     return True
-
-
-def _pass(order: Array | None, key: Array, extent: int) -> Array:
-    """`order` (None: as they come) rearranged, stably, such that `key` increases."""
-    size = len(key)
-    key = key if order is None else np.take(key, order)
-    if size >= SMALL and extent <= 4 * size:
-        return _count(order, key, extent)
-    for shift in range(0, max(1, (extent - 1).bit_length()), 16):
-        digit = ((key >> shift) & 0xFFFF).astype(np.int32 if size >= SMALL else np.uint16)
-        if size >= SMALL:
-            step = _count(None, digit, 2**16)
-        else:
-            step = np.argsort(digit, kind="stable")  # a radix sort for 16-bit integers
-        order = step if order is None else np.take(order, step)
-        if shift + 16 < (extent - 1).bit_length():
-            key = np.take(key, step)
-    assert order is not None
-    return order
-
-
-def _count(order: Array | None, key: Array, extent: int) -> Array:
-    """One counting pass: SciPy's transposition of a one-row matrix whose columns are `key` and whose values ride along."""
-    import scipy.sparse as sp
-
-    size = len(key)
-    narrow = np.dtype(np.int32 if max(size, extent) < 2**31 else np.int64)
-    values = np.arange(size, dtype=narrow) if order is None else order
-    row = sp.csr_array((values, key.astype(narrow, copy=False), np.array([0, size], narrow)), shape=(1, extent))
-    moved: Array = row.tocsc().data
-    return moved

@@ -59,7 +59,7 @@ class RunLength(Level):
 
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
-    ) -> tuple[list[tuple[Array, ...]], Array, int]:
+    ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         (key,), dtype = keys, segments.crd_dtype(extents[0])
         parent = segments.parents_of(above)
         fresh = segments.changes([parent, *_bits(vals)])

@@ -16,24 +16,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax.errors import FormatError
+from sparsejax.formats import passes
+from sparsejax.formats.passes import Array as Array
+from sparsejax.formats.passes import changes as changes
+from sparsejax.formats.passes import crd_dtype as crd_dtype
 
-Array = NDArray[Any]
 Buffers = Sequence[Sequence[Array]]
 
 MAX_POSITIONS = 2**38
 """More positions than this are an error at once, rather than an allocation that cannot succeed."""
-
-
-def crd_dtype(extent: int) -> np.dtype[Any]:
-    """The dtype of coordinates below `extent`: int32 where it fits.
-
-    >>> crd_dtype(2**40)
-    dtype('int64')
-    """
-    return np.dtype(np.int32 if extent <= 2**31 - 1 else np.int64)
 
 
 class Above(NamedTuple):
@@ -68,7 +61,7 @@ def expand(buffers: Buffers, above: Above) -> tuple[Array, list[Array], Array | 
     """What levels with `pos` and `crd` expand to: see `Level.expand`."""
     pos, crds = buffers[0][0], [level[-1] for level in buffers]
     if above.position is None:
-        return np.repeat(np.arange(above.positions, dtype=crd_dtype(above.positions)), np.diff(pos)), crds, None
+        return passes.over(max(len(pos), len(crds[0]))).owners(pos), crds, None
     parent, position = ranges(*segment_ends(pos, above))
     return parent, [np.take(crd, position) for crd in crds], position
 
@@ -94,51 +87,43 @@ def ranges(lo: Array, hi: Array) -> tuple[Array, Array]:
 
 def assemble(
     above: Above, keys: Sequence[Array], extents: Sequence[int], merge: bool
-) -> tuple[list[tuple[Array, ...]], Array, int]:
-    """The buffers of a run, the position of every entry in it, and the number of positions.
+) -> tuple[list[tuple[Array, ...]], Array | None, int]:
+    """The buffers of a run, the position of every entry in it (None: entry k is at k), and the number of positions.
 
     Entries come sorted by (position above, *keys); with `merge`, equal neighbours get one position.
     """
-    parent, keys, position = grouped(above, keys, merge)
-    crds = [np.array(key, crd_dtype(extent)) for key, extent in zip(keys, extents, strict=True)]
-    return [(offsets(parent, above.positions), crds[0]), *((crd,) for crd in crds[1:])], position, len(parent)
+    entries = len(keys[0])
+    columns = list(keys) if above.positions == 1 else [_parents(above), *keys]
+    number: Array | None = None
+    if merge:
+        columns, number = passes.over(entries).distinct(columns)
+    found = len(columns[-1])
+    pos = np.array([0, found]) if above.positions == 1 else offsets(columns[0], above.positions)
+    crds = [c.astype(crd_dtype(n), copy=False) for c, n in zip(columns[-len(keys) :], extents, strict=True)]
+    return [(pos, crds[0]), *((crd,) for crd in crds[1:])], None if found == entries else number, found
 
 
 def grouped(above: Above, keys: Sequence[Array], merge: bool) -> tuple[Array, list[Array], Array]:
     """(parents, keys) without equal neighbours, and the number of every entry among them; as they are without `merge`."""
     parent = parents_of(above)
-    fresh = changes([parent, *keys]) if merge else None
-    if fresh is None or fresh.all():
+    if not merge:
         return parent, list(keys), np.arange(len(parent))
-    return parent[fresh], [key[fresh] for key in keys], np.cumsum(fresh) - 1
+    (parent, *keys), number = passes.over(len(parent)).distinct([parent, *keys])
+    return parent, list(keys), number
 
 
 def parents_of(above: Above) -> Array:
     """The position of every entry above, as int64."""
-    if above.position is None:
-        return np.arange(above.positions)
-    return above.position.astype(np.int64, copy=False)
+    return _parents(above).astype(np.int64, copy=False)
+
+
+def _parents(above: Above) -> Array:
+    return np.arange(above.positions) if above.position is None else above.position
 
 
 def offsets(parent: Array, parents: int) -> Array:
-    """`pos`: where the segment of each of `parents` positions starts, given the parent of every entry in order.
-
-    >>> offsets(np.array([0, 0, 2]), 3)
-    array([0, 2, 2, 3])
-    """
-    pos = np.zeros(parents + 1, np.int64)
-    np.cumsum(np.bincount(parent, minlength=parents), out=pos[1:])
-    return pos
-
-
-def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
-    """Whether each entry differs from the one before it in some column (the first one does)."""
-    fresh = np.ones(len(columns[0]), bool)
-    rest = fresh[1:]
-    for k, column in enumerate(columns):
-        step = column[1:] != column[:-1]
-        np.copyto(rest, step) if k == 0 else np.logical_or(rest, step, out=rest)
-    return fresh
+    """`pos`: see `passes.Passes.offsets`."""
+    return passes.over(max(len(parent), parents)).offsets(parent, parents)
 
 
 # ---------------------------------------------------------------------------------------------------------- checks

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import entries
+from sparsejax.formats import entries, passes
 from sparsejax.formats.format import Format
 
 
@@ -83,7 +83,7 @@ class Storage:
     def expand(self) -> tuple[list[NDArray[Any]], NDArray[Any]]:
         """The coordinates of every stored entry, one array per dimension, in storage order; and its value."""
         columns, position = entries.expand(self.format, self.shape, self.buffers)
-        return columns, self.vals if position is None else np.take(self.vals, position)
+        return columns, self.vals if position is None else passes.over(len(position)).take(self.vals, position)
 
     @property
     def nbytes(self) -> int:

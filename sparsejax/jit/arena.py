@@ -102,6 +102,11 @@ def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
     return np.asarray(_Lease(memory, count, dtype)), memory.address
 
 
+def empty(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A read-only array of `count` elements for a kernel to write, all of them; as `full`."""
+    return np.asarray(_Lease(_take(_class_of(count * dtype.itemsize)), count, dtype))
+
+
 def held() -> int:
     """Bytes of free blocks."""
     return sum(m.size for m in tuple(_free))

@@ -31,7 +31,7 @@ class SloppyLoose(LooseCompressed):
         wide = RNG.integers(-5, 2**20, capacity).astype(crd.dtype)
         place = moved[parent] + np.arange(len(crd)) - lo[parent]
         wide[place] = crd
-        return [(moved, moved + hi - lo, wide)], place[position], capacity
+        return [(moved, moved + hi - lo, wide)], place if position is None else place[position], capacity
 
 
 @dataclass(frozen=True)

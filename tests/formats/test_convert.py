@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import Format, convert, ordering, structural, validate
+from sparsejax.formats import Format, convert, ordering, passes, structural, validate
+from sparsejax.jit import compiled_passes
 from tests.formats import strategies
 
 
@@ -89,9 +90,10 @@ def test_bad_names(text, ndim, message):
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_every_road_through_the_counting_passes(data):
-    """Small arrays on the roads of large ones: SciPy's counting, 16-bit digits, heads looked at first."""
+    """Small arrays on the roads of large ones: compiled passes, digits, heads looked at first."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordering, "SMALL", data.draw(st.sampled_from([0, 2**15])))
+        patch.setattr(passes, "MANY", data.draw(st.sampled_from([0, 4096])))
+        patch.setattr(compiled_passes, "SPREAD", data.draw(st.sampled_from([0, 4])))
         patch.setattr(ordering, "HEAD", data.draw(st.sampled_from([1, 4096])))
         storage, array = data.draw(strategies.storages(4))
         for _ in range(2):

@@ -1,0 +1,103 @@
+"""The passes that conversions are made of, each linear in its entries (and in its segments or buckets).
+
+    owners     pos = [0, 2, 2, 3]           -> 0 0 2           the segment of every position
+    offsets    parent = 0 0 2, parents = 3  -> 0 2 2 3         the reverse
+    take       column, index                -> column[index]
+    ordered    key = 1 0 1, columns         -> 0 1 1, and columns with entries in the same, stable order
+    distinct   columns, entries in order    -> columns without equal neighbours, and the number of every entry among them
+
+Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
+as this floor knows of no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MANY = 4096
+"""Entries from which machine code is worth its call, and a process that has none yet its loading."""
+
+
+def crd_dtype(extent: int) -> np.dtype[Any]:
+    """The dtype of coordinates below `extent`: int32 where it fits.
+
+    >>> crd_dtype(2**40)
+    dtype('int64')
+    """
+    return np.dtype(np.int32 if extent <= 2**31 - 1 else np.int64)
+
+
+class Passes:
+    """The passes in NumPy."""
+
+    def owners(self, pos: Array) -> Array:
+        """The segment of every position; `pos` starts at zero.
+
+        >>> Passes().owners(np.array([0, 2, 2, 3]))
+        array([0, 0, 2], dtype=int32)
+        """
+        parents = len(pos) - 1
+        return np.repeat(np.arange(parents, dtype=crd_dtype(parents)), np.diff(pos))
+
+    def offsets(self, parent: Array, parents: int) -> Array:
+        """Where the segment of each of `parents` begins, and after them where the last one ends; `parent` increases.
+
+        >>> Passes().offsets(np.array([0, 0, 2]), 3)
+        array([0, 2, 2, 3])
+        """
+        pos = np.zeros(parents + 1, np.int64)
+        np.cumsum(np.bincount(parent, minlength=parents), out=pos[1:])
+        return pos
+
+    def take(self, column: Array, index: Array) -> Array:
+        """`column[index]`; indices are in bounds."""
+        return np.take(column, index)
+
+    def ordered(self, key: Array, columns: Sequence[Array], extent: int) -> tuple[Array, list[Array]]:
+        """(key, columns) with entries ordered, stably, by `key`, whose numbers are below `extent`.
+
+        >>> Passes().ordered(np.array([1, 0, 1]), [np.array([5.0, 6.0, 7.0])], 2)
+        (array([0, 1, 1]), [array([6., 5., 7.])])
+        """
+        # a radix sort for 16-bit numbers
+        order = np.argsort(key.astype(np.uint16) if extent <= 2**16 else key, kind="stable")
+        return np.take(key, order), [np.take(column, order) for column in columns]
+
+    def distinct(self, columns: Sequence[Array]) -> tuple[list[Array], Array]:
+        """Columns without equal neighbours, and the number that every entry has among those left.
+
+        >>> Passes().distinct([np.array([1, 1, 2])])
+        ([array([1, 2])], array([0, 0, 1]))
+        """
+        fresh = changes(columns)
+        return [column[fresh] for column in columns], np.cumsum(fresh) - 1
+
+
+def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
+    """Whether each entry differs from the one before it in some column (the first one does)."""
+    fresh = np.ones(len(columns[0]), bool)
+    rest = fresh[1:]
+    for k, column in enumerate(columns):
+        step = column[1:] != column[:-1]
+        np.copyto(rest, step) if k == 0 else np.logical_or(rest, step, out=rest)
+    return fresh
+
+
+_few = _many = Passes()
+
+
+def use(many: Passes) -> None:
+    """Run passes over many entries by `many`."""
+    global _many
+    _many = many
+
+
+def over(entries: int) -> Passes:
+    """The passes for as many entries."""
+    return _few if entries < MANY else _many

@@ -1,0 +1,59 @@
+"""The compiled passes of conversions against those in NumPy."""
+
+import numpy as np
+import pytest
+
+from sparsejax.formats.passes import Passes
+from sparsejax.jit.compiled_passes import CompiledPasses
+
+FEW, MANY = Passes(), CompiledPasses()
+SIZES = [0, 1, 17, 5000]
+
+
+def equal(made, expected):
+    assert made.dtype.kind == expected.dtype.kind
+    np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize("longest", [0, 1, 3, 40])
+@pytest.mark.parametrize("parents", SIZES)
+def test_owners_and_offsets(parents, longest):
+    rng = np.random.default_rng(parents)
+    pos = np.append(0, np.cumsum(rng.integers(0, longest + 1, parents) * rng.integers(0, 2, parents)))
+    owners = MANY.owners(pos)
+    equal(owners, FEW.owners(pos))
+    for index in (np.int32, np.int64):
+        equal(MANY.offsets(owners.astype(index), parents), pos)
+
+
+@pytest.mark.parametrize("key", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", ["?", "u2", "f4", "i8", "c16"])
+@pytest.mark.parametrize(("size", "extent"), [(0, 3), (1, 1), (17, 5), (5000, 60), (5000, 2**31 - 1), (3000, 8192)])
+def test_ordered_is_stable(size, extent, dtype, key):
+    rng = np.random.default_rng(size)
+    keys = rng.integers(0, extent, size).astype(key)
+    columns = [np.arange(size), rng.integers(0, 2, size).astype(dtype), rng.integers(0, 9, 2 * size)[::2]]
+    (made, moved), (expected, wanted) = MANY.ordered(keys, columns, extent), FEW.ordered(keys, columns, extent)
+    np.testing.assert_array_equal(made, expected)
+    for ours, theirs in zip(moved, wanted, strict=True):
+        equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+
+
+def test_wide_keys_are_ordered_by_all_their_bits():
+    keys = np.random.default_rng(0).integers(0, 2**62, 5000)
+    made, (order,) = MANY.ordered(keys, [np.arange(5000)], 2**62)
+    np.testing.assert_array_equal(order, np.argsort(keys, kind="stable"))
+    np.testing.assert_array_equal(made, np.sort(keys))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_take_and_distinct(size, index):
+    rng = np.random.default_rng(size)
+    columns = [np.sort(rng.integers(0, 40, size)).astype(index), rng.integers(0, 2, size)]
+    (made, number), (expected, wanted) = MANY.distinct(columns), FEW.distinct(columns)
+    for ours, theirs in zip((*made, number), (*expected, wanted), strict=True):
+        equal(ours, theirs)
+    for column in (np.arange(40.0), np.arange(40) * 1j):
+        equal(MANY.take(column, columns[0]), column[columns[0]])
