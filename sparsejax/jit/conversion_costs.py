@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, ordering
+from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats.passes import MANY
 
 CACHE = 1 << 20  # bytes of a second-level cache
 
@@ -38,7 +39,7 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
     """
     dense = isinstance(after.levels[0], Dense)
     made = {"call": 1.0, "root": float(shape[after.order[0]]) if dense else 0.0}
-    if before.levels == after.levels == (Dense(), Compressed()) and entries >= ordering.SMALL:
+    if before.levels == after.levels == (Dense(), Compressed()) and entries >= MANY:
         return {**made, "turn": entries}
     if not isinstance(before.levels[-1], Coordinate):
         made |= {"call_expand": 1.0, "expand": entries}
