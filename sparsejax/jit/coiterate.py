@@ -109,8 +109,11 @@ def _any_order(loop: Loop) -> bool:
 def _part_keys(body: cin.Stmt, pieces: tuple[cin.Stmt, ...], leaders: list[cin.Access]) -> list[Leaders]:
     """For every independent part of a body, the sets of leaders where it has something to do."""
     keys = [key for p in pieces for key in find_cases(p, [a for a in leaders if a in set(cin.accesses(p))])]
-    if isinstance(body, cin.Where):
-        keys += find_cases(body.consumer, [a for a in leaders if a in set(cin.accesses(body.consumer))])
+    if isinstance(body, cin.Where):  # what the consumer writes where no part has anything to do
+        summed = {w.lhs.tensor.name for w in cin.writes(body.producer)}
+        left = simplify.exhaust_stmt(body.consumer, {a for a in cin.accesses(body.consumer) if a.tensor.name in summed})
+        if left is not None:
+            keys += find_cases(left, [a for a in leaders if a in set(cin.accesses(left))])
     return list(dict.fromkeys(keys))
 
 

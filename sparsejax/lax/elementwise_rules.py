@@ -10,7 +10,7 @@ or the minimum. The tangent of a complex absolute value is that of JAX: Re(t con
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ from sparsejax.lax.elementwise import (
     where,
     where_p,
 )
-from sparsejax.lax.linear import aligned, as_dtype, keep, pull, same_entries
+from sparsejax.lax.linear import aligned, as_dtype, keep, pull, same_entries, zeros_like
+from sparsejax.lax.structural import convert_format
 
 E = elementwise
 
@@ -126,11 +127,20 @@ def _jvp(op: str) -> Callable[..., Any]:
         if op in DERIVATIVES:
             return ts[0] * DERIVATIVES[op](xs[0], out)
         first, second = BINARY[op]
-        return added(
+        made = added(
             None if ts[0] is None else first(ts[0], *xs, out), None if ts[1] is None else second(ts[1], *xs, out)
         )
+        return made if op == "multiply" else _with_entries_of(out, made, primals, tangents)
 
     return jvp
+
+
+def _with_entries_of(out: Any, t: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """A tangent of `out` that stores whatever `out` does, where sparse operands that do not move gave it entries of their own."""
+    still = any(x is None and not p.format.is_dense for p, x in zip(primals, tangents, strict=True) if hasattr(p, "aval"))
+    if t is None or out.format.is_dense or not still:
+        return t
+    return convert_format(E("add", t, zeros_like(out, t.dtype)), out.format)
 
 
 def added(x: Any, y: Any) -> Any:
@@ -203,11 +213,10 @@ cast_p.transpose = lambda ct, x, dtype: [keep(ct, x)]
 
 def _where_jvp(primals: list[Any], tangents: list[Any], out: Any, dtype: np.dtype[Any]) -> Any:
     yes, no = (None if t is None else _cast(t, dtype) for t in tangents[1:])
-    return (
-        None
-        if yes is None and no is None
-        else where(primals[0], 0.0 if yes is None else yes, 0.0 if no is None else no)
-    )
+    if yes is None and no is None:
+        return None
+    made = where(primals[0], 0.0 if yes is None else yes, 0.0 if no is None else no)
+    return _with_entries_of(out, made, primals[1:], tangents[1:])
 
 
 def _where_transpose(ct: Any, c: Any, x: Any, y: Any, dtype: np.dtype[Any]) -> list[Any]:
