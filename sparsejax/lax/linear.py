@@ -85,8 +85,12 @@ def _share_call(x: Storage, like: Storage, out_aval: Aval) -> Storage:
         place = convert.from_coords(own, position, x.shape, flat, 0)
         if like.format.levels[-1].shared or len(place.vals) < len(position):
             return made
+        values = union.vals
+        if len(values) > len(position):
+            owned = np.repeat([True, False], [own.shape[1], coords.shape[1]])
+            values = values[convert.from_coords(np.hstack([own, coords]), owned, x.shape, flat, False).vals]
         vals = np.zeros(len(like.vals), x.dtype)
-        vals[place.vals] = union.vals
+        vals[place.vals] = values
     return Storage(like.format, like.shape, x.dtype.type(0), like.buffers, vals)
 
 
@@ -110,9 +114,9 @@ share_p = Primitive(
 
 
 def share(x: Any, like: Any) -> Any:
-    """`x`, whose entries are among those of `like`, with the pattern of `like`: the same format over the same index buffers.
+    """`x` with the pattern of `like`: the same format over the same index buffers.
 
-    Entries that `x` lacks are stored zeros. Runs of equal values, and duplicates, are assembled anew where the buffers differ.
+    Entries that `x` lacks are stored zeros, others that it has are left out. Runs of equal values, and duplicates, are assembled anew where the buffers differ.
 
     >>> import sparsejax as sj, numpy as np
     >>> A = sj.array(np.eye(3), format="csr")

@@ -61,7 +61,12 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
             if t is not None and out.dtype.kind in "fc":
                 tangents[var] = _fitted(t, out, owners)
         if len(outs) == 1 and not outs[0].format.is_dense:
-            _own(trace.eqns[start:], outs[0], owners)
+            _own([e for e in trace.eqns[start:] if e.primitive is eqn.primitive or not _scales(e)], outs[0], owners)
+
+
+def _scales(eqn: Eqn) -> bool:
+    """Whether the result has the entries of an operand and no more, which rules of transposition rely on (`linear.keep`)."""
+    return eqn.primitive.name in ("multiply", "divide")
 
 
 def _own(eqns: Sequence[Eqn], out: Any, owners: Owners) -> None:
