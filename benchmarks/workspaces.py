@@ -1,6 +1,6 @@
 """Workspace policy against policy, over collision rate, size, structure and expression; and how good the automatic choice is.
 
-    python -m benchmarks.workspaces [--quick] [--only TEXT] [--fit] [--json FILE] [--markdown FILE] [--plot FILE]
+    python -m benchmarks.workspaces [--quick] [--only TEXT] [--fit] [--json FILE [--forecast]] [--markdown FILE] [--plot FILE]
 
 Every policy runs every point (`workspace_points`) in turn; a cell is the median processor time of its runs. Results are compared between
 policies. `regret` is the time of the policy that the cost model takes over that of the best one: under the forecast that the scheduler
@@ -82,7 +82,7 @@ def seconds(run: Run, inputs: list[Storage]) -> float:
 
 def measure(point: Point, fitted: bool) -> Row:
     """Run every policy at a point."""
-    _, p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)
+    p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
     shape = tuple(point.nest.output.shape[point.nest.indices.index(v)] for v in point.nest.storage_indices[p:])
     tried = [n for n in policies.POLICIES if n != "bitmap" or math.prod(map(float, shape)) <= LARGEST]
     runs = {name: compiled(point, name) for name in tried}
@@ -104,9 +104,7 @@ def measure(point: Point, fitted: bool) -> Row:
                 times[name].append(seconds(run, point.inputs))
     ones = [replace(s, vals=np.ones_like(s.vals)) for s in point.inputs]
     inserts = float(runs["hash"](ones).vals.sum())  # every insertion adds one
-    loops = autoschedule.loops(point.nest, observed(point), point.order)
-    uses = loops[p - 1].survivors if p else 1.0
-    count = min(loops[-1].survivors, autoschedule.level_counts(point.nest, observed(point))[-1])
+    uses, expected = forecast(point)
     assert reference is not None
     return Row(
         point.name,
@@ -116,9 +114,19 @@ def measure(point: Point, fitted: bool) -> Row:
         inserts,
         float(reference[1].size),
         uses,
-        (loops[-1].survivors, count),
+        expected,
         {name: 1e3 * statistics.median(t) for name, t in times.items()},
     )
+
+
+def forecast(point: Point) -> tuple[float, tuple[float, float]]:
+    """What the scheduler expects: how often the workspace is used; insertions and entries."""
+    p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
+    known = observed(point)
+    loops = autoschedule.loops(point.nest, known, point.order)
+    inserts = autoschedule.points(point.nest, known)
+    count = min(inserts, autoschedule.level_counts(point.nest, known)[-1])
+    return loops[p - 1].survivors if p else 1.0, (inserts, count)
 
 
 def fit(rows: Sequence[Row]) -> costs.Terms:
@@ -198,15 +206,20 @@ def plot(rows: Sequence[Row], path: str) -> None:
     figure.savefig(path, dpi=100)
 
 
-def measured(quick: bool, only: str) -> Iterator[Row]:
-    """Measure the points whose names contain `only`."""
+def points(quick: bool) -> Iterator[tuple[Point, bool]]:
+    """Every point, and whether constants are fitted to it."""
     for fitted, families in ((True, workspace_points.fitted), (False, workspace_points.held_out)):
         for family in families(quick):
-            for point in family():
-                if only in point.name:
-                    row = measure(point, fitted)
-                    print(f"{point.name}: " + ", ".join(f"{n} {t:.3g}" for n, t in row.times.items()), flush=True)
-                    yield row
+            yield from ((point, fitted) for point in family())
+
+
+def measured(quick: bool, only: str) -> Iterator[Row]:
+    """Measure the points whose names contain `only`."""
+    for point, fitted in points(quick):
+        if only in point.name:
+            row = measure(point, fitted)
+            print(f"{point.name}: " + ", ".join(f"{n} {t:.3g}" for n, t in row.times.items()), flush=True)
+            yield row
 
 
 def main() -> None:
@@ -219,12 +232,18 @@ def main() -> None:
     parser.add_argument(
         "--json", help="write what was measured here; read from there instead of measuring where it exists"
     )
+    parser.add_argument("--forecast", action="store_true", help="make the forecasts of the rows in --json anew")
     parser.add_argument("--markdown", help="write the table here")
     parser.add_argument("--plot", help="draw the times here")
     options = parser.parse_args()
     known: dict[str, Row] = {}
     if options.json and os.path.exists(options.json):
         known = {row.name: row for row in map(_row, json.loads(Path(options.json).read_text())["rows"])}
+    if options.forecast:
+        for point, _ in points(options.quick):
+            if point.name in known:
+                uses, expected = forecast(point)
+                known[point.name] = replace(known[point.name], uses=uses, forecast=expected)
     if not known or options.only:
         for row in measured(options.quick, options.only):
             known[row.name] = row

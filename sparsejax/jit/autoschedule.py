@@ -235,6 +235,12 @@ def distinct(throws: float, bins: float) -> float:
     return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
 
 
+def points(nest: Nest, facts: Facts) -> float:
+    """How often the body of all loops is expected to run."""
+    model = _Model(nest, facts)
+    return model.points(model.walk(nest.variables))
+
+
 def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> policies.Choice | None:
     """The workspace for `nest` under a loop order; None when its output needs none."""
     model = _Model(nest, facts)
@@ -525,24 +531,32 @@ class _Model:
         if how != SCATTER:
             return None
         shape = [self.extents[v] for v in self.storage[p:]]
-        entries = min(state.survivors, self.level_counts()[-1])
+        points = self.points(state)
+        entries = min(points, self.level_counts()[-1])
         itemsize = self.nest.output.dtype.itemsize
         uses = self.walk(state.order[:p]).survivors
         below = policies.dense_below(self.nest.output.format)
-        return policies.choose(shape, itemsize, state.survivors, entries, uses, self._wanted, below)
+        return policies.choose(shape, itemsize, points, entries, uses, self._wanted, below)
+
+    def points(self, state: _State) -> float:
+        """How often the body of all loops runs: as observed, if it is known."""
+        return state.survivors if self.facts.points is None else self.facts.points
 
     def level_counts(self) -> tuple[float, ...]:
         """The expected number of positions of every storage level of the output: dense levels multiply, sparse ones
-        have as many as there are distinct coordinates among the points that the whole loop nest visits."""
+        have as many as there are distinct coordinates among the points that the whole loop nest visits, by chance or as observed."""
         if self._counts is None:
-            points = self.walk(self.nest.variables).survivors
+            points, met = self.points(self.walk(self.nest.variables)), self.facts.collisions
+            entries = points if met is None else points / met
+            levels = self.nest.output.format.levels
+            last = max((lv for lv, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
             count, size, made = 1.0, 1.0, []
-            for depth, (level, var) in enumerate(zip(self.nest.output.format.levels, self.storage, strict=True)):
+            for depth, (level, var) in enumerate(zip(levels, self.storage, strict=True)):
                 size *= self.extents[var]
                 count *= self.extents[var]
                 if not isinstance(level, Dense):
                     most = min(count, size, self.walk(self.storage[: depth + 1]).survivors)
-                    count = distinct(points, most)
+                    count = distinct(entries, most) if met is None or depth < last else min(entries, most)
                 made.append(count)
             self._counts = tuple(made)
         return self._counts

@@ -40,6 +40,7 @@ from sparsejax.jit import (
     branches,
     chunked,
     cin,
+    collisions,
     concretize,
     facts,
     fuse,
@@ -60,8 +61,9 @@ from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging
 
-Observed = tuple[tuple[float, ...], ...]
-"""Positions per level of every input, then the couplings of all joins of the kernel, if it has any."""
+Observed = tuple[tuple[Any, ...], ...]
+"""Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
+be known."""
 
 SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
 
@@ -103,6 +105,7 @@ class KernelRunner:
         mixed = nest.output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
         self.large = mixed and self.bytes > config.GIBIBYTE
         self.joins = self._joins()
+        self.meeting = collisions.plan(self.step.nest)
         self._last: tuple[list[object], Observed] = [], ()
         """The marks of the inputs that were observed last, and what was."""
 
@@ -137,22 +140,29 @@ class KernelRunner:
         return bound.add(planned.binding, inputs, vals, clear=not _assigns_all(self.nest))
 
     def observe(self, inputs: Sequence[Storage]) -> Observed:
-        """The facts that a plan depends on: positions of every input, then the couplings of all joins, rounded."""
-        if not self.joins:
+        """The facts that a plan depends on, rounded."""
+        if not self.joins and self.meeting is None:
             return tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
         marks = [s.cache.get("mark") for s in inputs]
         last = self._last
         if last[0] == marks:
             return last[1]
-        found = tuple(map(facts.positions, inputs))
-        pairs = [moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
-        last = self._last = [moments.mark(s) for s in inputs], (*found, tuple(map(facts.rounded, pairs)))
+        last = self._last = [moments.mark(s) for s in inputs], self._observed(inputs, exact=False)
         return last[1]
 
     def observe_exactly(self, inputs: Sequence[Storage]) -> Observed:
         """The same, not rounded: for reports and forecasts."""
-        pairs = tuple([moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()])
-        return (*map(facts.exact_positions, inputs), *((pairs,) if pairs else ()))
+        return self._observed(inputs, exact=True)
+
+    def _observed(self, inputs: Sequence[Storage], exact: bool) -> Observed:
+        found: list[tuple[Any, ...]] = list(map(facts.exact_positions if exact else facts.positions, inputs))
+        pairs = [moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
+        if pairs:
+            found.append(tuple(pairs if exact else map(facts.rounded, pairs)))
+        if self.meeting is not None:
+            named = {t.name: s for t, s in zip(self.step.nest.inputs, inputs, strict=True)}
+            found.append(facts.product(self.meeting, named, dict(zip(self.joins, pairs, strict=True)), exact))
+        return tuple(found)
 
     def _joins(self) -> dict[tuple[str, int, str, int], tuple[int, int, int, int]]:
         """Where inputs meet, by name; and by their numbers. Tensors in blocks are taken to have even degrees."""
@@ -215,7 +225,8 @@ class KernelRunner:
             if access != given[name]:
                 found[name] = facts.expected(access.tensor.format, access.tensor.shape, found[name][-1])
             found[name] = blocks.split_counts(access, parts, found[name])
-        return facts.Facts(found, dict(zip(self.joins, observed[-1], strict=True)) if self.joins else {})
+        couplings = dict(zip(self.joins, observed[len(names)], strict=True)) if self.joins else {}
+        return facts.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
 
     def schedule(self, observed: Observed) -> tuple[autoschedule.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
