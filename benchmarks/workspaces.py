@@ -39,6 +39,7 @@ GIVE_UP = 20.0  # a policy that takes so many times as long as the best is not r
 LARGEST = 2**27  # positions of a bitmap that is tried
 GOOD = 1.2
 PULL = 0.3
+BY_HAND = {"start", "block", "whole"}
 Run = Callable[[list[Storage]], Storage]
 
 
@@ -130,11 +131,11 @@ def forecast(point: Point) -> tuple[float, tuple[float, float]]:
 
 
 def fit(rows: Sequence[Row]) -> costs.Terms:
-    """Constants, none negative, with the least squares of relative errors; terms that no row has keep theirs. What all policies take
-    at a row, its loops and the call, is one more unknown per row: at most what the fastest takes."""
+    """Constants, none negative, with the least squares of relative errors; those `BY_HAND`, and of terms that no row has, stay. What all
+    policies take at a row, its loops and the call, is one more unknown per row: at most what the fastest takes."""
     found = {policy: dict(own) for policy, own in costs.NANOSECONDS.items()}
-    names = [(policy, name) for policy, own in found.items() for name in own]
-    lines, least = [], [1e6 * min(row.times.values()) for row in rows]
+    names = [(policy, name) for policy, own in found.items() for name in own if name not in BY_HAND]
+    lines, target, least = [], [], [1e6 * min(row.times.values()) for row in rows]
     for k, row in enumerate(rows):
         terms = costs.terms(row.shape, row.itemsize, row.inserts, row.entries, row.uses)
         for policy, t in row.times.items():
@@ -143,12 +144,13 @@ def fit(rows: Sequence[Row]) -> costs.Terms:
                 shared[k] = least[k]
                 counts = [terms[policy].get(n, 0.0) if p == policy else 0.0 for p, n in names]
                 lines.append(np.array([*counts, *shared]) / (1e6 * t))
+                known = sum(found[policy][n] * terms[policy].get(n, 0.0) for n in BY_HAND & found[policy].keys())
+                target.append(max(0.0, 1.0 - known / (1e6 * t)))
     matrix = np.stack(lines)
     shares = (
         np.eye(matrix.shape[1])[len(names) :] * PULL
     )  # a weak pull to nothing: what policies have in common is theirs first
-    target = np.concatenate([np.ones(len(lines)), np.zeros(len(rows))])
-    solved, _ = scipy.optimize.nnls(np.vstack([matrix, shares]), target)
+    solved, _ = scipy.optimize.nnls(np.vstack([matrix, shares]), np.concatenate([target, np.zeros(len(rows))]))
     for (policy, name), x, used in zip(names, solved[: len(names)], matrix.any(0), strict=False):
         if used:
             found[policy][name] = float(f"{x:.3g}")

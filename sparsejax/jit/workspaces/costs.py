@@ -17,56 +17,56 @@ FLUSH = 4096.0  # entries of the first list of `coordinate`
 
 Terms = dict[str, dict[str, float]]
 
-# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `block` and
-# `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an iteration of a scalar loop. What
+# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `start` (a use
+# that nothing is inserted in), `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an iteration of a scalar loop. What
 # assembling the result costs is part of the price.
 NANOSECONDS: Terms = {
     "bitmap": {
-        "insert": 0.911,
-        "insert_far": 1.55,
+        "insert": 0.89,
+        "insert_far": 1.38,
         "entry": 0.0,
-        "lone": 4.6,
-        "entry_far": 16.7,
-        "position": 0.402,
-        "top": 172.0,
-        "use": 6.73,
-        "start": 11.8,
+        "lone": 4.88,
+        "entry_far": 16.9,
+        "position": 0.399,
+        "top": 165.0,
+        "use": 4.61,
+        "start": 3.0,
         "block": 0.2,
         "whole": 0.3,
     },
     "hash": {
-        "insert": 2.42,
+        "insert": 2.3,
         "far": 16.6,
-        "grow": 15.2,
-        "entry": 3.58,
-        "pass": 1.13,
+        "grow": 15.1,
+        "entry": 3.86,
+        "pass": 1.15,
         "pass_far": 20.0,
-        "short": 0.452,
-        "use": 3.84,
-        "start": 17.1,
+        "short": 0.462,
+        "use": 4.19,
+        "start": 5.0,
     },
     "coordinate": {
-        "insert": 1.85,
+        "insert": 1.76,
         "pass": 1.64,
-        "pass_far": 0.877,
-        "short": 0.376,
-        "merge": 2.6,
-        "merge_far": 7.31,
-        "entry": 1.64,
-        "use": 20.3,
-        "start": 12.4,
+        "pass_far": 0.886,
+        "short": 0.378,
+        "merge": 2.53,
+        "merge_far": 7.3,
+        "entry": 1.91,
+        "use": 19.7,
+        "start": 1.5,
     },
     "bucket": {
-        "insert": 4.33,
-        "pass": 3.23,
+        "insert": 4.14,
+        "pass": 3.24,
         "pass_far": 1.5,
-        "short": 3.24,
+        "short": 3.26,
         "growth": 398.0,
-        "entry": 13.4,
-        "use": 33.4,
-        "start": 23.8,
+        "entry": 13.6,
+        "use": 37.6,
+        "start": 8.0,
     },
-    "tree": {"insert": 0.0, "level": 4.62, "level_far": 26.6, "entry": 10.2, "use": 0.0, "start": 20.6},
+    "tree": {"insert": 0.0, "level": 4.56, "level_far": 26.7, "entry": 11.3, "use": 0.0, "start": 5.0},
 }
 
 
