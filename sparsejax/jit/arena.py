@@ -102,9 +102,14 @@ def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
     return np.asarray(_Lease(memory, count, dtype)), memory.address
 
 
-def empty(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A read-only array of `count` elements for a kernel to write, all of them; as `full`."""
-    return np.asarray(_Lease(_take(_class_of(count * dtype.itemsize)), count, dtype))
+def empty(count: int, dtype: np.dtype[Any], least: int = SMALLEST) -> NDArray[Any]:
+    """A read-only array of `count` elements for a kernel to write, all of them: from `least` bytes on as `full`, else from NumPy."""
+    size = count * dtype.itemsize
+    if size >= least:
+        return np.asarray(_Lease(_take(_class_of(size)), count, dtype))
+    made = np.empty(count, dtype)
+    made.flags.writeable = False
+    return made
 
 
 def held() -> int:

@@ -91,11 +91,7 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
 
 def _empty(count: int, dtype: np.dtype[Any]) -> Array:
     """A vector to be written by a kernel."""
-    if count * dtype.itemsize >= RECYCLED:
-        return arena.empty(count, dtype)
-    made = np.empty(count, dtype)
-    made.flags.writeable = False
-    return made
+    return arena.empty(count, dtype, RECYCLED)
 
 
 def _run(kernel: runtime.Kernel, *slots: int | Array) -> None:
