@@ -7,6 +7,7 @@ NumPy, and the C library recycles them.
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,17 @@ SMALLEST = 4 << 20
 34 % of their time, with 25 MB 1 to 6 %, with 10 MB about 1 %, with less nothing (medians of interleaved runs).
 """
 
-LIMIT = 256 << 20
+
+def _limit() -> int:
+    """A sixteenth of the memory of the machine, between 256 MiB and 1 GiB."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not known here
+        memory = 0
+    return min(max(memory >> 4, 256 << 20), 1 << 30)
+
+
+LIMIT = _limit()
 """Bytes of free blocks that are kept."""
 
 
