@@ -17,7 +17,7 @@ import numpy as np
 
 from sparsejax import config
 from sparsejax.errors import FormatError
-from sparsejax.formats import ordering, segments
+from sparsejax.formats import ordering, passes, segments
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.format import Format
 from sparsejax.formats.segments import MAX_POSITIONS, Above, Array
@@ -41,18 +41,18 @@ def convert(storage: Storage, format: Format) -> Storage:
         return from_dense(to_dense(storage), format, storage.fill_value)
     columns, vals = storage.expand()
     distinct = all(level.unique for level in storage.format.levels)
-    places = passes(storage.format, format)
+    places = levels_to_sort(storage.format, format)
     return from_columns(columns, vals, storage.shape, format, storage.fill_value, distinct, places)
 
 
 @functools.lru_cache(maxsize=1024)
-def passes(source: Format, target: Format, joined: int | None = None) -> int | None:
+def levels_to_sort(source: Format, target: Format, joined: int | None = None) -> int | None:
     """By how many of the first levels of `target` entries in the order of `source` must be sorted; None where that is to be seen.
 
     With `joined`, they come from several arrays that are joined along this dimension, one behind the other.
 
     >>> csr, csc = Format.parse("csr", 2), Format.parse("csc", 2)
-    >>> passes(csr, csr), passes(csr, csc), passes(csr, csr, 0), passes(csr, csr, 1)
+    >>> levels_to_sort(csr, csr), levels_to_sort(csr, csc), levels_to_sort(csr, csr, 0), levels_to_sort(csr, csr, 1)
     (0, 1, 0, 1)
     """
     if not all(level.ordered for level in source.levels):
@@ -211,8 +211,8 @@ def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
     if above.positions == len(vals) and all(level.ordered for level in format.levels[-1:]):
         return Storage(format, shape, fill, tuple(buffers), np.ascontiguousarray(vals))
     _check_padding(above.positions, vals, format)
-    stored = np.full(above.positions, fill, vals.dtype)
-    stored[slice(None) if position is None else position] = vals
+    position = np.arange(len(vals)) if position is None else position
+    stored = passes.over(above.positions).spread(vals, position, above.positions, fill)
     return Storage(format, shape, fill, tuple(buffers), stored)
 
 

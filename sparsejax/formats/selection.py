@@ -111,7 +111,7 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
         columns[axis][entry : entry + len(vals)] += extent
         entry, extent = entry + len(vals), extent + storage.shape[axis]
     formats = {s.format for s in sparse}
-    places = convert.passes(formats.pop(), format, axis) if len(formats) == 1 else None
+    places = convert.levels_to_sort(formats.pop(), format, axis) if len(formats) == 1 else None
     distinct = all(level.unique for s in sparse for level in s.format.levels)
     vals = np.concatenate([vals for _, vals in expanded])
     return convert.from_columns(columns, vals, tuple(shape), format, first.fill_value, distinct, places)
