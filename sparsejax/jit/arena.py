@@ -7,6 +7,7 @@ NumPy, and the C library recycles them.
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,17 @@ SMALLEST = 4 << 20
 34 % of their time, with 25 MB 1 to 6 %, with 10 MB about 1 %, with less nothing (medians of interleaved runs).
 """
 
-LIMIT = 256 << 20
+
+def _limit() -> int:
+    """A sixteenth of the memory of the machine, between 256 MiB and 1 GiB."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not known here
+        memory = 0
+    return min(max(memory >> 4, 256 << 20), 1 << 30)
+
+
+LIMIT = _limit()
 """Bytes of free blocks that are kept."""
 
 
@@ -102,9 +113,14 @@ def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
     return np.asarray(_Lease(memory, count, dtype)), memory.address
 
 
-def empty(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A read-only array of `count` elements for a kernel to write, all of them; as `full`."""
-    return np.asarray(_Lease(_take(_class_of(count * dtype.itemsize)), count, dtype))
+def empty(count: int, dtype: np.dtype[Any], least: int = SMALLEST) -> NDArray[Any]:
+    """A read-only array of `count` elements for a kernel to write, all of them: from `least` bytes on as `full`, else from NumPy."""
+    size = count * dtype.itemsize
+    if size >= least:
+        return np.asarray(_Lease(_take(_class_of(size)), count, dtype))
+    made = np.empty(count, dtype)
+    made.flags.writeable = False
+    return made
 
 
 def held() -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
-from sparsejax.jit import abi, arena, chunked, cin, operators, runtime
+from sparsejax.jit import abi, arena, chunked, cin, given, operators, runtime
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
@@ -55,6 +55,7 @@ class Binding:
         op: str | None,
         expected: tuple[int, ...] = (),
         constants: NDArray[Any] | None = None,
+        shared: given.Shared | None = None,
     ) -> None:
         self._kernel = kernel
         self._constants = constants
@@ -74,6 +75,7 @@ class Binding:
             self._extents = _pack(_extents(output.format, output.shape))
             return
         _check_size(output)
+        self._given = None if shared is None else _GivenMemory(output, shared)
         self._adoption = _Adoption(output)
         heads = abi.heads(output)
         counts = expected if len(expected) == len(heads) else (0,) * len(heads)
@@ -129,6 +131,12 @@ class Binding:
             if status:
                 runtime.check(status)
             return Storage.dense(self._template, vals)
+        if self._given is not None:
+            memory = self._given.memory(inputs)
+            status = self._kernel.run_packed(self._first + b"".join((*slots, self._given.slots(memory))))
+            if status:
+                runtime.check(status)
+            return self._given.storage(memory)
         slots.append(self._empty)
         status, after = self._kernel(self._first + b"".join(slots))
         if status:
@@ -148,6 +156,48 @@ def _check_size(output: cin.Tensor) -> None:
             f"the dense levels of a result of shape {output.shape} in format {output.format} need {size} positions; "
             "choose a compressed format for it with out_format or .asformat"
         )
+
+
+class _GivenMemory:
+    """The memory of an output whose positions are those of an input: known before the kernel runs, and partly the input's own."""
+
+    def __init__(self, output: cin.Tensor, shared: given.Shared) -> None:
+        self._output, self._shared = output, shared
+        form, extents = output.format, output.format.level_extents(output.shape)
+        self._head = abi.heads(output)[0]
+        self._dtypes = [convert.crd_dtype(n) for n in extents]
+        self._parents = math.prod(extents[: self._head])
+        self._block = math.prod(extents[shared.level + 1 :])
+        self._below = len(form.levels) - shared.level - 1
+        self._extents = _extents(form, output.shape)
+        self._counts = len(abi.heads(output))
+
+    def memory(self, inputs: Sequence[Storage]) -> list[NDArray[Any]]:
+        """`pos`, `crd` of every level of the run, and values, to be written where they are not the input's."""
+        shared, head = self._shared, self._head
+        source = inputs[shared.input].buffers
+        entries = len(source[shared.level][-1])
+        if shared.pos:
+            pos = source[head][0]
+        else:
+            pos = np.zeros(self._parents + 1, np.int64)
+            pos[-1] = entries
+        crds = [np.empty(entries, self._dtypes[level]) for level in range(head, shared.first)]
+        crds += [source[level][-1] for level in range(shared.first, shared.level + 1)]
+        return [pos, *crds, arena.empty(entries * self._block, self._output.dtype)]
+
+    def slots(self, memory: list[NDArray[Any]]) -> bytes:
+        """The output's slots."""
+        return _pack((*self._extents, *(array.ctypes.data for array in memory), *(0,) * self._counts))
+
+    def storage(self, memory: list[NDArray[Any]]) -> Storage:
+        """The output; fibers that the kernel did not visit begin and end where the one before ends."""
+        pos, *crds, vals = memory
+        if not self._shared.pos:
+            np.maximum.accumulate(pos, out=pos)
+        output, levels = self._output, [(pos, crds[0]), *((crd,) for crd in crds[1:])]
+        buffers = (*((),) * self._head, *levels, *((),) * self._below)
+        return Storage(output.format, output.shape, output.fill_value, buffers, vals)
 
 
 class _Adoption:

@@ -213,7 +213,7 @@ def _visit(lowering: Lowering, stmt: cin.Stmt, var: cin.IndexVar, coordinate: Va
         lowering.guarded(stmt, lowering.resolve(env, stmt))
         return
     cursor = env.cursors[target]
-    position = output.enter(b, cursor.level, env.level_coordinates(b, target))
+    position = output.enter(b, cursor.level, env.level_coordinates(b, target), env.cursors)
     env = env.with_cursors({target: Cursor(cursor.level + 1, cursor.pos if position is None else position)})
     lowering.guarded(stmt, lowering.resolve(env, stmt))
     output.leave(b, cursor.level)

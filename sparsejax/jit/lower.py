@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, sums, vectors
+from sparsejax.jit import abi, cin, coiterate, emit, given, operands, simplify, strips, sums, vectors
 from sparsejax.jit.assemble import Output, Span
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.given import Given, GivenOutput, Shared
 from sparsejax.jit.loops import chunks, parts
 from sparsejax.jit.loops.chunks import Chunking
 from sparsejax.jit.loops.walker import Loop
@@ -37,6 +38,20 @@ class Program:
     """Where the extent of each variable is found: a tensor's name and a dimension."""
     chunking: Chunking = field(default_factory=Chunking)
     """How the loop that is marked parallel is cut."""
+    given: Given | None = None
+    """The operand whose positions are the output's."""
+
+    def settled(self) -> Program:
+        """The program with the operand whose positions are the output's, where there is one."""
+        shapes = {t.name: t.shape for t in (*self.inputs, self.output)}
+        extents = {var: shapes[name][dimension] for var, (name, dimension) in self.extents.items()}
+        found = given.find(self.stmt, self.inputs, self.output, extents)
+        return self if found is None else replace(self, stmt=found[0], given=found[1])
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the output shares with an operand: for who calls the kernel."""
+        return None if self.given is None else Shared.of(self.given, self.inputs, self.output)
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -68,7 +83,7 @@ class Lowering:
         axes = {t.name: operands.axes_of(b, t, extents[t.name]) for t in (*program.inputs, program.output)}
         for tensor in program.inputs:
             self.operands[tensor.name] = self._input(tensor, numbers, axes[tensor.name])
-        self.output = Output(b, program.output, axes[program.output.name], numbers, self._span(len(numbers) + first))
+        self.output = self._output(axes[program.output.name], numbers, self._span(len(numbers) + first))
         self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
         if program.stmt is not None:
             self._workspaces(program.stmt)
@@ -80,6 +95,12 @@ class Lowering:
                 self.guarded(program.stmt, env)
         self.output.finalize(b)
         return b.finish(self._epilogue)
+
+    def _output(self, axes: tuple[operands.Axis, ...], numbers: dict[abi.Slot, int], span: Span | None) -> Output:
+        b, program, tensor = self.b, self.program, self.program.output
+        if program.given is None or program.shared is None:
+            return Output(b, tensor, axes, numbers, span)
+        return GivenOutput(b, tensor, axes, numbers, span, program.given, program.shared)
 
     def _span(self, number: int) -> Span | None:
         """The chunk that this call is to run, where the kernel runs in chunks: told by two slots behind all others."""

@@ -202,7 +202,8 @@ class KernelRunner:
         compiled, output = runtime.compile_text(recipe.text), self.nest.output
         kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
         area = None if constants is None else constants.area()
-        return Planned(binding.Binding(kernel, output, self.nest.op, recipe.expected, area), recipe.moves)
+        bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared)
+        return Planned(bound, recipe.moves)
 
     def _recipe(self, observed: Observed, constants: Numbers | None) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
@@ -212,7 +213,7 @@ class KernelRunner:
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        return plan_cache.Recipe(text, moves, expected, cut)
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared)
 
     def known(self, observed: Observed) -> facts.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
@@ -237,7 +238,7 @@ class KernelRunner:
             schedule = SCHEDULERS[config.scheduler()](nest, self.known(observed), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        return schedule, parallel.parallelize(program_of(self.nest, schedule), schedule.cost)
+        return schedule, parallel.parallelize(program_of(self.nest, schedule).settled(), schedule.cost)
 
 
 def _assigns_all(nest: Nest) -> bool:

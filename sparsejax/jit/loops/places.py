@@ -48,7 +48,7 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     assert isinstance(stmt, cin.Assign)
     output, target = lowering.output, env.cursors.get(stmt.lhs)
     count = b.named("count", b.sub(segment.hi, segment.lo))
-    first = output.extend(b, count) if loop.enters else None
+    first = output.extend(b, count, segment.lo) if loop.enters else None
     outer = env.level_coordinates(b, stmt.lhs) if loop.enters else {}
 
     def follow(place: Val) -> Mapping[cin.Access, Cursor]:
@@ -66,7 +66,8 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
             coordinates = {**outer, target.level: segment.coordinate(b.add(place, lane))}
             output.write_coordinates(b, target.level, b.add(start, lane), coordinates)
 
-    vector = VectorLoop(lowering, loop.var, stmt, beside=beside)
+    writes = first is not None and output.writes_coordinates
+    vector = VectorLoop(lowering, loop.var, stmt, beside=beside if writes else None)
     vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not emit.elementary(stmt.rhs))
     vector.finish(env)
     if loop.enters:
