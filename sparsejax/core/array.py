@@ -387,6 +387,8 @@ class _Deleted:
     """In place of the storage of an array that was donated."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # for what looks at any object
         raise RuntimeError(
             "this array has been deleted: it was donated to a jitted function (donate_argnums), which may have used its memory "
             "for a result; use that result, or do not donate the array"
