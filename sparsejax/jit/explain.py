@@ -300,7 +300,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         inner = function if known is None else known._function
         nums, names = ((), ()) if known is None else (sorted(known._argnums), sorted(known._argnames))
-        fresh = api.JitFunction(inner, nums, names)
+        fresh = api.JitFunction(inner, nums, names, ())
         started = time.perf_counter()
         traced = fresh.trace(*args, **kwargs)
         closed, leaves = traced.jaxpr, traced._leaves
