@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,9 +42,15 @@ def of(nest: Nest, inputs: Sequence[Storage], exact: bool = False) -> Facts:
     """
     named = {t.name: s for t, s in zip(nest.inputs, inputs, strict=True)}
     counts = {name: exact_positions(s) if exact else positions(s) for name, s in named.items()}
-    met = {j.key for j in joins.joins(simplify.simplify(nest.composite))}
+    met = {j.key for j in meetings(nest)}
     pairs = {key: moments.coupling(named[key[0]], key[1], named[key[2]], key[3]) for key in met}
     return Facts(counts, pairs if exact else {key: rounded(x) for key, x in pairs.items()})
+
+
+def meetings(nest: Nest, left_out: Collection[str] = ()) -> tuple[joins.Join, ...]:
+    """Where inputs of `nest` meet, but those that are `left_out`."""
+    found = (joins.joins(simplify.simplify(e), {*left_out, *nest.targets}) for e in nest.wholes)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
 def positions(storage: Storage) -> tuple[float, ...]:
