@@ -325,10 +325,11 @@ class Lowering:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)
             keys = [env.coordinate(b, ix) for ix in stmt.lhs.indices[: workspace.keys]]
-            if workspace.keys == len(stmt.lhs.indices):
+            place = env.cursors.get(stmt.lhs)
+            if place is None or place.level < len(stmt.lhs.indices):
                 workspace.insert(b, keys, value)
             else:
-                workspace.update(b, keys, env.cursors[stmt.lhs].pos, value)
+                workspace.update(b, keys, place.pos, value)
         elif tensor.policy == "dense":
             area = self.operands[tensor.name]
             assert isinstance(area, DenseArea)

@@ -28,6 +28,8 @@ STORE = 8.0
 """Per entry that is stored between two kernels: written to fresh memory, and read again."""
 CALL = 4000.0
 """Per kernel: binding it, and allocating its result."""
+CHEAP, FUNCTION = 0.1, 4.0
+"""Per entry and operator that is computed again: arithmetic, and what takes a polynomial or a division of long latency."""
 STATEMENTS = 8
 """Producers that one kernel may have."""
 
@@ -89,7 +91,11 @@ def _cheaper(
 ) -> tuple[fuse.KernelStep, float] | None:
     """One kernel of two and what it costs, where they can be one and that is cheaper; `own` is the reader's cost, if known."""
     assert isinstance(source, fuse.KernelStep)
-    ways = [(cost, k, m) for k, m in enumerate(_merge(reader, source)) if (cost := _cost(m, known)) is not None]
+    ways = []
+    for number, (made, again) in enumerate(_merge(reader, source)):
+        cost = _cost(made, known)
+        if cost is not None:
+            ways.append((cost + (_repeated(reader, source, known) if again else 0.0), number, made))
     if not ways:
         return None
     own = _cost(reader, known) if own is None else own
@@ -142,18 +148,41 @@ def _cost(step: fuse.KernelStep, known: Facts) -> float | None:
     return None if made is None or branches.keeps_whole(step.nest, made) else made.cost.total
 
 
-def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> list[fuse.KernelStep]:
-    """Ways to make one kernel of two: none where the result of `source` cannot move into `reader`, or shares no loop with it."""
+def _repeated(reader: fuse.KernelStep, source: fuse.KernelStep, known: Facts) -> float:
+    """What computing a value wherever it is read costs, besides computing it once."""
+    nest, each = reader.nest, _work(source.nest.value)
+    names = [t.name for t, v in zip(nest.inputs, reader.arguments, strict=True) if v == source.output]
+    found = facts.Facts(dict(zip((t.name for t in nest.inputs), (known[v] for v in reader.arguments), strict=True)))
+    found = autoschedule.with_targets(nest, found)
+    visits = 0.0
+    for number, expr in enumerate(nest.expressions):
+        if any(a.tensor.name in names for a in cin.accesses(expr)):
+            part = placement.statement(nest, number)
+            visits += autoschedule.prefix(part, found, part.variables)[1]
+    return each * max(0.0, visits - known[source.output][-1])
+
+
+def _work(expr: cin.Expr) -> float:
+    """What an expression costs per entry, in lanes."""
+    if not isinstance(expr, cin.Call):
+        return 0.0
+    return sum(map(_work, expr.args)) + (CHEAP if expr.op in (*fuse.CHEAP, "masked", "stored") else FUNCTION)
+
+
+def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> list[tuple[fuse.KernelStep, bool]]:
+    """Ways to make one kernel of two, and whether the value is then computed wherever it is read: none where the result of `source`
+    cannot move into `reader`, or shares no loop with it."""
     tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
     if any(t.format.blocked for t in tensors):
         return []
     variables: dict[str, Var] = {}
     outer, inner = _named(reader, variables, "r"), _named(source, variables, "s")
     name = _name(source.output)
-    tried = (_inlined(outer, inner, name, source), _kept(outer, inner, name, source))
+    tried = {_kept(outer, inner, name, source): False}
+    tried.setdefault(_inlined(outer, inner, name, source), not inner.direct)
     return [
-        replace(fuse.canonical(nest, reader.output, variables), priced=reader.priced)
-        for nest in dict.fromkeys(tried)
+        (replace(fuse.canonical(nest, reader.output, variables), priced=reader.priced), again)
+        for nest, again in tried.items()
         if nest is not None and nest.nested and _shares(nest) and _fits(nest)
     ]
 

@@ -48,6 +48,7 @@ class Append(Workspace):
                 resize(b, keys, grown, 8)
             resize(b, self._vals, b.mul(grown, self._block), self.tensor.dtype.itemsize)
             b.set(self._room, grown)
+        b.set(self._next, needed)
         return first
 
     def put_key(self, b: Builder, position: Val, coordinates: Sequence[Val]) -> None:
@@ -55,9 +56,9 @@ class Append(Workspace):
         for pointer, word in zip(self._keys, self.packing.pack(b, coordinates), strict=True):
             b.store(b.get(pointer), position, word)
 
-    def commit(self, b: Builder, count: Val) -> None:
+    def commit(self, b: Builder) -> None:
         """The keys that `extend` made room for are there."""
-        b.increment(self.count, count)
+        b.set(self.count, b.get(self._next))
 
     def vals(self, b: Builder) -> Val:
         """Where values are."""
@@ -67,21 +68,20 @@ class Append(Workspace):
         at = self.extend(b, b.i64(1))
         self.put_key(b, at, coordinates)
         emit.store(b, self.vals(b), at, value)
-        b.set(self.count, b.add(at, 1))
+        self.commit(b)
 
     def place(self, b: Builder, coordinates: Sequence[Val]) -> Val:
         at = self.extend(b, b.i64(1))
         self.put_key(b, at, coordinates)
         first = b.mul(at, self._block)
         fill(b, self.vals(b), first, b.add(first, self._block), self._identity)
-        b.set(self._next, b.add(at, 1))
         return at
 
     def update(self, b: Builder, keys: Sequence[Val], position: Val, value: emit.Num, lanes: int = 1) -> None:
         if self.op is not None:
             value = emit.apply(b, self.op, [self.leaf(b, position, lanes), value], self.tensor.dtype)
         emit.store(b, self.vals(b), position, value)
-        b.set(self.count, b.get(self._next))
+        self.commit(b)
 
     def drain(self, b: Builder) -> None:
         """It is in order."""
