@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,7 +45,7 @@ def of(nest: Nest, inputs: Sequence[Storage], exact: bool = False) -> Facts:
     """
     named = {t.name: s for t, s in zip(nest.inputs, inputs, strict=True)}
     counts = {name: exact_positions(s) if exact else positions(s) for name, s in named.items()}
-    keys = {j.key for j in joins.joins(simplify.simplify(nest.composite))}
+    keys = {j.key for j in meetings(nest)}
     pairs = {key: moments.coupling(named[key[0]], key[1], named[key[2]], key[3]) for key in keys}
     how = collisions.plan(nest)
     found = (None, None) if how is None else product(how, named, pairs, exact)
@@ -65,6 +66,12 @@ def product(
     if met is not None and not exact:
         met = known / rounded(points / met) if points else 1.0
     return known if how.countable else None, met
+
+
+def meetings(nest: Nest, left_out: Collection[str] = ()) -> tuple[joins.Join, ...]:
+    """Where inputs of `nest` meet, but those that are `left_out`."""
+    found = (joins.joins(simplify.simplify(e), {*left_out, *nest.targets}) for e in nest.wholes)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
 def positions(storage: Storage) -> tuple[float, ...]:

@@ -262,13 +262,14 @@ class Lowering:
         tensor = cin.workspace(stmt)
         b = self.b
         if self.output.sparse and tensor.lacks and self._visits_nothing(stmt.producer):
-            left = simplify.exhaust_stmt(stmt.consumer, {a for a in cin.accesses(stmt.consumer) if a.tensor == tensor})
+            gone = {a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name}
+            left = simplify.exhaust_stmt(stmt.consumer, gone)
             if left is not None:
                 self.guarded(left, env)
             return
         if tensor.policy == "scalar":
             partial = (
-                bool(self.output.sparse)
+                (bool(self.output.sparse) or _appends(stmt.consumer) or _refilled(stmt.consumer, tensor))
                 and tensor.lacks
                 and (
                     any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
@@ -286,7 +287,11 @@ class Lowering:
             self.guarded(stmt.producer, env)
             if scalar.mark is not None:
                 mark = b.get(scalar.mark)
-                read = {a: Cursor(0, b.i64(0), found=mark) for a in cin.accesses(stmt.consumer) if a.tensor == tensor}
+                read = {
+                    a: Cursor(0, b.i64(0), found=mark)
+                    for a in cin.accesses(stmt.consumer)
+                    if a.tensor.name == tensor.name
+                }
                 env = env.with_cursors(read)
             self.guarded(stmt.consumer, env)
             return
@@ -337,14 +342,15 @@ class Lowering:
         b, tensor = self.b, stmt.lhs.tensor
         if tensor.policy == "scalar":
             self.scalars[tensor.name].put(b, stmt.op, value)
-        elif tensor.policy in policies.POLICIES:
+        elif tensor.policy in policies.KINDS:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)
             keys = [env.coordinate(b, ix) for ix in stmt.lhs.indices[: workspace.keys]]
-            if workspace.keys == len(stmt.lhs.indices):
+            place = env.cursors.get(stmt.lhs)
+            if place is None or place.level < len(stmt.lhs.indices):
                 workspace.insert(b, keys, value)
             else:
-                workspace.update(b, keys, env.cursors[stmt.lhs].pos, value)
+                workspace.update(b, keys, place.pos, value)
         elif tensor.policy == "dense":
             area = self.operands[tensor.name]
             assert isinstance(area, DenseArea)
@@ -428,7 +434,7 @@ class Lowering:
                 position = coordinate if scaled is None else self.b.add(scaled, coordinate)
                 cursor = replace(cursor, level=level + 1, pos=position)
             elif target:
-                key = self._key(access, env) if access.tensor.policy in policies.POLICIES else None
+                key = self._key(access, env) if access.tensor.policy in policies.KINDS else None
                 if key is None:
                     break  # appended by its loop
                 cursor = key
@@ -444,8 +450,7 @@ class Lowering:
         indices = access.indices[: workspace.keys]
         if any(isinstance(ix, cin.IndexVar) and ix not in env.bound for ix in indices):
             return None
-        (key,) = workspace.packing.pack(self.b, [env.coordinate(self.b, ix) for ix in indices])
-        return Cursor(workspace.keys, key)
+        return Cursor(workspace.keys, workspace.place(self.b, [env.coordinate(self.b, ix) for ix in indices]))
 
     def write_lanes(self, stmt: cin.Assign, env: Env, position: Val, value: emit.Num, lanes: int) -> None:
         """`stmt` at `lanes` consecutive positions."""
@@ -470,6 +475,16 @@ def _all_stored(condition: cin.Expr) -> cin.Expr:
     if condition.op == "stored":
         return simplify.literal(True, condition.dtype)
     return cin.Call(condition.op, tuple(map(_all_stored, condition.args)), condition.dtype)
+
+
+def _appends(stmt: cin.Stmt) -> bool:
+    """Whether `stmt` makes entries of a workspace."""
+    return any(w.lhs.tensor.policy in policies.KINDS for w in cin.writes(stmt))
+
+
+def _refilled(stmt: cin.Stmt, tensor: cin.Tensor) -> bool:
+    """Whether `stmt` reads a workspace over another fill than its own."""
+    return any(a.tensor.name == tensor.name and a.tensor != tensor for a in cin.accesses(stmt))
 
 
 def _targets(stmt: cin.Stmt) -> list[cin.Access]:

@@ -45,14 +45,12 @@ from sparsejax.jit import (
     donation,
     facts,
     fuse,
-    joins,
     lower,
     moments,
     parallel,
     plan_cache,
     rows,
     runtime,
-    simplify,
 )
 from sparsejax.jit.bound import Bound
 from sparsejax.jit.llvm import LLVMBuilder
@@ -184,7 +182,7 @@ class KernelRunner:
         numbers = {t.name: k for k, t in enumerate(given)}
         ranks = {t.name: len(t.shape) for t in given}
         split = {t.name for t in self.plain.inputs if len(t.shape) != ranks[t.name]}
-        found = {j.key for j in joins.joins(simplify.simplify(self.plain.composite), split)}
+        found = {j.key for j in facts.meetings(self.plain, split)}
         return {(a, d, b, e): (numbers[a], d, numbers[b], e) for a, d, b, e in sorted(found)}
 
     def _check_size(self, inputs: Sequence[Storage]) -> None:
@@ -233,9 +231,9 @@ class KernelRunner:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
         names = [t.name for t in self.step.nest.inputs]
         found = dict(zip(names, observed[: len(names)], strict=True))
-        given = {a.tensor.name: a for a in cin.accesses(self.step.nest.composite)}
+        given = {a.tensor.name: a for a in self.step.nest.reads}
         parts = blocks.parts_of_nest(self.nest)
-        for access in dict.fromkeys(cin.accesses(self.nest.composite)):
+        for access in self.nest.reads:
             name = access.tensor.name
             if access != given[name]:
                 found[name] = facts.expected(access.tensor.format, access.tensor.shape, found[name][-1])

@@ -88,6 +88,8 @@ def _rows(joined: Relation, outer: cin.IndexVar, nest: Nest) -> Ints:
 
 def _relations(nest: Nest, inputs: Sequence[Storage]) -> list[Relation] | None:
     """The sparse operands as relations; None where the absence of one leaves something to compute."""
+    if len(nest.wholes) > 1:
+        return None
     expr = simplify.simplify(nest.composite)
     storages = {t.name: s for t, s in zip(nest.inputs, inputs, strict=True)}
     made = []
