@@ -89,7 +89,7 @@ def fitted(measured: Sequence[tuple[dict[str, float], float]]) -> dict[str, floa
     root = conversion_costs.NANOSECONDS["root"]
     names = [n for n in conversion_costs.NANOSECONDS if n != "root"]
     matrix = np.array([[terms.get(n, 0.0) / took for n in names] for terms, took in measured])
-    shares = np.array([1.0 - root * terms["root"] / took for terms, took in measured])
+    shares = np.array([1.0 - root * terms.get("root", 0.0) / took for terms, took in measured])
     solved, _ = scipy.optimize.nnls(matrix, shares)
     return {n: float(f"{x:.3g}") for n, x in zip(names, solved, strict=True)}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
-import json
-import math
 import os
 import platform
 import statistics
@@ -18,11 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import datasets
-from benchmarks.libraries import LIBRARIES, comparable
+from benchmarks import datasets, summary
+from benchmarks.libraries import LIBRARIES, comparable, cost
 from benchmarks.matrices import MATRICES, QUICK, TENSORS
 from benchmarks.operations import OPERATIONS, Data, Operation, Run, agree, operands
+from benchmarks.store import Row, Store
 
+SAMPLE, PAUSE, WAKING = 2e-4, 3e-3, 1e-2
+"""Seconds that a sample takes at least; between two libraries with several threads; of a run that waking threads would distort."""
 LARGEST_PRODUCT = 3e8  # multiplications in A @ A beyond which a matrix is left out of the products
 
 
@@ -48,8 +49,11 @@ def rows(options: Namespace) -> Iterator[tuple[Operation, str, Callable[[], Any]
         names = list(matrices) + list(tensors)
     else:
         matrices, tensors = dict(MATRICES), dict(TENSORS)
+        matrices |= {
+            name: functools.partial(datasets.matrix, name) for name in set(datasets.matrix_names()) - {*MATRICES}
+        }
         default = ",".join(QUICK) if options.quick else ""
-        names = chosen(options.matrices or default, [*MATRICES, *TENSORS], "matrices")
+        names = chosen(options.matrices or default, [*matrices, *tensors], "matrices")
     for operation in selected:
         table = tensors if operation.kind == "tensor" else matrices
         for name in names or operation.matrices:
@@ -59,7 +63,8 @@ def rows(options: Namespace) -> Iterator[tuple[Operation, str, Callable[[], Any]
 
 def installed(libraries: list[str]) -> list[str]:
     """The libraries that are there; the others are named."""
-    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+    found = {name: importlib.util.find_spec(name) for name in libraries}
+    missing = [name for name, spec in found.items() if spec is None]
     if missing:
         print(f"not installed, columns left out: {', '.join(missing)}\n")
     return [name for name in libraries if name not in missing]
@@ -100,33 +105,48 @@ def prepared(operation: Operation, data: Data, libraries: list[str]) -> tuple[di
     return runs, faults
 
 
-def measure(runs: dict[str, Run], seconds: float) -> dict[str, float]:
-    """Median seconds of each, run in turn; each has run once before, to be checked. A peer that takes longer than a whole row
-    should (some take minutes where SciPy takes milliseconds) is timed once and left out of the rounds."""
+def measure(runs: dict[str, Run], seconds: float, threads: int = 1) -> dict[str, float]:
+    """Median seconds of each, run in turn; each has run once before, to be checked. Short runs are timed many at a time. A peer that
+    takes longer than a whole row should (some take minutes where SciPy takes milliseconds) is timed once and left out of the rounds.
+
+    With several threads, everybody waits before its turn until the threads of the one before sleep, and runs once untimed to wake its
+    own: libraries let their threads spin for milliseconds, on cores that the next one needs.
+    """
     first = {}
     for name, run in runs.items():
         start = time.perf_counter()
         run()
         first[name] = time.perf_counter() - start
     slow = {name: t for name, t in first.items() if t > max(1.0, seconds) and name not in ("scipy", "sparsejax")}
-    rounds = max(3, min(200, int(seconds / max(1e-6, *(t for name, t in first.items() if name not in slow)))))
-    times: dict[str, list[float]] = {name: [] for name in runs if name not in slow}
+    repeats = {name: max(1, int(SAMPLE / max(t, 1e-7))) for name, t in first.items() if name not in slow}
+    longest = max(SAMPLE, *(t for name, t in first.items() if name not in slow))
+    rounds = max(3, min(200, int(seconds / longest)))
+    times: dict[str, list[float]] = {name: [] for name in repeats}
     for _ in range(rounds):
         for name, collected in times.items():
+            run, repeat = runs[name], repeats[name]
+            if threads > 1:
+                time.sleep(PAUSE)
+                if first[name] < WAKING:
+                    run()
             start = time.perf_counter()
-            runs[name]()
-            collected.append(time.perf_counter() - start)
+            for _ in range(repeat):
+                run()
+            collected.append((time.perf_counter() - start) / repeat)
     return {name: statistics.median(t) for name, t in times.items()} | slow
 
 
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, values)))
+def _version(name: str) -> str:
+    """The version of a package, which need not be installed."""
+    try:
+        return importlib.metadata.version({"graphblas": "python-graphblas"}.get(name, name))
+    except importlib.metadata.PackageNotFoundError:
+        return str(importlib.import_module(name).__version__)
 
 
 def environment(options: Namespace, libraries: list[str]) -> dict[str, Any]:
     """What the figures were measured with."""
-    packages = ["numpy", *libraries]
-    versions = {name: importlib.metadata.version(name) for name in packages}
+    versions = {name: _version(name) for name in ("numpy", *libraries)}
     return {
         "versions": versions,
         "python": platform.python_version(),
@@ -137,61 +157,62 @@ def environment(options: Namespace, libraries: list[str]) -> dict[str, Any]:
 
 
 def run(options: Namespace) -> int:
-    """Measure every row, print the tables, and return 1 if a result of sparsejax was wrong."""
+    """Measure every row that is not known yet, print the tables, and return 1 if a result of sparsejax was wrong."""
     asked = chosen(options.peers, [name for name in LIBRARIES if name not in ("scipy", "sparsejax")], "peers")
     libraries = installed(["scipy", "sparsejax", *asked])
     others = [name for name in libraries if name != "scipy"]
     planned = list(rows(options))  # wrong names end the program here, before the table begins
+    store = Store(options.json)
+    store.note(environment(options, libraries))
     print("Speed relative to SciPy: above 1 is faster. Medians of interleaved rounds.\n")
     print(f"| operation | matrix | scipy ms | {' | '.join(others)} |")
     print("|---" * (len(others) + 3) + "|")
-    ratios: dict[str, dict[str, list[float]]] = {}
     measured = []
-    complaints = []
-    load = functools.cache(lambda loader: loader())  # a matrix serves several operations
+    loaded: tuple[Callable[[], Any] | None, Any] = None, None  # a matrix serves the operations that follow
     for operation, name, loader in planned:
-        matrix = load(loader)
-        if not fits(operation, matrix):
-            continue
-        data = operands(operation, matrix)
-        runs, faults = prepared(operation, data, libraries)
-        complaints += [(library, f"{library}, {operation.name} on {name}: {text}") for library, text in faults.items()]
-        if "scipy" not in runs:
-            continue
-        seconds = measure(runs, options.seconds)
-        measured.append({"operation": operation.name, "matrix": name, "seconds": seconds, "faults": faults})
-        cells = []
-        for library in others:
-            if library in seconds:
-                ratio = seconds["scipy"] / seconds[library]
-                ratios.setdefault(operation.name, {}).setdefault(library, []).append(ratio)
-                cells.append(f"{ratio:.2f}")
-            else:
-                cells.append("wrong" if library in faults else "")
-        print(f"| {operation.name} | {name} | {1e3 * seconds['scipy']:.3f} | {' | '.join(cells)} |", flush=True)
+        key = operation.name, name, options.dtype, options.threads
+        row = None if options.again else store.known(key, libraries)
+        if row is None:
+            if loaded[0] is not loader:
+                loaded = loader, loader()
+            row = measured_row(operation, name, loaded[1], libraries, options)
+            if row is None:
+                continue
+            store.add(row)
+        measured.append(row)
+        print(line(row, others), flush=True)
     if not measured:
         print("no row was measured: no chosen operation has operands among the chosen matrices")
-    summary(ratios, others)
-    for _, text in complaints:
-        print(text)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump({"environment": environment(options, libraries), "rows": measured}, file, indent=1)
-    return 1 if not measured or any(library == "sparsejax" for library, _ in complaints) else 0
-
-
-def summary(ratios: dict[str, dict[str, list[float]]], libraries: list[str]) -> None:
-    """Geometric means over matrices, each library over the rows it has (their number in brackets where rows are missing)."""
-    print("\nGeometric means over matrices, relative to SciPy\n")
-    print(f"| operation | matrices | {' | '.join(libraries)} | slowest sparsejax row |")
-    print("|---" * (len(libraries) + 3) + "|")
-    for operation, found in ratios.items():
-        count = max(map(len, found.values()))
-        cells = []
-        for library in libraries:
-            values = found.get(library, [])
-            note = "" if len(values) == count else f" ({len(values)})"
-            cells.append(f"{geometric_mean(values):.2f}{note}" if values else "")
-        slowest = f"{min(found['sparsejax']):.2f}" if "sparsejax" in found else ""
-        print(f"| {operation} | {count} | {' | '.join(cells)} | {slowest} |")
     print()
+    print(summary.tables(measured))
+    return 1 if not measured or any("sparsejax" in row["faults"] for row in measured) else 0
+
+
+def measured_row(operation: Operation, name: str, matrix: Any, libraries: list[str], options: Namespace) -> Row | None:
+    """One row of the table; None where the operation makes no sense on the matrix."""
+    if not fits(operation, matrix):
+        return None
+    data = operands(operation, matrix, options.dtype)
+    runs, faults = prepared(operation, data, libraries)
+    if "scipy" not in runs:
+        return None
+    return {
+        "operation": operation.name,
+        "matrix": name,
+        "dtype": options.dtype,
+        "threads": options.threads,
+        "asked": libraries,
+        "seconds": measure(runs, options.seconds, options.threads),
+        "faults": faults,
+        "cost": cost(operation.stem, data) if options.json and "sparsejax" in runs else {},
+    }
+
+
+def line(row: Row, others: list[str]) -> str:
+    """A row of the table that is printed meanwhile."""
+    seconds = row["seconds"]
+    cells = [
+        f"{seconds['scipy'] / seconds[name]:.2f}" if name in seconds else "wrong" if name in row["faults"] else ""
+        for name in others
+    ]
+    return f"| {row['operation']} | {row['matrix']} | {1e3 * seconds['scipy']:.3f} | {' | '.join(cells)} |"

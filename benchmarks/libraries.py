@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.operations import Data, Run, baseline
+from benchmarks.native_libraries import graphblas_runs, mkl_runs
+from benchmarks.operations import Data, Run, baseline, fibers
 
 
-def sparsejax_runs(stem: str, d: Data) -> Run | None:
+def program(stem: str, d: Data) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """An operation as a function of sparsejax arrays, and these."""
     import sparsejax as sj
     import sparsejax.numpy as snp
 
@@ -24,10 +26,8 @@ def sparsejax_runs(stem: str, d: Data) -> Run | None:
         T = sj.array((d["values"], d["coords"]), shape=d["shape"], format="csf")
         B, C = sj.array(d["B"], copy=True), sj.array(d["C"], copy=True)
         if stem == "mttkrp":
-            mttkrp = sj.jit(lambda T, B, C: sj.einsum("ijk,jr,kr->ir", T, B, C))
-            return lambda: mttkrp(T, B, C)
-        ttm = sj.jit(lambda T, C: sj.einsum("ijk,kr->ijr", T, C))
-        return lambda: ttm(T, C)
+            return lambda T, B, C: sj.einsum("ijk,jr,kr->ir", T, B, C), (T, B, C)
+        return lambda T, C: sj.einsum("ijk,kr->ijr", T, C), (T, C)
     # copies: arrays borrow where they can and mark the source read-only, and the other libraries use the same source
     A = sj.array(d["A"], copy=True)
     rest = {key: sj.array(value, copy=True) for key, value in d.items() if key != "A"}
@@ -45,9 +45,24 @@ def sparsejax_runs(stem: str, d: Data) -> Run | None:
         "tocsc": (lambda A: A.asformat("csc"), (A,)),
         "coo2csr": (lambda A: A.asformat("csr"), (A.asformat("coo"),)),
     }
-    function, arguments = functions[stem]
+    return functions[stem]
+
+
+def sparsejax_runs(stem: str, d: Data) -> Run | None:
+    import sparsejax as sj
+
+    function, arguments = program(stem, d)
     compiled = sj.jit(function)
     return lambda: compiled(*arguments)
+
+
+def cost(stem: str, d: Data) -> dict[str, float]:
+    """Operations and bytes of an operation, as `cost_analysis` tells them."""
+    import sparsejax as sj
+
+    function, arguments = program(stem, d)
+    told: dict[str, float] = sj.jit(function).lower(*arguments).cost_analysis()
+    return {"flops": told["flops"], "bytes": told["bytes accessed"]}
 
 
 def torch_runs(stem: str, d: Data) -> Run | None:
@@ -158,19 +173,33 @@ def numba_runs(stem: str, d: Data) -> Run | None:
     if stem == "mttkrp":
         order = np.lexsort(d["coords"][::-1])
         i, j, k = (np.ascontiguousarray(c[order]) for c in d["coords"])
-        values = d["values"][order]
-        return lambda: loops.mttkrp(d["shape"][0], i, j, k, values, d["B"], d["C"])
-    if stem not in ("spmv", "spmm", "sddmm", "rowsum"):
+        starts, values = np.searchsorted(i, np.arange(d["shape"][0] + 1)), d["values"][order]
+        return lambda: loops.mttkrp(starts, j, k, values, d["B"], d["C"])
+    if stem == "ttm":
+        packed, _ = fibers(d)
+        return lambda: loops.spmm(packed.indptr, packed.indices, packed.data, d["C"])
+    if "A" not in d:
         return None
-    A = d["A"]
+    A, B = d["A"], d.get("B")
     csr = A.indptr, A.indices, A.data
+    other = () if B is None else (B.indptr, B.indices, B.data)
+
+    def matrix(kind: Any, parts: Any) -> Any:
+        return kind((parts[2], parts[1], parts[0]), shape=A.shape)
+
     runs: dict[str, Run] = {
         "spmv": lambda: loops.spmv(*csr, d["x"]),
         "spmm": lambda: loops.spmm(*csr, d["H"]),
+        "spgemm": lambda: matrix(sp.csr_array, loops.spgemm(*csr, A.shape[1])),
+        "spgemm_sorted": lambda: matrix(sp.csr_array, loops.spgemm(*csr, A.shape[1])),
         "sddmm": lambda: loops.sddmm(*csr, d["U"], d["V"]),
+        "add": lambda: matrix(sp.csr_array, loops.add(*csr, *other)),
+        "mul": lambda: matrix(sp.csr_array, loops.mul(*csr, *other)),
+        "gcn": lambda: loops.gcn(*csr, d["H"], d["W"]),
         "rowsum": lambda: loops.rowsum(A.indptr, A.data),
+        "tocsc": lambda: matrix(sp.csc_array, loops.tocsc(*csr, A.shape[1])),
     }
-    return runs[stem]
+    return runs.get(stem)
 
 
 def comparable(result: Any) -> Any:
@@ -188,6 +217,10 @@ def comparable(result: Any) -> Any:
         made = result.to_sparse_csr()
         parts = made.values().numpy(), made.col_indices().numpy(), made.crow_indices().numpy()
         return sp.csr_array(parts, shape=tuple(made.shape))
+    if home == "graphblas":
+        import graphblas as gb
+
+        return gb.io.to_scipy_sparse(result, "csr") if result.ndim == 2 else result.to_dense(fill_value=0)
     if home == "sparse":
         return result.to_scipy_sparse() if result.ndim == 2 else result.todense()
     return result if sp.issparse(result) else np.asarray(result)
@@ -208,5 +241,9 @@ LIBRARIES: dict[str, Callable[[str, Data], Run | None]] = {
     "torch": torch_runs,
     "jax": jax_runs,
     "sparse": pydata_runs,
+    "sparse_dot_mkl": mkl_runs,
+    "graphblas": graphblas_runs,
     "numba": numba_runs,
 }
+REFERENCES = ("numba",)
+"""Not libraries, but loops written for one case each."""

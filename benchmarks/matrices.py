@@ -60,6 +60,7 @@ MATRICES: dict[str, Callable[[], sp.csr_array]] = {
     "cora": lambda: uniform(2708, 2708, 10_556),
     "dense10": lambda: uniform(4096, 4096, 1_677_721),
     "dense1k": lambda: uniform(1000, 1000, 100_000),
+    "tiny": lambda: uniform(50, 50, 100),
 }
 TENSORS: dict[str, Callable[[], Tensor]] = {
     "t3u": lambda: random_tensor((2000, 2000, 2000), 1_000_000, 1.0),

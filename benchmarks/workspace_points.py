@@ -160,7 +160,17 @@ def fitted(quick: bool) -> Iterator[Callable[[], Iterator[Point]]]:
     sizes = (
         ((500, 4), (2_000, 8), (1_000, 1))
         if quick
-        else ((500, 4), (2_000, 8), (2_000, 64), (20_000, 4), (20_000, 16), (200_000, 3), (1_000, 1), (50_000, 0.25))
+        else (
+            (500, 4),
+            (2_000, 8),
+            (2_000, 64),
+            (20_000, 4),
+            (20_000, 16),
+            (200_000, 3),
+            (1_000, 1),
+            (50_000, 0.25),
+            (10_000, 10),
+        )
     )
     for n, degree in sizes:
         yield lambda n=n, degree=degree: uniform(n, degree, 2)

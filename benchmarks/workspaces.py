@@ -1,6 +1,6 @@
 """Workspace policy against policy, over collision rate, size, structure and expression; and how good the automatic choice is.
 
-    python -m benchmarks.workspaces [--quick] [--only TEXT] [--fit] [--json FILE] [--markdown FILE] [--plot FILE]
+    python -m benchmarks.workspaces [--quick] [--only TEXT] [--fit] [--json FILE [--forecast]] [--markdown FILE] [--plot FILE]
 
 Every policy runs every point (`workspace_points`) in turn; a cell is the median processor time of its runs. Results are compared between
 policies. `regret` is the time of the policy that the cost model takes over that of the best one: under the forecast that the scheduler
@@ -39,6 +39,7 @@ GIVE_UP = 20.0  # a policy that takes so many times as long as the best is not r
 LARGEST = 2**27  # positions of a bitmap that is tried
 GOOD = 1.2
 PULL = 0.3
+BY_HAND = {"start", "block", "whole"}
 Run = Callable[[list[Storage]], Storage]
 
 
@@ -82,7 +83,7 @@ def seconds(run: Run, inputs: list[Storage]) -> float:
 
 def measure(point: Point, fitted: bool) -> Row:
     """Run every policy at a point."""
-    _, p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)
+    p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
     shape = tuple(point.nest.output.shape[point.nest.indices.index(v)] for v in point.nest.storage_indices[p:])
     tried = [n for n in policies.POLICIES if n != "bitmap" or math.prod(map(float, shape)) <= LARGEST]
     runs = {name: compiled(point, name) for name in tried}
@@ -104,9 +105,7 @@ def measure(point: Point, fitted: bool) -> Row:
                 times[name].append(seconds(run, point.inputs))
     ones = [replace(s, vals=np.ones_like(s.vals)) for s in point.inputs]
     inserts = float(runs["hash"](ones).vals.sum())  # every insertion adds one
-    loops = autoschedule.loops(point.nest, observed(point), point.order)
-    uses = loops[p - 1].survivors if p else 1.0
-    count = min(loops[-1].survivors, autoschedule.level_counts(point.nest, observed(point))[-1])
+    uses, expected = forecast(point)
     assert reference is not None
     return Row(
         point.name,
@@ -116,17 +115,27 @@ def measure(point: Point, fitted: bool) -> Row:
         inserts,
         float(reference[1].size),
         uses,
-        (loops[-1].survivors, count),
+        expected,
         {name: 1e3 * statistics.median(t) for name, t in times.items()},
     )
 
 
+def forecast(point: Point) -> tuple[float, tuple[float, float]]:
+    """What the scheduler expects: how often the workspace is used; insertions and entries."""
+    p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
+    known = observed(point)
+    loops = autoschedule.loops(point.nest, known, point.order)
+    inserts = autoschedule.points(point.nest, known)
+    count = min(inserts, autoschedule.level_counts(point.nest, known)[-1])
+    return loops[p - 1].survivors if p else 1.0, (inserts, count)
+
+
 def fit(rows: Sequence[Row]) -> costs.Terms:
-    """Constants, none negative, with the least squares of relative errors; terms that no row has keep theirs. What all policies take
-    at a row, its loops and the call, is one more unknown per row: at most what the fastest takes."""
+    """Constants, none negative, with the least squares of relative errors; those `BY_HAND`, and of terms that no row has, stay. What all
+    policies take at a row, its loops and the call, is one more unknown per row: at most what the fastest takes."""
     found = {policy: dict(own) for policy, own in costs.NANOSECONDS.items()}
-    names = [(policy, name) for policy, own in found.items() for name in own]
-    lines, least = [], [1e6 * min(row.times.values()) for row in rows]
+    names = [(policy, name) for policy, own in found.items() for name in own if name not in BY_HAND]
+    lines, target, least = [], [], [1e6 * min(row.times.values()) for row in rows]
     for k, row in enumerate(rows):
         terms = costs.terms(row.shape, row.itemsize, row.inserts, row.entries, row.uses)
         for policy, t in row.times.items():
@@ -135,12 +144,13 @@ def fit(rows: Sequence[Row]) -> costs.Terms:
                 shared[k] = least[k]
                 counts = [terms[policy].get(n, 0.0) if p == policy else 0.0 for p, n in names]
                 lines.append(np.array([*counts, *shared]) / (1e6 * t))
+                known = sum(found[policy][n] * terms[policy].get(n, 0.0) for n in BY_HAND & found[policy].keys())
+                target.append(max(0.0, 1.0 - known / (1e6 * t)))
     matrix = np.stack(lines)
     shares = (
         np.eye(matrix.shape[1])[len(names) :] * PULL
     )  # a weak pull to nothing: what policies have in common is theirs first
-    target = np.concatenate([np.ones(len(lines)), np.zeros(len(rows))])
-    solved, _ = scipy.optimize.nnls(np.vstack([matrix, shares]), target)
+    solved, _ = scipy.optimize.nnls(np.vstack([matrix, shares]), np.concatenate([target, np.zeros(len(rows))]))
     for (policy, name), x, used in zip(names, solved[: len(names)], matrix.any(0), strict=False):
         if used:
             found[policy][name] = float(f"{x:.3g}")
@@ -198,15 +208,20 @@ def plot(rows: Sequence[Row], path: str) -> None:
     figure.savefig(path, dpi=100)
 
 
-def measured(quick: bool, only: str) -> Iterator[Row]:
-    """Measure the points whose names contain `only`."""
+def points(quick: bool) -> Iterator[tuple[Point, bool]]:
+    """Every point, and whether constants are fitted to it."""
     for fitted, families in ((True, workspace_points.fitted), (False, workspace_points.held_out)):
         for family in families(quick):
-            for point in family():
-                if only in point.name:
-                    row = measure(point, fitted)
-                    print(f"{point.name}: " + ", ".join(f"{n} {t:.3g}" for n, t in row.times.items()), flush=True)
-                    yield row
+            yield from ((point, fitted) for point in family())
+
+
+def measured(quick: bool, only: str) -> Iterator[Row]:
+    """Measure the points whose names contain `only`."""
+    for point, fitted in points(quick):
+        if only in point.name:
+            row = measure(point, fitted)
+            print(f"{point.name}: " + ", ".join(f"{n} {t:.3g}" for n, t in row.times.items()), flush=True)
+            yield row
 
 
 def main() -> None:
@@ -219,12 +234,18 @@ def main() -> None:
     parser.add_argument(
         "--json", help="write what was measured here; read from there instead of measuring where it exists"
     )
+    parser.add_argument("--forecast", action="store_true", help="make the forecasts of the rows in --json anew")
     parser.add_argument("--markdown", help="write the table here")
     parser.add_argument("--plot", help="draw the times here")
     options = parser.parse_args()
     known: dict[str, Row] = {}
     if options.json and os.path.exists(options.json):
         known = {row.name: row for row in map(_row, json.loads(Path(options.json).read_text())["rows"])}
+    if options.forecast:
+        for point, _ in points(options.quick):
+            if point.name in known:
+                uses, expected = forecast(point)
+                known[point.name] = replace(known[point.name], uses=uses, forecast=expected)
     if not known or options.only:
         for row in measured(options.quick, options.only):
             known[row.name] = row

@@ -69,6 +69,13 @@ def update(name: str, value: bool | str | int | os.PathLike[str]) -> None:
     """
     flags, checked = _checked(name, value)
     flags[name] = checked
+    _settle()
+
+
+def _settle() -> None:
+    """Note what plans depend on outside `using` blocks."""
+    global _planned
+    _planned = _chosen["scheduler"], _chosen["workspace"], _numbers["parallel_work"]
 
 
 @contextmanager
@@ -172,8 +179,12 @@ def parallel_work() -> int:
 
 
 def planning() -> tuple[str, str, int]:
-    """What plans depend on besides data."""
-    return scheduler(), workspace(), parallel_work()
+    """What plans depend on besides data: one object as long as nothing is set anew."""
+    return _planned if not _scope.get() else (scheduler(), workspace(), parallel_work())
+
+
+_planned: tuple[str, str, int] = ("", "", 0)
 
 
 _read_environment()
+_settle()

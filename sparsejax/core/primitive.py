@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.core.array import Array
+from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.source import user_line
 from sparsejax.core.trace import Trace, Tracer, current, is_python_scalar, leaked
-from sparsejax.formats import ingest, scipy_io
-from sparsejax.formats.storage import Storage, dense_template
+from sparsejax.formats import Format, ingest, scipy_io
+from sparsejax.formats.storage import Storage, Template, dense_template
 
 Rule = Callable[..., Any]
 Executor = Callable[[ClosedJaxpr, Sequence[Array]], list[Array]]
@@ -201,11 +201,11 @@ def weak_scalar(value: Any) -> Array:
     template = _templates.get(aval)
     if template is None:
         template = _templates[aval] = dense_template(aval.format, (), aval.dtype.type(0))
-    return Array(Storage.dense(template, np.asarray([value], aval.dtype)), aval)
+    return made(Storage.dense(template, np.asarray([value], aval.dtype), {}), aval)
 
 
-_templates: dict[Aval, dict[str, Any]] = {}
-_viewed: dict[Any, tuple[dict[str, Any], Aval]] = {}
+_templates: dict[Aval, Template] = {}
+_viewed: dict[Any, tuple[Template, Aval]] = {}
 
 
 def view(value: Any) -> Array:
@@ -219,16 +219,27 @@ def view(value: Any) -> Array:
     key = value.shape, value.dtype, fortran
     known = _viewed.get(key)
     if known is None:
-        made = Array(ingest.operand_storage(value))
-        if made.dtype == value.dtype:
+        first = Array(ingest.operand_storage(value))
+        if first.dtype == value.dtype:
             if len(_viewed) > 4096:
                 _viewed.clear()
-            zero = made.dtype.type(0)
-            _viewed[key] = dense_template(made.format, made.shape, zero), made.aval
-        return made
-    storage = Storage.dense(known[0], value.reshape(-1, order="F" if fortran else "C"))
-    storage.cache["transient"] = True
-    return Array(storage, known[1])
+            _viewed[key] = dense_template(first.format, first.shape, first.dtype.type(0)), first.aval
+        return first
+    storage = Storage.dense(known[0], value.reshape(-1, order="F" if fortran else "C"), {"transient": True})
+    return made(storage, known[1])
+
+
+def view_as(value: np.ndarray[Any, Any], aval: Aval, template: Template) -> Storage | None:
+    """The storage of `view(value)` if that is of the type `aval`, a dense array in the order of NumPy with this template; else None."""
+    if value.shape != aval.shape or value.dtype != aval.dtype or not value.flags.c_contiguous:
+        return None
+    return Storage.dense(template, value if value.ndim == 1 else value.reshape(-1), {"transient": True})
+
+
+def view_template(aval: Aval) -> Template | None:
+    """The template of views of NumPy arrays of the type `aval`; None where it is that of none."""
+    plain = Aval(aval.shape, aval.dtype, Format.parse("dense", aval.ndim))
+    return dense_template(plain.format, plain.shape, plain.dtype.type(0)) if plain == aval else None
 
 
 def as_operand(value: Any, what: str) -> Any:

@@ -169,7 +169,7 @@ class Trace:
         """`value` (tracer, array or Python scalar) as an atom of this trace."""
         if isinstance(value, Tracer):
             if value.maker is not self:
-                if not (self.captures and value.maker in _stack.traces):
+                if not (self.captures and value.maker in stack.traces):
                     leaked(value)
                 return self._const(value)
             return value.var
@@ -196,39 +196,39 @@ class _Stack(threading.local):
         self.traces: list[Trace] = []
 
 
-_stack = _Stack()
+stack = _Stack()
 
 
 def current() -> Trace | None:
     """The innermost trace of this thread, or None when running eagerly."""
-    return _stack.traces[-1] if _stack.traces else None
+    return stack.traces[-1] if stack.traces else None
 
 
 @contextmanager
 def tracing(captures: bool = False) -> Iterator[Trace]:
     """Make a new trace the current one."""
     trace = Trace(captures)
-    _stack.traces.append(trace)
+    stack.traces.append(trace)
     try:
         yield trace
     finally:
-        _stack.traces.pop()
+        stack.traces.pop()
         trace.open = False
 
 
 @contextmanager
 def eagerly() -> Iterator[None]:
     """Run with no current trace, e.g. while a compiled function executes inside a callback."""
-    saved, _stack.traces = _stack.traces, []
+    saved, stack.traces = stack.traces, []
     try:
         yield
     finally:
-        _stack.traces = saved
+        stack.traces = saved
 
 
 def is_traced(value: Any) -> bool:
     """Whether `value` is a tracer of a function that is being traced now, in this thread."""
-    return isinstance(value, Tracer) and value.maker in _stack.traces
+    return isinstance(value, Tracer) and value.maker in stack.traces
 
 
 def is_python_scalar(value: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 
 from sparsejax import config
 from sparsejax.errors import FormatError
-from sparsejax.formats import ordering, segments
+from sparsejax.formats import ordering, passes, segments
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.format import Format
 from sparsejax.formats.segments import MAX_POSITIONS, Above, Array
@@ -41,21 +41,34 @@ def convert(storage: Storage, format: Format) -> Storage:
         return from_dense(to_dense(storage), format, storage.fill_value)
     columns, vals = storage.expand()
     distinct = all(level.unique for level in storage.format.levels)
-    places = _passes(storage.format, format)
-    return _ordered(columns, vals, storage.shape, format, storage.fill_value, None, distinct, places)
+    places = levels_to_sort(storage.format, format)
+    return from_columns(columns, vals, storage.shape, format, storage.fill_value, distinct, places)
 
 
 @functools.lru_cache(maxsize=1024)
-def _passes(source: Format, target: Format) -> int | None:
-    """By how many of the first levels of `target` entries in the order of `source` must be sorted; None where that is to be seen."""
+def levels_to_sort(source: Format, target: Format, joined: int | None = None) -> int | None:
+    """By how many of the first levels of `target` entries in the order of `source` must be sorted; None where that is to be seen.
+
+    With `joined`, they come from several arrays that are joined along this dimension, one behind the other.
+
+    >>> csr, csc = Format.parse("csr", 2), Format.parse("csc", 2)
+    >>> levels_to_sort(csr, csr), levels_to_sort(csr, csc), levels_to_sort(csr, csr, 0), levels_to_sort(csr, csr, 1)
+    (0, 1, 0, 1)
+    """
     if not all(level.ordered for level in source.levels):
         return None
     blocks = [max(pair) for pair in zip(source.blocks, target.blocks, strict=True)]
-    if any(1 < b < c for pair in zip(source.blocks, target.blocks, strict=True) for b, c in [sorted(pair)]):
+    if any(1 < min(pair) < max(pair) for pair in zip(source.blocks, target.blocks, strict=True)):
         return None  # blocks of other sizes
-    names = [_parts_of_level(source, level, blocks) for level in range(len(source.levels))]
+    if joined is not None and blocks[joined] > 1:
+        return None
+    names = [name for level in range(len(source.levels)) for name in _parts_of_level(source, level, blocks)]
     targets = [_parts_of_level(target, level, blocks) for level in range(len(target.levels))]
-    return ordering.passes_between([name for key in names for name in key], targets)
+    if joined is not None:
+        number = (-1, False)
+        names = [number, *names]
+        targets = [[number, *parts] if parts[0][0] == joined else parts for parts in targets]
+    return ordering.passes_between(names, targets)
 
 
 def _parts_of_level(form: Format, level: int, blocks: Sequence[int]) -> list[tuple[int, bool]]:
@@ -118,6 +131,20 @@ def from_coords(
 
     buffers = tuple(tuple(own(buffer) for buffer in level) for level in made.buffers)
     return Storage(made.format, made.shape, made.fill_value, buffers, own(made.vals))
+
+
+def from_columns(
+    columns: Sequence[Array],
+    vals: Array,
+    shape: tuple[int, ...],
+    format: Format,
+    fill_value: Any,
+    distinct: bool = False,
+    places: int | None = None,
+) -> Storage:
+    """As `from_coords`, of vectors that nobody changes any more, which may be shared; of `distinct` entries, sorted by all but the
+    first `places` levels of `format` (None: that is to be seen)."""
+    return _ordered(columns, vals, shape, format, fill_value, None, distinct, places)
 
 
 def _ordered(
@@ -184,8 +211,8 @@ def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
     if above.positions == len(vals) and all(level.ordered for level in format.levels[-1:]):
         return Storage(format, shape, fill, tuple(buffers), np.ascontiguousarray(vals))
     _check_padding(above.positions, vals, format)
-    stored = np.full(above.positions, fill, vals.dtype)
-    stored[slice(None) if position is None else position] = vals
+    position = np.arange(len(vals)) if position is None else position
+    stored = passes.over(above.positions).spread(vals, position, above.positions, fill)
     return Storage(format, shape, fill, tuple(buffers), stored)
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from sparsejax.formats import passes
 from sparsejax.formats.level import Level
 from sparsejax.formats.segments import Above, Array, Buffers, check_size, crd_dtype, parents_of
 
@@ -31,9 +32,10 @@ class Dense(Level):
 
     def expand(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> tuple[Array, list[Array], Array | None]:
         (extent,) = extents
-        entries, here = (np.arange(n, dtype=crd_dtype(n)) for n in (above.entries, extent))
-        position = None if above.position is None else np.add.outer(above.position * extent, here).reshape(-1)
-        return np.repeat(entries, extent), [np.tile(here, above.entries)], position
+        owner, here = passes.over(above.entries * extent).grid(above.entries, extent)
+        numbers = np.arange(extent, dtype=crd_dtype(extent))
+        position = None if above.position is None else np.add.outer(above.position * extent, numbers).reshape(-1)
+        return owner, [here], position
 
     def count(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> int:
         return above.entries * extents[0]

@@ -11,6 +11,7 @@ Where b does not divide n, the last block sticks out of the shape: positions the
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import re
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparsejax.errors import FormatError
+from sparsejax.formats import passes
 from sparsejax.formats.banded import Banded
 from sparsejax.formats.bitmap import Bitmap
 from sparsejax.formats.compressed import Compressed
@@ -29,7 +31,7 @@ from sparsejax.formats.hashed import Hash
 from sparsejax.formats.level import Level
 from sparsejax.formats.loose import LooseCompressed
 from sparsejax.formats.runlength import RunLength
-from sparsejax.formats.segments import Array, crd_dtype
+from sparsejax.formats.segments import Array
 
 _LETTERS: dict[str, Level] = {
     "d": Dense(),
@@ -181,7 +183,7 @@ class Format:
         for column, d in zip(columns, self.order, strict=True):
             if d in made:
                 b, n = self.blocks[d], shape[d]
-                column = (made[d].astype(crd_dtype(n + b), copy=False) * b + column).astype(crd_dtype(n), copy=False)
+                column = passes.over(len(column)).joined(made[d], column, b, n)
             made[d] = column
         return [made[d] for d in range(self.ndim)]
 
@@ -191,7 +193,7 @@ class Format:
             level > 0 and isinstance(self.levels[level], Coordinate) and isinstance(self.levels[level - 1], Coordinate)
         )
 
-    @property
+    @functools.cached_property
     def runs(self) -> list[tuple[int, int]]:
         """(first, stop) of the levels that are assembled together: a run of coordinate levels, or one level."""
         starts = [k for k in range(len(self.levels)) if not self.continues(k)]

@@ -5,6 +5,10 @@
     take       column, index                -> column[index]
     ordered    key = 1 0 1, columns         -> 0 1 1, and columns with entries in the same, stable order
     distinct   columns, entries in order    -> columns without equal neighbours, and the number of every entry among them
+    grid       count = 2, extent = 3        -> 0 0 0 1 1 1     the entries of a dense level: whose, and which
+                                               0 1 2 0 1 2
+    joined     block, place, size           -> block * size + place
+    spread     vals, position, count, fill  -> fill but for vals at their positions
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
 as this floor knows of no compiler.
@@ -77,6 +81,33 @@ class Passes:
         """
         fresh = changes(columns)
         return [column[fresh] for column in columns], np.cumsum(fresh) - 1
+
+    def grid(self, count: int, extent: int) -> tuple[Array, Array]:
+        """The owner and the number of every element of `count` rows of `extent` elements.
+
+        >>> Passes().grid(2, 3)
+        (array([0, 0, 0, 1, 1, 1], dtype=int32), array([0, 1, 2, 0, 1, 2], dtype=int32))
+        """
+        owners, numbers = (np.arange(n, dtype=crd_dtype(n)) for n in (count, extent))
+        return np.repeat(owners, extent), np.tile(numbers, count)
+
+    def joined(self, block: Array, place: Array, size: int, extent: int) -> Array:
+        """`block * size + place`, coordinates below `extent`.
+
+        >>> Passes().joined(np.array([0, 2]), np.array([1, 0]), 3, 9)
+        array([1, 6], dtype=int32)
+        """
+        return (block.astype(crd_dtype(extent + size), copy=False) * size + place).astype(crd_dtype(extent), copy=False)
+
+    def spread(self, vals: Array, position: Array, count: int, fill: Any) -> Array:
+        """`count` values: `vals` at their positions, `fill` elsewhere.
+
+        >>> Passes().spread(np.array([1.0, 2.0]), np.array([2, 0]), 4, 0)
+        array([2., 0., 1., 0.])
+        """
+        made = np.full(count, fill, vals.dtype)
+        made[position] = vals
+        return made
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:

@@ -99,17 +99,22 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
             np.concatenate([convert.to_dense(s) for s in storages], axis), format, first.fill_value
         )
     shape = list(first.shape)
-    shape[axis] = 0
-    parts, values = [], []
-    for storage in storages:
-        if storage.format.is_dense:
-            storage = convert.convert(storage, Format.parse("coo", storage.ndim))
-        coords, vals = convert.to_coords(storage)
-        coords[axis] += shape[axis]
-        shape[axis] += storage.shape[axis]
-        parts.append(coords)
-        values.append(vals)
-    return convert.from_coords(np.hstack(parts), np.concatenate(values), shape, format, first.fill_value)
+    shape[axis] = sum(s.shape[axis] for s in storages)
+    sparse = [convert.convert(s, Format.parse("coo", s.ndim)) if s.format.is_dense else s for s in storages]
+    expanded = [s.expand() for s in sparse]
+    columns = [
+        np.concatenate([found[d] for found, _ in expanded], dtype=crd_dtype(extent), casting="unsafe")
+        for d, extent in enumerate(shape)
+    ]
+    entry = extent = 0
+    for storage, (_, vals) in zip(sparse, expanded, strict=True):
+        columns[axis][entry : entry + len(vals)] += extent
+        entry, extent = entry + len(vals), extent + storage.shape[axis]
+    formats = {s.format for s in sparse}
+    places = convert.levels_to_sort(formats.pop(), format, axis) if len(formats) == 1 else None
+    distinct = all(level.unique for s in sparse for level in s.format.levels)
+    vals = np.concatenate([vals for _, vals in expanded])
+    return convert.from_columns(columns, vals, tuple(shape), format, first.fill_value, distinct, places)
 
 
 def selection(

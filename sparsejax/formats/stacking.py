@@ -95,7 +95,7 @@ class Slicer:
         whole, first, last = self.whole, k, k + 1
         if self.template is not None:
             size = math.prod(self.extents)
-            return Storage.dense(self.template, whole.vals[k * size : (k + 1) * size])
+            return Storage.dense(self.template, whole.vals[k * size : (k + 1) * size], {})
         buffers: list[tuple[NDArray[Any], ...]] = []
         for n, extent in enumerate(self.extents):
             own = whole.buffers[n + 1]

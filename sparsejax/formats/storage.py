@@ -1,9 +1,9 @@
-"""Storage: the buffers of one array. Frozen; shared freely between arrays."""
+"""Storage: the buffers of one array. Never changed once made; shared freely between arrays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from sparsejax.formats import entries, passes
 from sparsejax.formats.format import Format
 
+Template = tuple[Format, tuple[int, ...], Any, tuple[tuple[NDArray[Any], ...], ...]]
+_new: Any = object.__new__
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(eq=False)  # not frozen: that would double the time it takes to make one
 class Storage:
     """Buffers of an array of `shape` (dimension order) stored as `format`.
 
@@ -27,29 +30,28 @@ class Storage:
     vals: NDArray[Any]
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was derived from the buffers once: addresses, statistics, converted copies."""
+    ours: ClassVar[bool] = False
+    """Whether `vals` is memory that a kernel was given for its result."""
 
     def __post_init__(self) -> None:
         for array in (*(a for level in self.buffers for a in level), self.vals):
             if array.flags.writeable:
                 array.setflags(write=False)
 
-    @classmethod
-    def dense(cls, template: dict[str, Any], vals: NDArray[Any]) -> Storage:
-        """The storage of a fresh dense array, on the shortest road (results of small calls).
+    @staticmethod
+    def dense(template: Template, vals: NDArray[Any], cache: dict[Any, Any]) -> Storage:
+        """The storage of a dense array, on the shortest road (results of small calls).
 
-        `template` holds the other fields, see `dense_template`.
+        `template` holds the other fields, see `dense_template`; `vals` is read-only, or a view for one call.
         """
-        vals.setflags(write=False)
-        made = object.__new__(cls)
-        fields = made.__dict__
-        fields.update(template)
-        fields["vals"] = vals
-        fields["cache"] = {}
+        made: Storage = _new(Storage)
+        made.format, made.shape, made.fill_value, made.buffers = template
+        made.vals, made.cache = vals, cache
         return made
 
     def exposed(self) -> Storage:
         """The same storage for others to look at: fresh views that cannot be made writeable, over the same memory."""
-        made: Storage = object.__new__(Storage)
+        made: Storage = _new(Storage)
         buffers = tuple(tuple(sealed(b) for b in level) for level in self.buffers)
         made.__dict__.update(self.__dict__, buffers=buffers, vals=sealed(self.vals))
         return made
@@ -90,9 +92,9 @@ class Storage:
         return sum(a.nbytes for level in self.buffers for a in level) + self.vals.nbytes
 
 
-def dense_template(format: Format, shape: tuple[int, ...], zero: Any) -> dict[str, Any]:
+def dense_template(format: Format, shape: tuple[int, ...], zero: Any) -> Template:
     """The fields of a dense array's storage that do not change from one result to the next."""
-    return {"format": format, "shape": shape, "fill_value": zero, "buffers": ((),) * len(format.levels)}
+    return format, shape, zero, ((),) * len(format.levels)
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:

@@ -9,19 +9,20 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
 
 from sparsejax import config, tree_util
-from sparsejax.core import primitive, trace
+from sparsejax.core import array, primitive, trace
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
+from sparsejax.formats.storage import Template
 from sparsejax.jit import misses, pipeline, report
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
@@ -29,6 +30,18 @@ from sparsejax.transforms.staging import trace_to_jaxpr
 primitive.set_executor(pipeline.execute)
 
 log = logging.getLogger("sparsejax")
+
+
+_NUMBERS = frozenset([bool, int, float, complex])
+
+
+class _Shortcut(NamedTuple):
+    """A signature of arrays alone whose only result is made by one kernel from the arguments as they come."""
+
+    operands: tuple[tuple[Aval, Template | None], ...]
+    """Types, and the templates of NumPy arrays that have them."""
+    kernel: pipeline.KernelRunner
+    result: Aval
 
 
 class _Traced:
@@ -45,6 +58,14 @@ class _Traced:
     def is_inner(self) -> bool:
         """Whether it was traced inside another traced function and reads values of it."""
         return any(isinstance(c, Tracer) for c in self.closed.consts)
+
+    def shortcut(self, key: Any) -> _Shortcut | None:
+        """How the next call of this signature may go, if nothing else is to be done."""
+        plan: pipeline.Plan = self.closed.cache["plan"]
+        plain = not self.limits and not self.closed.consts and self.out_tree.node is None
+        if plan.alone is None or not plain or not all(isinstance(a, Aval) for a in key):
+            return None
+        return _Shortcut(tuple([(a, primitive.view_template(a)) for a in key]), plan.alone, plan.out_avals[0])
 
     def check(self, leaves: Sequence[Any]) -> None:
         """OverflowError for a Python integer that the dtype of the array beside it cannot hold, ValueError for one that is the
@@ -76,14 +97,25 @@ class JitFunction:
     """A function compiled per signature: types of the arrays, values of the static arguments, structure of the arguments."""
 
     def __init__(
-        self, function: Callable[..., Any], static_argnums: Sequence[int], static_argnames: Sequence[str]
+        self,
+        function: Callable[..., Any],
+        static_argnums: Sequence[int],
+        static_argnames: Sequence[str],
+        donate_argnums: Sequence[int],
     ) -> None:
         self.__name__ = "function"
         functools.update_wrapper(self, function)
         self._function = function
-        self._options = tuple(static_argnums), tuple(static_argnames)
-        self._argnums, self._argnames = _statics(function, static_argnums, static_argnames)
+        self._options = tuple(static_argnums), tuple(static_argnames), tuple(donate_argnums)
+        self._argnums, self._argnames = _positions(function, static_argnums, static_argnames, "static")
+        self._donated, _ = _positions(function, donate_argnums, (), "donate")
+        both = sorted(self._argnums & self._donated)
+        if both:
+            raise ValueError(
+                f"argument {both[0]} of {self.__name__} is both static and donated; a static one has no memory"
+            )
         self._cache: dict[Any, _Traced] = {}
+        self._last: _Shortcut | None = None
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
 
@@ -111,28 +143,72 @@ class JitFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if trace.current() is not None:
+        if trace.stack.traces:
             return tree_util.tree_map(_inlined, self._function(*args, **kwargs))
+        last = self._last
+        if last is not None and len(args) == len(last.operands) and not kwargs:
+            storages = []
+            for a, (aval, template) in zip(args, last.operands):
+                kind = type(a)
+                if kind is np.ndarray:
+                    viewed = None if template is None else primitive.view_as(a, aval, template)
+                    if viewed is None:
+                        break
+                    storages.append(viewed)
+                    continue
+                if kind in _NUMBERS:
+                    a = primitive.weak_scalar(a)
+                elif kind is not Array:
+                    break
+                if a._aval is not aval and a._aval != aval:
+                    break
+                storages.append(a._storage)
+            else:
+                return array.made(last.kernel.run(storages), last.result)
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
         if traced is None:
             traced = self._trace_once(key, leaves, args, kwargs)
         if traced.limits:
             traced.check(leaves)
-        outs = pipeline.execute(traced.closed, leaves)
+        if self._donated:
+            outs = pipeline.execute(traced.closed, leaves, self._given_up(args))
+        else:
+            outs = pipeline.execute(traced.closed, leaves)
+            self._last = traced.shortcut(key)
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
-    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    def _given_up(self, args: tuple[Any, ...]) -> list[int]:
+        """The leaves that are donated, by number: arrays of ours, each once."""
+        found: dict[int, int] = {}
+        count = 0
+        for k, argument in enumerate(args):
+            if k in self._argnums:
+                continue
+            for leaf in tree_util.tree_leaves(argument):
+                if k in self._donated and isinstance(leaf, Array):
+                    found.setdefault(id(leaf), count)
+                count += 1
+        return list(found.values())
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
         """Array leaves, and the cache key of the call."""
         if not kwargs and not self._argnums:
-            found = list(args)
-            for k, a in enumerate(args):
-                if type(a) is np.ndarray:
-                    found[k] = primitive.view(a)
-                elif type(a) is not Array:
+            found, avals = [], []
+            for a in args:
+                kind = type(a)
+                if kind is Array:
+                    pass
+                elif kind is np.ndarray:
+                    a = primitive.view(a)
+                elif kind in _NUMBERS:
+                    a = primitive.weak_scalar(a)
+                else:
                     break
+                found.append(a)
+                avals.append(a._aval)
             else:
-                return found, tuple([a._aval for a in found])
+                return found, tuple(avals)
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         arrays = [leaf if type(leaf) is Array else _as_leaf(leaf, dynamic) for leaf in leaves]
@@ -223,8 +299,10 @@ class _Pickling(threading.local):
 _pickling = _Pickling()
 
 
-def _unpickled(function: bytes, static_argnums: Sequence[int], static_argnames: Sequence[str]) -> JitFunction:
-    return JitFunction(pickle.loads(function), static_argnums, static_argnames)
+def _unpickled(
+    function: bytes, static_argnums: Sequence[int], static_argnames: Sequence[str], donate_argnums: Sequence[int] = ()
+) -> JitFunction:
+    return JitFunction(pickle.loads(function), static_argnums, static_argnames, donate_argnums)
 
 
 def _typed(value: Any) -> Any:
@@ -362,12 +440,15 @@ def _has_data(values: Sequence[Any]) -> bool:
     return all(isinstance(x, Array) for x in values)
 
 
-def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any = ()) -> Any:
+def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any = (), donate_argnums: Any = ()) -> Any:
     """Compile `function`: it is traced once per signature, fused, scheduled and turned into machine code.
 
     Arguments may be arrays (ours, NumPy's, SciPy's sparse ones), Python numbers, and pytrees of these. Static arguments
     must be hashable; a new value means a new trace. The function must be pure: it is not run again for a signature it
     has seen. Inside another traced function, it is inlined.
+
+    Arrays in the arguments `donate_argnums` are given up: dense results of their dtypes and sizes may be written where they were, and
+    they are deleted (`donation`). Memory that was borrowed, or that another array or view refers to, is never written.
 
     >>> import numpy as np
     >>> import sparsejax as sj
@@ -376,12 +457,14 @@ def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any 
     Array([0., 2., 4.], dtype=float64)
     """
     if function is None:
-        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames)
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums
+        )
     if not callable(function):
         raise TypeError(f"jit expects a function, but got {type(function).__name__}")
     nums = _sequence(static_argnums, int, "static_argnums")
     names = _sequence(static_argnames, str, "static_argnames")
-    return JitFunction(function, nums, names)
+    return JitFunction(function, nums, names, _sequence(donate_argnums, int, "donate_argnums"))
 
 
 def make_jaxpr(function: Callable[..., Any], static_argnums: Any = ()) -> Callable[..., ClosedJaxpr]:
@@ -413,10 +496,10 @@ def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return jit(function).trace(*args, **kwargs).out_info
 
 
-def _statics(
-    function: Callable[..., Any], nums: Sequence[int], names: Sequence[str]
+def _positions(
+    function: Callable[..., Any], nums: Sequence[int], names: Sequence[str], what: str
 ) -> tuple[frozenset[int], frozenset[str]]:
-    """Static positions and names, each completed from the other through the function's signature."""
+    """Static (or donated) positions and names, each completed from the other through the function's signature."""
     try:
         described = inspect.signature(function).parameters
         parameters, kinds = list(described), {p.kind for p in described.values()}
@@ -427,19 +510,19 @@ def _statics(
     found = set()
     for n in nums:
         if not open_ended and not -count <= n < count:
-            raise ValueError(f"static_argnums names argument {n}, but there are {count} parameters")
+            raise ValueError(f"{what}_argnums names argument {n}, but there are {count} parameters")
         found.add(n % count if n < 0 and count else n)
     for name in names:
         if parameters and name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
             raise ValueError(
-                f"static_argnames names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
+                f"{what}_argnames names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
             )
     positions = found | {parameters.index(n) for n in names if n in parameters}
     return frozenset(positions), frozenset({*names, *(parameters[k] for k in found if k < count)})
 
 
 def _sequence(value: Any, kind: type, name: str) -> tuple[Any, ...]:
-    """`static_argnums` or `static_argnames` as a tuple; TypeError unless they are of `kind`."""
+    """`static_argnums`, `static_argnames` or `donate_argnums` as a tuple; TypeError unless they are of `kind`."""
     listed = (value,) if isinstance(value, np.integer | int | str) or not np.iterable(value) else value
     made = tuple(int(v) if isinstance(v, np.integer) else v for v in listed)
     if not all(isinstance(v, kind) for v in made):

@@ -11,13 +11,14 @@ Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord /
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
+from sparsejax.jit.cursor import Cursor
 from sparsejax.jit.memory import clear, fill
 from sparsejax.jit.operands import Axis
 
@@ -102,6 +103,11 @@ class Output:
         self.sparse = tuple(lv for lv in range(len(form.levels)) if not isinstance(form.levels[lv], Dense))
         self._crd_types = tuple("i32" if tensor.shape[d] <= 2**31 - 1 else "i64" for d in form.order)
         self._saved: list[Val] = []
+        self._prepare(b)
+
+    def _prepare(self, b: Builder) -> None:
+        """Get the memory that there is, and make room for what is expected."""
+        tensor, slots, form = self.tensor, self._slots, self.tensor.format
         if not self.sparse:
             self._fixed = b.slot(slots[abi.Slot(tensor.name, "vals", 0)], "ptr", f"{tensor.name}_vals")
             return
@@ -155,8 +161,10 @@ class Output:
         self._pos[head].reserve(b, b.add(self._parents(b, head), 1), zero=True)
 
     # the three events of a level
-    def enter(self, b: Builder, level: int, coordinates: dict[int, Val]) -> Val | None:
-        """Make room for a coordinate of `level`; `coordinates` holds those of the levels so far.
+    def enter(
+        self, b: Builder, level: int, coordinates: dict[int, Val], cursors: Mapping[cin.Access, Cursor]
+    ) -> Val | None:
+        """Make room for a coordinate of `level`; `coordinates` holds those of the levels so far, `cursors` where operands are.
 
         Returns its position, or None inside a coordinate run, where only the last level has one.
         """
@@ -184,12 +192,20 @@ class Output:
     def write_coordinates(self, b: Builder, level: int, position: Val, coordinates: dict[int, Val]) -> None:
         """Write the coordinates of an entry of `level`, the end of a coordinate run, at a position that there is room for."""
         for lv in range(self.head_of(level), level + 1):
-            crd = coordinates[lv]
-            narrow = crd if self._crd_types[lv] == "i64" else b.convert("trunc", crd, "i32")
-            b.store(self._crd[lv].pointer(b), position, narrow)
+            b.store(self._crd[lv].pointer(b), position, self.narrowed(b, lv, coordinates[lv]))
 
-    def extend(self, b: Builder, count: Val) -> Val:
-        """Make room for `count` coordinates of the last level, all of which will be written; the position of the first."""
+    def narrowed(self, b: Builder, level: int, coordinate: Val) -> Val:
+        """A coordinate as `level` stores it."""
+        return coordinate if self._crd_types[level] == "i64" else b.convert("trunc", coordinate, "i32")
+
+    @property
+    def writes_coordinates(self) -> bool:
+        """Whether coordinates must be written at all."""
+        return True
+
+    def extend(self, b: Builder, count: Val, source: Val) -> Val:
+        """Make room for `count` coordinates of the last level, all of which will be written; the position of the first. They are
+        those from position `source` on of the operand that is walked."""
         head, level = self.heads[-1], self.sparse[-1]
         first = b.get(self.count[head])
         needed = b.named("needed", b.add(first, count))

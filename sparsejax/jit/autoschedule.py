@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit import cin, conversion_costs, operators, placement, simplify
@@ -135,38 +136,14 @@ class _Meeting:
 def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
     """The cheapest schedule of `nest`, with a `workspace` policy or any, whose outermost loops are those of `prefix`; None when no
     order can run it as one kernel."""
-    model, around = _Model(nest, facts, workspace), outside(nest)
-    states = [model.walk(prefix)]
-    variables = nest.variables
-    width = BEAM if len(variables) <= FEW else max(4, BEAM * FEW**3 // (8 * len(variables) ** 3))
-    for _ in range(len(variables) - len(prefix)):
-        best: dict[object, _State] = {}
-        for state in states:
-            for var in variables:
-                if var in state.order or not around.get(var, frozenset()) <= set(state.order):
-                    continue
-                grown = model.extend(state, var)
-                key = (frozenset(grown.order), model.prefix(grown.order), grown.discordant)
-                if key not in best or grown.cost < best[key].cost:
-                    best[key] = grown
-        states = sorted(best.values(), key=lambda s: s.cost)[:width]
-    if len(variables) > FEW:
-        known = {s.order for s in states}
-        listed = [order for order in _storage_orders(nest, around) if order[: len(prefix)] == prefix]
-        states += [model.walk(order) for order in listed if order not in known]
-    priced = sorted(((model.total(s), k, s) for k, s in enumerate(states)), key=lambda item: (item[0].total, item[1]))
-    priced = [item for item in priced if math.isfinite(item[0].total)]
-    if not priced:
-        return None
-    cost, _, state = priced[0]
-    return model.schedule(state, cost, tuple(Candidate(s.order, c) for c, _, s in priced[:6]))
+    return Model(nest, facts, workspace).search(prefix)
 
 
 def _storage_orders(
     nest: Nest, around: Mapping[cin.IndexVar, Collection[cin.IndexVar]]
 ) -> list[tuple[cin.IndexVar, ...]]:
     """The loop orders that follow one tensor's storage, and then the others': always among the candidates of a narrow search."""
-    accesses = [*cin.accesses(nest.composite), cin.Access(nest.output, nest.indices)]
+    accesses = [*nest.reads, cin.Access(nest.output, nest.indices)]
     chains = [[a.level_index(lv) for lv in range(len(a.indices))] for a in accesses]
     made = []
     for first in chains:
@@ -181,9 +158,7 @@ def _storage_orders(
 
 def schedule_of(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...], workspace: str = "auto") -> Schedule:
     """The schedule of `nest` with its loops in a given order, whatever it costs."""
-    model = _Model(nest, facts, workspace)
-    state = model.walk(order)
-    return model.schedule(state, model.total(state), ())
+    return Model(nest, facts, workspace).given(order)
 
 
 def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = 120) -> tuple[Candidate, ...]:
@@ -192,7 +167,7 @@ def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = 1
     if math.factorial(len(nest.variables)) > limit:
         best = choose(nest, facts, workspace)
         return () if best is None else best.candidates
-    model = _Model(nest, facts, workspace)
+    model = Model(nest, facts, workspace)
     around = outside(nest)
     orders = [
         order
@@ -205,7 +180,7 @@ def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = 1
 
 def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Loop, ...]:
     """What the cost of an order's loops is made of."""
-    model = _Model(nest, facts)
+    model = Model(nest, facts)
     state, made = _State((), frozenset(), 0.0, 1.0), []
     for var in order:
         grown = model.extend(state, var)
@@ -218,16 +193,28 @@ def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Lo
 
 def prefix(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[float, float]:
     """What the outermost loops `order` cost, and how often their body runs."""
-    state = _Model(nest, facts).walk(order)
+    state = Model(nest, facts).walk(order)
     return state.cost, state.survivors
 
 
 def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
     """The expected number of positions of every storage level of the output."""
     if nest.nested:
-        facts = placement.with_targets(nest, facts)
+        facts = with_targets(nest, facts)
         nest = placement.statement(nest, len(nest.producers))
-    return _Model(nest, facts).level_counts()
+    return Model(nest, facts).level_counts()
+
+
+def with_targets(nest: Nest, facts: Facts) -> Facts:
+    """`facts` with the positions of the results of producers."""
+    made = facts
+    for number, p in enumerate(nest.producers):
+        tensor = p.target.tensor
+        counts = tuple(itertools.accumulate(map(float, tensor.shape), operator.mul))
+        if tensor.lacks:
+            counts = level_counts(placement.statement(nest, number), made)
+        made = replace(made, counts={**made.counts, tensor.name: counts or (1.0,)})
+    return made
 
 
 def distinct(throws: float, bins: float) -> float:
@@ -235,9 +222,15 @@ def distinct(throws: float, bins: float) -> float:
     return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
 
 
+def points(nest: Nest, facts: Facts) -> float:
+    """How often the body of all loops is expected to run."""
+    model = Model(nest, facts)
+    return model.points(model.walk(nest.variables))
+
+
 def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> policies.Choice | None:
     """The workspace for `nest` under a loop order; None when its output needs none."""
-    model = _Model(nest, facts)
+    model = Model(nest, facts)
     state = _State((), frozenset(), 0.0, 1.0)
     for var in order:
         state = model.extend(state, var)
@@ -277,7 +270,13 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
-class _Model:
+def _sparse(expr: cin.Expr) -> set[cin.Access]:
+    return {a for a in cin.accesses(expr) if a.tensor.lacks}
+
+
+class Model:
+    """The costs of one kernel of a single statement, given `facts`."""
+
     def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto") -> None:
         self.nest = nest
         self._wanted = workspace
@@ -287,7 +286,7 @@ class _Model:
         self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
         self.storage = nest.storage_indices
         self.extents: dict[cin.IndexVar, int] = {}
-        for access in (*cin.accesses(nest.composite), cin.Access(nest.output, nest.indices)):
+        for access in (*nest.reads, cin.Access(nest.output, nest.indices)):
             for size, index in zip(access.tensor.shape, access.indices, strict=True):
                 if isinstance(index, cin.IndexVar):
                     self.extents.setdefault(index, size)
@@ -316,6 +315,41 @@ class _Model:
 
     def prefix(self, order: tuple[cin.IndexVar, ...]) -> int:
         return assembly(self.nest.output, self.storage, order)[1]
+
+    def search(self, prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
+        """The cheapest schedule whose outermost loops are those of `prefix`."""
+        nest, around = self.nest, outside(self.nest)
+        states = [self.walk(prefix)]
+        variables = nest.variables
+        width = BEAM if len(variables) <= FEW else max(4, BEAM * FEW**3 // (8 * len(variables) ** 3))
+        for _ in range(len(variables) - len(prefix)):
+            best: dict[object, _State] = {}
+            for state in states:
+                for var in variables:
+                    if var in state.order or not around.get(var, frozenset()) <= set(state.order):
+                        continue
+                    grown = self.extend(state, var)
+                    key = (frozenset(grown.order), self.prefix(grown.order), grown.discordant)
+                    if key not in best or grown.cost < best[key].cost:
+                        best[key] = grown
+            states = sorted(best.values(), key=lambda s: s.cost)[:width]
+        if len(variables) > FEW:
+            known = {s.order for s in states}
+            listed = [order for order in _storage_orders(nest, around) if order[: len(prefix)] == prefix]
+            states += [self.walk(order) for order in listed if order not in known]
+        priced = sorted(
+            ((self.total(s), k, s) for k, s in enumerate(states)), key=lambda item: (item[0].total, item[1])
+        )
+        priced = [item for item in priced if math.isfinite(item[0].total)]
+        if not priced:
+            return None
+        cost, _, state = priced[0]
+        return self.schedule(state, cost, tuple(Candidate(s.order, c) for c, _, s in priced[:6]))
+
+    def given(self, order: tuple[cin.IndexVar, ...]) -> Schedule:
+        """The schedule with loops in a given order, whatever it costs."""
+        state = self.walk(order)
+        return self.schedule(state, self.total(state), ())
 
     def schedule(self, state: _State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
         moved = {
@@ -378,6 +412,8 @@ class _Model:
                 known = [d for d in found if d is not None]
                 if not known:
                     return None
+                if op == "masked" and found[0] is not None and _sparse(args[1]) <= _sparse(args[0]):
+                    return found[0]
                 if op in ("multiply", "logical_and", "bitwise_and", "masked") or operators.annihilates(op):
                     return math.prod(known)
                 needed = [d for d, a in zip(found, args, strict=True) if d is not None and self._needs(expr, a)]
@@ -481,6 +517,8 @@ class _Model:
 
     def _conversion(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
         """The cost of copying an operand into the format that follows `order`."""
+        if access.tensor.policy == placement.KEPT:
+            return math.inf
         tensor, after = access.tensor, concordant_format(access, order, self.facts)
         return conversion_costs.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
 
@@ -525,24 +563,32 @@ class _Model:
         if how != SCATTER:
             return None
         shape = [self.extents[v] for v in self.storage[p:]]
-        entries = min(state.survivors, self.level_counts()[-1])
+        points = self.points(state)
+        entries = min(points, self.level_counts()[-1])
         itemsize = self.nest.output.dtype.itemsize
         uses = self.walk(state.order[:p]).survivors
         below = policies.dense_below(self.nest.output.format)
-        return policies.choose(shape, itemsize, state.survivors, entries, uses, self._wanted, below)
+        return policies.choose(shape, itemsize, points, entries, uses, self._wanted, below)
+
+    def points(self, state: _State) -> float:
+        """How often the body of all loops runs: as observed, if it is known."""
+        return state.survivors if self.facts.points is None else self.facts.points
 
     def level_counts(self) -> tuple[float, ...]:
         """The expected number of positions of every storage level of the output: dense levels multiply, sparse ones
-        have as many as there are distinct coordinates among the points that the whole loop nest visits."""
+        have as many as there are distinct coordinates among the points that the whole loop nest visits, by chance or as observed."""
         if self._counts is None:
-            points = self.walk(self.nest.variables).survivors
+            points, met = self.points(self.walk(self.nest.variables)), self.facts.collisions
+            entries = points if met is None else points / met
+            levels = self.nest.output.format.levels
+            last = max((lv for lv, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
             count, size, made = 1.0, 1.0, []
-            for depth, (level, var) in enumerate(zip(self.nest.output.format.levels, self.storage, strict=True)):
+            for depth, (level, var) in enumerate(zip(levels, self.storage, strict=True)):
                 size *= self.extents[var]
                 count *= self.extents[var]
                 if not isinstance(level, Dense):
                     most = min(count, size, self.walk(self.storage[: depth + 1]).survivors)
-                    count = distinct(points, most)
+                    count = distinct(entries, most) if met is None or depth < last else min(entries, most)
                 made.append(count)
             self._counts = tuple(made)
         return self._counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -14,22 +15,28 @@ from numpy.typing import NDArray
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
-from sparsejax.jit import abi, arena, chunked, cin, operators, runtime
+from sparsejax.jit import abi, arena, chunked, cin, given, operators, runtime
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
-_BYTE: Any = ctypes.c_char.from_buffer
 
 
 def input_slots(storage: Storage) -> bytes:
     """The packed slots of an input: extents, buffer addresses, address of the values. Computed once per storage."""
     known: bytes | None = storage.cache.get("slots")
     if known is None:
-        addresses = [a.ctypes.data for level in storage.buffers for a in level]
-        known = storage.cache["slots"] = _pack(
-            (*_extents(storage.format, storage.shape), *addresses, storage.vals.ctypes.data)
-        )
+        known = _packed_extents(storage.format, storage.shape)
+        for level in storage.buffers:
+            for buffer in level:
+                known += _pack_one(arena.address_of(buffer))
+        known += _pack_one(arena.address_of(storage.vals))
+        storage.cache["slots"] = known
     return known
+
+
+@functools.lru_cache(maxsize=4096)
+def _packed_extents(form: Format, shape: tuple[int, ...]) -> bytes:
+    return _pack(_extents(form, shape))
 
 
 def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -55,8 +62,10 @@ class Binding:
         op: str | None,
         expected: tuple[int, ...] = (),
         constants: NDArray[Any] | None = None,
+        shared: given.Shared | None = None,
     ) -> None:
         self._kernel = kernel
+        self._call: Callable[[bytes], int] | None = None
         self._constants = constants
         self._first = b"" if constants is None else _pack_one(constants.ctypes.data)
         self._dtype = output.dtype
@@ -68,12 +77,13 @@ class Binding:
                 raise MemoryError(
                     f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
                 )
-            self._recycled = self._size * output.dtype.itemsize >= arena.SMALLEST
             fill = 0 if output.format.is_dense else output.fill_value
             self._template = dense_template(output.format, output.shape, output.dtype.type(fill))
             self._extents = _pack(_extents(output.format, output.shape))
+            self._results = arena.Results(self._size, output.dtype, self._start, self._extents)
             return
         _check_size(output)
+        self._given = None if shared is None else _GivenMemory(output, shared)
         self._adoption = _Adoption(output)
         heads = abi.heads(output)
         counts = expected if len(expected) == len(heads) else (0,) * len(heads)
@@ -83,7 +93,7 @@ class Binding:
 
     def fixed(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> NDArray[np.int64]:
         """The slots of a call with a dense output in `vals`."""
-        packed = [self._first, *map(input_slots, inputs), self._extents, _pack_one(vals.ctypes.data)]
+        packed = [self._first, *map(input_slots, inputs), self._extents, _pack_one(arena.address_of(vals))]
         return np.frombuffer(b"".join(packed), np.int64).copy()
 
     def places(self, inputs: Sequence[Storage]) -> list[int]:
@@ -93,8 +103,10 @@ class Binding:
 
     def output(self, vals: NDArray[Any] | None) -> tuple[NDArray[Any], Storage]:
         """Memory of a dense output that is written again and again (`vals`, if given), and the array over it."""
-        own = np.empty(self._size, self._dtype) if vals is None else vals
-        return own, Storage.dense(self._template, own.view())
+        own = arena.aligned(self._size, self._dtype, 0)[0] if vals is None else vals
+        seen = own.view()
+        seen.setflags(write=False)
+        return own, Storage.dense(self._template, seen, {})
 
     def call(self, slots: NDArray[np.int64], vals: NDArray[Any], clear: bool) -> Callable[[], None]:
         """The kernel over fixed slots, as a function; with `clear`, the output is cleared before."""
@@ -113,28 +125,51 @@ class Binding:
 
         return cleared if clear else plain
 
-    def run(self, inputs: list[Storage]) -> Storage:
+    def run(self, inputs: Sequence[Storage]) -> Storage:
         """Call the kernel on these inputs; the storage of its output."""
-        slots = [s.cache.get("slots") or input_slots(s) for s in inputs]
+        slots = self._first
+        for s in inputs:
+            slots += s.cache.get("slots") or input_slots(s)
         if self._dense:
-            if self._recycled:
-                vals, address = arena.full(self._size, self._dtype, self._start)
-            else:
-                zero, size = self._start == 0, self._size
-                vals = np.zeros(size, self._dtype) if zero else np.full(size, self._start, self._dtype)
-                # of two ways to a fresh array's address, the one that costs a quarter of `vals.ctypes.data`
-                address = ctypes.addressof(_BYTE(vals)) if size else 0
-            slots += (self._extents, _pack_one(address))
-            status = self._kernel.run_packed(self._first + b"".join(slots))
+            try:
+                vals, last = self._results.ready.pop()
+            except IndexError:
+                vals, last = self._results.take()
+            status = (self._call or self._callable())(slots + last)
             if status:
                 runtime.check(status)
-            return Storage.dense(self._template, vals)
-        slots.append(self._empty)
-        status, after = self._kernel(self._first + b"".join(slots))
+            made = Storage.dense(self._template, vals, {"slots": last})
+            made.ours = True  # type: ignore[misc]
+            return made
+        if self._given is not None:
+            memory = self._given.memory(inputs)
+            status = self._kernel.run_packed(slots + self._given.slots(memory))
+            if status:
+                runtime.check(status)
+            return self._given.storage(memory)
+        status, after = self._kernel(slots + self._empty)
         if status:
             self._adoption.release(after)
             runtime.check(status)
         return self._adoption.take(after)
+
+    def run_into(self, inputs: Sequence[Storage], vals: NDArray[Any], clear: bool) -> Storage:
+        """Call a kernel with a dense output, into memory that only the result refers to; with `clear`, it is cleared before."""
+        slots = self.fixed(inputs, vals)
+        if clear:
+            memory: Any = (ctypes.c_char * vals.nbytes).from_address(int(slots[-1]))
+            np.frombuffer(memory, vals.dtype).fill(self._start)
+        status = (self._call or self._callable())(slots.tobytes())
+        if status:
+            runtime.check(status)
+        made = Storage.dense(self._template, vals, {})
+        made.ours = True  # type: ignore[misc]
+        return made
+
+    def _callable(self) -> Callable[[bytes], int]:
+        """What a dense output is computed by; not before it is needed, as a kernel may be compiled when it is first called."""
+        self._call = getattr(self._kernel, "function", None) or self._kernel.run_packed
+        return self._call
 
 
 def _check_size(output: cin.Tensor) -> None:
@@ -148,6 +183,48 @@ def _check_size(output: cin.Tensor) -> None:
             f"the dense levels of a result of shape {output.shape} in format {output.format} need {size} positions; "
             "choose a compressed format for it with out_format or .asformat"
         )
+
+
+class _GivenMemory:
+    """The memory of an output whose positions are those of an input: known before the kernel runs, and partly the input's own."""
+
+    def __init__(self, output: cin.Tensor, shared: given.Shared) -> None:
+        self._output, self._shared = output, shared
+        form, extents = output.format, output.format.level_extents(output.shape)
+        self._head = abi.heads(output)[0]
+        self._dtypes = [convert.crd_dtype(n) for n in extents]
+        self._parents = math.prod(extents[: self._head])
+        self._block = math.prod(extents[shared.level + 1 :])
+        self._below = len(form.levels) - shared.level - 1
+        self._extents = _extents(form, output.shape)
+        self._counts = len(abi.heads(output))
+
+    def memory(self, inputs: Sequence[Storage]) -> list[NDArray[Any]]:
+        """`pos`, `crd` of every level of the run, and values, to be written where they are not the input's."""
+        shared, head = self._shared, self._head
+        source = inputs[shared.input].buffers
+        entries = len(source[shared.level][-1])
+        if shared.pos:
+            pos = source[head][0]
+        else:
+            pos = np.zeros(self._parents + 1, np.int64)
+            pos[-1] = entries
+        crds = [np.empty(entries, self._dtypes[level]) for level in range(head, shared.first)]
+        crds += [source[level][-1] for level in range(shared.first, shared.level + 1)]
+        return [pos, *crds, arena.empty(entries * self._block, self._output.dtype)]
+
+    def slots(self, memory: list[NDArray[Any]]) -> bytes:
+        """The output's slots."""
+        return _pack((*self._extents, *(array.ctypes.data for array in memory), *(0,) * self._counts))
+
+    def storage(self, memory: list[NDArray[Any]]) -> Storage:
+        """The output; fibers that the kernel did not visit begin and end where the one before ends."""
+        pos, *crds, vals = memory
+        if not self._shared.pos:
+            np.maximum.accumulate(pos, out=pos)
+        output, levels = self._output, [(pos, crds[0]), *((crd,) for crd in crds[1:])]
+        buffers = (*((),) * self._head, *levels, *((),) * self._below)
+        return Storage(output.format, output.shape, output.fill_value, buffers, vals)
 
 
 class _Adoption:

@@ -53,14 +53,14 @@ def parts_of(accesses: Iterable[cin.Access]) -> dict[cin.Index, tuple[cin.IndexV
 
 def parts_of_nest(nest: Nest) -> dict[cin.Index, tuple[cin.IndexVar, cin.IndexVar]]:
     """The parts of the variables of a nest that is `adapted`."""
-    return parts_of((cin.Access(nest.output, nest.indices), *cin.accesses(nest.composite)))
+    return parts_of((cin.Access(nest.output, nest.indices), *nest.reads))
 
 
 def adapted(nest: Nest) -> Nest:
     """`nest` with the blocked tensors that it cannot read or write as they are in unblocked formats."""
     while True:
         out = cin.Access(nest.output, nest.indices)
-        accesses = list(dict.fromkeys((out, *cin.accesses(nest.composite))))
+        accesses = list(dict.fromkeys((out, *nest.reads)))
         split = {v: sizes - {1} for v, sizes in sizes_of(accesses).items() if sizes - {1}}
         wrong = {v for v, sizes in split.items() if len(sizes) > 1}
         wrong |= {ix for a in accesses for ix in _unpaired(a, split)}
@@ -149,7 +149,7 @@ def split(nest: Nest) -> Nest:
     if not any(t.format.blocked for t in (nest.output, *nest.inputs)):  # blocks of which one is read have no parts
         return nest
     targets = {p.target: split_workspace(p.target, parts) for p in nest.producers}
-    moved: dict[cin.Access, cin.Expr] = {a: split_access(a, parts) for a in cin.accesses(nest.composite)}
+    moved: dict[cin.Access, cin.Expr] = {a: split_access(a, parts) for a in nest.reads}
     made = split_access(out, parts)
     indices = tuple(ix for ix in made.indices if isinstance(ix, cin.IndexVar))
     producers = tuple(Producer(targets[p.target], p.op, cin.substitute(p.rhs, moved)) for p in nest.producers)
@@ -263,7 +263,7 @@ def with_formats(nest: Nest, formats: Mapping[str, Format]) -> Nest:
     """`nest` reading inputs in other formats: by name, those into which they are to split."""
     parts = parts_of_nest(nest)
     moved: dict[cin.Access, cin.Expr] = {}
-    for access in cin.accesses(nest.composite):
+    for access in nest.reads:
         if access.tensor.name in formats:
             form = joined(access, parts, formats[access.tensor.name])
             moved[access] = cin.Access(replace(access.tensor, format=form), access.indices)

@@ -20,16 +20,14 @@ from sparsejax.jit.nest import Nest
 from sparsejax.jit.placement import Loops, Place, statement
 
 ORDERS = 6  # loop orders of a dense result that are tried
+APPEND = 2.0  # per entry of a part of a sparse result that is kept for some loops: written and read again in the cache
 WHOLE = 16.0  # per entry of a result that is kept whole
 
 
 def choose(nest: Nest, facts: Facts) -> Schedule | None:
-    """The cheapest schedule of `nest`; None where a part of a sparse result would have to be kept between statements."""
-    found = [
-        s
-        for s in (_with_order(nest, placement.with_targets(nest, facts), order) for order in _orders(nest))
-        if s is not None
-    ]
+    """The cheapest schedule of `nest`; None where no loops are shared that a part of a sparse result could be kept in."""
+    pricing = _Pricing(nest, facts)
+    found = [s for s in map(pricing.schedule, _orders(nest)) if s is not None]
     if not found:
         return None
     found.sort(key=lambda s: s.cost.total)
@@ -38,7 +36,9 @@ def choose(nest: Nest, facts: Facts) -> Schedule | None:
 
 def keeps_whole(nest: Nest, schedule: Schedule) -> bool:
     """Whether a result is kept whole between statements, in a workspace outside all loops."""
-    return any(not p.depth and placement.kept(nest, k, p) for k, p in enumerate(schedule.places))
+    whole = [k for k, p in enumerate(schedule.places) if not p.depth and placement.kept(nest, k, p)]
+    last = len(nest.producers) - 1
+    return any(k != last or not placement.accumulates(nest, schedule.places[k]) for k in whole)
 
 
 def candidates(nest: Nest, facts: Facts, workspace: str = "auto") -> tuple[Candidate, ...]:
@@ -53,15 +53,15 @@ def loops(nest: Nest, facts: Facts, schedule: Schedule) -> tuple[Loop, ...]:
     """What the cost of the loops is made of: those of the value, then every producer's own."""
     if not nest.nested:
         return autoschedule.loops(nest, facts, schedule.order)
-    facts, last = placement.with_targets(nest, facts), len(nest.producers)
-    made = list(autoschedule.loops(statement(nest, last), facts, schedule.order))
+    pricing, last = _Pricing(nest, facts), len(nest.producers)
+    made = list(autoschedule.loops(statement(nest, last), pricing.facts, schedule.order))
     places: list[Place | None] = [*schedule.places, Place(last, 0, schedule.order)]
     runs = {last: 1.0}
     for number in reversed(range(last)):
-        place, part = schedule.places[number], statement(nest, number)
-        runs[number] = _runs(nest, facts, places, place, runs)
-        scale = runs[number] / _survivors(part, facts, place.loops[: place.depth])
-        for loop in autoschedule.loops(part, facts, place.loops)[place.depth :]:
+        place = schedule.places[number]
+        runs[number] = pricing.runs(places, place, runs)
+        scale = runs[number] / pricing.survivors(number, place.loops[: place.depth])
+        for loop in autoschedule.loops(statement(nest, number), pricing.facts, place.loops)[place.depth :]:
             times = (loop.starts * scale, loop.iterations * scale, loop.survivors * scale)
             made.append(Loop(loop.var, *times, loop.leaders))
     return tuple(made)
@@ -73,58 +73,92 @@ def _orders(nest: Nest) -> Iterator[Loops]:
     return iter([nest.storage_indices])
 
 
-def _with_order(nest: Nest, facts: Facts, order: Loops) -> Schedule | None:
-    last = len(nest.producers)
-    value = autoschedule.schedule_of(statement(nest, last), facts, order)
-    runs, moves = {last: 1.0}, list(value.conversions)
-    costs = [value.cost]
-
-    def cheapest(number: int, made: list[Place | None], parent: int, most: int) -> Place:
-        tried = [_at(nest, facts, number, made, Place(parent, depth, ()), runs) for depth in range(most + 1)]
-        priced = [t for t in tried if t is not None]
-        place, cost, times, moved = min(priced, key=lambda t: t[1].total)
-        runs[number] = times
-        costs.append(cost)
-        moves.extend(moved)
-        return place
-
-    found = placement.places(nest, order, cheapest)
-    total = Cost(sum(c.loops for c in costs), sum(c.output for c in costs), sum(c.conversions for c in costs))
-    if not math.isfinite(total.total):
-        return None
-    return Schedule(order, tuple(dict.fromkeys(moves)), total, places=tuple(found))
+Priced = tuple[Place, Cost, float, tuple[tuple[str, Format], ...]]
+"""A producer inside so many loops of its parent: its own loops, what it costs, how often it runs, what is converted for it."""
 
 
-def _at(
-    nest: Nest, facts: Facts, number: int, made: list[Place | None], place: Place, runs: dict[int, float]
-) -> tuple[Place, Cost, float, tuple[tuple[str, Format], ...]] | None:
-    """A producer inside so many loops of its parent: its own loops, what it costs, how often it runs, what is converted for it."""
-    part, parent = statement(nest, number), placement.at(made, place.parent)
-    shared = parent.loops[: place.depth]
-    best = autoschedule.choose(part, facts, prefix=shared)
-    if best is None:
-        return None
-    times = _runs(nest, facts, made, place, runs)
-    place = Place(place.parent, place.depth, best.order)
-    rest = placement.kept(nest, number, place)
-    before, inside = autoschedule.prefix(part, facts, shared)
-    cleared = 0.0
-    if rest:
-        target = nest.producers[number].target
-        size = math.prod(float(target.tensor.shape[target.indices.index(v)]) for v in rest)
-        # a part of a sparse result cannot be kept densely; keeping all of one is what separate kernels do
-        each = math.inf if target.tensor.lacks else autoschedule.VECTOR if place.depth else WHOLE
-        cleared = each * size * times
-    cost = Cost((best.cost.loops - before) * times / max(inside, 1e-9), cleared, best.cost.conversions)
-    return place, cost, times, best.conversions
+class _Pricing:
+    """What the statements of a nest cost, each looked at once under every prefix of shared loops."""
 
+    def __init__(self, nest: Nest, facts: Facts) -> None:
+        self.nest, self.facts = nest, autoschedule.with_targets(nest, facts)
+        count = len(nest.producers) + 1
+        self.models = [autoschedule.Model(statement(nest, k), self.facts) for k in range(count)]
+        self._best: dict[tuple[int, Loops], Schedule | None] = {}
+        self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
 
-def _runs(nest: Nest, facts: Facts, made: list[Place | None], place: Place, runs: dict[int, float]) -> float:
-    """How often a statement runs that shares so many loops of its parent."""
-    around, parent = statement(nest, place.parent), placement.at(made, place.parent)
-    starts = _survivors(around, facts, parent.loops[: parent.depth])
-    return runs[place.parent] * _survivors(around, facts, parent.loops[: place.depth]) / starts
+    def best(self, number: int, shared: Loops) -> Schedule | None:
+        """The cheapest schedule of a statement inside `shared` loops."""
+        if (number, shared) not in self._best:
+            self._best[number, shared] = self.models[number].search(shared)
+        return self._best[number, shared]
 
+    def prefix(self, number: int, order: Loops) -> tuple[float, float]:
+        """What the outermost loops of a statement cost, and how often their body runs."""
+        if (number, order) not in self._prefix:
+            state = self.models[number].walk(order)
+            self._prefix[number, order] = state.cost, max(1e-9, state.survivors)
+        return self._prefix[number, order]
 
-def _survivors(part: Nest, facts: Facts, order: Loops) -> float:
-    return max(1e-9, autoschedule.prefix(part, facts, order)[1])
+    def survivors(self, number: int, order: Loops) -> float:
+        return self.prefix(number, order)[1]
+
+    def schedule(self, order: Loops) -> Schedule | None:
+        """The schedule with the value's loops in `order`."""
+        nest, last = self.nest, len(self.nest.producers)
+        value = self.models[last].given(order)
+        runs, moves = {last: 1.0}, list(value.conversions)
+        costs, impossible = [value.cost], list[int]()
+
+        def cheapest(number: int, made: list[Place | None], parent: int, most: int) -> Place:
+            tried = [self.at(number, made, Place(parent, depth, ()), runs) for depth in range(most + 1)]
+            priced = [t for t in tried if t is not None]
+            if not priced:
+                impossible.append(number)
+                return Place(parent, 0, placement.variables(nest, number))
+            place, cost, times, moved = min(priced, key=lambda t: t[1].total)
+            runs[number] = times
+            costs.append(cost)
+            moves.extend(moved)
+            return place
+
+        found = placement.places(nest, order, cheapest)
+        if impossible:
+            return None
+        if placement.accumulates(nest, found[-1]):
+            costs[0] = Cost(self.prefix(last, order[: found[-1].depth])[0], 0.0, 0.0)
+        total = Cost(sum(c.loops for c in costs), sum(c.output for c in costs), sum(c.conversions for c in costs))
+        if not math.isfinite(total.total):
+            return None
+        return Schedule(order, tuple(dict.fromkeys(moves)), total, places=tuple(found))
+
+    def at(self, number: int, made: list[Place | None], place: Place, runs: dict[int, float]) -> Priced | None:
+        """A producer at a place; None where what is left of its result cannot be kept there."""
+        nest, parent, target = self.nest, placement.at(made, place.parent), self.nest.producers[number].target
+        shared = parent.loops[: place.depth]
+        if not placement.fits(target, shared) or (
+            len(shared) == len(target.indices) and target.tensor.name in nest.asked
+        ):
+            return None
+        best = self.best(number, shared)
+        if best is None:
+            return None
+        times = self.runs(made, place, runs)
+        place = Place(place.parent, place.depth, best.order)
+        rest = placement.kept(nest, number, place)
+        before, inside = self.prefix(number, shared)
+        often, output = times / inside, 0.0
+        if rest and target.tensor.lacks:
+            place = replace(place, policy=best.workspace or "append")
+            each = APPEND if place.depth else WHOLE
+            output = often * (best.cost.output + each * self.facts[target.tensor.name][-1])
+        elif rest and not (number + 1 == len(nest.producers) and placement.accumulates(nest, place)):
+            size = math.prod(float(target.tensor.shape[target.indices.index(v)]) for v in rest)
+            output = (autoschedule.VECTOR if place.depth else WHOLE) * size * times
+        return place, Cost((best.cost.loops - before) * often, output, best.cost.conversions), times, best.conversions
+
+    def runs(self, made: list[Place | None], place: Place, runs: dict[int, float]) -> float:
+        """How often a statement runs that shares so many loops of its parent."""
+        parent = placement.at(made, place.parent)
+        starts = self.survivors(place.parent, parent.loops[: parent.depth])
+        return runs[place.parent] * self.survivors(place.parent, parent.loops[: place.depth]) / starts

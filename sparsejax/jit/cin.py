@@ -20,7 +20,8 @@ are frozen, compared by value, and never changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -266,6 +267,13 @@ def map_values(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return Seq(tuple(map_values(s, change) for s in stmts))
 
 
+def around(order: Sequence[IndexVar], stmt: Stmt) -> Stmt:
+    """`stmt` inside loops in `order`, outermost first."""
+    for var in reversed(order):
+        stmt = Forall(var, stmt)
+    return stmt
+
+
 def workspace(where: Where) -> Tensor:
     """The workspace that the producer of `where` fills: what it writes last, after those of any `where` inside."""
     *_, last = writes(where.producer)
@@ -295,6 +303,18 @@ def substitute(expr: Expr, replace: dict[Access, Expr]) -> Expr:
             return Call(op, tuple(substitute(a, replace) for a in args), dtype)
         case _:
             return expr
+
+
+def replaced(expr: Expr, by_name: Mapping[str, Access]) -> Expr:
+    """`expr` with other tensors in place of those with these names; each access keeps its fill."""
+
+    def other(access: Access) -> Expr:
+        new = by_name.get(access.tensor.name)
+        if new is None:
+            return access
+        return Access(dataclasses.replace(new.tensor, fill_value=access.tensor.fill_value), new.indices)
+
+    return substitute(expr, {a: other(a) for a in accesses(expr)})
 
 
 def rename(expr: Expr, indices: dict[Index, Index]) -> Expr:

@@ -52,7 +52,8 @@ def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     loop = Loop(lowering, var, body, env, {}, walkers, enters, visit)
     pieces = parts.parts_of(body) if len(leaders) > 1 else ()
     if not pieces:
-        loop = replace(loop, cases=find_cases(body, leaders))
+        cases = find_cases(body, leaders)
+        loop = replace(loop, cases={key: _found(left, key, walkers) for key, left in cases.items()})
     if stmt.kind == "parallel":
         loop = lowering.chunk_of(loop)
     for access in leaders:
@@ -64,6 +65,15 @@ def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
         _shape(loop)
     if fiber is not None:
         lowering.output.close(b, *fiber)
+
+
+def _found(stmt: cin.Stmt, key: Leaders, walkers: Mapping[cin.Access, Walker]) -> cin.Stmt:
+    """`stmt` where the leaders of `key` are present: those whose last level is walked are stored, and nothing is left to ask."""
+    last = {a for a in key if walkers[a].level + 1 == len(a.indices)}
+    asked = [c for c in simplify.conditions(stmt) if isinstance(c, cin.Call) and c.op == "stored" and c.args[0] in last]
+    for condition in asked:
+        stmt = simplify.assume(stmt, condition, True) or stmt
+    return stmt
 
 
 def _shape(loop: Loop) -> None:
@@ -216,7 +226,7 @@ def _visit(lowering: Lowering, stmt: cin.Stmt, var: cin.IndexVar, coordinate: Va
         lowering.guarded(stmt, lowering.resolve(env, stmt))
         return
     cursor = env.cursors[target]
-    position = output.enter(b, cursor.level, env.level_coordinates(b, target))
+    position = output.enter(b, cursor.level, env.level_coordinates(b, target), env.cursors)
     env = env.with_cursors({target: Cursor(cursor.level + 1, cursor.pos if position is None else position)})
     lowering.guarded(stmt, lowering.resolve(env, stmt))
     output.leave(b, cursor.level)

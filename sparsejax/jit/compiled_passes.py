@@ -32,6 +32,8 @@ LANES = 16
 """Numbers that are written at once."""
 SOON, LATER = 16, 32
 """How many entries ahead new places and buckets are prefetched."""
+FAR = 1 << 17
+"""Entries from which prefetching pays: fewer stay in the caches."""
 RECYCLED = 1 << 20
 """Bytes from which memory is taken from the arena."""
 SPREAD, DIGIT = 4, 11
@@ -76,13 +78,31 @@ class CompiledPasses(Passes):
         left = int(number[-1]) + 1 if entries else 0
         return [c[:left].copy() if 2 * left < entries else c[:left] for c in made], number
 
+    def grid(self, count: int, extent: int) -> tuple[Array, Array]:
+        owners, numbers = _empty(count * extent, crd_dtype(count)), _empty(count * extent, crd_dtype(extent))
+        _run(_grid(owners.itemsize, numbers.itemsize), count, extent, owners, numbers)
+        return owners, numbers
+
+    def joined(self, block: Array, place: Array, size: int, extent: int) -> Array:
+        made = _empty(len(block), crd_dtype(extent))
+        block, place = np.ascontiguousarray(block), np.ascontiguousarray(place)
+        _run(_joined(block.itemsize, place.itemsize, made.itemsize), len(block), size, block, place, made)
+        return made
+
+    def spread(self, vals: Array, position: Array, count: int, fill: Any) -> Array:
+        cleared = count * vals.itemsize >= arena.SMALLEST and not any(np.asarray(fill, vals.dtype).tobytes())
+        made = arena.full(count, vals.dtype, 0)[0] if cleared else np.full(count, fill, vals.dtype)
+        vals, position = np.ascontiguousarray(vals), np.ascontiguousarray(position)
+        _run(_spread(vals.itemsize, position.itemsize), len(vals), vals, position, made)
+        return made
+
 
 def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 0) -> tuple[Array, list[Array]]:
     """(pos, columns): entries ordered by the bucket `(key >> shift) % buckets`, and where each bucket begins; `buckets` is a
     power of two, or more than any key."""
     columns = [np.ascontiguousarray(column) for column in columns]
     pos, moved = _empty(buckets + 2, _INT64), [_empty(len(c), c.dtype) for c in columns]
-    kernel = _scatter(key.itemsize, tuple(c.itemsize for c in columns))
+    kernel = _scatter(key.itemsize, tuple(c.itemsize for c in columns), len(key) >= FAR)
     mask = -1 if buckets & (buckets - 1) else buckets - 1
     pairs = [a for pair in zip(columns, moved, strict=True) for a in pair]
     _run(kernel, len(key), buckets, shift, mask, np.ascontiguousarray(key), pos, *pairs)
@@ -91,11 +111,7 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
 
 def _empty(count: int, dtype: np.dtype[Any]) -> Array:
     """A vector to be written by a kernel."""
-    if count * dtype.itemsize >= RECYCLED:
-        return arena.empty(count, dtype)
-    made = np.empty(count, dtype)
-    made.flags.writeable = False
-    return made
+    return arena.empty(count, dtype, RECYCLED)
 
 
 def _run(kernel: runtime.Kernel, *slots: int | Array) -> None:
@@ -120,6 +136,10 @@ class _Vector:
         value = self.get(b, at)
         return value if self.type == "i64" else b.convert("zext", value, "i64")
 
+    def element(self, b: Builder, number: Val) -> Val:
+        """An i64 as an element."""
+        return number if self.type == "i64" else b.convert("trunc", number, self.type)
+
     def put(self, b: Builder, at: Val, value: Val) -> None:
         b.store(self.pointer, b.mul(at, self._words), value)
 
@@ -139,7 +159,7 @@ def _owners(size: int) -> runtime.Kernel:
     b = LLVMBuilder()
     parents, pos, out = b.slot(0, "i64", "parents"), _Vector(b, 1, 8, "pos"), _Vector(b, 2, size, "out")
     with b.for_(b.i64(0), parents, "r") as r:
-        value = b.splat(r if size == 8 else b.convert("trunc", r, out.type), LANES)
+        value = b.splat(out.element(b, r), LANES)
         start, end = pos.get(b, r), pos.get(b, b.add(r, 1))
         b.store(out.pointer, start, value)  # of empty segments too: a branch would be hard to predict
         at = b.var("at", b.add(start, LANES))
@@ -178,7 +198,7 @@ def _take(size: int, index_size: int) -> runtime.Kernel:
 
 
 @functools.cache
-def _scatter(key_size: int, sizes: tuple[int, ...]) -> runtime.Kernel:
+def _scatter(key_size: int, sizes: tuple[int, ...], ahead: bool) -> runtime.Kernel:
     b = LLVMBuilder()
     entries, buckets, shift, mask = (b.slot(k, "i64", n) for k, n in enumerate(("entries", "buckets", "shift", "mask")))
     key, pos = _Vector(b, 4, key_size, "key"), _Vector(b, 5, 8, "pos")
@@ -200,10 +220,11 @@ def _scatter(key_size: int, sizes: tuple[int, ...]) -> runtime.Kernel:
         pos.put(b, r, b.get(total))
     last = b.sub(entries, 1)
     with b.for_(b.i64(0), entries, "p") as p:
-        pos.prefetch(b, place(b.min(b.add(p, LATER), last), 1))
-        soon = b.named("soon", pos.get(b, place(b.min(b.add(p, SOON), last), 1)))
-        for _, target in moves:
-            target.prefetch(b, soon)
+        if ahead:
+            pos.prefetch(b, place(b.min(b.add(p, LATER), last), 1))
+            soon = b.named("soon", pos.get(b, place(b.min(b.add(p, SOON), last), 1)))
+            for _, target in moves:
+                target.prefetch(b, soon)
         here = place(p, 1)
         to = b.named("to", pos.get(b, here))
         for source, target in moves:
@@ -233,7 +254,45 @@ def _distinct(number_size: int, sizes: tuple[int, ...]) -> runtime.Kernel:
         here = b.get(place)
         for (_, target), value in zip(moves, values, strict=True):
             target.put(b, here, value)
-        number.put(b, p, here if number.type == "i64" else b.convert("trunc", here, number.type))
+        number.put(b, p, number.element(b, here))
+    return _compiled(b)
+
+
+@functools.cache
+def _grid(size: int, number_size: int) -> runtime.Kernel:
+    b = LLVMBuilder()
+    count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
+    owners, numbers = _Vector(b, 2, size, "owners"), _Vector(b, 3, number_size, "numbers")
+    with b.for_(b.i64(0), count, "r") as r:
+        first = b.named("first", b.mul(r, extent))
+        with b.for_(b.i64(0), extent, "c") as c:
+            at = b.add(first, c)
+            owners.put(b, at, owners.element(b, r))
+            numbers.put(b, at, numbers.element(b, c))
+    return _compiled(b)
+
+
+@functools.cache
+def _joined(block_size: int, place_size: int, size: int) -> runtime.Kernel:
+    b = LLVMBuilder()
+    entries, step = b.slot(0, "i64", "entries"), b.slot(1, "i64", "size")
+    block, place, out = (
+        _Vector(b, k, n, name) for k, n, name in ((2, block_size, "block"), (3, place_size, "place"), (4, size, "out"))
+    )
+    with b.for_(b.i64(0), entries, "p") as p:
+        out.put(b, p, out.element(b, b.add(b.mul(block.number(b, p), step), place.number(b, p))))
+    return _compiled(b)
+
+
+@functools.cache
+def _spread(size: int, position_size: int) -> runtime.Kernel:
+    b = LLVMBuilder()
+    entries = b.slot(0, "i64", "entries")
+    vals, position, out = (
+        _Vector(b, k, n, name) for k, n, name in ((1, size, "vals"), (2, position_size, "position"), (3, size, "out"))
+    )
+    with b.for_(b.i64(0), entries, "p") as p:
+        out.put(b, position.number(b, p), vals.get(b, p))
     return _compiled(b)
 
 

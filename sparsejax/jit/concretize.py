@@ -70,7 +70,7 @@ def concretize(
         how = workspace or policies.default([nest.output.shape[nest.indices.index(v)] for v in rest])
     if not nest.producers:
         if how not in policies.POLICIES:
-            return _program(nest, _loops(order, cin.Assign(out, None, nest.value)))
+            return _program(nest, cin.around(order, cin.Assign(out, None, nest.value)))
         op = None if merged is None else merged[0]
         moved = replace(nest.output, name=f"{nest.output.name}_t")
         nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), op, nest.value),))
@@ -78,12 +78,12 @@ def concretize(
     if how == IN_PLACE and nest.direct:
         return _program(nest, _in_place(nest.producers[0], out, order))
     workspaces = {q.target: _workspace(nest, q, rest, how) for q in nest.producers}
-    stmt = _loops(rest, cin.Assign(out, None, cin.substitute(nest.value, dict(workspaces))))
+    stmt = cin.around(rest, cin.Assign(out, None, cin.substitute(nest.value, dict(workspaces))))
     for producer in nest.producers:
         target = workspaces[producer.target]
         inside = _inner(order[p:], producer, rest)
-        stmt = cin.Where(stmt, _loops(inside, cin.Assign(target, producer.op, producer.rhs)))
-    return _program(nest, _loops(order[:p], stmt))
+        stmt = cin.Where(stmt, cin.around(inside, cin.Assign(target, producer.op, producer.rhs)))
+    return _program(nest, cin.around(order[:p], stmt))
 
 
 def _started(nest: Nest) -> Nest:
@@ -98,7 +98,7 @@ def _started(nest: Nest) -> Nest:
 def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
     """`nest` reading its inputs in other formats (conversions that the schedule asked for)."""
     moved: dict[cin.Access, cin.Expr] = {}
-    for access in cin.accesses(nest.composite):
+    for access in nest.reads:
         form = formats[access.tensor]
         moved[access] = cin.Access(replace(access.tensor, format=form), access.indices)
     producers = tuple(Producer(p.target, p.op, cin.substitute(p.rhs, moved)) for p in nest.producers)
@@ -121,11 +121,11 @@ def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ..
     """Accumulate into dense storage; trailing reduction loops go through a register."""
     cut = 1 + max(k for k, v in enumerate(order) if v in out.indices)
     if cut == len(order):
-        return _loops(order, cin.Assign(out, producer.op, producer.rhs))
+        return cin.around(order, cin.Assign(out, producer.op, producer.rhs))
     identity = producer.target.tensor.fill_value
     scalar = cin.Access(cin.Tensor(f"{out.tensor.name}_s", (), out.dtype, Format(()), identity, "scalar"), ())
-    inner = _loops(order[cut:], cin.Assign(scalar, producer.op, producer.rhs))
-    return _loops(order[:cut], cin.Where(cin.Assign(out, producer.op, scalar), inner))
+    inner = cin.around(order[cut:], cin.Assign(scalar, producer.op, producer.rhs))
+    return cin.around(order[:cut], cin.Where(cin.Assign(out, producer.op, scalar), inner))
 
 
 def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how: str) -> cin.Access:
@@ -148,16 +148,10 @@ def _inner(order: Sequence[cin.IndexVar], producer: Producer, rest: Sequence[cin
     return [v for v in order if v in used]
 
 
-def _loops(order: Sequence[cin.IndexVar], stmt: cin.Stmt) -> cin.Stmt:
-    for var in reversed(order):
-        stmt = cin.Forall(var, stmt)
-    return stmt
-
-
 def _program(nest: Nest, stmt: cin.Stmt) -> Program:
     left = simplify.exhaust_stmt(stmt, ())
     extents: dict[cin.IndexVar, tuple[str, int]] = {}
-    for access in (*cin.accesses(nest.composite), cin.Access(nest.output, nest.indices)):
+    for access in (*nest.reads, cin.Access(nest.output, nest.indices)):
         for dimension, index in enumerate(access.indices):
             if isinstance(index, cin.IndexVar):
                 extents.setdefault(index, (access.tensor.name, dimension))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats import Coordinate, Dense, Format, ordering
 from sparsejax.formats.passes import MANY
 
 CACHE = 1 << 20  # bytes of a second-level cache
@@ -16,15 +16,15 @@ CACHE = 1 << 20  # bytes of a second-level cache
 # Rounded from fits of `python -m benchmarks.calibrate` on an AMD EPYC, one thread (`root` is set by hand). A nanosecond is about an iteration of a
 # scalar loop. What a conversion costs per call is that of the NumPy calls which it is made of.
 NANOSECONDS = {
-    "call": 40_000.0,
-    "call_expand": 12_000.0,
-    "expand": 1.2,
-    "column": 1.7,
-    "call_sort": 10_000.0,
-    "sort": 6.4,
-    "sort_far": 10.0,
-    "compress": 4.5,
-    "turn": 9.0,
+    "call": 45_000.0,
+    "call_expand": 15_000.0,
+    "expand": 0.4,
+    "column": 0.3,
+    "compress": 0.6,
+    "call_sort": 8_300.0,
+    "sort_few": 9.7,
+    "sort": 3.5,
+    "sort_far": 2.9,
     "root": 1.0,
 }
 
@@ -33,32 +33,21 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
     """The counts of one conversion of an array with so many entries.
 
     >>> terms(Format.parse("coo", 2), Format.parse("csc", 2), (10, 20), 30.0)
-    {'call': 1.0, 'root': 20.0, 'column': 60.0, 'call_sort': 1.0, 'sort': 30.0, 'sort_far': 0.0}
-    >>> terms(Format.parse("csr", 2), Format.parse("csc", 2), (10, 20), 1e5)["turn"]
-    100000.0
+    {'call': 1.0, 'column': 60.0, 'root': 20.0, 'call_sort': 1.0, 'sort_few': 30.0}
     """
-    dense = isinstance(after.levels[0], Dense)
-    made = {"call": 1.0, "root": float(shape[after.order[0]]) if dense else 0.0}
-    if before.levels == after.levels == (Dense(), Compressed()) and entries >= MANY:
-        return {**made, "turn": entries}
+    made = {"call": 1.0, "column": entries * after.ndim}
     if not isinstance(before.levels[-1], Coordinate):
         made |= {"call_expand": 1.0, "expand": entries}
-    if not dense:
+    if isinstance(after.levels[0], Dense):
+        made["root"] = float(shape[after.order[0]])
+    else:
         made["compress"] = entries
-    made["column"] = entries * after.ndim
-    sorts = float(passes(before.order, after.order))
-    if sorts:
+    sorts = float(ordering.passes_between(before.order, [(d,) for d in after.order]))
+    if sorts and entries < MANY:
+        made |= {"call_sort": sorts, "sort_few": sorts * entries}
+    elif sorts:
         made |= {"call_sort": sorts, "sort": sorts * entries, "sort_far": sorts * entries * missed(16.0 * entries)}
     return made
-
-
-def passes(before: tuple[int, ...], after: tuple[int, ...]) -> int:
-    """How many dimensions entries are sorted by: those in front of what is in order already (`ordering.sort_order`).
-
-    >>> passes((0, 1, 2), (2, 0, 1)), passes((0, 1, 2), (2, 1, 0))
-    (1, 2)
-    """
-    return 0 if before == after else next(k for k in range(len(after) + 1) if after[k:] == before[: len(after) - k])
 
 
 def cost(before: Format, after: Format, shape: Sequence[int], entries: float) -> float:

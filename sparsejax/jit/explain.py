@@ -26,10 +26,10 @@ from sparsejax.jit import (
     autoschedule,
     branches,
     cin,
+    facts,
     forecast,
     fuse,
     infer_formats,
-    joins,
     lower,
     pipeline,
     report,
@@ -300,7 +300,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         inner = function if known is None else known._function
         nums, names = ((), ()) if known is None else (sorted(known._argnums), sorted(known._argnames))
-        fresh = api.JitFunction(inner, nums, names)
+        fresh = api.JitFunction(inner, nums, names, ())
         started = time.perf_counter()
         traced = fresh.trace(*args, **kwargs)
         closed, leaves = traced.jaxpr, traced._leaves
@@ -420,7 +420,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
 
 def _meetings(runner: pipeline.KernelRunner, known: Facts, counted: Facts) -> tuple[Meeting, ...]:
     made = []
-    for join in joins.joins(simplify.simplify(runner.plain.composite)):
+    for join in facts.meetings(runner.plain):
         if join.key in known.couplings:
             names = join.left.tensor.name, join.right.tensor.name
             even = counted[names[0]][-1] * counted[names[1]][-1] / join.left.tensor.shape[join.key[1]]
@@ -466,7 +466,7 @@ def _conversions(
         if after == tensor.format:
             continue
         if tensor.name in moved:
-            access = next(a for a in cin.accesses(nest.composite) if a.tensor == tensor)
+            access = next(a for a in nest.reads if a.tensor == tensor)
             stored = ",".join(str(access.level_index(lv)) for lv in range(len(tensor.format.levels)))
             if tensor.format.order == after.order:
                 reason = f"{access.level_index(0)} is then located, not searched for through all that is stored"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import joins, moments, simplify
+from sparsejax.jit import collisions, joins, moments, simplify
 from sparsejax.jit.nest import Nest
 
 Counts = tuple[float, ...]
@@ -20,10 +21,13 @@ Counts = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about the inputs of one kernel: positions by tensor, and by join the coupling (`moments.coupling`)."""
+    """What is known about the inputs of one kernel: positions by tensor, by join the coupling (`moments.coupling`), how many
+    points there are in all, and how many of them meet in an entry of the result (`collisions`; None: not observed)."""
 
     counts: Mapping[str, Counts]
     couplings: Mapping[tuple[str, int, str, int], float] = field(default_factory=dict)
+    points: float | None = None
+    collisions: float | None = None
 
     def __getitem__(self, name: str) -> Counts:
         return self.counts[name]
@@ -41,9 +45,33 @@ def of(nest: Nest, inputs: Sequence[Storage], exact: bool = False) -> Facts:
     """
     named = {t.name: s for t, s in zip(nest.inputs, inputs, strict=True)}
     counts = {name: exact_positions(s) if exact else positions(s) for name, s in named.items()}
-    met = {j.key for j in joins.joins(simplify.simplify(nest.composite))}
-    pairs = {key: moments.coupling(named[key[0]], key[1], named[key[2]], key[3]) for key in met}
-    return Facts(counts, pairs if exact else {key: rounded(x) for key, x in pairs.items()})
+    keys = {j.key for j in meetings(nest)}
+    pairs = {key: moments.coupling(named[key[0]], key[1], named[key[2]], key[3]) for key in keys}
+    how = collisions.plan(nest)
+    found = (None, None) if how is None else product(how, named, pairs, exact)
+    return Facts(counts, pairs if exact else {key: rounded(x) for key, x in pairs.items()}, *found)
+
+
+def product(
+    how: collisions.Plan,
+    inputs: Mapping[str, Storage],
+    couplings: Mapping[tuple[str, int, str, int], float],
+    exact: bool = False,
+) -> tuple[float | None, float | None]:
+    """Points and collisions of a kernel whose exact couplings are known: their number, and that of entries, rounded to powers of two.
+
+    Points are None where degrees do not tell them (`Plan.countable`)."""
+    points, met = collisions.observed(how, inputs, couplings)
+    known = points if exact else rounded(points)
+    if met is not None and not exact:
+        met = known / rounded(points / met) if points else 1.0
+    return known if how.countable else None, met
+
+
+def meetings(nest: Nest, left_out: Collection[str] = ()) -> tuple[joins.Join, ...]:
+    """Where inputs of `nest` meet, but those that are `left_out`."""
+    found = (joins.joins(simplify.simplify(e), {*left_out, *nest.targets}) for e in nest.wholes)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
 def positions(storage: Storage) -> tuple[float, ...]:

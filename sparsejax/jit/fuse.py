@@ -17,7 +17,7 @@ variables, or is cheap and sparse. A kernel never grows beyond its budget (`budg
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats import Dense, Storage
 from sparsejax.jit import adapt, budget, cin, operators, simplify
-from sparsejax.jit.nest import Nest, Producer
+from sparsejax.jit.nest import Nest, Producer, patterns
 
 CHEAP = frozenset(
     [
@@ -252,16 +252,6 @@ def tensor_of(name: str, aval: Aval) -> cin.Tensor:
     return cin.Tensor(name, aval.shape, aval.dtype, aval.format, aval.fill_value)
 
 
-def patterns(expr: cin.Expr) -> Iterator[cin.Access]:
-    """The accesses of which `expr` asks whether they are stored: these must be arrays, not expressions."""
-    if isinstance(expr, cin.Call):
-        for arg in expr.args:
-            if expr.op == "stored" and isinstance(arg, cin.Access):
-                yield arg
-            else:
-                yield from patterns(arg)
-
-
 def entrywise(fragment: _Fragment | Nest, aval: Aval) -> bool:
     """Whether the result of `fragment` has no entry exactly where its value falls back to the fill.
 
@@ -290,12 +280,12 @@ def cheap(expr: cin.Expr) -> bool:
 def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
     """`nest` with one tensor per access (A, B, …), workspaces w, w1, … and indices i, j, k, …; equal kernels of
     different programs so become the same text."""
-    read = set(cin.accesses(nest.value))
+    read = {a.tensor.name for a in cin.accesses(nest.value)}
     used: list[Producer] = []
     for p in reversed(nest.producers):
-        if p.target in read:
+        if p.target.tensor.name in read:
             used.insert(0, p)
-            read.update(cin.accesses(p.rhs))
+            read.update(a.tensor.name for a in cin.accesses(p.rhs))
     nest = Nest(nest.output, nest.indices, tuple(used), nest.value)
     letters = "ijklmnopqrstuvwxyz"
     names: dict[cin.Index, cin.Index] = {}
@@ -303,16 +293,18 @@ def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
         names[var] = cin.IndexVar(letters[k] if k < len(letters) else f"i{k}")
     arguments: list[Var] = []
     tensors: dict[cin.Access, cin.Expr] = {}
-    for access in dict.fromkeys(cin.accesses(nest.composite)):
+    for access in nest.reads:
         fresh = _tensor_name(len(arguments))
         arguments.append(variables[access.tensor.name])
         form = adapt.without_lone_coordinates(access.tensor.format)
         tensors[access] = cin.Access(replace(access.tensor, name=fresh, format=form), access.indices)
-    for k, p in enumerate(nest.producers):
-        tensors[p.target] = cin.Access(replace(p.target.tensor, name=f"w{k or ''}"), p.target.indices)
+    spaces = {
+        p.target.tensor.name: cin.Access(replace(p.target.tensor, name=f"w{k or ''}"), p.target.indices)
+        for k, p in enumerate(nest.producers)
+    }
 
     def move(expr: cin.Expr) -> cin.Expr:
-        return cin.rename(cin.substitute(expr, tensors), names)
+        return cin.rename(cin.replaced(cin.substitute(expr, tensors), spaces), names)
 
     producers = tuple(p.moved(move) for p in nest.producers)
     indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, cin, coiterate, emit, operands, simplify, strips, sums, vectors
+from sparsejax.jit import abi, cin, coiterate, emit, given, operands, simplify, strips, sums, vectors
 from sparsejax.jit.assemble import Output, Span
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.given import Given, GivenOutput, Shared
 from sparsejax.jit.loops import chunks, parts
 from sparsejax.jit.loops.chunks import Chunking
 from sparsejax.jit.loops.walker import Loop
@@ -37,6 +38,20 @@ class Program:
     """Where the extent of each variable is found: a tensor's name and a dimension."""
     chunking: Chunking = field(default_factory=Chunking)
     """How the loop that is marked parallel is cut."""
+    given: Given | None = None
+    """The operand whose positions are the output's."""
+
+    def settled(self) -> Program:
+        """The program with the operand whose positions are the output's, where there is one."""
+        shapes = {t.name: t.shape for t in (*self.inputs, self.output)}
+        extents = {var: shapes[name][dimension] for var, (name, dimension) in self.extents.items()}
+        found = given.find(self.stmt, self.inputs, self.output, extents)
+        return self if found is None else replace(self, stmt=found[0], given=found[1])
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the output shares with an operand: for who calls the kernel."""
+        return None if self.given is None else Shared.of(self.given, self.inputs, self.output)
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -68,7 +83,7 @@ class Lowering:
         axes = {t.name: operands.axes_of(b, t, extents[t.name]) for t in (*program.inputs, program.output)}
         for tensor in program.inputs:
             self.operands[tensor.name] = self._input(tensor, numbers, axes[tensor.name])
-        self.output = Output(b, program.output, axes[program.output.name], numbers, self._span(len(numbers) + first))
+        self.output = self._output(axes[program.output.name], numbers, self._span(len(numbers) + first))
         self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
         if program.stmt is not None:
             self._workspaces(program.stmt)
@@ -80,6 +95,12 @@ class Lowering:
                 self.guarded(program.stmt, env)
         self.output.finalize(b)
         return b.finish(self._epilogue)
+
+    def _output(self, axes: tuple[operands.Axis, ...], numbers: dict[abi.Slot, int], span: Span | None) -> Output:
+        b, program, tensor = self.b, self.program, self.program.output
+        if program.given is None or program.shared is None:
+            return Output(b, tensor, axes, numbers, span)
+        return GivenOutput(b, tensor, axes, numbers, span, program.given, program.shared)
 
     def _span(self, number: int) -> Span | None:
         """The chunk that this call is to run, where the kernel runs in chunks: told by two slots behind all others."""
@@ -241,13 +262,14 @@ class Lowering:
         tensor = cin.workspace(stmt)
         b = self.b
         if self.output.sparse and tensor.lacks and self._visits_nothing(stmt.producer):
-            left = simplify.exhaust_stmt(stmt.consumer, {a for a in cin.accesses(stmt.consumer) if a.tensor == tensor})
+            gone = {a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name}
+            left = simplify.exhaust_stmt(stmt.consumer, gone)
             if left is not None:
                 self.guarded(left, env)
             return
         if tensor.policy == "scalar":
             partial = (
-                bool(self.output.sparse)
+                (bool(self.output.sparse) or _appends(stmt.consumer) or _refilled(stmt.consumer, tensor))
                 and tensor.lacks
                 and (
                     any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
@@ -265,7 +287,11 @@ class Lowering:
             self.guarded(stmt.producer, env)
             if scalar.mark is not None:
                 mark = b.get(scalar.mark)
-                read = {a: Cursor(0, b.i64(0), found=mark) for a in cin.accesses(stmt.consumer) if a.tensor == tensor}
+                read = {
+                    a: Cursor(0, b.i64(0), found=mark)
+                    for a in cin.accesses(stmt.consumer)
+                    if a.tensor.name == tensor.name
+                }
                 env = env.with_cursors(read)
             self.guarded(stmt.consumer, env)
             return
@@ -316,14 +342,15 @@ class Lowering:
         b, tensor = self.b, stmt.lhs.tensor
         if tensor.policy == "scalar":
             self.scalars[tensor.name].put(b, stmt.op, value)
-        elif tensor.policy in policies.POLICIES:
+        elif tensor.policy in policies.KINDS:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)
             keys = [env.coordinate(b, ix) for ix in stmt.lhs.indices[: workspace.keys]]
-            if workspace.keys == len(stmt.lhs.indices):
+            place = env.cursors.get(stmt.lhs)
+            if place is None or place.level < len(stmt.lhs.indices):
                 workspace.insert(b, keys, value)
             else:
-                workspace.update(b, keys, env.cursors[stmt.lhs].pos, value)
+                workspace.update(b, keys, place.pos, value)
         elif tensor.policy == "dense":
             area = self.operands[tensor.name]
             assert isinstance(area, DenseArea)
@@ -407,7 +434,7 @@ class Lowering:
                 position = coordinate if scaled is None else self.b.add(scaled, coordinate)
                 cursor = replace(cursor, level=level + 1, pos=position)
             elif target:
-                key = self._key(access, env) if access.tensor.policy in policies.POLICIES else None
+                key = self._key(access, env) if access.tensor.policy in policies.KINDS else None
                 if key is None:
                     break  # appended by its loop
                 cursor = key
@@ -423,8 +450,7 @@ class Lowering:
         indices = access.indices[: workspace.keys]
         if any(isinstance(ix, cin.IndexVar) and ix not in env.bound for ix in indices):
             return None
-        (key,) = workspace.packing.pack(self.b, [env.coordinate(self.b, ix) for ix in indices])
-        return Cursor(workspace.keys, key)
+        return Cursor(workspace.keys, workspace.place(self.b, [env.coordinate(self.b, ix) for ix in indices]))
 
     def write_lanes(self, stmt: cin.Assign, env: Env, position: Val, value: emit.Num, lanes: int) -> None:
         """`stmt` at `lanes` consecutive positions."""
@@ -449,6 +475,16 @@ def _all_stored(condition: cin.Expr) -> cin.Expr:
     if condition.op == "stored":
         return simplify.literal(True, condition.dtype)
     return cin.Call(condition.op, tuple(map(_all_stored, condition.args)), condition.dtype)
+
+
+def _appends(stmt: cin.Stmt) -> bool:
+    """Whether `stmt` makes entries of a workspace."""
+    return any(w.lhs.tensor.policy in policies.KINDS for w in cin.writes(stmt))
+
+
+def _refilled(stmt: cin.Stmt, tensor: cin.Tensor) -> bool:
+    """Whether `stmt` reads a workspace over another fill than its own."""
+    return any(a.tensor.name == tensor.name and a.tensor != tensor for a in cin.accesses(stmt))
 
 
 def _targets(stmt: cin.Stmt) -> list[cin.Access]:

@@ -23,7 +23,7 @@ from sparsejax.formats.storage import Storage
 
 FEW = 1 << 10  # entries of an array below which schedules do not depend on its degrees
 LARGEST = 1 << 20  # degrees that are told apart
-DOUBT = 16.0  # meetings that are added to both sides, so that chance decides nothing where few are expected (more if folded)
+DOUBT = 16.0  # meetings by which chance may miss what even degrees would make; more if folded
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +67,8 @@ def _coupling(left: Storage, dimension: int, right: Storage, other: int) -> floa
     if size < extent:
         found = max(0.0, found - product / size) / (1.0 - 1.0 / size)
         doubt += 3.0 * math.sqrt(product / size)
-    return (found + doubt) / (product / extent + doubt)
+    even = product / extent
+    return max(1.0, (found - doubt) / even) if found > even else (found + doubt) / (even + doubt)
 
 
 def degrees(storage: Storage, dimension: int, size: int) -> Floats:

@@ -11,10 +11,13 @@ s[i] += exp(A[i,k]).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sparsejax.jit import cin, operators
+
+COMPOSED = 256
+"""Nodes up to which a kernel of several statements is also seen as one expression."""
 
 
 @dataclass(frozen=True)
@@ -53,31 +56,71 @@ class Nest:
         return last.op if last is not None and self.value == last.target else None
 
     @functools.cached_property
+    def targets(self) -> frozenset[str]:
+        """The names of what producers make. Readers may see it over another fill."""
+        return frozenset(p.target.tensor.name for p in self.producers)
+
+    @functools.cached_property
     def composite(self) -> cin.Expr:
         """The value with every reduction replaced by what it reduces."""
         made = self.value
         for p in reversed(self.producers):
-            made = cin.substitute(made, {p.target: p.rhs})
+            made = cin.substitute(made, {a: p.rhs for a in cin.accesses(made) if a.tensor.name == p.target.tensor.name})
         return made
+
+    @functools.cached_property
+    def reads(self) -> tuple[cin.Access, ...]:
+        """The accesses of inputs, in order of first use: those of `composite`, which is not made for it."""
+        found: dict[cin.Access, None] = {}
+        unseen = {p.target.tensor.name: p.rhs for p in self.producers}
+
+        def look(expr: cin.Expr) -> None:
+            for access in cin.accesses(expr):
+                if access.tensor.name in unseen:
+                    look(unseen.pop(access.tensor.name))
+                elif access.tensor.name not in self.targets:
+                    found[access] = None
+
+        look(self.value)
+        return tuple(found)
+
+    @property
+    def expressions(self) -> tuple[cin.Expr, ...]:
+        """What its statements compute: every producer's, then the value."""
+        return (*(p.rhs for p in self.producers), self.value)
+
+    @functools.cached_property
+    def asked(self) -> frozenset[str]:
+        """The names of the tensors that it asks whether they are stored."""
+        return frozenset(a.tensor.name for e in self.expressions for a in patterns(e))
+
+    @functools.cached_property
+    def wholes(self) -> tuple[cin.Expr, ...]:
+        """What it computes as expressions of inputs: `composite`, or where that is large (what is read twice is in it twice) the
+        statements, which read targets."""
+        sizes: dict[str, int] = {}
+        for p in self.producers:
+            sizes[p.target.tensor.name] = _size(p.rhs, sizes)
+        return (self.composite,) if _size(self.value, sizes) <= COMPOSED else self.expressions
 
     @functools.cached_property
     def nested(self) -> bool:
         """Whether it has statements over different variables, or that read each other's results (`placement`)."""
         own = set(self.indices)
-        targets = {p.target for p in self.producers}
-        return any(set(t.indices) != own for t in targets) or any(
-            a in targets for p in self.producers for a in cin.accesses(p.rhs)
+        return any(set(p.target.indices) != own for p in self.producers) or any(
+            a.tensor.name in self.targets for p in self.producers for a in cin.accesses(p.rhs)
         )
 
     @functools.cached_property
     def inputs(self) -> tuple[cin.Tensor, ...]:
         """The tensors the kernel reads, in order of first use."""
-        return tuple(dict.fromkeys(a.tensor for a in cin.accesses(self.composite)))
+        return tuple(dict.fromkeys(a.tensor for a in self.reads))
 
     @functools.cached_property
     def variables(self) -> tuple[cin.IndexVar, ...]:
         """All index variables, those of the output first."""
-        return tuple(dict.fromkeys((*self.indices, *cin.variables(self.composite))))
+        own = (ix for a in self.reads for ix in a.indices if isinstance(ix, cin.IndexVar))
+        return tuple(dict.fromkeys((*self.indices, *own)))
 
     @functools.cached_property
     def storage_indices(self) -> tuple[cin.IndexVar, ...]:
@@ -85,12 +128,29 @@ class Nest:
         return tuple(self.indices[d] for d in self.output.format.order)
 
 
+def patterns(expr: cin.Expr) -> Iterator[cin.Access]:
+    """The accesses of which `expr` asks whether they are stored: these must be arrays, not expressions."""
+    if isinstance(expr, cin.Call):
+        for arg in expr.args:
+            if expr.op == "stored" and isinstance(arg, cin.Access):
+                yield arg
+            else:
+                yield from patterns(arg)
+
+
+def _size(expr: cin.Expr, targets: Mapping[str, int]) -> int:
+    """The nodes of an expression with as many in place of every target."""
+    if isinstance(expr, cin.Call):
+        return 1 + sum(_size(a, targets) for a in expr.args)
+    return targets.get(expr.tensor.name, 1) if isinstance(expr, cin.Access) else 1
+
+
 def outside(nest: Nest) -> dict[cin.IndexVar, frozenset[cin.IndexVar]]:
     """The variables in whose loops the loop over each variable that runs inside blocks must lie.
 
     Its own outer one; and those of other dimensions, so that blocks are visited whole, unless some tensor stores these below.
     """
-    accesses = (cin.Access(nest.output, nest.indices), *cin.accesses(nest.composite))
+    accesses = (cin.Access(nest.output, nest.indices), *nest.reads)
     orders = [[a.level_index(level) for level in range(len(a.indices))] for a in dict.fromkeys(accesses)]
     blocks = {v.outer for v in nest.variables if v.outer is not None}
     return {

@@ -54,7 +54,7 @@ def parallelize(program: Program, cost: Cost) -> Program:
     def serial(reason: str) -> Program:
         return replace(program, chunking=Chunking(work=work, reason=reason))
 
-    grows = not all(isinstance(level, Dense) for level in program.output.format.levels)
+    grows = program.given is None and not all(isinstance(level, Dense) for level in program.output.format.levels)
     least = config.parallel_work() * (GROWING if grows else 1)
     if work < least:
         return serial(f"about {work:.3g} iterations, fewer than {least}")

@@ -18,7 +18,7 @@ import itertools
 import math
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.core.array import Array
+from sparsejax.core.array import Array, delete, made
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, convert
@@ -40,17 +40,17 @@ from sparsejax.jit import (
     branches,
     chunked,
     cin,
+    collisions,
     concretize,
+    donation,
     facts,
     fuse,
-    joins,
     lower,
     moments,
     parallel,
     plan_cache,
     rows,
     runtime,
-    simplify,
 )
 from sparsejax.jit.bound import Bound
 from sparsejax.jit.llvm import LLVMBuilder
@@ -60,8 +60,9 @@ from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging
 
-Observed = tuple[tuple[float, ...], ...]
-"""Positions per level of every input, then the couplings of all joins of the kernel, if it has any."""
+Observed = tuple[tuple[Any, ...], ...]
+"""Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
+be known."""
 
 SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
 
@@ -103,20 +104,38 @@ class KernelRunner:
         mixed = nest.output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
         self.large = mixed and self.bytes > config.GIBIBYTE
         self.joins = self._joins()
-        self._last: tuple[list[object], Observed] = [], ()
-        """The marks of the inputs that were observed last, and what was."""
+        self.meeting = collisions.plan(self.step.nest)
+        joined = {k for a, _, b, _ in self.joins.values() for k in (a, b)}
+        if self.meeting is not None:
+            met = {a.tensor.name for a in self.meeting.accesses}
+            joined |= {k for k, t in enumerate(self.step.nest.inputs) if t.name in met}
+        sparse = (k for k, t in enumerate(self.step.nest.inputs) if k in joined or not t.format.is_dense)
+        self._watched = [(k, "mark" if k in joined else "positions") for k in sparse]
+        """Where storages of these inputs keep what the plan depends on."""
+        self._last: tuple[object, list[tuple[int, str, object]], Planned | None] = None, [], None
+        """Settings at the last call; where in the cache of which input was what else it depended on; and its plan."""
 
-    def run(self, inputs: list[Storage]) -> Storage:
+    def run(self, inputs: Sequence[Storage], into: NDArray[Any] | None = None) -> Storage:
+        """The result for these inputs; `into` is memory for a dense one."""
         if self.large:
             self._check_size(inputs)
-        observed = self.observe(inputs)
-        planned = self.plans.get((*config.planning(), observed)) or self.plan(observed)
+        settings, kept, planned = self._last
+        for k, name, value in kept:
+            if inputs[k].cache.get(name) != value:
+                settings = None
+                break
+        if settings != config.planning():
+            planned = self.plan(self.observe(inputs))
+            self._last = config.planning(), [(k, name, inputs[k].cache[name]) for k, name in self._watched], planned
+        assert planned is not None
         if planned.moves:
             inputs = list(inputs)
             for position, form in planned.moves:
                 inputs[position] = converted(inputs[position], form)
-        made = planned.binding.run(inputs)
-        return made if self.exact else adapt.finished(made, self.step.output.aval)
+        if into is not None:
+            return planned.binding.run_into(inputs, into, clear=not _assigns_all(self.nest))
+        result = planned.binding.run(inputs)
+        return result if self.exact else adapt.finished(result, self.step.output.aval)
 
     @property
     def bindable(self) -> bool:
@@ -137,22 +156,25 @@ class KernelRunner:
         return bound.add(planned.binding, inputs, vals, clear=not _assigns_all(self.nest))
 
     def observe(self, inputs: Sequence[Storage]) -> Observed:
-        """The facts that a plan depends on: positions of every input, then the couplings of all joins, rounded."""
-        if not self.joins:
-            return tuple([s.cache.get("positions") or facts.positions(s) for s in inputs])
-        marks = [s.cache.get("mark") for s in inputs]
-        last = self._last
-        if last[0] == marks:
-            return last[1]
-        found = tuple(map(facts.positions, inputs))
-        pairs = [moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
-        last = self._last = [moments.mark(s) for s in inputs], (*found, tuple(map(facts.rounded, pairs)))
-        return last[1]
+        """The facts that a plan depends on, rounded."""
+        for position, name in self._watched:
+            if name == "mark":
+                moments.mark(inputs[position])
+        return self._observed(inputs, exact=False)
 
     def observe_exactly(self, inputs: Sequence[Storage]) -> Observed:
         """The same, not rounded: for reports and forecasts."""
-        pairs = tuple([moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()])
-        return (*map(facts.exact_positions, inputs), *((pairs,) if pairs else ()))
+        return self._observed(inputs, exact=True)
+
+    def _observed(self, inputs: Sequence[Storage], exact: bool) -> Observed:
+        found: list[tuple[Any, ...]] = list(map(facts.exact_positions if exact else facts.positions, inputs))
+        pairs = [moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
+        if pairs:
+            found.append(tuple(pairs if exact else map(facts.rounded, pairs)))
+        if self.meeting is not None:
+            named = {t.name: s for t, s in zip(self.step.nest.inputs, inputs, strict=True)}
+            found.append(facts.product(self.meeting, named, dict(zip(self.joins, pairs, strict=True)), exact))
+        return tuple(found)
 
     def _joins(self) -> dict[tuple[str, int, str, int], tuple[int, int, int, int]]:
         """Where inputs meet, by name; and by their numbers. Tensors in blocks are taken to have even degrees."""
@@ -160,10 +182,10 @@ class KernelRunner:
         numbers = {t.name: k for k, t in enumerate(given)}
         ranks = {t.name: len(t.shape) for t in given}
         split = {t.name for t in self.plain.inputs if len(t.shape) != ranks[t.name]}
-        found = {j.key for j in joins.joins(simplify.simplify(self.plain.composite), split)}
+        found = {j.key for j in facts.meetings(self.plain, split)}
         return {(a, d, b, e): (numbers[a], d, numbers[b], e) for a, d, b, e in sorted(found)}
 
-    def _check_size(self, inputs: list[Storage]) -> None:
+    def _check_size(self, inputs: Sequence[Storage]) -> None:
         given = sum(a.nbytes for s in inputs for a in (s.vals, *itertools.chain(*s.buffers)))
         limit = config.dense_limit()
         if limit and self.bytes > limit * given:
@@ -192,7 +214,8 @@ class KernelRunner:
         compiled, output = runtime.compile_text(recipe.text), self.nest.output
         kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
         area = None if constants is None else constants.area()
-        return Planned(binding.Binding(kernel, output, self.nest.op, recipe.expected, area), recipe.moves)
+        bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared)
+        return Planned(bound, recipe.moves)
 
     def _recipe(self, observed: Observed, constants: Numbers | None) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
@@ -202,20 +225,21 @@ class KernelRunner:
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        return plan_cache.Recipe(text, moves, expected, cut)
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared)
 
     def known(self, observed: Observed) -> facts.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
         names = [t.name for t in self.step.nest.inputs]
         found = dict(zip(names, observed[: len(names)], strict=True))
-        given = {a.tensor.name: a for a in cin.accesses(self.step.nest.composite)}
+        given = {a.tensor.name: a for a in self.step.nest.reads}
         parts = blocks.parts_of_nest(self.nest)
-        for access in dict.fromkeys(cin.accesses(self.nest.composite)):
+        for access in self.nest.reads:
             name = access.tensor.name
             if access != given[name]:
                 found[name] = facts.expected(access.tensor.format, access.tensor.shape, found[name][-1])
             found[name] = blocks.split_counts(access, parts, found[name])
-        return facts.Facts(found, dict(zip(self.joins, observed[-1], strict=True)) if self.joins else {})
+        couplings = dict(zip(self.joins, observed[len(names)], strict=True)) if self.joins else {}
+        return facts.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
 
     def schedule(self, observed: Observed) -> tuple[autoschedule.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
@@ -226,7 +250,7 @@ class KernelRunner:
             schedule = SCHEDULERS[config.scheduler()](nest, self.known(observed), config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        return schedule, parallel.parallelize(program_of(self.nest, schedule), schedule.cost)
+        return schedule, parallel.parallelize(program_of(self.nest, schedule).settled(), schedule.cost)
 
 
 def _assigns_all(nest: Nest) -> bool:
@@ -292,6 +316,19 @@ class Plan(Body):
             [k for k in dict.fromkeys(reads) if k in made and last[k] == n] for n, reads in enumerate(self._reads)
         ]
         """The registers that no step reads any more after each step."""
+        kernels = {
+            k for s, made in zip(self.steps, self.made, strict=True) if isinstance(s, KernelRunner) for k in made
+        }
+        self.fresh = kernels.issuperset(self.results)
+        """Whether results share no memory with operands: kernels make them."""
+        self.alone = self._single()
+
+    def _single(self) -> KernelRunner | None:
+        """The kernel that is all there is to do, if it reads the operands as they come."""
+        count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
+        if len(self.steps) != 1 or self._literals or self._reads[0] != list(range(count)) or self.results != [count]:
+            return None
+        return self.steps[0] if isinstance(self.steps[0], KernelRunner) else None
 
     def _atoms(self) -> list[Sequence[Atom]]:
         """What every step reads, and last what the jaxpr returns."""
@@ -316,11 +353,17 @@ class Plan(Body):
         step = self.steps[number]
         return [] if isinstance(step, KernelRunner) else [plan_of(b) for b in step.eqn.bodies]
 
-    def step(self, number: int, registers: list[Storage], bodies: Sequence[Any] | None = None) -> list[Storage]:
+    def step(
+        self,
+        number: int,
+        registers: list[Storage],
+        bodies: Sequence[Any] | None = None,
+        spare: donation.Spare | None = None,
+    ) -> list[Storage]:
         """Run one step, whose results become the next registers; what it read. `bodies` run in place of its own."""
         step, inputs = self.steps[number], [registers[k] for k in self._reads[number]]
         if isinstance(step, KernelRunner):
-            registers.append(step.run(inputs))
+            registers.append(step.run(inputs, None if spare is None else self._memory(number, registers, spare)))
         else:
             registers.extend(step.call(inputs, self.bodies(number) if bodies is None else bodies))
         return inputs
@@ -355,10 +398,31 @@ class Plan(Body):
         made.results = [registers[k] for k in self.results]
         return made
 
-    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+    def _memory(self, number: int, registers: list[Storage], spare: donation.Spare) -> NDArray[Any] | None:
+        """Donated memory for the result of a kernel."""
+        step = self.steps[number]
+        assert isinstance(step, KernelRunner)
+        if not step.bindable:
+            return None
+        reads, out = self._reads[number], step.nest.output
+        over = [reads[k] for k in donation.overwritable(step.nest)]
+        found = spare.take(number, math.prod(out.shape), out.dtype, [k for k in over if reads.count(k) == 1], registers)
+        if found is None:
+            return None
+        registers[found[0]] = _FREED
+        return found[1]
+
+    def run(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
+        """The results; the memory of `donated` operands, by number, may be used for them."""
+        if self.alone is not None and not donated:
+            return [self.alone.run(storages)]
         registers = self.registers(storages)
+        spare = None
+        if donated:
+            last = {k: number for number, reads in enumerate(self._reads) for k in reads}
+            spare = donation.Spare({k: s for k, s in donated.items() if k not in self.results}, last)
         for number, dead in enumerate(self._dead):
-            self.step(number, registers)
+            self.step(number, registers, spare=spare)
             for k in dead:
                 registers[k] = _FREED
         return [registers[k] for k in self.results]
@@ -380,22 +444,26 @@ def plan_of(closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> Plan:
     return known
 
 
-def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
-    """Run `closed` on its inputs (constants are its own)."""
-    storages = [a._storage for a in (*closed.consts, *arrays)]
+def execute(closed: ClosedJaxpr, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
+    """Run `closed` on its inputs (constants are its own). Those that are `donated`, by number, are deleted."""
+    spare = {k for k in donated if donation.is_sole(arrays[k])} if donated else ()
+    storages = [a._storage for a in ((*closed.consts, *arrays) if closed.consts else arrays)]
     plan: Plan = closed.cache.get("plan") or plan_of(closed, storages)
-    made = plan.run(storages)
-    borrowed = [s for s in storages if "transient" in s.cache]
-    if borrowed:
-        made = [_owned(s, borrowed) for s in made]
-    return list(map(Array, made, plan.out_avals))
+    for k in donated:
+        delete(arrays[k])
+    first = len(closed.consts)
+    results = plan.run(storages, {first + k: storages[first + k] for k in spare} if spare else None)
+    if not plan.fresh:
+        borrowed = [s for s in storages if "transient" in s.cache]
+        results = [_owned(s, borrowed) for s in results]
+    return list(map(made, results, plan.out_avals))
 
 
-def _owned(made: Storage, borrowed: list[Storage]) -> Storage:
-    """`made`, copied where it shares memory that the caller may change after the call."""
-    if not any(np.may_share_memory(made.vals, s.vals) for s in borrowed):
-        return made
-    return Storage(made.format, made.shape, made.fill_value, made.buffers, made.vals.copy())
+def _owned(result: Storage, borrowed: list[Storage]) -> Storage:
+    """`result`, copied where it shares memory that the caller may change after the call."""
+    if not any(np.may_share_memory(result.vals, s.vals) for s in borrowed):
+        return result
+    return Storage(result.format, result.shape, result.fill_value, result.buffers, result.vals.copy())
 
 
 def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:

@@ -22,17 +22,17 @@ Source: "SparseLNR: Accelerating Sparse Tensor Computations Using Loop Nest Rest
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from sparsejax.formats import Dense, Format
-from sparsejax.jit import cin
-from sparsejax.jit.facts import Facts
+from sparsejax.formats import Coordinate, Dense, Format
+from sparsejax.jit import cin, operators
 from sparsejax.jit.nest import Nest, Producer
+from sparsejax.jit.workspaces import policies
 
 Loops = tuple[cin.IndexVar, ...]
+KEPT = "kept"
+"""The policy of a target, to the scheduler: it cannot be converted."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,17 @@ class Place:
     parent: int
     depth: int
     loops: Loops
+    policy: str | None = None
+    """Of a part of a sparse result that is kept: "append" where its entries are made in order, else a policy of `workspaces`."""
 
 
 def readers(nest: Nest) -> list[list[int]]:
     """For every producer, the statements that read its target."""
     found: list[list[int]] = [[] for _ in nest.producers]
     for number, expr in enumerate((*(p.rhs for p in nest.producers), nest.value)):
-        read = set(cin.accesses(expr))
+        read = {a.tensor.name for a in cin.accesses(expr)}
         for k, p in enumerate(nest.producers):
-            if p.target in read:
+            if p.target.tensor.name in read:
                 found[k].append(number)
     return found
 
@@ -113,41 +115,49 @@ def kept(nest: Nest, number: int, place: Place) -> Loops:
     return tuple(v for v in cin.variables(nest.producers[number].target) if v not in shared)
 
 
+def fits(target: cin.Access, shared: Collection[cin.Index]) -> bool:
+    """Whether what is left of a result inside the loops `shared` can be kept: of a sparse one, if these are its outermost levels and
+    some level below is sparse."""
+    tensor = target.tensor
+    if not tensor.lacks:
+        return True
+    outer = [target.level_index(level) for level in range(len(target.indices))]
+    depth = sum(v in shared for v in outer)
+    below = tensor.format.levels[depth:]
+    return not below or (set(outer[:depth]) <= set(shared) and not all(isinstance(x, Dense) for x in below))
+
+
 def statement(nest: Nest, number: int) -> Nest:
-    """One statement of `nest` as a kernel that reads the results of others as dense tensors."""
-    dense: dict[cin.Access, cin.Expr] = {
-        p.target: cin.Access(_dense(p.target.tensor), p.target.indices) for p in nest.producers
+    """One statement of `nest` as a kernel that reads the results of others as tensors, which cannot be converted."""
+    read = {
+        p.target.tensor.name: cin.Access(replace(p.target.tensor, policy=KEPT), p.target.indices)
+        for p in nest.producers
     }
     if number == len(nest.producers):
-        return Nest(nest.output, nest.indices, (), cin.substitute(nest.value, dense))
+        return Nest(nest.output, nest.indices, (), cin.replaced(nest.value, read))
     p = nest.producers[number]
-    rhs, indices = cin.substitute(p.rhs, dense), cin.variables(p.target)
-    output = replace(_dense(p.target.tensor), name="out")
+    rhs, indices = cin.replaced(p.rhs, read), cin.variables(p.target)
+    output = replace(p.target.tensor, name="out")
     if p.op is None:
         return Nest(output, indices, (), rhs)
     return Nest(output, indices, (Producer(p.target, p.op, rhs),), p.target)
 
 
-def with_targets(nest: Nest, facts: Facts) -> Facts:
-    """`facts` with the positions of the results of producers, which are dense."""
-    made = dict(facts.counts)
-    for p in nest.producers:
-        sizes = itertools.accumulate(map(float, p.target.tensor.shape), operator.mul)
-        made[p.target.tensor.name] = tuple(sizes) or (1.0,)
-    return replace(facts, counts=made)
-
-
-def _dense(tensor: cin.Tensor) -> cin.Tensor:
-    return replace(tensor, format=Format((Dense(),) * len(tensor.shape)))
+def accumulates(nest: Nest, place: Place) -> bool:
+    """Whether the value is the last producer's result, at `place`, which is then accumulated in the output: there is no copy of it."""
+    return nest.op is not None and nest.output.format.is_dense and bool(kept(nest, len(nest.producers) - 1, place))
 
 
 def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
     """The loops of `nest`: the value's in `order`, the producers at their places."""
-    spaces = {p.target: _workspace(p.target, kept(nest, k, found[k])) for k, p in enumerate(nest.producers)}
+    spaces = {
+        p.target.tensor.name: _workspace(p.target, kept(nest, k, found[k]), found[k])
+        for k, p in enumerate(nest.producers)
+    }
     last, out = len(nest.producers), cin.Access(nest.output, nest.indices)
-    in_place = nest.op is not None and nest.output.format.is_dense and bool(spaces[nest.producers[-1].target].indices)
+    in_place = accumulates(nest, found[-1])
     if in_place:  # what would be copied entry by entry is accumulated where it belongs
-        spaces[nest.producers[-1].target] = out
+        spaces[nest.producers[-1].target.tensor.name] = out
         order = order[: found[-1].depth]
 
     def loops(number: int) -> cin.Stmt:
@@ -155,10 +165,13 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
             target, op, rhs, around, start = out, None, nest.value, order, 0
         else:
             p, place = nest.producers[number], found[number]
-            target, op, rhs, around, start = spaces[p.target], p.op, p.rhs, place.loops, place.depth
+            target, op, rhs, around, start = spaces[p.target.tensor.name], p.op, p.rhs, place.loops, place.depth
         stmt: cin.Stmt | None = None
         if number < last or not in_place:
-            stmt = cin.Assign(target, op, cin.substitute(rhs, dict(spaces)))
+            assign = stmt = cin.Assign(target, op, cin.replaced(rhs, spaces))
+            if op is not None and target.tensor.policy == "append":
+                cut = 1 + max(k for k, v in enumerate(around) if v in p.target.indices)
+                stmt, around = _summed(assign, around[cut:]), around[:cut]
         for depth in range(len(around), start - 1, -1):
             for k in reversed(range(len(found))):
                 if found[k].parent == number and found[k].depth == depth:
@@ -173,9 +186,25 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
     return loops(len(nest.producers))
 
 
-def _workspace(target: cin.Access, rest: Loops) -> cin.Access:
+def _summed(stmt: cin.Assign, reductions: Loops) -> cin.Stmt:
+    """An assignment that accumulates into an entry which is appended once: through a register."""
+    lhs = stmt.lhs
+    assert stmt.op is not None
+    if not isinstance(lhs.tensor.format.levels[-1], Coordinate):
+        return cin.around(reductions, stmt)  # blocks are accumulated in
+    identity = operators.get(stmt.op).identity(lhs.dtype)
+    scalar = cin.Tensor(f"{lhs.tensor.name}_s", (), lhs.dtype, Format(()), identity, "scalar", lhs.tensor.result)
+    register = cin.Access(scalar, ())
+    inner = cin.around(reductions, cin.Assign(register, stmt.op, stmt.rhs))
+    return cin.Where(cin.Assign(lhs, None, register), inner)
+
+
+def _workspace(target: cin.Access, rest: Loops, place: Place) -> cin.Access:
     old = target.tensor
+    policy, form = "dense" if rest else "scalar", Format((Dense(),) * len(rest))
+    if rest and place.policy is not None:
+        rest = tuple(v for v in map(target.level_index, range(len(target.indices))) if v in rest)
+        below = policies.dense_below(old.format) if policies.of(place.policy).blocks else 0
+        policy, form = place.policy, Format((Coordinate(),) * (len(rest) - below) + (Dense(),) * below)
     shape = tuple(old.shape[target.indices.index(v)] for v in rest)
-    policy = "dense" if rest else "scalar"
-    form = Format((Dense(),) * len(rest))
     return cin.Access(cin.Tensor(old.name, shape, old.dtype, form, old.fill_value, policy, old.format), rest)

@@ -22,19 +22,20 @@ import numpy as np
 import scipy
 
 from sparsejax.formats import Format
-from sparsejax.jit import chunked, cin, object_cache
+from sparsejax.jit import chunked, cin, given, object_cache
 from sparsejax.jit.nest import Nest, Producer
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Everything that running a kernel takes besides its nest: LLVM text, inputs by position with the formats they are converted to
-    first, how many coordinates to make room for, and how it is cut into chunks."""
+    first, how many coordinates to make room for, how it is cut into chunks, and which buffers of an input are the output's own."""
 
     text: str
     moves: tuple[tuple[int, Format], ...]
     expected: tuple[int, ...]
     cut: chunked.Cut | None
+    shared: given.Shared | None = None
 
 
 def load(key: str) -> Recipe | None:
@@ -57,7 +58,8 @@ def store(key: str, recipe: Recipe) -> None:
 def _encoded(recipe: Recipe) -> bytes:
     moves = [(position, str(form), form.ndim) for position, form in recipe.moves]
     cut = None if recipe.cut is None else vars(recipe.cut)
-    head = json.dumps({"moves": moves, "expected": recipe.expected, "cut": cut})
+    shared = None if recipe.shared is None else vars(recipe.shared)
+    head = json.dumps({"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared})
     return f"{head}\n{recipe.text}".encode()
 
 
@@ -66,7 +68,8 @@ def _decoded(record: bytes) -> Recipe:
     fields = json.loads(head)
     moves = tuple((position, Format.parse(form, ndim)) for position, form, ndim in fields["moves"])
     cut = None if fields["cut"] is None else chunked.Cut(**fields["cut"])
-    return Recipe(text, moves, tuple(fields["expected"]), cut)
+    shared = None if fields["shared"] is None else given.Shared(**fields["shared"])
+    return Recipe(text, moves, tuple(fields["expected"]), cut, shared)
 
 
 def key(nest: Nest, *settings: Hashable) -> str:

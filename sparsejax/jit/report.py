@@ -146,7 +146,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
     spaces = sum(nbytes for *_, nbytes in workspaces(nest, schedule, program, known))
     dense = all(isinstance(level, Dense) for level in nest.output.format.levels)
     entries = autoschedule.level_counts(nest, known)[-1:] if sampled is None or dense else (sampled,)
-    name = f"out[{','.join(map(str, nest.indices))}] = {nest.composite}"
+    name = f"out[{','.join(map(str, nest.indices))}] = {nest.wholes[-1]}"
     count = entries[0] if entries else 1.0
     return Step(name, flops(nest, schedule, known, count), _bytes(inputs) + output, spaces + copies, count)
 

@@ -20,6 +20,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.jit import autoschedule, branches, budget, cin, facts, fuse, placement
 from sparsejax.jit.nest import Nest, Producer
+from sparsejax.lax.structural import refill_p
 
 Facts = dict[Var, tuple[float, ...]]
 
@@ -27,13 +28,16 @@ STORE = 8.0
 """Per entry that is stored between two kernels: written to fresh memory, and read again."""
 CALL = 4000.0
 """Per kernel: binding it, and allocating its result."""
-STATEMENTS = 6
+CHEAP, FUNCTION = 0.1, 4.0
+"""Per entry and operator that is computed again: arithmetic, and what takes a polynomial or a division of long latency."""
+STATEMENTS = 8
 """Producers that one kernel may have."""
 
 
 def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: Mapping[Var, tuple[float, ...]]) -> list[fuse.Step]:
     """`steps` with kernels merged where that is cheaper, given the observed positions of the program's inputs; where nothing has been
     observed, a few entries per row are expected."""
+    steps = _seen_through(steps, jaxpr)
     guessed = {v: _guess(v.aval) for v in (*jaxpr.consts, *jaxpr.inputs)}
     known = _expected(steps, {**guessed, **observed})
     readers: dict[Var, set[int]] = {}
@@ -62,18 +66,43 @@ def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: Mapping[Var, tuple[fl
     return [made.get(k, s) for k, s in enumerate(steps) if k not in gone]
 
 
+def _seen_through(steps: list[fuse.Step], jaxpr: Jaxpr) -> list[fuse.Step]:
+    """`steps` without the views of entries over another fill that only kernels read: these read the entries themselves."""
+    read = {a for step in steps if isinstance(step, fuse.CallStep) for a in step.eqn.inputs}
+    read.update(jaxpr.outputs)
+    views: dict[Var, Var] = {}
+    made: list[fuse.Step] = []
+    for step in steps:
+        if isinstance(step, fuse.KernelStep):
+            made.append(replace(step, arguments=tuple(views.get(v, v) for v in step.arguments)))
+            continue
+        result = step.outputs[0]
+        if step.eqn.primitive is refill_p and result not in read:
+            (source,), form = step.eqn.inputs, result.aval.format
+            if isinstance(source, Var) and form.packed and not form.blocked and not form.is_dense:
+                views[result] = source
+                continue
+        made.append(step)
+    return made
+
+
 def _cheaper(
     reader: fuse.KernelStep, own: float | None, source: fuse.Step, known: Facts
 ) -> tuple[fuse.KernelStep, float] | None:
     """One kernel of two and what it costs, where they can be one and that is cheaper; `own` is the reader's cost, if known."""
     assert isinstance(source, fuse.KernelStep)
-    made = _merge(reader, source)
-    if made is None:
+    ways = []
+    for number, (made, again) in enumerate(_merge(reader, source)):
+        cost = _cost(made, known)
+        if cost is not None:
+            ways.append((cost + (_repeated(reader, source, known) if again else 0.0), number, made))
+    if not ways:
         return None
     own = _cost(reader, known) if own is None else own
-    apart, together = _cost(source, known), _cost(made, known)
-    if own is None or apart is None or together is None:
+    apart = _cost(source, known)
+    if own is None or apart is None:
         return None
+    together, _, made = min(ways, key=lambda way: way[:2])
     separate = own + apart + STORE * known[source.output][-1] + CALL
     if together > separate:
         return None
@@ -119,25 +148,75 @@ def _cost(step: fuse.KernelStep, known: Facts) -> float | None:
     return None if made is None or branches.keeps_whole(step.nest, made) else made.cost.total
 
 
-def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> fuse.KernelStep | None:
-    """One kernel of two; None where the result of `source` cannot move into `reader`, or shares no loop with it."""
+def _repeated(reader: fuse.KernelStep, source: fuse.KernelStep, known: Facts) -> float:
+    """What computing a value wherever it is read costs, besides computing it once."""
+    nest, each = reader.nest, _work(source.nest.value)
+    names = [t.name for t, v in zip(nest.inputs, reader.arguments, strict=True) if v == source.output]
+    found = facts.Facts(dict(zip((t.name for t in nest.inputs), (known[v] for v in reader.arguments), strict=True)))
+    found = autoschedule.with_targets(nest, found)
+    visits = 0.0
+    for number, expr in enumerate(nest.expressions):
+        if any(a.tensor.name in names for a in cin.accesses(expr)):
+            part = placement.statement(nest, number)
+            visits += autoschedule.prefix(part, found, part.variables)[1]
+    return each * max(0.0, visits - known[source.output][-1])
+
+
+def _work(expr: cin.Expr) -> float:
+    """What an expression costs per entry, in lanes."""
+    if not isinstance(expr, cin.Call):
+        return 0.0
+    return sum(map(_work, expr.args)) + (CHEAP if expr.op in (*fuse.CHEAP, "masked", "stored") else FUNCTION)
+
+
+def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> list[tuple[fuse.KernelStep, bool]]:
+    """Ways to make one kernel of two, and whether the value is then computed wherever it is read: none where the result of `source`
+    cannot move into `reader`, or shares no loop with it."""
     tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
     if any(t.format.blocked for t in tensors):
-        return None
+        return []
     variables: dict[str, Var] = {}
     outer, inner = _named(reader, variables, "r"), _named(source, variables, "s")
     name = _name(source.output)
-    read = dict.fromkeys(a for a in cin.accesses(outer.composite) if a.tensor.name == name)
-    if any(set(fuse.patterns(e)) & set(read) for e in _expressions(outer)):
+    tried = {_kept(outer, inner, name, source): False}
+    tried.setdefault(_inlined(outer, inner, name, source), not inner.direct)
+    return [
+        (replace(fuse.canonical(nest, reader.output, variables), priced=reader.priced), again)
+        for nest, again in tried.items()
+        if nest is not None and nest.nested and _shares(nest) and _fits(nest)
+    ]
+
+
+def _fits(nest: Nest) -> bool:
+    """Whether a kernel stays within its budget."""
+    if len(nest.producers) > STATEMENTS or sum(map(budget.nodes, nest.expressions)) > budget.NODES:
+        return False
+    found = placement.readers(nest)
+    apart = nest.asked | {p.target.tensor.name for k, p in enumerate(nest.producers) if len(found[k]) > 1}
+    known: dict[cin.Access, cin.Expr] = {}
+    for p in nest.producers:
+        rhs = cin.substitute(p.rhs, known)
+        if budget.pieces(rhs) > budget.PIECES:
+            return False
+        if p.target.tensor.name not in apart:
+            known[p.target] = rhs
+    return budget.pieces(cin.substitute(nest.value, known)) <= budget.PIECES
+
+
+def _reads(nest: Nest, name: str) -> list[cin.Access]:
+    """How a kernel reads a value."""
+    return [a for a in nest.reads if a.tensor.name == name]
+
+
+def _inlined(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Nest | None:
+    """`inner` in place of every access: computed where it is read."""
+    read = _reads(outer, name)
+    if name in outer.asked or any(_refilled(a, source) for a in read):
         return None
     producers = list(outer.producers)
     value = outer.value
     added: dict[cin.Access, Producer] = {}
     for access in read:
-        if not all(isinstance(ix, cin.IndexVar) for ix in access.indices) or len(set(access.indices)) < len(
-            access.indices
-        ):
-            return None
         moved = _moved(outer, inner, access, source)
         if moved is None:
             return None
@@ -148,36 +227,95 @@ def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> fuse.KernelStep 
             added.setdefault(p.target, p)
         producers = [Producer(p.target, p.op, cin.substitute(p.rhs, {access: replacement})) for p in producers]
         value = cin.substitute(value, {access: replacement})
-    nest = Nest(outer.output, outer.indices, (*added.values(), *producers), value)
-    whole = nest.composite
-    if len(nest.producers) > STATEMENTS or budget.nodes(whole) > budget.NODES or budget.pieces(whole) > budget.PIECES:
-        return None
-    if not nest.nested or not _shares(nest):
-        return None
-    return replace(fuse.canonical(nest, reader.output, variables), priced=reader.priced)
+    return Nest(outer.output, outer.indices, (*added.values(), *producers), value)
 
 
 def _moved(
     outer: Nest, inner: Nest, access: cin.Access, source: fuse.KernelStep
 ) -> tuple[list[Producer], cin.Expr] | None:
     """What the kernel that makes a value becomes where `access` reads it: producers, and what stands for the access."""
-    rename: dict[cin.Index, cin.Index] = dict(zip(inner.indices, access.indices, strict=True))
-    made = [p.moved(lambda expr: cin.rename(expr, rename)) for p in inner.producers]
-    result = cin.rename(inner.value, rename)
-    if inner.direct:
-        return made, result
+    made = _renamed(inner, access)
+    if made is None or inner.direct:
+        return None if made is None else (list(made.producers), made.value)
     everywhere = all(
         set(placement.variables(outer, number)) == set(access.indices)
-        for number, expr in enumerate(_expressions(outer))
+        for number, expr in enumerate(outer.expressions)
         if access in set(cin.accesses(expr))
     )
-    whole = not any(p.target.tensor.lacks for p in made)
-    if everywhere or (whole and fuse.cheap(result) and budget.nodes(result) <= budget.SHARED):
-        return (made, result) if fuse.entrywise(inner, source.output.aval) else None
-    if not source.output.aval.format.is_dense:
+    whole = not any(p.target.tensor.lacks for p in made.producers)
+    if everywhere or (whole and fuse.cheap(made.value) and budget.nodes(made.value) <= budget.SHARED):
+        return (list(made.producers), made.value) if fuse.entrywise(inner, source.output.aval) else None
+    return None
+
+
+def _kept(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Nest | None:
+    """`inner` as a statement of its own: what it computes is kept for the loops that all its readers share."""
+    unified = _unified(outer, name)
+    if unified is None:
         return None
-    target = cin.Access(fuse.tensor_of(f"t{source.output.number}", source.output.aval), access.indices)
-    return [*made, Producer(target, None, result)], target
+    access, *others = _reads(unified, name)
+    if any(a.indices != access.indices for a in others):
+        return None
+    made = _renamed(inner, access)
+    if made is None:
+        return None
+    if inner.direct:
+        last = made.producers[-1]
+        if not cin.same_value(last.target.tensor.fill_value, source.nest.output.fill_value):
+            return None
+        producers, target = made.producers, last.target
+    else:
+        tensor = replace(source.nest.output, name=f"t{source.output.number}")
+        target = cin.Access(tensor, access.indices)
+        producers = (*made.producers, Producer(target, None, made.value))
+    moved = {name: target}
+    readers = (Producer(p.target, p.op, cin.replaced(p.rhs, moved)) for p in unified.producers)
+    return replace(unified, producers=(*producers, *readers), value=cin.replaced(unified.value, moved))
+
+
+def _refilled(access: cin.Access, source: fuse.KernelStep) -> bool:
+    """Whether a value is read over another fill than it has."""
+    return not cin.same_value(access.tensor.fill_value, source.output.aval.fill_value)
+
+
+def _renamed(inner: Nest, access: cin.Access) -> Nest | None:
+    """`inner` over the indices of an access to its result; None where these are no variables, or one is there twice."""
+    if not all(isinstance(ix, cin.IndexVar) for ix in access.indices) or len(set(access.indices)) < len(access.indices):
+        return None
+    rename: dict[cin.Index, cin.Index] = dict(zip(inner.indices, access.indices, strict=True))
+    producers = tuple(p.moved(lambda expr: cin.rename(expr, rename)) for p in inner.producers)
+    return replace(inner, producers=producers, value=cin.rename(inner.value, rename))
+
+
+def _unified(nest: Nest, name: str) -> Nest | None:
+    """`nest` with variables renamed such that all statements read a value by the same ones; None where one statement reads it in two
+    ways.
+
+    before:  s[i] += exp(A[i,k]);  out[i,j] = exp(A[i,j]) / s[i]
+    after:   s[i] += exp(A[i,j]);  out[i,j] = exp(A[i,j]) / s[i]
+    """
+    read = _reads(nest, name)
+    if not all(isinstance(ix, cin.IndexVar) for a in read for ix in a.indices):
+        return None
+    names: dict[cin.Index, cin.Index] = {}
+
+    def now(index: cin.Index) -> cin.Index:
+        while index in names:
+            index = names[index]
+        return index
+
+    for access in read[1:]:
+        for one, other in zip(read[0].indices, access.indices, strict=True):
+            if now(one) != now(other):
+                names[now(other)] = now(one)
+    for number in range(len(nest.producers) + 1):
+        own = placement.variables(nest, number)
+        if len(set(map(now, own))) < len(own):
+            return None
+    rename = {index: now(index) for index in names}
+    producers = tuple(p.moved(lambda expr: cin.rename(expr, rename)) for p in nest.producers)
+    indices = tuple(ix for ix in map(now, nest.indices) if isinstance(ix, cin.IndexVar))
+    return Nest(nest.output, indices, producers, cin.rename(nest.value, rename))
 
 
 def _own(nest: Nest, access: cin.Access) -> set[cin.Index]:
@@ -196,10 +334,6 @@ def _shares(nest: Nest) -> bool:
     )
 
 
-def _expressions(nest: Nest) -> list[cin.Expr]:
-    return [*(p.rhs for p in nest.producers), nest.value]
-
-
 def _name(var: Var) -> str:
     return f"v{var.number}"
 
@@ -210,16 +344,17 @@ def _named(step: fuse.KernelStep, variables: dict[str, Var], prefix: str) -> Nes
     names: dict[cin.Index, cin.Index] = {v: cin.IndexVar(f"{prefix}.{v.name}") for v in nest.variables}
     by_name = dict(zip((t.name for t in nest.inputs), step.arguments, strict=True))
     moved: dict[cin.Access, cin.Expr] = {}
-    for access in dict.fromkeys(cin.accesses(nest.composite)):
+    for access in nest.reads:
         var = by_name[access.tensor.name]
         variables[_name(var)] = var
         moved[access] = cin.Access(replace(access.tensor, name=_name(var)), access.indices)
+    spaces: dict[str, cin.Access] = {}
     for k, p in enumerate(nest.producers):
         target = replace(p.target.tensor, name=f"{prefix}{step.output.number}.{k}")
-        moved[p.target] = cin.Access(target, p.target.indices)
+        spaces[p.target.tensor.name] = cin.Access(target, p.target.indices)
 
     def move(expr: cin.Expr) -> cin.Expr:
-        return cin.rename(cin.substitute(expr, moved), names)
+        return cin.rename(cin.replaced(cin.substitute(expr, moved), spaces), names)
 
     producers = tuple(p.moved(move) for p in nest.producers)
     indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))

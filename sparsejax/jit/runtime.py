@@ -37,22 +37,22 @@ class Kernel:
     def __init__(self, address: int, keep: Any) -> None:
         self._keep = keep
         self.address = address
-        self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
     def run_packed(self, slots: bytes) -> int:
         """Run the kernel on packed slots that it only reads (a dense output); the status code."""
-        status: int = self._function(slots)
+        status: int = self.function(slots)
         return status
 
     def run_at(self, address: int) -> int:
         """Run the kernel on the slots at an address; the status code."""
-        status: int = self._function(address)
+        status: int = self.function(address)
         return status
 
     def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
         """Run the kernel on packed slots; the status code and the slots afterwards. The interpreter lock is released meanwhile."""
         array = ctypes.create_string_buffer(slots, len(slots))
-        status: int = self._function(array)
+        status: int = self.function(array)
         return status, struct.unpack(f"{len(slots) // 8}q", array)
 
 

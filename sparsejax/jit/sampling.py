@@ -67,7 +67,7 @@ def _sample(first: Relation, others: Sequence[Relation], kept: NDArray[np.bool_]
     for other in others:
         if joined is None:
             return None
-        joined = _join(joined, other)
+        joined = natural_join(joined, other)
     return joined
 
 
@@ -88,6 +88,8 @@ def _rows(joined: Relation, outer: cin.IndexVar, nest: Nest) -> Ints:
 
 def _relations(nest: Nest, inputs: Sequence[Storage]) -> list[Relation] | None:
     """The sparse operands as relations; None where the absence of one leaves something to compute."""
+    if len(nest.wholes) > 1:
+        return None
     expr = simplify.simplify(nest.composite)
     storages = {t.name: s for t, s in zip(nest.inputs, inputs, strict=True)}
     made = []
@@ -141,8 +143,8 @@ def _connected(first: Relation, others: Sequence[Relation]) -> list[Relation]:
     return made
 
 
-def _join(left: Relation, right: Relation) -> Relation | None:
-    """The natural join; None when it would be larger than `LARGEST`."""
+def natural_join(left: Relation, right: Relation, largest: int = LARGEST) -> Relation | None:
+    """The rows of both sides that agree on shared variables; None when they would be more than `largest`."""
     shared = [v for v in left if v in right]
     rows, width = len(next(iter(left.values()))), len(next(iter(right.values())))
     if shared:
@@ -153,7 +155,7 @@ def _join(left: Relation, right: Relation) -> Relation | None:
     else:
         order, lo, hi = np.arange(width), np.zeros(rows, np.int64), np.full(rows, width)
     lengths = hi - lo
-    if math.fsum(lengths) > LARGEST:
+    if math.fsum(lengths) > largest:
         return None
     from_left = np.repeat(np.arange(rows), lengths)
     starts = np.repeat(lo - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) if rows else lo

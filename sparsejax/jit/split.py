@@ -148,7 +148,7 @@ def _apart(stmt: cin.Forall) -> cin.Stmt | None:
         terms = groups(rhs, op)
         if len(terms) == 1 or not in_place or _overflows(op, lhs):
             return None
-        return _sequence([_loops(variables, cin.Assign(lhs, op, t)) for t in terms])
+        return _sequence([cin.around(variables, cin.Assign(lhs, op, t)) for t in terms])
     op = many(rhs)
     if op is None or lhs.tensor.policy is not None:
         return None
@@ -158,7 +158,7 @@ def _apart(stmt: cin.Forall) -> cin.Stmt | None:
         dense = [t for t in terms if not any(_sparse(a) for a in cin.accesses(t))]
         first: cin.Stmt = cin.Assign(lhs, None, dense[0] if dense else identity)
         rest = [cin.Assign(lhs, op, t) for t in terms if t not in dense]
-        return _sequence([_loops(variables, s) for s in (first, *rest)])
+        return _sequence([cin.around(variables, s) for s in (first, *rest)])
     if len(variables) > 1:
         return None
     scalar = cin.Access(cin.Tensor(f"{lhs.tensor.name}_s", (), lhs.dtype, Format(()), identity.value, "scalar"), ())
@@ -170,12 +170,6 @@ def _apart(stmt: cin.Forall) -> cin.Stmt | None:
 def _overflows(op: str, target: cin.Access) -> bool:
     """Whether reducing one term for itself may run over where the whole does not: infinity times zero."""
     return operators.get(op).left_annihilator is not None and target.dtype.kind in "fc"
-
-
-def _loops(variables: Sequence[cin.IndexVar], stmt: cin.Stmt) -> cin.Stmt:
-    for var in reversed(variables):
-        stmt = cin.Forall(var, stmt)
-    return stmt
 
 
 def _around(stmt: cin.Stmt | None, make: Callable[[cin.Stmt], cin.Stmt]) -> cin.Stmt | None:

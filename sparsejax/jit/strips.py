@@ -73,7 +73,7 @@ def tile_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
 def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
     """`stmt` for every lane of the strip."""
     b, strip, target = lowering.b, lowering.strip, stmt.lhs.tensor
-    assert strip is not None and stmt.op is not None
+    assert strip is not None
 
     def same(access: cin.Access) -> bool:
         own = access.tensor.policy == "scalar" and access.tensor.name not in lowering.scalars
@@ -87,6 +87,7 @@ def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
         known.update((a, _leaf(lowering, a, env, vector)) for a in lanes)
         value = lowering.value(stmt.rhs, env, strip.lanes, known)
         if target.policy == "scalar":
+            assert stmt.op is not None
             registers = lowering.registers[target.name]
             old = registers.get(b, vector)
             registers.set(b, vector, emit.apply(b, stmt.op, [old, value], target.dtype))

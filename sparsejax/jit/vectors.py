@@ -182,7 +182,7 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     if not isinstance(body, cin.Assign):
         return False
     target = body.lhs.tensor
-    if target.policy in policies.POLICIES and not isinstance(target.format.levels[-1], Dense):
+    if target.policy in policies.KINDS and body.lhs not in walked and not isinstance(target.format.levels[-1], Dense):
         return False
     if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
         return False

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import Format, convert, ordering, passes, structural, validate
+from sparsejax.formats import Format, convert, ordering, passes, selection, structural, validate
 from sparsejax.jit import compiled_passes
 from tests.formats import strategies
 
@@ -100,6 +100,11 @@ def test_every_road_through_the_counting_passes(data):
             storage = convert.convert(storage, data.draw(strategies.formats(array.ndim)))
             validate.validate(storage)
             np.testing.assert_array_equal(convert.to_dense(storage), array)
+        if array.ndim:
+            axis, form = data.draw(st.integers(0, array.ndim - 1)), data.draw(strategies.formats(array.ndim))
+            joined = selection.concatenate([storage] * 3, axis, form)
+            validate.validate(joined)
+            np.testing.assert_array_equal(convert.to_dense(joined), np.concatenate([array] * 3, axis))
 
 
 @pytest.mark.parametrize("extents", [(300, 200), (2**40, 5), (7, 2**33, 2**20), (70_000, 3)])

@@ -57,3 +57,28 @@ def test_take_and_distinct(size, index):
         equal(ours, theirs)
     for column in (np.arange(40.0), np.arange(40) * 1j):
         equal(MANY.take(column, columns[0]), column[columns[0]])
+
+
+@pytest.mark.parametrize(("count", "extent"), [(0, 3), (4, 0), (3, 5), (700, 9)])
+def test_grid(count, extent):
+    for ours, theirs in zip(MANY.grid(count, extent), FEW.grid(count, extent), strict=True):
+        equal(ours, theirs)
+
+
+@pytest.mark.parametrize("extent", [600, 2**40])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_joined(extent, dtype):
+    rng = np.random.default_rng(0)
+    block, place = rng.integers(0, 100, 500).astype(dtype), rng.integers(0, 6, 500)
+    equal(MANY.joined(block, place, 6, extent), FEW.joined(block, place, 6, extent))
+
+
+@pytest.mark.parametrize("dtype", ["?", "f4", "c16"])
+@pytest.mark.parametrize("fill", [0, 1, -0.0])
+@pytest.mark.parametrize("count", [0, 900, 5_000_000])
+def test_spread(count, fill, dtype):
+    rng = np.random.default_rng(0)
+    vals = np.ones(min(count, 400), dtype)
+    position = rng.permutation(count)[: len(vals)]
+    ours, theirs = (passes.spread(vals, position, count, fill) for passes in (MANY, FEW))
+    assert ours.tobytes() == theirs.tobytes() and ours.dtype == theirs.dtype

@@ -309,9 +309,10 @@ def planned(case: Case) -> Callable[[], Storage]:
     made = blocks.adapted(step.nest)
     order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
     reading = adapt.readable(made, autoschedule.Schedule(order, (), autoschedule.Cost(0, 0, 0), workspace=workspace))
-    program = concretize.concretize(blocks.split(reading), order, workspace)
+    program = concretize.concretize(blocks.split(reading), order, workspace).settled()
     converted = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
-    bound = binding.Binding(runtime.compile_text(lower.lower(program, LLVMBuilder())), made.output, step.nest.op)
+    kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+    bound = binding.Binding(kernel, made.output, step.nest.op, shared=program.shared)
     return lambda: adapt.finished(bound.run(converted), step.output.aval)
 
 

@@ -165,7 +165,7 @@ class _Batch:
     def _compiled(self) -> Iterator[runtime.Kernel]:
         entry = runtime.Kernel(*runtime.place(engine.engine().object(joined(self.texts))))
         table = ctypes.create_string_buffer(8 * len(self.texts))
-        entry._function(table)
+        entry.function(table)
         for (address,) in struct.iter_unpack("q", table.raw):
             yield runtime.Kernel(address, entry)
 

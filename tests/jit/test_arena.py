@@ -1,6 +1,7 @@
 """Memory of large dense results: aligned, cleared, used again only when nobody looks at it any more, and bounded."""
 
 import gc
+import struct
 import threading
 
 import numpy as np
@@ -98,6 +99,63 @@ def test_results_cannot_be_made_writeable():
     array, _ = arena.full(COUNT, F8, 0.0)
     with pytest.raises(ValueError):
         array.flags.writeable = True
+
+
+@pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16"])
+@pytest.mark.parametrize("size", [0, 1, 7, 64, 100, arena.TINY // 16, arena.TINY, 3 * arena.TINY, 1 << 14])
+def test_small_results_are_aligned_and_apart(dtype, size):
+    dtype = np.dtype(dtype)
+    results, kept = arena.Results(size, dtype, dtype.type(1), b"12345678"), []
+    for k in range(70):
+        vals, slots = results.ready.pop() if results.ready else results.take()
+        (address,) = struct.unpack("q", slots[8:])
+        assert slots[:8] == b"12345678" and address % arena.ALIGNMENT == 0
+        assert vals.shape == (size,) and vals.dtype == dtype and (vals == 1).all() and not vals.flags.writeable
+        if size:
+            assert vals.ctypes.data == address
+            write(vals, dtype.type(k % 2))
+            kept.append((vals, k % 2))
+    assert all((vals == value).all() for vals, value in kept)
+
+
+def test_a_kept_result_keeps_one_page_at_most():
+    results = arena.Results(8, F8, 0.0)
+    vals, _ = results.take()
+    assert vals.base.nbytes <= arena.PAGE + arena.ALIGNMENT
+
+
+@pytest.mark.parametrize("n", [3, 200, 5000])
+@pytest.mark.parametrize("op", ["add", "maximum"])
+def test_results_of_kernels_are_aligned(n, op):
+    x = sj.array(np.arange(float(n)), copy=True)
+    made = [sj.jit(lambda x: getattr(sj.numpy, op)(x, 1.0))(x) for _ in range(5)]
+    assert all(m._storage.vals.ctypes.data % arena.ALIGNMENT == 0 for m in made)
+
+
+@pytest.mark.parametrize("count", [5, 100, 3000])
+def test_threads_take_results_apart(count):
+    results, faults = arena.Results(count, F8, 0.0), []
+
+    def work(number):
+        kept = []
+        for _ in range(300):
+            try:
+                vals, _ = results.ready.pop()
+            except IndexError:
+                vals, _ = results.take()
+            if vals.any():
+                faults.append("not cleared")
+            write(vals, number)
+            kept = [*kept[-20:], vals]
+            if not all((v == number).all() for v in kept):
+                faults.append("shared")
+
+    threads = [threading.Thread(target=work, args=(k + 1.0,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not faults
 
 
 def test_threads_share_blocks_without_mixing_them():

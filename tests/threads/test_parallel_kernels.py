@@ -32,7 +32,7 @@ def program_of(case):
         order = definitions.parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
         cost = Cost(1e6, 0.0, 0.0)
         reading = adapt.readable(made, Schedule(order, (), cost, workspace=workspace))
-        program = concretize.concretize(blocks.split(reading), order, workspace)
+        program = concretize.concretize(blocks.split(reading), order, workspace).settled()
         program = parallel.parallelize(program, cost)
     inputs = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     return program, inputs, runner
@@ -52,7 +52,7 @@ def check(seed, blocked):
     nest = runner.nest
     compiled = runtime.compile_text(lower.lower(program, LLVMBuilder()))
     kernel = chunked.Chunked(compiled, nest.output, chunked.Cut.of(program))
-    bound = binding.Binding(kernel, nest.output, nest.op)
+    bound = binding.Binding(kernel, nest.output, nest.op, shared=program.shared)
     results = []
     for threads in THREADS:
         config.update("num_threads", threads)
@@ -60,7 +60,7 @@ def check(seed, blocked):
     alone = replace(program, chunking=replace(program.chunking, work=float(chunked.LONG)))  # one thread, chunk by chunk
     config.update("num_threads", 1)
     kernel = chunked.Chunked(compiled, nest.output, chunked.Cut.of(alone))
-    results.append(binding.Binding(kernel, nest.output, nest.op).run(inputs))
+    results.append(binding.Binding(kernel, nest.output, nest.op, shared=program.shared).run(inputs))
     if any(bits(r) != bits(results[0]) for r in results):
         return True, f"{case}\nthe result depends on the number of threads"
     got = adapt.finished(results[1], runner.step.output.aval)

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sparsejax.formats import Coordinate
 from sparsejax.jit import cin, emit, simplify
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Cursor
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.vectors import VectorLoop, vectorizable
+from sparsejax.jit.workspaces.append import Append
 
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
@@ -37,6 +39,10 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         level, output = loop.env.cursors[stmt.lhs].level, lowering.output
         if stmt.op is not None or level + 1 != len(stmt.lhs.indices) or not output.is_run_end(level):
             return False
+    elif stmt.lhs.tensor.policy == "append":
+        last = isinstance(stmt.lhs.tensor.format.levels[-1], Coordinate) and stmt.lhs.indices[-1] == loop.var
+        if stmt.op is not None or not last:
+            return False
     elif loop.var in stmt.lhs.indices or not emit.elementary(stmt.rhs):
         return False
     return vectorizable(cin.Forall(loop.var, stmt), walked=(walker.access, stmt.lhs))
@@ -46,28 +52,38 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The places of `walker`, many at a time."""
     b, lowering, stmt, segment, env = loop.b, loop.lowering, loop.cases[key], walker.segment, loop.env
     assert isinstance(stmt, cin.Assign)
-    output, target = lowering.output, env.cursors.get(stmt.lhs)
+    output, kept = lowering.output, lowering.operands.get(stmt.lhs.tensor.name)
+    last = len(stmt.lhs.indices) - 1
     count = b.named("count", b.sub(segment.hi, segment.lo))
-    first = output.extend(b, count) if loop.enters else None
-    outer = env.level_coordinates(b, stmt.lhs) if loop.enters else {}
+    sink = kept if isinstance(kept, Append) else output if loop.enters else None
+    first = None
+    if sink is not None:
+        first = kept.extend(b, count) if isinstance(kept, Append) else output.extend(b, count, segment.lo)
+    outer = {} if sink is None else env.level_coordinates(b, stmt.lhs)
 
     def follow(place: Val) -> Mapping[cin.Access, Cursor]:
         found = {walker.access: walker.cursor(place, None, place)}
-        if first is not None and target is not None:
-            found[stmt.lhs] = Cursor(target.level + 1, b.add(first, b.sub(place, segment.lo)))
+        if first is not None:
+            found[stmt.lhs] = Cursor(last + 1, b.add(first, b.sub(place, segment.lo)))
         return found
 
     def beside(place: Val, lanes: int) -> None:
         """The coordinates of appended entries."""
-        if first is None or target is None:
+        if first is None:
             return
         start = b.add(first, b.sub(place, segment.lo))
         for lane in range(lanes):
-            coordinates = {**outer, target.level: segment.coordinate(b.add(place, lane))}
-            output.write_coordinates(b, target.level, b.add(start, lane), coordinates)
+            coordinates = {**outer, last: segment.coordinate(b.add(place, lane))}
+            if isinstance(kept, Append):
+                kept.put_key(b, b.add(start, lane), list(coordinates.values()))
+            else:
+                output.write_coordinates(b, last, b.add(start, lane), coordinates)
 
-    vector = VectorLoop(lowering, loop.var, stmt, beside=beside)
+    writes = isinstance(kept, Append) or (first is not None and output.writes_coordinates)
+    vector = VectorLoop(lowering, loop.var, stmt, beside=beside if writes else None)
     vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not emit.elementary(stmt.rhs))
     vector.finish(env)
-    if loop.enters:
+    if isinstance(kept, Append):
+        kept.commit(b)
+    elif sink is not None:
         output.commit(b, count)

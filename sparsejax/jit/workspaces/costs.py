@@ -17,55 +17,56 @@ FLUSH = 4096.0  # entries of the first list of `coordinate`
 
 Terms = dict[str, dict[str, float]]
 
-# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `block` and
-# `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an iteration of a scalar loop. What
-# assembling the result costs is part of the price.
+# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `start` (a use
+# that nothing is inserted in), `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an
+# iteration of a scalar loop. What assembling the result costs is part of the price.
 NANOSECONDS: Terms = {
     "bitmap": {
-        "insert": 0.835,
-        "insert_far": 1.4,
-        "entry": 3.17,
-        "lone": 2.57,
-        "entry_far": 15.0,
-        "position": 0.379,
-        "top": 175.0,
-        "use": 4.36,
-        "start": 12.0,
+        "insert": 0.89,
+        "insert_far": 1.38,
+        "entry": 0.0,
+        "lone": 4.88,
+        "entry_far": 16.9,
+        "position": 0.399,
+        "top": 165.0,
+        "use": 4.61,
+        "start": 3.0,
         "block": 0.2,
         "whole": 0.3,
     },
     "hash": {
-        "insert": 2.18,
-        "far": 21.1,
-        "entry": 0.0,
-        "pass": 5.83,
-        "pass_far": 17.2,
-        "short": 1.68,
-        "use": 9.53,
-        "start": 16.9,
+        "insert": 2.3,
+        "far": 16.6,
+        "grow": 15.1,
+        "entry": 3.86,
+        "pass": 1.15,
+        "pass_far": 20.0,
+        "short": 0.462,
+        "use": 4.19,
+        "start": 5.0,
     },
     "coordinate": {
-        "insert": 2.54,
-        "pass": 1.66,
-        "pass_far": 1.53,
-        "short": 0.219,
-        "merge": 0.955,
-        "merge_far": 3.74,
-        "entry": 2.73,
-        "use": 17.6,
-        "start": 12.4,
+        "insert": 1.76,
+        "pass": 1.64,
+        "pass_far": 0.886,
+        "short": 0.378,
+        "merge": 2.53,
+        "merge_far": 7.3,
+        "entry": 1.91,
+        "use": 19.7,
+        "start": 1.5,
     },
     "bucket": {
-        "insert": 4.3,
-        "pass": 3.33,
+        "insert": 4.14,
+        "pass": 3.24,
         "pass_far": 1.5,
-        "short": 3.38,
-        "growth": 353.0,
-        "entry": 13.9,
-        "use": 33.0,
-        "start": 23.7,
+        "short": 3.26,
+        "growth": 398.0,
+        "entry": 13.6,
+        "use": 37.6,
+        "start": 8.0,
     },
-    "tree": {"insert": 0.0, "level": 4.62, "level_far": 26.2, "entry": 10.2, "use": 0.0, "start": 20.6},
+    "tree": {"insert": 0.0, "level": 4.56, "level_far": 26.7, "entry": 11.3, "use": 0.0, "start": 5.0},
 }
 
 
@@ -103,14 +104,14 @@ def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
     found["hash"] = {
         "insert": inserts,
         "far": inserts * far,
+        "grow": each_out,  # the table keeps its size between uses
         "entry": entries,
         **_sorting(entries, uses, bits, entry),
         **use,
     }
     part = min(each_in, max(FLUSH, each_out))
     flushes = uses * math.ceil(each_in / max(1.0, part))
-    doubled = 2.0 * entries if each_in > FLUSH else 0.0  # the list of all grows from the first flush to its size
-    merged = (flushes - uses) * each_out + doubled
+    merged = uses * _merged(each_in, each_out)
     found["coordinate"] = {
         "insert": inserts,
         **_sorting(inserts, flushes, bits, entry),
@@ -135,6 +136,13 @@ def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
         **use,
     }
     return found
+
+
+def _merged(inserts: float, entries: float) -> float:
+    """The entries that merges write, the list of all doubling up to its size, when each list that is full is as long as it."""
+    if inserts <= FLUSH:
+        return 0.0
+    return entries * inserts / FLUSH if entries <= FLUSH else max(2.0 * entries, inserts)
 
 
 def _bitmap(

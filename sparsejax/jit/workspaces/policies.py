@@ -10,6 +10,7 @@ from sparsejax.formats import Dense, Format
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.workspaces import costs
+from sparsejax.jit.workspaces.append import Append
 from sparsejax.jit.workspaces.bitmap import Bitmap
 from sparsejax.jit.workspaces.bucket import Bucket
 from sparsejax.jit.workspaces.coordinate import Coordinate
@@ -25,6 +26,8 @@ POLICIES: dict[str, type[Workspace]] = {
     "bucket": Bucket,
     "tree": Tree,
 }
+KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append}
+"""All workspaces that are drained: "append" cannot be chosen, it needs entries in order."""
 SMALL = 16  # bits of the largest bitmap workspace where nothing is known about the operands
 MISS = 6.0  # nanoseconds, as a loop iteration is about one
 AMPLE, ROOM = 1 << 26, 4.0
@@ -46,7 +49,12 @@ class Choice:
 
 def make(b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> Workspace:
     """The workspace for `tensor`, by its policy."""
-    return POLICIES[tensor.policy or ""](b, tensor, extents, op)
+    return of(tensor.policy or "")(b, tensor, extents, op)
+
+
+def of(policy: str) -> type[Workspace]:
+    """The kind of workspace that a policy stands for."""
+    return KINDS[policy]
 
 
 def default(shape: Sequence[int]) -> str:

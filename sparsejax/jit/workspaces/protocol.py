@@ -17,6 +17,7 @@ Policies and the cost of n insertions of m distinct entries among N possible coo
     coordinate  sorting n               memory m (n while fewer than the first capacity)
     bucket      sorting n, in parts     memory m
     tree        (n + m) log m           memory m
+    append      n                       memory m, where entries come in order
 
 Source: "Compilation of Modular and General Sparse Workspaces", sections 5 and 6.
 """
@@ -57,6 +58,11 @@ class Workspace(ABC):
     def update(self, b: Builder, keys: Sequence[Val], position: Val, value: emit.Num, lanes: int = 1) -> None:
         """`self[position] op= value`, for `lanes` positions in the block of the key with these coordinates."""
         raise TypeError(f"{type(self).__name__} workspaces have no blocks")
+
+    def place(self, b: Builder, coordinates: Sequence[Val]) -> Val:
+        """Where the block of a key begins, in blocks."""
+        (key,) = self.packing.pack(b, coordinates)
+        return key
 
     @abstractmethod
     def drain(self, b: Builder) -> None:
