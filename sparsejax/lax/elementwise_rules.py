@@ -137,7 +137,9 @@ def _jvp(op: str) -> Callable[..., Any]:
 
 def _with_entries_of(out: Any, t: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """A tangent of `out` that stores whatever `out` does, where sparse operands that do not move gave it entries of their own."""
-    still = any(x is None and not p.format.is_dense for p, x in zip(primals, tangents, strict=True) if hasattr(p, "aval"))
+    still = any(
+        x is None and not p.format.is_dense for p, x in zip(primals, tangents, strict=True) if hasattr(p, "aval")
+    )
     if t is None or out.format.is_dense or not still:
         return t
     return convert_format(E("add", t, zeros_like(out, t.dtype)), out.format)
