@@ -24,8 +24,9 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit import cin, conversion_costs, operators, placement, simplify
@@ -270,8 +271,14 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
-def _sparse(expr: cin.Expr) -> set[cin.Access]:
-    return {a for a in cin.accesses(expr) if a.tensor.lacks}
+def _apart(densities: Mapping[cin.Expr, float], same: Callable[[set[Any], set[Any]], bool] = set.__le__) -> list[float]:
+    """The densities of expressions, but those whose sparse operands are the `same` as, or among, those of another: each counts once."""
+    operands = {e: {a for a in cin.accesses(e) if a.tensor.lacks} for e in densities}
+    kept: list[cin.Expr] = []
+    for expr in sorted(densities, key=lambda e: -len(operands[e])):
+        if not operands[expr] or not any(same(operands[expr], operands[k]) for k in kept):
+            kept.append(expr)
+    return [densities[e] for e in kept]
 
 
 class Model:
@@ -409,15 +416,15 @@ class Model:
                 if op == "logical_not":
                     return 1.0
                 found = [self.density(a, var, bound) for a in args]
-                known = [d for d in found if d is not None]
+                known = {a: d for a, d in zip(args, found, strict=True) if d is not None}
                 if not known:
                     return None
-                if op == "masked" and found[0] is not None and _sparse(args[1]) <= _sparse(args[0]):
-                    return found[0]
                 if op in ("multiply", "logical_and", "bitwise_and", "masked") or operators.annihilates(op):
-                    return math.prod(known)
-                needed = [d for d, a in zip(found, args, strict=True) if d is not None and self._needs(expr, a)]
-                return math.prod(needed) if needed else 1.0 - math.prod(1.0 - d for d in known)
+                    return math.prod(_apart(known))
+                needed = {a: d for a, d in known.items() if self._needs(expr, a)}
+                return (
+                    math.prod(_apart(needed)) if needed else 1.0 - math.prod(1.0 - d for d in _apart(known, set.__eq__))
+                )
             case _:
                 return None
 

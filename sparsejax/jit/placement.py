@@ -2,7 +2,8 @@
 
 Statement k < n of a nest of n producers is producer k, statement n the value. The parent of a producer is the statement that reads
 it, or the nearest one that all its readers are placed in; of its parent's loops it shares a prefix over variables of its own
-result. So nothing is computed twice, and what is kept between statements has the variables that are not shared.
+result. So nothing is computed twice, and what is kept between statements has the variables that are not shared: a register, a dense
+array, or of a sparse result a workspace over its inner levels ("append" where entries are made in the order of storage).
 
 before:  m[i] max= A[i,j];   s[i] += exp(A[i,k] - m[i]);   out[i,j] = exp(A[i,j] - m[i]) / s[i]
 after:   forall i

@@ -1,7 +1,8 @@
 """Fusion across reductions: what a kernel reads moves into it, to be computed at the deepest loop that both share (`placement`).
 
     - a reduction, and what is computed from it, is kept for one step of the shared loops
-    - an elementwise value moves into every statement that reads it entry by entry, a cheap one into any
+    - an elementwise value moves into every statement that reads it entry by entry, a cheap one into any; or it is kept too, if it is dear
+    - what is sparse is kept as entries: a row of scores, between a sampled product and the softmax that reads them three times
 
 before:  m[i] max= A[i,j] | E[i,j] = exp(A[i,j] - m[i]) | s[i] += E[i,j] | out[i,j] = E[i,j] / s[i]     four kernels
 after:   out[i,j] = exp(A[i,j] - m[i]) / s[i],  s[i] += exp(A[i,k] - m[i]),  m[i] max= A[i,l]            one

@@ -5,6 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax import nn
 from tests.fuzz import engine, rows
 
 
@@ -40,6 +41,10 @@ PROGRAMS = {
     "two reductions in a chain": (lambda A, X: A / snp.sqrt(snp.sum(A * A, axis=1, keepdims=True)), 1),
     "column sums, stored by rows": (lambda A, X: A / snp.sum(A, axis=0, keepdims=True), 2),
     "a sum of everything": (lambda A, X: A / snp.sum(A), 2),
+    "sparse attention": (lambda A, X: nn.dot_product_attention(X, X, X, A), 1),
+    "softmax of sampled products": (lambda A, X: nn.softmax(sj.einsum("ik,jk->ij", X, X, mask=A)), 1),
+    "graph attention": (lambda A, X: nn.softmax(nn.leaky_relu(A * X[:, :1] + A * X[:, 1])) @ X, 1),
+    "rows of a sparse product, normalised": (lambda A, X: nn.softmax(A @ A), 1),
     "an intermediate that is a result": (lambda A, X: (s := snp.sum(A, axis=1, keepdims=True), A / s), 2),
 }
 
@@ -60,13 +65,22 @@ def _last(made):
     return made[-1] if isinstance(made, tuple) else made
 
 
+def test_rows_that_are_read_twice_are_kept():
+    """Scores and weights of attention live in lists of one row; a product in no order goes through a workspace that sorts."""
+    cin = sj.explain(lambda A, X: nn.dot_product_attention(X, X, X, A))(A, X).kernels[0].cin
+    assert cin.count(": append") == 2 and cin.startswith("forall i\n  where")
+    (kernel,) = sj.explain(lambda A: nn.softmax(A @ A))(A).kernels
+    assert ": bitmap" in kernel.cin
+    assert any("moves in: cost" in text and "apart" in text for text in kernel.fused)
+
+
 def test_rows_are_walked_where_they_are_shared():
     text = sj.jit(softmax).lower(A).as_text("cin")
     assert text.splitlines()[:4] == [
         "forall i",
-        "  where w: scalar float64",
-        "    forall k",
-        "      w[] += expm1(B[i,k])",
+        "  where w: append float64",
+        "    forall j",
+        "      w[j] = expm1(A[i,j])",
     ]
 
 
