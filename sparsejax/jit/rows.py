@@ -225,6 +225,8 @@ def _inlined(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Ne
         for p in new:
             if p.target not in added and len(read) > 1 and set(cin.variables(p.target)) & _own(outer, access):
                 return None  # the same reduction at two places: it would be computed twice
+            if any(t != p.target and t.tensor.name == p.target.tensor.name for t in added):
+                return None  # the same, over other variables
             added.setdefault(p.target, p)
         producers = [Producer(p.target, p.op, cin.substitute(p.rhs, {access: replacement})) for p in producers]
         value = cin.substitute(value, {access: replacement})
