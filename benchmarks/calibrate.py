@@ -85,12 +85,10 @@ def conversions(A: sp.csr_array) -> Iterator[tuple[dict[str, float], float]]:
 
 
 def fitted(measured: Sequence[tuple[dict[str, float], float]]) -> dict[str, float]:
-    """The constants of `conversion_costs`, none negative, with the least squares of relative errors; `root` as it is."""
-    root = conversion_costs.NANOSECONDS["root"]
-    names = [n for n in conversion_costs.NANOSECONDS if n != "root"]
+    """The constants of `conversion_costs`, none negative, with the least squares of relative errors."""
+    names = list(conversion_costs.NANOSECONDS)
     matrix = np.array([[terms.get(n, 0.0) / took for n in names] for terms, took in measured])
-    shares = np.array([1.0 - root * terms.get("root", 0.0) / took for terms, took in measured])
-    solved, _ = scipy.optimize.nnls(matrix, shares)
+    solved, _ = scipy.optimize.nnls(matrix, np.ones(len(measured)))
     return {n: float(f"{x:.3g}") for n, x in zip(names, solved, strict=True)}
 
 

@@ -41,7 +41,7 @@ from sparsejax.jit.workspaces import policies
 # Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
 # MERGE: per coordinate of operands that are walked in step (reference section 1.3: about 4.7 ns where they are alike, less where one
 # is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back.
-STRIDED, VECTOR, MERGE = 1.2, 0.2, 4.0
+STRIDED, VECTOR, MERGE = 1.0, 0.2, 4.0
 GALLOP = 2.0
 BEAM = 400
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number

@@ -33,7 +33,7 @@ SHARE = 0.02
 """Of the time of a kernel, what a sample may take."""
 POINT, ENTRY, SCATTERED = 1.0, 5.0, 9.0
 """Nanoseconds of a kernel: per point and per entry, where rows are made one by one; per point where they are not."""
-CALL, SAMPLED = 5e4, 20.0  # of a sample, call and point
+CALL, SAMPLED = 1e5, 20.0  # of a sample, call (between one that repeats and one with cold caches) and point
 SCANNED = 0.6  # per entry of a column that is passed over
 SEARCH, SEARCHED = 3e5, 5.0  # per operand that is searched in, and per entry of it
 ROWS, FEWEST, MOST, PART = 24, 384, 1 << 17, 1024.0
@@ -280,9 +280,15 @@ def _agreeing(storage: Storage, level: int, points: float) -> Ints:
     return found
 
 
+@functools.cache
+def _noise() -> NDArray[np.float64]:
+    """Random numbers below 1, the same in every process: making a generator takes longer than a sample."""
+    return np.random.default_rng(0).random(1 << 13)
+
+
 def _thinned(joined: Relation, step: int) -> tuple[Relation, NDArray[np.bool_]]:
     """About one row in `step`, at random: neighbours meet more often than others."""
-    picked = np.random.default_rng(0).random(len(next(iter(joined.values())))) * step < 1.0
+    picked = np.resize(_noise(), len(next(iter(joined.values())))) * step < 1.0
     return {v: c[picked] for v, c in joined.items()}, picked
 
 

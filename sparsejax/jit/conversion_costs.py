@@ -12,20 +12,23 @@ from sparsejax.formats import Coordinate, Dense, Format, ordering
 from sparsejax.formats.passes import MANY
 
 CACHE = 1 << 20  # bytes of a second-level cache
+DIGITS = 65536.0  # larger extents than this, and than the entries, are sorted by digits
 
-# Rounded from fits of `python -m benchmarks.calibrate` on an AMD EPYC, one thread (`root` is set by hand). A nanosecond is about an iteration of a
+# Rounded from fits of the kind that `python -m benchmarks.calibrate` makes, on an AMD EPYC, one thread. A nanosecond is about an iteration of a
 # scalar loop. What a conversion costs per call is that of the NumPy calls which it is made of.
 NANOSECONDS = {
-    "call": 45_000.0,
+    "call": 43_000.0,
     "call_expand": 15_000.0,
     "expand": 0.4,
+    "expand_root": 0.8,
     "column": 0.3,
-    "compress": 0.6,
-    "call_sort": 8_300.0,
-    "sort_few": 9.7,
-    "sort": 3.5,
-    "sort_far": 2.9,
-    "root": 1.0,
+    "compress": 0.5,
+    "call_sort": 12_000.0,
+    "sort_few": 12.0,
+    "sort": 5.0,
+    "sort_far": 0.5,
+    "histogram": 0.6,
+    "root": 0.6,
 }
 
 
@@ -36,6 +39,8 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
     {'call': 1.0, 'column': 60.0, 'root': 20.0, 'call_sort': 1.0, 'sort_few': 30.0}
     """
     made = {"call": 1.0, "column": entries * after.ndim}
+    if isinstance(before.levels[0], Dense):
+        made["expand_root"] = float(shape[before.order[0]])
     if not isinstance(before.levels[-1], Coordinate):
         made |= {"call_expand": 1.0, "expand": entries}
     if isinstance(after.levels[0], Dense):
@@ -46,7 +51,9 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
     if sorts and entries < MANY:
         made |= {"call_sort": sorts, "sort_few": sorts * entries}
     elif sorts:
-        made |= {"call_sort": sorts, "sort": sorts * entries, "sort_far": sorts * entries * missed(16.0 * entries)}
+        counted = sum(min(float(shape[d]), max(DIGITS, entries)) for d in after.order[: int(sorts)])
+        far = sorts * entries * missed(16.0 * entries)
+        made |= {"call_sort": sorts, "sort": sorts * entries, "sort_far": far, "histogram": counted}
     return made
 
 

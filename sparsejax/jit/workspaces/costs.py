@@ -17,9 +17,9 @@ FLUSH = 4096.0  # entries of the first list of `coordinate`
 
 Terms = dict[str, dict[str, float]]
 
-# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `start` (a use
-# that nothing is inserted in), `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an
-# iteration of a scalar loop. What assembling the result costs is part of the price.
+# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `start` (a use that
+# nothing is inserted in), `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an iteration
+# of a scalar loop. What assembling the result costs is part of the price; what all policies have in common is little of it.
 NANOSECONDS: Terms = {
     "bitmap": {
         "insert": 0.89,
