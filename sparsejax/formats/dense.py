@@ -32,8 +32,11 @@ class Dense(Level):
 
     def expand(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> tuple[Array, list[Array], Array | None]:
         (extent,) = extents
-        owner, here = passes.over(above.entries * extent).grid(above.entries, extent)
         numbers = np.arange(extent, dtype=crd_dtype(extent))
+        if above.entries == 1:
+            owner, here = np.broadcast_to(np.zeros(1, np.int32), extent), numbers
+        else:
+            owner, here = passes.over(above.entries * extent).grid(above.entries, extent)
         position = None if above.position is None else np.add.outer(above.position * extent, numbers).reshape(-1)
         return owner, [here], position
 

@@ -537,6 +537,8 @@ def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: low
     if schedule.workspace is not None:
         lines.append(f"  workspace {schedule.workspace}: {schedule.reason}")
     lines += [f"  {text}" for text in step.step.priced]
+    if program.given is not None:
+        lines.append(f"  the result has the positions of level {program.given.level} of {program.given.access.tensor}")
     if not step.exact:
         lines.append(f"  the result is converted to {step.step.output.aval.format} last")
     return "\n".join(lines)
