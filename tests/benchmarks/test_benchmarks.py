@@ -90,6 +90,16 @@ def test_slopes():
     assert set(slopes.OPERATIONS) <= {o.name for o in OPERATIONS}
 
 
+@pytest.mark.parametrize(("given", "expected"), [("i8", "f4"), ("f8", "f4"), ("c16", "c8")])
+def test_operands_have_the_precision_asked_for(given, expected):
+    matrix = uniform(40, 40, 200).astype(given)
+    for operation in OPERATIONS:
+        if operation.kind not in ("tensor", "pattern"):
+            made = operands(operation, matrix, "f4")
+            assert made["A"].dtype == np.dtype(expected)
+            assert all(value.dtype == np.float32 for key, value in made.items() if key not in "AB")
+
+
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 def test_results_that_differ_are_found_in_both_precisions(dtype):
     operation = next(o for o in OPERATIONS if o.name == "spmm32")
