@@ -65,10 +65,10 @@ def operands(operation: Operation, matrix: Any, dtype: str = "f8") -> Data:
 
 
 def _of_dtype(value: Any, dtype: str) -> Any:
-    if not (isinstance(value, np.ndarray) or sp.issparse(value)) or value.dtype.kind not in "fc":
+    """Values of any matrix, real ones as `dtype`; coordinates of tensors stay integers."""
+    if not sp.issparse(value) and not (isinstance(value, np.ndarray) and value.dtype.kind in "fc"):
         return value
-    kind = np.dtype(dtype) if value.dtype.kind == "f" else np.result_type(np.dtype(dtype), np.complex64)
-    return value.astype(kind)
+    return value.astype(np.result_type(np.dtype(dtype), np.complex64) if value.dtype.kind == "c" else np.dtype(dtype))
 
 
 def _operands(operation: Operation, matrix: Any) -> Data:

@@ -53,7 +53,7 @@ class Storage:
         """The same storage for others to look at: fresh views that cannot be made writeable, over the same memory."""
         made: Storage = _new(Storage)
         buffers = tuple(tuple(sealed(b) for b in level) for level in self.buffers)
-        made.__dict__.update(self.__dict__, buffers=buffers, vals=sealed(self.vals))
+        made.__dict__.update(self.__dict__, buffers=buffers, vals=sealed(self.vals), ours=False)
         return made
 
     @property

@@ -157,6 +157,15 @@ def test_borrowed_memory_is_not_written():
     given += 1
 
 
+@pytest.mark.parametrize("n", SIZES)
+def test_arrays_over_the_memory_of_others_do_not_give_it_away(n):
+    for over in (lambda x: sj.array(x.storage), lambda x: sj.Array(x.storage), lambda x: sj.array(x.todense())):
+        x, values = fresh(n)
+        made = sj.jit(step, donate_argnums=0)(over(x), 1.0)
+        np.testing.assert_array_equal(made.todense(), values - 2)
+        np.testing.assert_array_equal(x.todense(), values)
+
+
 def test_one_array_twice_and_constants():
     x, values = fresh()
     made = sj.jit(lambda x, y: (x + 1, x * y), donate_argnums=0)(x, x)
