@@ -12,6 +12,7 @@ import sparsejax.numpy as snp
 from sparsejax import lax
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.lax.loops import Traced
+from sparsejax.transforms import coloring
 from sparsejax.transforms import sparse_jacobian as module
 from sparsejax.transforms.coloring import color_columns
 from sparsejax.transforms.patterns import derivative_pattern
@@ -343,3 +344,37 @@ def test_long_loops_depend_on_everything():
     made = sj.sparse_jacobian(lambda x: lax.fori_loop(0, 300, lambda i, x: x * 1.01, x), mode="forward")(np.ones(3))
     assert made.nnz == 9
     assert_allclose(made.todense(), np.eye(3) * 1.01**300)
+
+
+def _arrow(x):
+    return (x[0] ** 2 * snp.sin(x[1:])).sum() + (x**4).sum()
+
+
+def _grid(x):
+    u = x.reshape(6, 7)
+    return ((u[1:] - u[:-1]) ** 4).sum() + ((u[:, 1:] * u[:, :-1]) ** 2).sum()
+
+
+@pytest.mark.parametrize(("function", "most"), [(_arrow, 2), (_grid, 7)])
+def test_symmetric_patterns_need_fewer_colours(function, most):
+    x = np.random.default_rng(0).random(42)
+    made, wanted = sj.sparse_hessian(function)(x), sj.hessian(function)(x).todense()
+    np.testing.assert_allclose(made.todense(), wanted, rtol=1e-12, atol=1e-13)
+    assert made.nnz == sj.sparse_jacobian(sj.grad(function))(x).nnz
+    pattern = sp.csr_array(wanted != 0)
+    star, partial = coloring.color_symmetric(pattern), coloring.color_columns(pattern)
+    assert star.max() + 1 <= most
+    assert star.max() <= partial.max()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_star_colourings_tell_entries_apart(seed):
+    rng = np.random.default_rng(seed)
+    dense = rng.random((20, 20)) < rng.choice([0.05, 0.15, 0.4])
+    pattern = sp.csr_array(dense | dense.T)
+    own = coloring.alone(pattern, coloring.color_symmetric(pattern))
+    entries = pattern.tocoo()
+    direct = sp.csr_array((own, (entries.row, entries.col)), shape=pattern.shape).toarray()
+    assert ((direct | direct.T) == pattern.toarray()).all()
+    own = coloring.alone(pattern, np.zeros(20, np.int64))
+    assert not own.all()
