@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparsejax.formats import Compressed, Dense, Format, Level
+from sparsejax.formats import Dense, Format
 from sparsejax.jit import cin, conversion_costs, operators, placement, simplify
 from sparsejax.jit.concretize import SCATTER, assembly
 from sparsejax.jit.facts import Facts
@@ -238,27 +238,6 @@ def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> poli
     return model.workspace(state)
 
 
-def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts: Facts) -> Format:
-    """The format for `access` whose storage order follows the loops: dense levels below all sparse ones stay dense, the outermost
-    is dense when its extent is in proportion to the entries and another is sparse, the others are compressed. What is stored stays the
-    same."""
-    tensor = access.tensor
-    rank = {v: k for k, v in enumerate(order)}
-    place = {d: rank.get(ix, -1) if isinstance(ix, cin.IndexVar) else -1 for d, ix in enumerate(access.indices)}
-    dims = tuple(sorted(range(len(access.indices)), key=lambda d: (place[d], tensor.format.order.index(d))))
-    last = max(lv for lv, level in enumerate(tensor.format.levels) if not isinstance(level, Dense))
-    block = set(tensor.format.order[last + 1 :])
-    entries = facts[tensor.name][last]
-    levels: list[Level] = []
-    for k, d in enumerate(dims):
-        located = k == 0 and tensor.shape[d] <= max(1024, 4 * entries) and not block.issuperset(dims[1:])
-        if located or block.issuperset(dims[k:]):
-            levels.append(Dense())
-        else:
-            levels.append(Compressed())
-    return Format(tuple(levels), dims)
-
-
 def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     """For every level of the output that starts a segment, how many coordinates to make room for at first.
 
@@ -302,23 +281,37 @@ class Model:
         self._meetings = tuple(_Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
         self._counts: tuple[float, ...] | None = None
         self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
+        self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
         self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
 
-    def _reduced(self) -> dict[cin.IndexVar, cin.Expr]:
-        """What each variable is reduced over: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product alone."""
-        made: dict[cin.IndexVar, cin.Expr] = {}
+    def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
+        """What each variable is reduced over, and how: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product."""
+        made: dict[cin.IndexVar, tuple[cin.Expr, str | None]] = {}
         known: dict[cin.Access, cin.Expr] = {}
         for p in self.nest.producers:
             known[p.target] = simplify.simplify(cin.substitute(p.rhs, known))
-            made |= {
-                v: known[p.target] for v in cin.variables(p.rhs) if v not in (*p.target.indices, *self.nest.indices)
-            }
+            own = cin.variables(p.rhs)
+            made |= {v: (known[p.target], p.op) for v in own if v not in (*p.target.indices, *self.nest.indices)}
         return made
 
-    def computed(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> cin.Expr:
-        """What a loop over `var` inside those of `bound` computes: a reduction, where one of them runs over what is reduced."""
+    def computed(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> tuple[cin.Expr, str | None]:
+        """What a loop over `var` inside those of `bound` computes: a reduction (and its operator), where one of them runs over what is
+        reduced."""
         within = (self.reduced[v] for v in (var, *sorted(bound, key=str)) if v in self.reduced)
-        return next((expr for expr in within if var in cin.variables(expr)), self.expr)
+        return next(((expr, op) for expr, op in within if var in cin.variables(expr)), (self.expr, None))
+
+    def leaves(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar], gone: Collection[cin.Access]) -> bool:
+        """Whether a loop over `var` inside those of `bound` has something to do where operands are absent."""
+        expr, op = self.computed(var, bound)
+        key = expr, frozenset(gone)
+        left = self._left[key] = self._left[key] if key in self._left else simplify.exhaust(*key)
+        if op is None:
+            return not isinstance(left, cin.Literal)
+        operator = operators.get(op)
+        if isinstance(left, cin.Literal) and cin.same_value(left.value, operator.identity(left.dtype)):
+            return False
+        innermost = var in self.reduced and len(bound) + 1 == len(self.nest.variables)
+        return not (innermost and operator.repeats(left.dtype)) or var in cin.variables(left)
 
     def prefix(self, order: tuple[cin.IndexVar, ...]) -> int:
         return assembly(self.nest.output, self.storage, order)[1]
@@ -360,7 +353,8 @@ class Model:
 
     def schedule(self, state: _State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
         moved = {
-            a.tensor.name: concordant_format(a, state.order, self.facts) for a in sorted(state.discordant, key=str)
+            a.tensor.name: conversion_costs.concordant_format(a, state.order, self.facts)
+            for a in sorted(state.discordant, key=str)
         }
         used = self.workspace(state)
         policy, reason = (None, "") if used is None else (used.policy, used.reason)
@@ -419,8 +413,6 @@ class Model:
                 known = {a: d for a, d in zip(args, found, strict=True) if d is not None}
                 if not known:
                     return None
-                if op in ("multiply", "logical_and", "bitwise_and", "masked") or operators.annihilates(op):
-                    return math.prod(_apart(known))
                 needed = {a: d for a, d in known.items() if self._needs(expr, a)}
                 return (
                     math.prod(_apart(needed)) if needed else 1.0 - math.prod(1.0 - d for d in _apart(known, set.__eq__))
@@ -476,8 +468,7 @@ class Model:
             and UNEVEN * max(1.0, lengths[0]) < lengths[1]
         ):
             work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
-        expr = self.computed(var, bound)
-        if not leaders or not isinstance(simplify.exhaust(expr, leaders), cin.Literal):
+        if not leaders or self.leaves(var, bound, leaders):
             work += float(self.extents[var])
         return work
 
@@ -490,8 +481,12 @@ class Model:
             each = STRIDED if strided else VECTOR
         elif len(leaders) > 1:
             each = MERGE
-        density = self.density(self.computed(var, bound), var, bound)
-        most = self.extents[var] * (1.0 if density is None else density)
+        density = self.density(self.computed(var, bound)[0], var, bound)
+        if density is None or self.leaves(
+            var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.indices]
+        ):
+            density = 1.0
+        most = self.extents[var] * density
         for m in self._meetings:
             if not m.done(bound) and m.done(bound | {var}):
                 most *= m.coupling
@@ -526,7 +521,7 @@ class Model:
         """The cost of copying an operand into the format that follows `order`."""
         if access.tensor.policy == placement.KEPT:
             return math.inf
-        tensor, after = access.tensor, concordant_format(access, order, self.facts)
+        tensor, after = access.tensor, conversion_costs.concordant_format(access, order, self.facts)
         return conversion_costs.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
 
     def total(self, state: _State) -> Cost:
@@ -595,7 +590,10 @@ class Model:
                 count *= self.extents[var]
                 if not isinstance(level, Dense):
                     most = min(count, size, self.walk(self.storage[: depth + 1]).survivors)
-                    count = distinct(entries, most) if met is None or depth < last else min(entries, most)
+                    if met is not None and depth == last:
+                        count = min(entries, most)
+                    else:
+                        count = distinct(entries, most) if self.nest.producers else most
                 made.append(count)
             self._counts = tuple(made)
         return self._counts

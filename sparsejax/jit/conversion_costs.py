@@ -1,4 +1,4 @@
-"""What it costs to copy an operand into another format (`formats.convert`): a sum of terms, each a count times a constant.
+"""Which copies of operands loops want, and what a copy in another format costs (`formats.convert`): a sum of terms, each a count times a constant.
 
 `terms` counts, `NANOSECONDS` holds the constants: `python -m benchmarks.calibrate` measures conversions, fits and prints them.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sparsejax.formats import Coordinate, Dense, Format, ordering
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level, ordering
 from sparsejax.formats.passes import MANY
+from sparsejax.jit import cin
+from sparsejax.jit.facts import Facts
 
 CACHE = 1 << 20  # bytes of a second-level cache
 DIGITS = 65536.0  # larger extents than this, and than the entries, are sorted by digits
@@ -65,3 +67,24 @@ def cost(before: Format, after: Format, shape: Sequence[int], entries: float) ->
 def missed(size: float) -> float:
     """The fraction of accesses to random places among `size` bytes that miss the cache."""
     return min(1.0, max(0.0, math.log2(max(1.0, size / CACHE)) / 4))
+
+
+def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts: Facts) -> Format:
+    """The format for `access` whose storage order follows the loops: dense levels below all sparse ones stay dense, the outermost
+    is dense when its extent is in proportion to the entries and another is sparse, the others are compressed. What is stored stays the
+    same."""
+    tensor = access.tensor
+    rank = {v: k for k, v in enumerate(order)}
+    place = {d: rank.get(ix, -1) if isinstance(ix, cin.IndexVar) else -1 for d, ix in enumerate(access.indices)}
+    dims = tuple(sorted(range(len(access.indices)), key=lambda d: (place[d], tensor.format.order.index(d))))
+    last = max(lv for lv, level in enumerate(tensor.format.levels) if not isinstance(level, Dense))
+    block = set(tensor.format.order[last + 1 :])
+    entries = facts[tensor.name][last]
+    levels: list[Level] = []
+    for k, d in enumerate(dims):
+        located = k == 0 and tensor.shape[d] <= max(1024, 4 * entries) and not block.issuperset(dims[1:])
+        if located or block.issuperset(dims[k:]):
+            levels.append(Dense())
+        else:
+            levels.append(Compressed())
+    return Format(tuple(levels), dims)

@@ -26,6 +26,7 @@ from sparsejax.jit import (
     autoschedule,
     branches,
     cin,
+    estimates,
     facts,
     forecast,
     fuse,
@@ -149,6 +150,8 @@ class Kernel:
     meetings: tuple[Meeting, ...]
     output: str
     output_format: Format
+    entries: tuple[float, int]
+    """Of the output: expected before the program ran, and made."""
     format_reasons: tuple[str, ...]
     candidates: tuple[Candidate, ...]
     order: tuple[str, ...]
@@ -168,6 +171,10 @@ class Kernel:
         lines += [f"  {x}" for x in self.meetings]
         lines.append(f"  output {self.output} {self.output_format}")
         lines += [f"    {x}" for x in self.format_reasons]
+        if not self.output_format.is_dense:
+            lines.append(
+                f"    {self.entries[0]:.4g} entries expected before the program ran, {self.entries[1]:.4g} made"
+            )
         lines.append(f"  loop orders ({len(self.candidates)}), cost in iterations = loops + output + conversions")
         for c in self.candidates[:SHOWN]:
             mark = "*" if tuple(map(str, c.order)) == self.order else " "
@@ -322,12 +329,16 @@ def _explained(plan: pipeline.Plan, storages: Sequence[Storage]) -> tuple[list[E
     """The steps of a plan on these operands, and its results."""
     registers = plan.registers(storages)
     made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns}
+    given = dict(zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), storages, strict=True))
+    planned = [s.step if isinstance(s, pipeline.KernelRunner) else s for s in plan.steps]
+    known = estimates.of_program(planned, plan.jaxpr, given)
     steps: list[Explained] = []
     for number, step in enumerate(plan.steps):
         bodies = [_Body(b) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
         if isinstance(step, pipeline.KernelRunner):
-            steps.append(_kernel(step, inputs, made_by[step.step.output]))
+            entries = known.entries(step.step.output), registers[-1].nnz
+            steps.append(_kernel(step, inputs, entries, made_by.get(step.step.output)))
         elif bodies:
             types = ", ".join(str(v.aval) for v in step.outputs)
             runs = tuple(Branch(b.runs, tuple(b.steps)) for b in bodies)
@@ -371,7 +382,9 @@ def _call(step: fuse.CallStep) -> LibraryCall:
     return LibraryCall(eqn.primitive.name, str(step.outputs[0].aval), reason)
 
 
-def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) -> Kernel:
+def _kernel(
+    runner: pipeline.KernelRunner, inputs: Sequence[Storage], entries: tuple[float, int], eqn: Eqn | None
+) -> Kernel:
     nest = runner.step.nest
     observed, exactly = runner.observe(inputs), runner.observe_exactly(inputs)
     exact = dict(zip((t.name for t in nest.inputs), exactly, strict=False))
@@ -403,7 +416,8 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage], eqn: Eqn) 
         _meetings(runner, known, counted),
         f"{nest.output.dtype}{list(nest.output.shape)}",
         nest.output.format,
-        _format_reasons(runner.step, eqn),
+        entries,
+        () if eqn is None else _format_reasons(runner.step, eqn),
         candidates,
         tuple(map(str, schedule.order)),
         _order_reason(schedule.order, candidates),

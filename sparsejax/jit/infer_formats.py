@@ -102,7 +102,8 @@ def _infer(
     for level, axis in enumerate(order):
         index = definition.indices[axis]
         outer = {definition.indices[d] for d in order[:level]}
-        owners = tuple(a for a in sparse if _restricts(a, index, outer, sparse))
+        few = _few(outer, sparse, rhs, fill)
+        owners = tuple(a for a in sparse if _restricts(a, index, few))
         if shape[axis] > DENSE_ROOT_LIMIT and not _falls_back(rhs, owners, fill):
             owners = tuple(a for a in sparse if index in a.indices and not isinstance(_level_of(a, index), Dense))
         if not _falls_back(rhs, owners, fill):
@@ -113,12 +114,12 @@ def _infer(
             kinds.append(_kept([_level_of(a, index) for a in owners], level, len(order)))
             rules.append((_FALLS_BACK, owners))
         else:
-            roots = tuple(a for a in owners if _is_root(a, index, outer, sparse))
-            few = any(masks.get(a) for a in roots)
-            dense = bool(roots) and shape[axis] <= DENSE_ROOT_LIMIT and not few
+            roots = tuple(a for a in owners if _is_root(a, index, few))
+            masked = any(masks.get(a) for a in roots)
+            dense = bool(roots) and shape[axis] <= DENSE_ROOT_LIMIT and not masked
             kinds.append(Dense() if dense else Compressed())
             rules.append(
-                (_ROOT, roots) if dense else (_WIDE_ROOT, roots) if roots and not few else (_FALLS_BACK, owners)
+                (_ROOT, roots) if dense else (_WIDE_ROOT, roots) if roots and not masked else (_FALLS_BACK, owners)
             )
     zero = dtype.type(0)
     if all(isinstance(k, Dense) for k in kinds):
@@ -173,30 +174,29 @@ def _level_of(access: cin.Access, index: cin.Index) -> Level:
     return access.tensor.format.levels[_level_number(access, index)]
 
 
-def _is_root(access: cin.Access, index: cin.Index, outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> bool:
+def _is_root(access: cin.Access, index: cin.Index, few: set[cin.Index]) -> bool:
     """Whether `index` addresses the outermost level of `access`, a sparse one, and nothing below restricts it either."""
     level = _level_number(access, index)
     if isinstance(access.tensor.format.levels[level], Dense):
         return False
     if any(isinstance(access.level_index(lv), cin.IndexVar) for lv in range(level)):
         return False
-    reach = _few(outer, sparse) if outer else set()
     below = range(level + 1, len(access.indices))
     return not any(
-        access.level_index(lv) in reach and not isinstance(access.tensor.format.levels[lv], Dense) for lv in below
+        access.level_index(lv) in few and not isinstance(access.tensor.format.levels[lv], Dense) for lv in below
     )
 
 
-def _restricts(access: cin.Access, index: cin.Index, outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> bool:
-    """Whether `access` holds few coordinates of `index` once the output variables `outer` are fixed.
+def _restricts(access: cin.Access, index: cin.Index, few: set[cin.Index]) -> bool:
+    """Whether `access` holds few coordinates of `index`.
 
-    Within reach are `index`, `outer`, and the variables of which few coordinates remain. `access` restricts `index` when a
+    Within reach are `index`, and the variables of which `few` coordinates remain. `access` restricts `index` when a
     sparse level at or below that of `index` belongs to a variable within reach, and so does every level above it: in
     `A[i,k] B[k,j]` with i fixed, few k remain, and B restricts j whether it is stored by k or by j.
     """
     if index not in access.indices:
         return False
-    reach = outer | {index} | (_few(outer, sparse) if outer else set())
+    reach = few | {index}
     for level in range(_level_number(access, index), len(access.indices)):
         if isinstance(access.tensor.format.levels[level], Dense) or access.level_index(level) not in reach:
             continue
@@ -206,35 +206,39 @@ def _restricts(access: cin.Access, index: cin.Index, outer: set[cin.Index], spar
     return False
 
 
-def _few(outer: set[cin.Index], sparse: tuple[cin.Access, ...]) -> set[cin.Index]:
-    """The variables of which few coordinates remain once the output variables `outer` are fixed.
+def _few(outer: set[cin.Index], sparse: tuple[cin.Access, ...], rhs: cin.Expr, fill: Any) -> set[cin.Index]:
+    """The output variables `outer`, where there are any, and those of which few coordinates remain once these are fixed.
 
-    A variable joins when some operand holds it together with a member, the deeper of the two is a sparse level, and no dense level of
-    a variable that is not a member lies between them: in `A[i,j] B[j,k] C[k,l]` with i fixed, first j, then k. In `A[i,j,k]` with
-    only k sparse and i fixed, every j remains, and so does every k.
+    A variable joins when the expression falls back to the fill without operands that hold it together with a member, the deeper of the two
+    being a sparse level, and no dense level of a variable that is not a member between them: in `A[i,j] B[j,k] C[k,l]` with i fixed,
+    first j, then k. In `A[i,j,k]` with only k sparse and i fixed, every j remains, and so does every k. In `(A[i,j] + 1) B[j,k]` every
+    j remains.
     """
     known = set(outer)
-    grown = True
+    grown = bool(outer)
     while grown:
         grown = False
-        for access in sparse:
-            inside = [ix for ix in access.indices if ix in known]
-            for index in access.indices:
-                if index in known or not isinstance(index, cin.IndexVar):
-                    continue
-                own = _level_number(access, index)
-                if any(_leaves_few(access, own, _level_number(access, other), known) for other in inside):
-                    known.add(index)
-                    grown = True
+        for index in dict.fromkeys(ix for a in sparse for ix in a.indices if isinstance(ix, cin.IndexVar)):
+            if index not in known and _falls_back(rhs, tuple(a for a in sparse if _leaves_few(a, index, known)), fill):
+                known.add(index)
+                grown = True
     return known
 
 
-def _leaves_few(access: cin.Access, one: int, other: int, known: set[cin.Index]) -> bool:
-    """Whether the deeper of two levels is sparse, and dense levels between them belong to `known` variables."""
-    levels, upper, lower = access.tensor.format.levels, min(one, other), max(one, other)
-    return not isinstance(levels[lower], Dense) and all(
-        access.level_index(lv) in known or not isinstance(levels[lv], Dense) for lv in range(upper + 1, lower)
-    )
+def _leaves_few(access: cin.Access, index: cin.IndexVar, known: set[cin.Index]) -> bool:
+    """Whether `access` holds few coordinates of `index` for every coordinate of some `known` variable: the deeper of the two levels is
+    sparse, and dense levels between them belong to known variables."""
+    if index not in access.indices:
+        return False
+    levels, own = access.tensor.format.levels, _level_number(access, index)
+    for other in (_level_number(access, ix) for ix in access.indices if ix in known):
+        upper, lower = min(own, other), max(own, other)
+        between = range(upper + 1, lower)
+        if not isinstance(levels[lower], Dense) and all(
+            access.level_index(lv) in known or not isinstance(levels[lv], Dense) for lv in between
+        ):
+            return True
+    return False
 
 
 def _mode_order(definition: cin.Definition, sparse: tuple[cin.Access, ...]) -> tuple[int, ...]:

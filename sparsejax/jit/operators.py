@@ -51,6 +51,15 @@ class Operator:
         value = None if self.identity_of is None else self.identity_of(dtype)
         return None if value is None else dtype.type(value)
 
+    def repeats(self, dtype: DType) -> bool:
+        """Whether copies of a value of `dtype` can be reduced at once."""
+        if self.idempotent:
+            return True
+        if self.repeat is None or dtype.kind == "c":
+            return False
+        # as an exponent the number must be exact, and a power must not run over beside a zero
+        return self.repeat != "power" or (dtype.kind in "iu" and dtype.itemsize == 8)
+
 
 def lowest(dtype: DType) -> Scalar:
     """The smallest value of `dtype` (-inf for floats, False for bool): the identity of maximum. Complex numbers are ordered
@@ -254,12 +263,6 @@ OPERATORS = _table()
 def register(operator: Operator) -> Operator:
     """Add an operator whose name tells all about it; the one that is there already under that name, if any."""
     return OPERATORS.setdefault(operator.name, operator)
-
-
-def annihilates(name: str) -> bool:
-    """Whether `name` is the product of a semiring: where an argument lacks an entry, so does the result."""
-    operator = OPERATORS[name]
-    return operator.body is not None and operator.left_annihilator is not None
 
 
 def get(name: str) -> Operator:

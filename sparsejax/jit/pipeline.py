@@ -2,6 +2,9 @@
 
     clean         dead code and common subexpressions                     once per jaxpr
     fuse          kernels and library calls                               once per jaxpr
+    fills         sums over operands with a fill taken apart              "
+    intermediates storage of values between kernels                      "
+    rows          kernels merged across reductions                        "
     autoschedule  loop order and conversions, from observed facts         once per kernel and bucket of facts
     concretize    loops, workspaces, vector marks                         "
     parallelize   the mark of an outermost loop that is cut into chunks   "
@@ -43,8 +46,11 @@ from sparsejax.jit import (
     collisions,
     concretize,
     donation,
+    estimates,
     facts,
+    fills,
     fuse,
+    intermediates,
     lower,
     moments,
     parallel,
@@ -229,16 +235,10 @@ class KernelRunner:
 
     def known(self, observed: Observed) -> facts.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
-        names = [t.name for t in self.step.nest.inputs]
-        found = dict(zip(names, observed[: len(names)], strict=True))
-        given = {a.tensor.name: a for a in self.step.nest.reads}
-        parts = blocks.parts_of_nest(self.nest)
-        for access in self.nest.reads:
-            name = access.tensor.name
-            if access != given[name]:
-                found[name] = facts.expected(access.tensor.format, access.tensor.shape, found[name][-1])
-            found[name] = blocks.split_counts(access, parts, found[name])
-        couplings = dict(zip(self.joins, observed[len(names)], strict=True)) if self.joins else {}
+        given = self.step.nest
+        count = len(given.inputs)
+        couplings = dict(zip(self.joins, observed[count], strict=True)) if self.joins else {}
+        found = estimates.split(given, self.nest, observed[:count])
         return facts.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
 
     def schedule(self, observed: Observed) -> tuple[autoschedule.Schedule, lower.Program]:
@@ -292,10 +292,7 @@ class Plan(Body):
     def __init__(self, closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> None:
         self.jaxpr = staging.clean(closed.jaxpr)
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
-        steps = fuse.fuse(self.jaxpr)
-        if len(steps) > 1:
-            given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
-            steps = rows.merged(steps, self.jaxpr, {v: facts.positions(s) for v, s in given})
+        steps = closed.cache.get("steps") or self._steps(storages)
         self.steps = [KernelRunner(s, closed.shared) if isinstance(s, fuse.KernelStep) else s for s in steps]
         self._numbers: dict[Var, int] = {}
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
@@ -329,6 +326,14 @@ class Plan(Body):
         if len(self.steps) != 1 or self._literals or self._reads[0] != list(range(count)) or self.results != [count]:
             return None
         return self.steps[0] if isinstance(self.steps[0], KernelRunner) else None
+
+    def _steps(self, storages: Sequence[Storage]) -> list[fuse.Step]:
+        given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
+        observed = dict(given)
+        steps = fills.apart(fuse.fuse(self.jaxpr), self.jaxpr, observed)
+        if len(steps) == 1:
+            return steps
+        return rows.merged(intermediates.stored(steps, self.jaxpr, observed), self.jaxpr, observed)
 
     def _atoms(self) -> list[Sequence[Atom]]:
         """What every step reads, and last what the jaxpr returns."""

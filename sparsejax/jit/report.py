@@ -206,6 +206,7 @@ def workspaces(
         *_, write = cin.writes(where.producer)
         starts = max(1.0, next((x.survivors for x in reversed(loops) if x.var in around), 1.0))
         inserts = loops[-1].survivors / starts if loops else 1.0
-        entries = min(inserts, autoschedule.level_counts(nest, known)[-1] / starts) if write.lhs.indices else 1.0
+        counts = autoschedule.level_counts(nest, known) or (math.inf,)
+        entries = min(inserts, counts[-1] / starts) if write.lhs.indices else 1.0
         made.append((tensor, around, where, forecast.workspace_bytes(tensor, inserts, entries)))
     return made

@@ -17,33 +17,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
-from sparsejax.jit import autoschedule, branches, budget, cin, facts, fuse, placement
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import autoschedule, budget, cin, estimates, fuse, placement
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.lax.structural import refill_p
 
-Facts = dict[Var, tuple[float, ...]]
-
-STORE = 8.0
-"""Per entry that is stored between two kernels: written to fresh memory, and read again."""
-CALL = 4000.0
-"""Per kernel: binding it, and allocating its result."""
 CHEAP, FUNCTION = 0.1, 4.0
 """Per entry and operator that is computed again: arithmetic, and what takes a polynomial or a division of long latency."""
 STATEMENTS = 8
 """Producers that one kernel may have."""
 
 
-def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: Mapping[Var, tuple[float, ...]]) -> list[fuse.Step]:
-    """`steps` with kernels merged where that is cheaper, given the observed positions of the program's inputs; where nothing has been
-    observed, a few entries per row are expected."""
+def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: estimates.Known | Mapping[Var, Storage]) -> list[fuse.Step]:
+    """`steps` with kernels merged where that is cheaper, given the program's inputs, or what is known of them."""
     steps = _seen_through(steps, jaxpr)
-    guessed = {v: _guess(v.aval) for v in (*jaxpr.consts, *jaxpr.inputs)}
-    known = _expected(steps, {**guessed, **observed})
+    known = estimates.of_program(steps, jaxpr, observed)
     readers: dict[Var, set[int]] = {}
     for number, step in enumerate(steps):
-        for var in _inputs(step):
+        for var in estimates.inputs(step):
             readers.setdefault(var, set()).add(number)
     results = {a for a in jaxpr.outputs if isinstance(a, Var)}
     sources = {s.output: n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and s.output not in results}
@@ -88,79 +80,40 @@ def _seen_through(steps: list[fuse.Step], jaxpr: Jaxpr) -> list[fuse.Step]:
 
 
 def _cheaper(
-    reader: fuse.KernelStep, own: float | None, source: fuse.Step, known: Facts
+    reader: fuse.KernelStep, own: float | None, source: fuse.Step, known: estimates.Known
 ) -> tuple[fuse.KernelStep, float] | None:
     """One kernel of two and what it costs, where they can be one and that is cheaper; `own` is the reader's cost, if known."""
     assert isinstance(source, fuse.KernelStep)
     ways = []
     for number, (made, again) in enumerate(_merge(reader, source)):
-        cost = _cost(made, known)
+        cost = known.cost(made)
         if cost is not None:
             ways.append((cost + (_repeated(reader, source, known) if again else 0.0), number, made))
     if not ways:
         return None
-    own = _cost(reader, known) if own is None else own
-    apart = _cost(source, known)
+    own = known.cost(reader) if own is None else own
+    apart = known.cost(source)
     if own is None or apart is None:
         return None
     together, _, made = min(ways, key=lambda way: way[:2])
-    separate = own + apart + STORE * known[source.output][-1] + CALL
+    separate = own + apart + estimates.STORE * known.entries(source.output) + estimates.CALL
     if together > separate:
         return None
     text = f"{source.nest.value} moves in: cost {together:.4g}, apart {separate:.4g}"
-    return replace(made, priced=(*reader.priced, text)), together
+    return replace(made, priced=(*reader.priced, *source.priced, text)), together
 
 
-def _expected(steps: list[fuse.Step], known: Facts) -> Facts:
-    """Positions per level of every value: observed for inputs, expected for the rest."""
-    for step in steps:
-        if isinstance(step, fuse.KernelStep):
-            names = [t.name for t in step.nest.inputs]
-            found = dict(zip(names, (known[v] for v in step.arguments), strict=True))
-            if not any(t.format.blocked for t in (*step.nest.inputs, step.nest.output)):
-                known[step.output] = autoschedule.level_counts(step.nest, facts.Facts(found)) or (1.0,)
-                continue
-        given = [known[a][-1] for a in _inputs(step) if not a.aval.format.is_dense]
-        for var in step.outputs:
-            known[var] = _guess(var.aval, max(given, default=None))
-    return known
-
-
-def _guess(aval: Aval, entries: float | None = None) -> tuple[float, ...]:
-    """Positions per level of a value of which nothing but, at best, the number of entries is known."""
-    size = float(aval.size)
-    some = 8.0 * max(aval.shape, default=1) if entries is None else entries
-    return facts.expected(aval.format, aval.shape, min(size, some))
-
-
-def _inputs(step: fuse.Step) -> list[Var]:
-    if isinstance(step, fuse.KernelStep):
-        return list(step.arguments)
-    return [a for a in step.eqn.inputs if isinstance(a, Var)]
-
-
-def _cost(step: fuse.KernelStep, known: Facts) -> float | None:
-    """What the cheapest schedule of a kernel costs; None where it has none, or shares no loop."""
-    found = facts.Facts(dict(zip((t.name for t in step.nest.inputs), (known[v] for v in step.arguments), strict=True)))
-    if not step.nest.nested:
-        single = autoschedule.choose(step.nest, found)
-        return None if single is None else single.cost.total
-    made = branches.choose(step.nest, found)
-    return None if made is None or branches.keeps_whole(step.nest, made) else made.cost.total
-
-
-def _repeated(reader: fuse.KernelStep, source: fuse.KernelStep, known: Facts) -> float:
+def _repeated(reader: fuse.KernelStep, source: fuse.KernelStep, known: estimates.Known) -> float:
     """What computing a value wherever it is read costs, besides computing it once."""
     nest, each = reader.nest, _work(source.nest.value)
     names = [t.name for t, v in zip(nest.inputs, reader.arguments, strict=True) if v == source.output]
-    found = facts.Facts(dict(zip((t.name for t in nest.inputs), (known[v] for v in reader.arguments), strict=True)))
-    found = autoschedule.with_targets(nest, found)
+    found = autoschedule.with_targets(nest, known.facts(reader)[1])
     visits = 0.0
     for number, expr in enumerate(nest.expressions):
         if any(a.tensor.name in names for a in cin.accesses(expr)):
             part = placement.statement(nest, number)
             visits += autoschedule.prefix(part, found, part.variables)[1]
-    return each * max(0.0, visits - known[source.output][-1])
+    return each * max(0.0, visits - known.entries(source.output))
 
 
 def _work(expr: cin.Expr) -> float:
@@ -177,7 +130,7 @@ def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> list[tuple[fuse.
     if any(t.format.blocked for t in tensors):
         return []
     variables: dict[str, Var] = {}
-    outer, inner = _named(reader, variables, "r"), _named(source, variables, "s")
+    outer, inner = named(reader, variables, "r"), named(source, variables, "s")
     name = _name(source.output)
     tried = {_kept(outer, inner, name, source): False}
     tried.setdefault(_inlined(outer, inner, name, source), not inner.direct)
@@ -341,7 +294,7 @@ def _name(var: Var) -> str:
     return f"v{var.number}"
 
 
-def _named(step: fuse.KernelStep, variables: dict[str, Var], prefix: str) -> Nest:
+def named(step: fuse.KernelStep, variables: dict[str, Var], prefix: str) -> Nest:
     """The nest of a step with tensors named by their values, index variables and targets by a prefix."""
     nest = step.nest
     names: dict[cin.Index, cin.Index] = {v: cin.IndexVar(f"{prefix}.{v.name}") for v in nest.variables}

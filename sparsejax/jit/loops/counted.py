@@ -91,12 +91,8 @@ def _same_everywhere(body: cin.Assign, var: cin.IndexVar, fixed: Collection[cin.
     """Whether `body` accumulates the same value at every coordinate, by an operator that knows what that gives."""
     if body.op is None or var in body.lhs.indices:
         return False
-    operator, dtype = operators.get(body.op), body.rhs.dtype
-    if not operator.idempotent:
-        if operator.repeat is None or dtype.kind == "c":
-            return False
-        if operator.repeat == "power" and (dtype.kind not in "iu" or dtype.itemsize < INT.itemsize):
-            return False  # as an exponent the number must be exact, and a power must not run over beside a zero
+    if not operators.get(body.op).repeats(body.rhs.dtype):
+        return False
     return all(a in fixed or var not in a.indices for a in cin.accesses(body.rhs))
 
 
