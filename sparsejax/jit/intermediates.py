@@ -5,8 +5,8 @@ The type of a value fixes its shape, dtype and fill, and its format where the us
     densely                      a reduction that is expected to be fairly full, where no reader can tell absent zeros from stored ones
     in the order of a reader     which would convert it at every call
 
-before:  C:csr[i,j] += A[i,k] * B[k,j] | out[i] += sqrt(C[i,j])          two kernels; the rows of C are sorted and appended
-after:   out[i] += sqrt(c[j]),  c[j] += A[i,k] * B[k,j]                  C is dense, so that its rows can move into its reader (`rows`)
+before:  C:csr[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])          coordinates of C are marked or sorted
+after:   C:dense[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])        C, or a row of it (`rows`), is an array
 
 Every storage is priced with all kernels that make and read the value, merged as they would be; positions are those expected (`estimates`).
 """
