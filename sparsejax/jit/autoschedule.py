@@ -24,15 +24,14 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sparsejax.formats import Dense, Format
 from sparsejax.jit import cin, conversion_costs, operators, placement, simplify
 from sparsejax.jit.concretize import SCATTER, assembly
 from sparsejax.jit.facts import Facts
-from sparsejax.jit.joins import Join, factors, joins
+from sparsejax.jit.joins import Join, apart, factors, joins
 from sparsejax.jit.loops.merge import UNEVEN
 from sparsejax.jit.nest import Nest, outside
 from sparsejax.jit.workspaces import policies
@@ -250,16 +249,6 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
-def _apart(densities: Mapping[cin.Expr, float], same: Callable[[set[Any], set[Any]], bool] = set.__le__) -> list[float]:
-    """The densities of expressions, but those whose sparse operands are the `same` as, or among, those of another: each counts once."""
-    operands = {e: {a for a in cin.accesses(e) if a.tensor.lacks} for e in densities}
-    kept: list[cin.Expr] = []
-    for expr in sorted(densities, key=lambda e: -len(operands[e])):
-        if not operands[expr] or not any(same(operands[expr], operands[k]) for k in kept):
-            kept.append(expr)
-    return [densities[e] for e in kept]
-
-
 class Model:
     """The costs of one kernel of a single statement, given `facts`."""
 
@@ -415,7 +404,7 @@ class Model:
                     return None
                 needed = {a: d for a, d in known.items() if self._needs(expr, a)}
                 return (
-                    math.prod(_apart(needed)) if needed else 1.0 - math.prod(1.0 - d for d in _apart(known, set.__eq__))
+                    math.prod(apart(needed)) if needed else 1.0 - math.prod(1.0 - d for d in apart(known, set.__eq__))
                 )
             case _:
                 return None

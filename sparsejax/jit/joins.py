@@ -8,8 +8,8 @@ t += A[i,j] * x[j]             nowhere: x has a single entry wherever A arrives
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 from sparsejax.jit import cin, simplify
 
@@ -44,3 +44,13 @@ def joins(expr: cin.Expr, left_out: Collection[str] = ()) -> tuple[Join, ...]:
     pairs = itertools.combinations(known, 2)
     found = (Join(a, b, v) for a, b in pairs for v in a.indices if isinstance(v, cin.IndexVar) and v in b.indices)
     return tuple(j for j in found if j.others(j.left) and j.others(j.right))
+
+
+def apart(densities: Mapping[cin.Expr, float], same: Callable[[set[Any], set[Any]], bool] = set.__le__) -> list[float]:
+    """The densities of expressions, but those whose sparse operands are the `same` as, or among, those of another: each counts once."""
+    operands = {e: {a for a in cin.accesses(e) if a.tensor.lacks} for e in densities}
+    kept: list[cin.Expr] = []
+    for expr in sorted(densities, key=lambda e: -len(operands[e])):
+        if not operands[expr] or not any(same(operands[expr], operands[k]) for k in kept):
+            kept.append(expr)
+    return [densities[e] for e in kept]
