@@ -101,7 +101,7 @@ class Plan:
             if access.level_index(0) not in known:
                 price += SEARCH + SEARCHED * entries[access.tensor.name]
             elif self.direct:
-                size = math.prod(float(self.extents[v]) for v in self.indices)
+                size = math.prod(max(1.0, self.extents[v]) for v in self.indices)
                 each = POINT + ENTRY * size * -math.expm1(-points / size) / max(1.0, points)
             known |= set(access.indices)
         return price <= SHARE * each * self.repeated * points

@@ -40,13 +40,20 @@ def spell(body: cin.Expr) -> str:
 
 
 def reduction(body: cin.Expr, identity: Any) -> operators.Operator:
-    """The operator `body` as an associative and commutative reduction with `identity`.
+    """The operator `body` as an associative and commutative reduction with `identity`: an operator that there is, where they agree.
 
     >>> x, y = parameters(np.dtype("float64"))
     >>> reduction(cin.Call("maximum", (x, y), x.dtype), 0.0).name
     '{maximum(x, y); identity 0.0; float64}'
+    >>> reduction(cin.Call("add", (y, x), x.dtype), 0.0).name
+    'add'
     """
     dtype = body.dtype
+    if isinstance(body, cin.Call) and set(body.args) == set(parameters(dtype)):
+        known = operators.get(body.op)
+        agrees = known.associative and known.commutative and known.identity_of is not None
+        if agrees and cin.same_value(dtype.type(known.identity(dtype)), dtype.type(identity)):
+            return known
     name = f"{{{spell(body)}; identity {_plain(identity, dtype)}; {dtype}}}"
     return operators.register(
         operators.Operator(

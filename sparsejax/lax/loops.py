@@ -321,7 +321,14 @@ def scan(
     (Array(6., dtype=float64), Array([0., 0., 2., 9.], dtype=float64))
     """
     _callable(f, "f of scan")
-    carry, tree = _leaves(init, "init of scan")
+    return _scan("scan", f, init, xs, length, reverse)
+
+
+def _scan(
+    name: str, f: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool
+) -> tuple[Any, Any]:
+    """`scan` as what the user called, by `name`."""
+    carry, tree = _leaves(init, f"init of {name}")
     scanned, xs_tree = _leaves(xs, "xs of scan")
     count = _length(scanned, length, _paths(xs_tree, "xs"))
     scanned = [convert_format(x, stacking.stacked(stacking.slices(x.format))) for x in scanned]
@@ -341,7 +348,7 @@ def scan(
 
         return Traced(flat, [*avals, *slices]), trees[0]
 
-    step, carry = _carried("scan", body, carry, tree)
+    step, carry = _carried(name, body, carry, tree)
     outs = scan_p.bind(
         *step.consts,
         *carry,
@@ -426,7 +433,7 @@ def fori_loop(
             raise TypeError(f"{what} of fori_loop must be an integer scalar, got {bound!r}")
     if all(isinstance(b, int | np.integer | np.ndarray | Array) for b in (lower, upper)):
         counter = _counter(int(lower), int(upper))
-        return scan(lambda val, i: (body_fun(i, val), None), init_val, counter)[0]
+        return _scan("fori_loop", lambda val, i: (body_fun(i, val), None), init_val, counter, None, False)[0]
 
     def body(state: Any) -> Any:
         i, val = state

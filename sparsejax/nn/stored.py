@@ -32,7 +32,10 @@ Axes = tuple[int, ...]
 
 def _shifted(x: Any, axes: Axes) -> tuple[Any, Any, Any]:
     """The largest stored entry `m` of every line (0 where that is infinite), `x - m`, and `exp(x - m)` over fill 0."""
-    most = reduce("max", refilled(x, -np.inf), axes, keepdims=True)
+    if x.size:
+        most = reduce("max", refilled(x, -np.inf), axes, keepdims=True)
+    else:  # lines of no elements have no largest one
+        most = asarray(np.zeros([1 if k in axes else n for k, n in enumerate(x.shape)], x.dtype))
     most = stop_gradient(where(elementwise("isfinite", most), most, 0.0))
     moved = refilled(x) - at(most, x)
     return most, moved, at(elementwise("exp", moved), x)

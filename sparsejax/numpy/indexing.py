@@ -383,7 +383,10 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     else:
         count = operator.index(indices_or_sections)
         if n % count:
-            raise ValueError("array split does not result in an equal division")
+            raise ValueError(
+                f"array split does not result in an equal division: indices_or_sections={count} does not divide extent {n} of axis "
+                f"{place}; give the places to cut at"
+            )
         cuts = [k * (n // count) for k in range(1, count)]
     ends = zip([None, *cuts], [*cuts, None], strict=True)
     return [getitem(x, (*[slice(None)] * place, slice(a, b))) for a, b in ends]

@@ -71,3 +71,10 @@ def test_what_has_no_derivative_is_named():
         sj.grad(lambda x: sj.einsum("ij,jk->", x, x, semiring=ring))(x)
     with pytest.raises(NotImplementedError, match="stands twice"):
         sj.grad(lambda x: sj.einsum("ii->", x, semiring="max_times"))(x)
+
+
+def test_additions_written_out_are_those_that_have_names():
+    semiring = sj.Semiring(lambda x, y: y + x, lambda x, y: snp.sin(x) * y, zero=0)
+    a = sj.array(np.eye(3), format="csr")
+    found = sj.grad(lambda a: sj.einsum("ij,j->i", a, np.ones(3), semiring=semiring).sum())(a)
+    np.testing.assert_allclose(found.todense(), np.eye(3) * np.cos(1.0))

@@ -351,3 +351,11 @@ def test_batches():
     ):
         wanted = [f(*parts).todense() for parts in zip(*args, strict=True)]
         np.testing.assert_allclose(sj.vmap(f)(*args).todense(), wanted, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_lines_of_no_elements(shape, axis):
+    x = sj.array(np.zeros(shape)).asformat("csr")
+    assert nn.softmax(x, axis).shape == shape and nn.log_softmax(x, axis).shape == shape
+    np.testing.assert_array_equal(nn.logsumexp(x, axis).todense(), np.full(shape[1 - axis], -np.inf))
