@@ -8,8 +8,9 @@ t += A[i,j] * x[j]             nowhere: x has a single entry wherever A arrives
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from sparsejax.jit import cin, simplify
 
@@ -32,6 +33,30 @@ class Join(NamedTuple):
         return frozenset(v for v in access.indices if isinstance(v, cin.IndexVar) and v != self.var)
 
 
+@dataclass(frozen=True)
+class Meeting:
+    """A join with the other variables of its two sides, and its coupling."""
+
+    join: Join
+    left: frozenset[cin.IndexVar]
+    right: frozenset[cin.IndexVar]
+    coupling: float
+
+    def done(self, bound: frozenset[cin.IndexVar]) -> bool:
+        """Whether entries of both sides are walked through."""
+        return self.join.var in bound and bool(self.left & bound) and bool(self.right & bound)
+
+    def begins(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
+        """Whether `access` is one side, which a loop over `var` begins to walk through when the other has been."""
+        if access == self.join.left:
+            own, other = self.left, self.right
+        elif access == self.join.right:
+            own, other = self.right, self.left
+        else:
+            return False
+        return var in own and not own & bound and bool(other & bound)
+
+
 def factors(expr: cin.Expr) -> tuple[cin.Access, ...]:
     """The sparse accesses of which each alone, where it is absent, leaves nothing to compute."""
     sparse = (a for a in dict.fromkeys(cin.accesses(expr)) if not a.tensor.format.is_dense)
@@ -44,3 +69,13 @@ def joins(expr: cin.Expr, left_out: Collection[str] = ()) -> tuple[Join, ...]:
     pairs = itertools.combinations(known, 2)
     found = (Join(a, b, v) for a, b in pairs for v in a.indices if isinstance(v, cin.IndexVar) and v in b.indices)
     return tuple(j for j in found if j.others(j.left) and j.others(j.right))
+
+
+def apart(densities: Mapping[cin.Expr, float], same: Callable[[set[Any], set[Any]], bool] = set.__le__) -> list[float]:
+    """The densities of expressions, but those whose sparse operands are the `same` as, or among, those of another: each counts once."""
+    operands = {e: {a for a in cin.accesses(e) if a.tensor.lacks} for e in densities}
+    kept: list[cin.Expr] = []
+    for expr in sorted(densities, key=lambda e: -len(operands[e])):
+        if not operands[expr] or not any(same(operands[expr], operands[k]) for k in kept):
+            kept.append(expr)
+    return [densities[e] for e in kept]
