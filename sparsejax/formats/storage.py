@@ -49,6 +49,12 @@ class Storage:
         made.vals, made.cache = vals, cache
         return made
 
+    def with_values(self, vals: NDArray[Any], fill_value: Any) -> Storage:
+        """Other values over the same pattern: the same index buffers, and what is known of them."""
+        made = Storage(self.format, self.shape, fill_value, self.buffers, vals)
+        made.cache["pattern"] = self.cache.setdefault("pattern", {})
+        return made
+
     def exposed(self) -> Storage:
         """The same storage for others to look at: fresh views that cannot be made writeable, over the same memory."""
         made: Storage = _new(Storage)

@@ -52,7 +52,8 @@ def readable(nest: Nest, schedule: Schedule) -> Nest:
     made = _changed(nest, _read)
     while not all(level.ordered for tensor in made.inputs for level in tensor.format.levels):
         try:
-            program = concretize.concretize(blocks.split(made), schedule.order, schedule.workspace, schedule.places)
+            parts = schedule.workspace, schedule.places, schedule.scattered
+            program = concretize.concretize(blocks.split(made), schedule.order, *parts)
             lower.lower(program, PrettyBuilder())
         except coiterate.Unordered as fault:
             made = _ordered(made, fault.tensor)

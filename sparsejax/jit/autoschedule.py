@@ -24,24 +24,26 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit import cin, conversion_costs, operators, placement, simplify
+from sparsejax.jit import cin, conversion_costs, operators, placement, scatter, simplify
 from sparsejax.jit.concretize import SCATTER, assembly
 from sparsejax.jit.facts import Facts
-from sparsejax.jit.joins import Join, apart, factors, joins
+from sparsejax.jit.joins import Meeting, apart, factors, joins
 from sparsejax.jit.loops.merge import UNEVEN
-from sparsejax.jit.nest import Nest, outside
+from sparsejax.jit.nest import Nest, outside, storage_orders
 from sparsejax.jit.workspaces import policies
 
 # Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). VECTOR, STRIDED: per lane of an innermost dense loop.
 # Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
 # MERGE: per coordinate of operands that are walked in step (reference section 1.3: about 4.7 ns where they are alike, less where one
 # is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back.
-STRIDED, VECTOR, MERGE = 1.0, 0.2, 4.0
+STRIDED, VECTOR, MERGE, TAKE = 1.0, 0.2, 4.0, 4.0
 GALLOP = 2.0
+LOOKUP, SCATTERED = 1.5, 5.0
+"""Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""
 BEAM = 400
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
 
@@ -99,6 +101,8 @@ class Schedule:
     reason: str = ""
     places: tuple[placement.Place, ...] = ()
     """In a kernel of several statements, where every producer is computed."""
+    scattered: tuple[str, ...] = ()
+    """Operands whose fibers are scattered into a workspace, where they are read again and again (`scatter`)."""
 
 
 @dataclass(frozen=True)
@@ -107,53 +111,13 @@ class _State:
     discordant: frozenset[cin.Access]
     cost: float
     survivors: float
-
-
-@dataclass(frozen=True)
-class _Meeting:
-    """A join with the other variables of its two sides, and its coupling."""
-
-    join: Join
-    left: frozenset[cin.IndexVar]
-    right: frozenset[cin.IndexVar]
-    coupling: float
-
-    def done(self, bound: frozenset[cin.IndexVar]) -> bool:
-        """Whether entries of both sides are walked through."""
-        return self.join.var in bound and bool(self.left & bound) and bool(self.right & bound)
-
-    def begins(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
-        """Whether `access` is one side, which a loop over `var` begins to walk through when the other has been."""
-        if access == self.join.left:
-            own, other = self.left, self.right
-        elif access == self.join.right:
-            own, other = self.right, self.left
-        else:
-            return False
-        return var in own and not own & bound and bool(other & bound)
+    scattered: tuple[str, ...] = ()
 
 
 def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
     """The cheapest schedule of `nest`, with a `workspace` policy or any, whose outermost loops are those of `prefix`; None when no
     order can run it as one kernel."""
-    return Model(nest, facts, workspace).search(prefix)
-
-
-def _storage_orders(
-    nest: Nest, around: Mapping[cin.IndexVar, Collection[cin.IndexVar]]
-) -> list[tuple[cin.IndexVar, ...]]:
-    """The loop orders that follow one tensor's storage, and then the others': always among the candidates of a narrow search."""
-    accesses = [*nest.reads, cin.Access(nest.output, nest.indices)]
-    chains = [[a.level_index(lv) for lv in range(len(a.indices))] for a in accesses]
-    made = []
-    for first in chains:
-        found = dict.fromkeys(ix for chain in (first, *chains) for ix in chain if isinstance(ix, cin.IndexVar))
-        order = tuple(found)
-        if len(order) == len(nest.variables) and all(
-            set(around.get(v, ())) <= set(order[:k]) for k, v in enumerate(order)
-        ):
-            made.append(order)
-    return list(dict.fromkeys(made))
+    return Model(nest, facts, workspace, not prefix).search(prefix)
 
 
 def schedule_of(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...], workspace: str = "auto") -> Schedule:
@@ -252,8 +216,9 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
 class Model:
     """The costs of one kernel of a single statement, given `facts`."""
 
-    def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto") -> None:
+    def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto", scatters: bool = True) -> None:
         self.nest = nest
+        self._scatters = scatters and not nest.nested
         self._wanted = workspace
         self.facts = facts
         self.expr = simplify.simplify(nest.composite)
@@ -265,9 +230,18 @@ class Model:
             for size, index in zip(access.tensor.shape, access.indices, strict=True):
                 if isinstance(index, cin.IndexVar):
                     self.extents.setdefault(index, size)
+        places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
+        self._beside = {p.access: places.count(p) for p in places}
+        written = {ix for ix in nest.indices if isinstance(ix, cin.Position)}
+        # how many others an access is beside; those that cannot be copied, as the copies have other positions
+        self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
+        first = [p.rhs for p in nest.producers] or [nest.value]
+        later = set(self.accesses) - {a for e in first for a in cin.accesses(e)}
+        self._kept = simplify.asked(self.expr) | self._fixed | later
+        """Those that are not scattered; what is read after the reduction is read in the order of the result."""
         self._factors = factors(self.expr)
         pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
-        self._meetings = tuple(_Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
+        self._meetings = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
         self._counts: tuple[float, ...] | None = None
         self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
@@ -324,7 +298,7 @@ class Model:
             states = sorted(best.values(), key=lambda s: s.cost)[:width]
         if len(variables) > FEW:
             known = {s.order for s in states}
-            listed = [order for order in _storage_orders(nest, around) if order[: len(prefix)] == prefix]
+            listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
             states += [self.walk(order) for order in listed if order not in known]
         priced = sorted(
             ((self.total(s), k, s) for k, s in enumerate(states)), key=lambda item: (item[0].total, item[1])
@@ -347,7 +321,7 @@ class Model:
         }
         used = self.workspace(state)
         policy, reason = (None, "") if used is None else (used.policy, used.reason)
-        return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason)
+        return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason, (), state.scattered)
 
     def card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
         key = (access, bound)
@@ -392,6 +366,8 @@ class Model:
         """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
         match expr:
             case cin.Access():
+                if any(isinstance(ix, cin.Position) for ix in expr.indices):
+                    return None
                 if var not in expr.indices:
                     return 1.0
                 return min(1.0, self.children(expr, var, bound) / max(1, self.extents[var]))
@@ -465,11 +441,19 @@ class Model:
         bound = frozenset(state.order)
         leaders, discordant, strided = self.roles(state, var)
         work = self.iterations(leaders, var, bound)
-        each = 1.0
+        each, fixed, scattered = 1.0, 0.0, state.scattered
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             each = STRIDED if strided else VECTOR
         elif len(leaders) > 1:
             each = MERGE
+            for access in leaders:
+                extra = self._scattering(access, leaders, var, state)
+                if extra is None:
+                    continue
+                rest = [a for a in leaders if a != access]
+                fewer, once = self.iterations(rest, var, bound), MERGE if len(rest) > 1 else LOOKUP
+                if extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
+                    work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
         density = self.density(self.computed(var, bound)[0], var, bound)
         if density is None or self.leaves(
             var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.indices]
@@ -482,8 +466,24 @@ class Model:
         if self._meetings:
             most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
         survivors = state.survivors * most
-        cost = state.cost + state.survivors * work * each
-        return _State((*state.order, var), discordant, cost, survivors)
+        cost = state.cost + state.survivors * work * each + fixed
+        return _State((*state.order, var), discordant, cost, survivors, scattered)
+
+    def _scattering(
+        self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State
+    ) -> float | None:
+        """What it costs to scatter the fibers of a leader over `var` for loops that read them again and again; None where there are no
+        such loops, or the others cannot lead alone."""
+        depth = scatter.depth(access, var, state.order)
+        if depth is None or not self._scatters or access in self._kept:
+            return None
+        if not policies.fits((self.extents[var],), access.dtype.itemsize, self.facts[access.tensor.name][-1]):
+            return None
+        rest = [a for a in leaders if a != access]
+        if self.leaves(var, frozenset(state.order), rest):
+            return None
+        around = state.order[:depth]
+        return SCATTERED * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
 
     def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: _State) -> bool:
         """Whether walking the sparse outermost level of `access` again and again costs more than a copy in which that
@@ -491,7 +491,7 @@ class Model:
         bound = frozenset(state.order)
         if access.indices.count(var) > 1 or access.level_index(0) != var or bound & set(access.indices):
             return False
-        if self._leads_as_copy(access, var, bound) or len(access.indices) == 1:
+        if self._leads_as_copy(access, var, bound) or len(access.indices) == 1 or access in self._fixed:
             return False
         stored = (access.level_index(level) for level in range(len(access.indices)))
         copied = self._conversion(access, (*state.order, *(v for v in stored if isinstance(v, cin.IndexVar))))
@@ -513,14 +513,24 @@ class Model:
         tensor, after = access.tensor, conversion_costs.concordant_format(access, order, self.facts)
         return conversion_costs.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
 
+    def _copy(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
+        """The same with the values beside it, whose places in the copy are remembered with the pattern."""
+        if access not in self._beside:
+            return self._conversion(access, order)
+        return TAKE * self.facts[access.tensor.name][-1] * (1 + self._beside[access])
+
     def total(self, state: _State) -> Cost:
         nest = self.nest
+        if not self._fixed.isdisjoint(state.discordant):
+            return Cost(math.inf, 0.0, 0.0)
         p = assembly(nest.output, self.storage, state.order)[1]
-        conversions = sum(self._conversion(a, state.order) for a in state.discordant)
+        conversions = sum(self._copy(a, state.order) for a in state.discordant)
         output = 0.0
         used = self.workspace(state)
         if used is not None:
             output = used.cost * max(1, len(nest.producers))
+        elif nest.producers and not nest.direct and self.storage[p:] and len(self.storage) > nest.output.format.ndim:
+            output = math.inf  # positions are known inside all loops of their array
         elif nest.producers and not nest.direct and self.storage[p:]:
             # a dense workspace is cleared for every iteration of the loops around it
             size = math.prod(float(self.extents[v]) for v in self.storage[p:])
@@ -533,8 +543,8 @@ class Model:
         """What writing in place costs where the part of the result that is written between two steps of the first `p` loops
         does not stay in the cache: a miss per entry, or per cache line where the innermost loop runs along the result."""
         rest = self.storage[p:]
-        size = math.prod(float(self.extents[v]) for v in rest) * self.nest.output.dtype.itemsize
-        missed = conversion_costs.missed(size)
+        entries = self.level_counts()[-1] if self._fixed else math.prod(float(self.extents[v]) for v in rest)
+        missed = conversion_costs.missed(entries * self.nest.output.dtype.itemsize)
         if not missed:
             return 0.0
         inner = order[: 1 + max(k for k, v in enumerate(order) if v in rest)]
@@ -568,6 +578,8 @@ class Model:
     def level_counts(self) -> tuple[float, ...]:
         """The expected number of positions of every storage level of the output: dense levels multiply, sparse ones
         have as many as there are distinct coordinates among the points that the whole loop nest visits, by chance or as observed."""
+        if len(self.storage) > self.nest.output.format.ndim:
+            return (self.walk(self.storage).survivors,) * self.nest.output.format.ndim
         if self._counts is None:
             points, met = self.points(self.walk(self.nest.variables)), self.facts.collisions
             entries = points if met is None else points / met

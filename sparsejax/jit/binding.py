@@ -81,6 +81,8 @@ class Binding:
             self._template = dense_template(output.format, output.shape, output.dtype.type(fill))
             self._extents = _pack(_extents(output.format, output.shape))
             self._results = arena.Results(self._size, output.dtype, self._start, self._extents)
+            self._shape = output.shape
+            self._sizes: dict[int, arena.Results] = {}
             return
         _check_size(output)
         self._given = None if shared is None else _GivenMemory(output, shared)
@@ -124,6 +126,27 @@ class Binding:
                 runtime.check(status)
 
         return cleared if clear else plain
+
+    def run_over(self, inputs: Sequence[Storage], like: Storage) -> NDArray[Any]:
+        """Call the kernel on these inputs; its output, one value at every position of `like` (`positions`)."""
+        size, below = len(like.vals), self._shape[1:]
+        extents = _pack((size // max(1, math.prod(below)), *below))
+        results = self._sizes.get(size)
+        if results is None:
+            if len(self._sizes) > 64:
+                self._sizes.clear()
+            results = self._sizes[size] = arena.Results(size, self._dtype, self._start, extents)
+        slots = self._first
+        for s in inputs:
+            slots += s.cache.get("slots") or input_slots(s)
+        try:
+            vals, last = results.ready.pop()
+        except IndexError:
+            vals, last = results.take()
+        status = (self._call or self._callable())(slots + last)
+        if status:
+            runtime.check(status)
+        return vals
 
     def run(self, inputs: Sequence[Storage]) -> Storage:
         """Call the kernel on these inputs; the storage of its output."""

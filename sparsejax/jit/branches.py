@@ -86,7 +86,7 @@ class _Pricing:
     def __init__(self, nest: Nest, facts: Facts) -> None:
         self.nest, self.facts = nest, autoschedule.with_targets(nest, facts)
         count = len(nest.producers) + 1
-        self.models = [autoschedule.Model(statement(nest, k), self.facts) for k in range(count)]
+        self.models = [autoschedule.Model(statement(nest, k), self.facts, scatters=False) for k in range(count)]
         self._best: dict[tuple[int, Loops], Schedule | None] = {}
         self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
 

@@ -7,7 +7,8 @@
     expr  = Access(tensor, indices)        one entry of a tensor
           | Call(op, args, dtype)          a scalar operator of `operators`; every argument already has its compute dtype
           | Literal(value, dtype, absent)  a number, or (absent) the fill of a sparse operand where it stores nothing
-    index = IndexVar | int                 an int is a fixed coordinate (0 on an axis of extent one that is broadcast)
+    index = IndexVar | int | Position      an int is a fixed coordinate (0 on an axis of extent one that is broadcast), a Position
+                                           where another access is stored (`positions`)
 
     Definition(indices, op, rhs)           what an operation computes, before any loop is chosen:
                                            out[indices] op= rhs over all variables, those outside `indices` being reduced
@@ -21,13 +22,13 @@ are frozen, compared by value, and never changed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Format
+from sparsejax.formats import Dense, Format
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,24 @@ class IndexVar:
         return self.name
 
 
-Index = IndexVar | int
+@dataclass(frozen=True)
+class Position:
+    """The position of `access` at its last sparse storage level `level`: the outermost index of arrays of values beside it."""
+
+    access: Access
+    level: int
+
+    @property
+    def moves(self) -> bool:
+        """Whether values beside the access can be moved along with a copy of it: the entries of both are numbered alike."""
+        form = self.access.tensor.format
+        return form.packed and self.level + 2 >= form.ndim
+
+    def __str__(self) -> str:
+        return f"@{self.access}"
+
+
+Index = IndexVar | int | Position
 
 
 @dataclass(frozen=True)
@@ -220,9 +238,12 @@ def same_value(a: Any, b: Any) -> bool:
 
 
 def accesses(node: Expr | Stmt) -> Iterator[Access]:
-    """Every access that `node` reads, left to right (left-hand sides are not read)."""
+    """Every access that `node` reads, left to right (left-hand sides are not read); one beside another after that one."""
     match node:
         case Access():
+            for index in node.indices:
+                if isinstance(index, Position):
+                    yield index.access
             yield node
         case Call(_, args, _):
             for arg in args:
@@ -285,6 +306,23 @@ def variables(expr: Expr) -> tuple[IndexVar, ...]:
     return tuple(dict.fromkeys(ix for a in accesses(expr) for ix in a.indices if isinstance(ix, IndexVar)))
 
 
+def bound_by(access: Access) -> tuple[IndexVar, ...]:
+    """The index variables on which the place of `access` depends: its own, and those of an access that it is beside."""
+    return tuple(dict.fromkeys(v for ix in access.indices for v in _variables_of(ix)))
+
+
+def _variables_of(index: Index) -> tuple[IndexVar, ...]:
+    if isinstance(index, Position):
+        levels = range(index.level + 1)
+        return tuple(v for lv in levels if isinstance(v := index.access.level_index(lv), IndexVar))
+    return (index,) if isinstance(index, IndexVar) else ()
+
+
+def beside(access: Access, others: Collection[Access]) -> bool:
+    """Whether `access` is at the position of one of the others."""
+    return any(isinstance(ix, Position) and ix.access in others for ix in access.indices)
+
+
 def largest(expr: Expr, fit: Callable[[Access], bool]) -> Iterator[Expr]:
     """The largest sub-expressions of `expr` all of whose accesses fit."""
     if all(fit(a) for a in accesses(expr)):
@@ -298,7 +336,8 @@ def substitute(expr: Expr, replace: dict[Access, Expr]) -> Expr:
     """`expr` with whole accesses replaced."""
     match expr:
         case Access():
-            return replace.get(expr, expr)
+            made = replace.get(expr, expr)
+            return _moved_along(made, replace) if isinstance(made, Access) else made
         case Call(op, args, dtype):
             return Call(op, tuple(substitute(a, replace) for a in args), dtype)
         case _:
@@ -315,6 +354,23 @@ def replaced(expr: Expr, by_name: Mapping[str, Access]) -> Expr:
         return Access(dataclasses.replace(new.tensor, fill_value=access.tensor.fill_value), new.indices)
 
     return substitute(expr, {a: other(a) for a in accesses(expr)})
+
+
+def _moved_along(access: Access, replace: dict[Access, Expr]) -> Access:
+    """`access` at the position of what replaces the one that it is beside."""
+    if not any(isinstance(ix, Position) for ix in access.indices):
+        return access
+    indices: list[Index] = []
+    for ix in access.indices:
+        made = replace.get(ix.access) if isinstance(ix, Position) else None
+        indices.append(position_of(made) if isinstance(made, Access) else ix)
+    return Access(access.tensor, tuple(indices))
+
+
+def position_of(access: Access) -> Position:
+    """Where `access` is stored, at its last sparse level."""
+    levels = access.tensor.format.levels
+    return Position(access, max(k for k, level in enumerate(levels) if not isinstance(level, Dense)))
 
 
 def rename(expr: Expr, indices: dict[Index, Index]) -> Expr:

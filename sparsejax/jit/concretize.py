@@ -22,11 +22,11 @@ Source: "Compilation of Modular and General Sparse Workspaces", section 4 (refer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Coordinate, Dense, Format
-from sparsejax.jit import cin, placement, simplify, split
+from sparsejax.jit import cin, placement, scatter, simplify, split
 from sparsejax.jit.lower import Program
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.tiling import tile
@@ -41,10 +41,10 @@ def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequenc
     p = 0
     while p < min(len(storage), len(order)) and storage[p] == order[p]:
         p += 1
-    rest = output.format.levels[p:]
+    rest = len(storage) - p
     if not rest:
         return IN_ORDER, p
-    if all(isinstance(level, Dense) for level in rest):
+    if all(isinstance(level, Dense) for level in output.format.levels[-rest:]):
         return IN_PLACE, p
     return SCATTER, p
 
@@ -54,9 +54,10 @@ def concretize(
     order: tuple[cin.IndexVar, ...],
     workspace: str | None = None,
     places: Sequence[placement.Place] = (),
+    looked_up: Collection[str] = (),
 ) -> Program:
     """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy; one of several
-    statements with its producers at their `places`."""
+    statements with its producers at their `places`. The operands `looked_up` are read from workspaces (`scatter`)."""
     nest = _started(nest)
     if nest.nested:
         return _program(nest, placement.loops_of(nest, order, places))
@@ -70,20 +71,21 @@ def concretize(
         how = workspace or policies.default([nest.output.shape[nest.indices.index(v)] for v in rest])
     if not nest.producers:
         if how not in policies.POLICIES:
-            return _program(nest, cin.around(order, cin.Assign(out, None, nest.value)))
+            return _program(nest, cin.around(order, cin.Assign(out, None, nest.value)), looked_up)
         op = None if merged is None else merged[0]
         moved = replace(nest.output, name=f"{nest.output.name}_t")
         nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), op, nest.value),))
         nest = replace(nest, value=nest.producers[0].target)
-    if how == IN_PLACE and nest.direct:
-        return _program(nest, _in_place(nest.producers[0], out, order))
+    beside = any(isinstance(ix, cin.Position) for ix in nest.indices)
+    if nest.direct and (how == IN_PLACE or beside):
+        return _program(nest, _in_place(nest.producers[0], out, order), looked_up)
     workspaces = {q.target: _workspace(nest, q, rest, how) for q in nest.producers}
     stmt = cin.around(rest, cin.Assign(out, None, cin.substitute(nest.value, dict(workspaces))))
     for producer in nest.producers:
         target = workspaces[producer.target]
         inside = _inner(order[p:], producer, rest)
         stmt = cin.Where(stmt, cin.around(inside, cin.Assign(target, producer.op, producer.rhs)))
-    return _program(nest, cin.around(order[:p], stmt))
+    return _program(nest, cin.around(order[:p], stmt), looked_up)
 
 
 def _started(nest: Nest) -> Nest:
@@ -119,7 +121,7 @@ def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int]
 
 def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ...]) -> cin.Stmt:
     """Accumulate into dense storage; trailing reduction loops go through a register."""
-    cut = 1 + max(k for k, v in enumerate(order) if v in out.indices)
+    cut = 1 + max(k for k, v in enumerate(order) if v in cin.bound_by(out))
     if cut == len(order):
         return cin.around(order, cin.Assign(out, producer.op, producer.rhs))
     identity = producer.target.tensor.fill_value
@@ -148,7 +150,8 @@ def _inner(order: Sequence[cin.IndexVar], producer: Producer, rest: Sequence[cin
     return [v for v in order if v in used]
 
 
-def _program(nest: Nest, stmt: cin.Stmt) -> Program:
+def _program(nest: Nest, stmt: cin.Stmt, looked_up: Collection[str] = ()) -> Program:
+    stmt = scatter.scattered(stmt, looked_up)
     left = simplify.exhaust_stmt(stmt, ())
     extents: dict[cin.IndexVar, tuple[str, int]] = {}
     for access in (*nest.reads, cin.Access(nest.output, nest.indices)):

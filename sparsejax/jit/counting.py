@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sparsejax.formats import copies
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import abi, autoschedule, binding, facts, lower, pipeline, runtime
 from sparsejax.jit.builder import Body, Builder, Val, Var
@@ -109,7 +110,7 @@ def run(nest: Nest, schedule: autoschedule.Schedule, inputs: Sequence[Storage]) 
     program = pipeline.program_of(nest, schedule)
     kernel = _Counted(runtime.compile_text(text(program)))
     bound = binding.Binding(kernel, nest.output, nest.op)
-    given = [pipeline.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
+    given = [copies.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
     copied = [s for s, g in zip(inputs, given, strict=True) if g is not s]
     visits = sum(_visits(s) for s in copied)
     visits += sum(_edges(g) for g, s in zip(given, inputs, strict=True) if g is not s)
@@ -135,7 +136,7 @@ def plain(nest: Nest, schedule: autoschedule.Schedule, known: facts.Facts) -> Ca
     bound = binding.Binding(kernel, nest.output, nest.op, expected)
 
     def call(inputs: Sequence[Storage]) -> Storage:
-        given = [pipeline.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
+        given = [copies.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
         return bound.run(given)
 
     return call

@@ -12,12 +12,14 @@ from sparsejax.jit.builder import Builder, Val
 @dataclass(frozen=True)
 class Cursor:
     """`level`: the next level to resolve. `pos`: the position reached above it; with `end`, the range [pos, end) of
-    positions that share the coordinates so far (inside a coordinate run). `found`: the access is stored only if true."""
+    positions that share the coordinates so far (inside a coordinate run). `found`: the access is stored only if true.
+    `base`: the position above the dense levels that were resolved last."""
 
     level: int
     pos: Val
     end: Val | None = None
     found: Val | None = None
+    base: Val | None = None
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,23 @@ class Env:
         return replace(self, cursors={**self.cursors, **moved}) if moved else self
 
     def coordinate(self, b: Builder, index: cin.Index) -> Val:
+        if isinstance(index, cin.Position):
+            cursor = self.cursors[index.access]
+            return cursor.pos if cursor.base is None else cursor.base
         return self.bound[index] if isinstance(index, cin.IndexVar) else b.i64(index)
+
+    def known(self, index: cin.Index) -> bool:
+        """Whether an index has been bound, or reached."""
+        if isinstance(index, cin.Position):
+            cursor = self.cursors[index.access]
+            return cursor.level > index.level and cursor.found is None
+        return not isinstance(index, cin.IndexVar) or index in self.bound
 
     def level_coordinates(self, b: Builder, access: cin.Access) -> dict[int, Val]:
         """The coordinates of the levels of `access` whose variables are bound, by level."""
         found = {}
         for level in range(len(access.indices)):
             index = access.level_index(level)
-            if not isinstance(index, cin.IndexVar) or index in self.bound:
+            if self.known(index):
                 found[level] = self.coordinate(b, index)
         return found

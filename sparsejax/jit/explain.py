@@ -385,6 +385,8 @@ def _call(step: fuse.CallStep) -> LibraryCall:
 def _kernel(
     runner: pipeline.KernelRunner, inputs: Sequence[Storage], entries: tuple[float, int], eqn: Eqn | None
 ) -> Kernel:
+    step = runner.step
+    runner, inputs = runner.actual(inputs)
     nest = runner.step.nest
     observed, exactly = runner.observe(inputs), runner.observe_exactly(inputs)
     exact = dict(zip((t.name for t in nest.inputs), exactly, strict=False))
@@ -415,13 +417,13 @@ def _kernel(
         tuple(operands),
         _meetings(runner, known, counted),
         f"{nest.output.dtype}{list(nest.output.shape)}",
-        nest.output.format,
+        step.nest.output.format,
         entries,
-        () if eqn is None else _format_reasons(runner.step, eqn),
+        () if eqn is None else _format_reasons(step, eqn),
         candidates,
         tuple(map(str, schedule.order)),
         _order_reason(schedule.order, candidates),
-        runner.step.priced,
+        step.priced,
         branches.loops(runner.plain, known, schedule),
         str(program.chunking),
         workspaces,

@@ -57,6 +57,8 @@ class KernelStep:
     output: Var
     priced: tuple[str, ...] = ()
     """What was moved into the kernel, with the costs of both ways (`rows`)."""
+    filled: bool = False
+    """Whether the result may store every entry of its mask, zeros where nothing contributes."""
 
     @property
     def outputs(self) -> tuple[Var, ...]:
@@ -121,6 +123,7 @@ class _Fuser:
         self.readers.update(self.kept)
         self.fragments: dict[Var, _Fragment] = {}
         self.vars: dict[str, Var] = {}
+        self.apart = {eqn.outputs[0] for eqn in jaxpr.eqns if _scatters(eqn)}
         self.count = 0
 
     def run(self) -> list[Step]:
@@ -136,6 +139,8 @@ class _Fuser:
             fragment = self.fragments.get(var)
             view = fragment is not None and fragment.is_view and eqn.primitive.views
             step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
+            if isinstance(step, KernelStep) and eqn.param_dict.get("mask") == "pattern":
+                step = replace(step, filled=True)
             steps.append(step)
             read = step.arguments if isinstance(step, KernelStep) else eqn.inputs
             needed.update(a for a in read if isinstance(a, Var))
@@ -184,7 +189,7 @@ class _Fuser:
         for access in accesses:
             var = self.vars.get(access.tensor.name)
             fragment = self.fragments.get(var) if var is not None else None
-            if var is None or fragment is None or var in self.kept or access in asked:
+            if var is None or fragment is None or var in self.kept or access in asked or var in self.apart:
                 continue
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
@@ -245,6 +250,19 @@ class _Fuser:
         output = replace(output, format=adapt.assembled(output.format))
         nest = Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value))
         return canonical(nest, var, self.vars)
+
+
+def _scatters(eqn: Eqn) -> bool:
+    """Whether a result is stored at the pattern of its mask and sums what sparse operands lead to: by itself it is accumulated in
+    any loop order (`positions`), inside another kernel only in the order of its storage."""
+    params = eqn.param_dict
+    if params.get("mask") != "pattern":
+        return False
+    output = set(params["output"])
+    return any(
+        not a.aval.is_dense and not output.issuperset(labels)
+        for a, labels in zip(eqn.inputs, params["inputs"], strict=False)
+    )
 
 
 def tensor_of(name: str, aval: Aval) -> cin.Tensor:

@@ -73,7 +73,7 @@ def _run(
 
 
 def _place(access: cin.Access, bound: dict[cin.IndexVar, int]) -> tuple[int, ...]:
-    return tuple(bound[ix] if isinstance(ix, cin.IndexVar) else ix for ix in access.indices)
+    return tuple(bound[ix] if isinstance(ix, cin.IndexVar) else int(ix) for ix in access.indices)  # type: ignore[arg-type]
 
 
 def _value(expr: cin.Expr, bound: dict[cin.IndexVar, int], arrays: Arrays) -> Any:

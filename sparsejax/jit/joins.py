@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sparsejax.jit import cin, simplify
@@ -30,6 +31,30 @@ class Join(NamedTuple):
     def others(self, access: cin.Access) -> frozenset[cin.IndexVar]:
         """The variables that `access` has besides."""
         return frozenset(v for v in access.indices if isinstance(v, cin.IndexVar) and v != self.var)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A join with the other variables of its two sides, and its coupling."""
+
+    join: Join
+    left: frozenset[cin.IndexVar]
+    right: frozenset[cin.IndexVar]
+    coupling: float
+
+    def done(self, bound: frozenset[cin.IndexVar]) -> bool:
+        """Whether entries of both sides are walked through."""
+        return self.join.var in bound and bool(self.left & bound) and bool(self.right & bound)
+
+    def begins(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
+        """Whether `access` is one side, which a loop over `var` begins to walk through when the other has been."""
+        if access == self.join.left:
+            own, other = self.left, self.right
+        elif access == self.join.right:
+            own, other = self.right, self.left
+        else:
+            return False
+        return var in own and not own & bound and bool(other & bound)
 
 
 def factors(expr: cin.Expr) -> tuple[cin.Access, ...]:

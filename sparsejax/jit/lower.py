@@ -425,14 +425,15 @@ class Lowering:
         while cursor.level < len(levels) and cursor.found is None:  # what lies below a miss must not be read
             level = cursor.level
             index = access.level_index(level)
-            if isinstance(index, cin.IndexVar) and index not in env.bound:
+            if not env.known(index):
                 break
             if isinstance(levels[level], Dense):
                 axis = self.axis_of_level(access, level)
                 scaled = self.b.mul(cursor.pos, axis.span) if cursor.pos.ref != "0" else None
                 coordinate = self.b.mul(env.coordinate(self.b, index), axis.step)
                 position = coordinate if scaled is None else self.b.add(scaled, coordinate)
-                cursor = replace(cursor, level=level + 1, pos=position)
+                below = level > 0 and isinstance(levels[level - 1], Dense)
+                cursor = replace(cursor, level=level + 1, pos=position, base=cursor.base if below else cursor.pos)
             elif target:
                 key = self._key(access, env) if access.tensor.policy in policies.KINDS else None
                 if key is None:

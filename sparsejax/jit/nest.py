@@ -11,7 +11,7 @@ s[i] += exp(A[i,k]).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from sparsejax.jit import cin, operators
@@ -37,7 +37,8 @@ class Producer:
 
 @dataclass(frozen=True)
 class Nest:
-    """One kernel: `output[indices] = value`, reading inputs and the targets of `producers`."""
+    """One kernel: `output[indices] = value`, reading inputs and the targets of `producers`. The first index may be a `cin.Position`
+    (`positions`)."""
 
     output: cin.Tensor
     indices: tuple[cin.IndexVar, ...]
@@ -106,7 +107,7 @@ class Nest:
     @functools.cached_property
     def nested(self) -> bool:
         """Whether it has statements over different variables, or that read each other's results (`placement`)."""
-        own = set(self.indices)
+        own = set(self.storage_indices)
         return any(set(p.target.indices) != own for p in self.producers) or any(
             a.tensor.name in self.targets for p in self.producers for a in cin.accesses(p.rhs)
         )
@@ -119,13 +120,13 @@ class Nest:
     @functools.cached_property
     def variables(self) -> tuple[cin.IndexVar, ...]:
         """All index variables, those of the output first."""
-        own = (ix for a in self.reads for ix in a.indices if isinstance(ix, cin.IndexVar))
-        return tuple(dict.fromkeys((*self.indices, *own)))
+        found = (*self.indices, *(ix for a in self.reads for ix in a.indices))
+        return tuple(dict.fromkeys(v for v in found if isinstance(v, cin.IndexVar)))
 
     @functools.cached_property
     def storage_indices(self) -> tuple[cin.IndexVar, ...]:
-        """The output's variables in the order of its storage levels."""
-        return tuple(self.indices[d] for d in self.output.format.order)
+        """The output's variables in the order of its storage levels; those of the array that it is beside."""
+        return cin.bound_by(cin.Access(self.output, tuple(self.indices[d] for d in self.output.format.order)))
 
 
 def patterns(expr: cin.Expr) -> Iterator[cin.Access]:
@@ -170,3 +171,20 @@ def of_definition(output: cin.Tensor, definition: cin.Definition) -> Nest:
     temporary = cin.Tensor(f"{output.name}_t", output.shape, output.dtype, output.format, identity)
     target = cin.Access(temporary, indices)
     return Nest(output, indices, (Producer(target, definition.op, definition.rhs),), target)
+
+
+def storage_orders(
+    nest: Nest, around: Mapping[cin.IndexVar, Collection[cin.IndexVar]]
+) -> list[tuple[cin.IndexVar, ...]]:
+    """The loop orders that follow one tensor's storage, and then the others': always among the candidates of a narrow search."""
+    accesses = [*nest.reads, cin.Access(nest.output, nest.indices)]
+    chains = [[a.level_index(lv) for lv in range(len(a.indices))] for a in accesses]
+    made = []
+    for first in chains:
+        found = dict.fromkeys(ix for chain in (first, *chains) for ix in chain if isinstance(ix, cin.IndexVar))
+        order = tuple(found)
+        if len(order) == len(nest.variables) and all(
+            set(around.get(v, ())) <= set(order[:k]) for k, v in enumerate(order)
+        ):
+            made.append(order)
+    return list(dict.fromkeys(made))

@@ -104,7 +104,9 @@ def _partial(program: Program) -> str | None:
     own = [w for w in cin.writes(stmt) if w.lhs.tensor.name == output.name]
     if all(_disjoint(w.lhs, stmt.var) for w in own):
         return ""
-    if not output.format.is_dense or any(stmt.var in w.lhs.indices for w in own):
+    if not output.format.is_dense or any(
+        stmt.var in w.lhs.indices or isinstance(ix, cin.Position) for w in own for ix in w.lhs.indices
+    ):
         return None
     return "output" if len({w.op for w in own}) == 1 and _reduces(own) else None
 
@@ -130,7 +132,7 @@ def _obstacle(stmt: cin.Forall) -> str | None:
 
 def _disjoint(lhs: cin.Access, var: cin.IndexVar) -> bool:
     if lhs.tensor.format.is_dense or all(isinstance(level, Dense) for level in lhs.tensor.format.levels):
-        return var in lhs.indices
+        return var in cin.bound_by(lhs)
     return lhs.level_index(0) == var
 
 
@@ -163,4 +165,4 @@ def _chunks(program: Program, work: float, partial: str) -> int:
 def _areas(program: Program) -> set[cin.Tensor]:
     """The workspaces that cost their extent."""
     assert program.stmt is not None
-    return {w.lhs.tensor for w in cin.writes(program.stmt) if w.lhs.tensor.policy in ("dense", "bitmap")}
+    return {w.lhs.tensor for w in cin.writes(program.stmt) if w.lhs.tensor.policy in ("dense", "bitmap", "scattered")}

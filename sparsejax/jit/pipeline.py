@@ -32,7 +32,7 @@ from sparsejax import config
 from sparsejax.core.array import Array, delete, made
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import FormatError, ScheduleError
-from sparsejax.formats import Format, convert
+from sparsejax.formats import Format, copies
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import (
     adapt,
@@ -55,6 +55,7 @@ from sparsejax.jit import (
     moments,
     parallel,
     plan_cache,
+    positions,
     rows,
     runtime,
 )
@@ -98,6 +99,8 @@ class KernelRunner:
     shared: bool = False
     """Whether numbers are read at run time, so that the kernel serves other numbers too."""
     plans: dict[Any, Planned] = field(default_factory=dict)
+    positional: bool = True
+    """Whether kernels by position may run in its place."""
 
     def __post_init__(self) -> None:
         self.nest = blocks.adapted(self.step.nest)
@@ -120,11 +123,31 @@ class KernelRunner:
         """Where storages of these inputs keep what the plan depends on."""
         self._last: tuple[object, list[tuple[int, str, object]], Planned | None] = None, [], None
         """Settings at the last call; where in the cache of which input was what else it depended on; and its plan."""
+        found = positions.patterns(self.step) if self.positional else None
+        self.variants = None if found is None else positions.Variants(self.step, found, self._positional)
+        self.beside = positions.beside(self.step.nest)
 
-    def run(self, inputs: Sequence[Storage], into: NDArray[Any] | None = None) -> Storage:
-        """The result for these inputs; `into` is memory for a dense one."""
+    def run(
+        self, inputs: Sequence[Storage], into: NDArray[Any] | None = None, origins: Sequence[Storage] = ()
+    ) -> Storage:
+        """The result for these inputs; `into` is memory for a dense one. `origins` are the arrays that inputs hold the values of,
+        where they are by position."""
         if self.large:
             self._check_size(inputs)
+        if self.variants is not None and into is None:
+            variant = self.variants.of(inputs)
+            if variant is not None:
+                return variant[1].run_by_position(variant[0], inputs)
+        planned = self._current(inputs)
+        if planned.moves:
+            inputs = self._moved(planned, inputs, origins)
+        if into is not None:
+            return planned.binding.run_into(inputs, into, clear=not _assigns_all(self.nest))
+        result = planned.binding.run(inputs)
+        return result if self.exact else adapt.finished(result, self.step.output.aval)
+
+    def _current(self, inputs: Sequence[Storage]) -> Planned:
+        """The plan for these inputs."""
         settings, kept, planned = self._last
         for k, name, value in kept:
             if inputs[k].cache.get(name) != value:
@@ -134,14 +157,41 @@ class KernelRunner:
             planned = self.plan(self.observe(inputs))
             self._last = config.planning(), [(k, name, inputs[k].cache[name]) for k, name in self._watched], planned
         assert planned is not None
+        return planned
+
+    def actual(self, inputs: Sequence[Storage]) -> tuple[KernelRunner, list[Storage]]:
+        """What runs on these inputs: this kernel, or one by position, and on what."""
+        variant = None if self.variants is None else self.variants.of(inputs)
+        return (self, list(inputs)) if variant is None else (variant[1], variant[0].inputs(inputs))
+
+    def _positional(self, made: positions.Positional, inputs: Sequence[Storage]) -> KernelRunner | None:
+        """The runner of a kernel by position; None where no loop order can run it."""
+        runner = KernelRunner(made.step, self.shared, positional=False)
+        try:
+            runner.plan(runner.observe(made.inputs(inputs)))
+        except ScheduleError:
+            return None
+        return runner
+
+    def run_by_position(self, made: positions.Positional, inputs: Sequence[Storage]) -> Storage:
+        """The result for the operands of the kernel that this one is made of."""
+        given, origins = made.inputs(inputs), made.origins(inputs)
+        if made.like is None:
+            return self.run(given, origins=origins)
+        planned, like = self._current(given), inputs[made.like]
         if planned.moves:
-            inputs = list(inputs)
-            for position, form in planned.moves:
-                inputs[position] = converted(inputs[position], form)
-        if into is not None:
-            return planned.binding.run_into(inputs, into, clear=not _assigns_all(self.nest))
-        result = planned.binding.run(inputs)
-        return result if self.exact else adapt.finished(result, self.step.output.aval)
+            given = self._moved(planned, given, origins)
+        return like.with_values(planned.binding.run_over(given, like), made.fill_value)
+
+    def _moved(self, planned: Planned, inputs: Sequence[Storage], origins: Sequence[Storage] = ()) -> list[Storage]:
+        """The inputs in the formats that the kernel reads."""
+        made = list(inputs)
+        for position, form in planned.moves:
+            for number, head in self.beside:
+                if head == position:
+                    made[number] = positions.values_of(copies.converted(origins[number], form))
+            made[position] = copies.converted(inputs[position], form)
+        return made
 
     @property
     def bindable(self) -> bool:
@@ -154,11 +204,9 @@ class KernelRunner:
         """Bind the kernel; where its result is: in `vals`, if given. None where an input that changes (is not `fixed`) must be converted
         before every run."""
         planned = self.plan(self.observe(inputs))
-        inputs = list(inputs)
-        for position, form in planned.moves:
-            if not fixed[position]:
-                return None
-            inputs[position] = converted(inputs[position], form)
+        if not all(fixed[position] for position, _ in planned.moves):
+            return None
+        inputs = self._moved(planned, inputs)
         return bound.add(planned.binding, inputs, vals, clear=not _assigns_all(self.nest))
 
     def observe(self, inputs: Sequence[Storage]) -> Observed:
@@ -266,18 +314,9 @@ def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads."""
     reading = blocks.with_formats(nest, dict(schedule.conversions))
     reading = adapt.readable(reading, schedule)
-    return concretize.concretize(blocks.split(reading), schedule.order, schedule.workspace, schedule.places)
-
-
-def converted(storage: Storage, form: Format) -> Storage:
-    """`storage` in the format a kernel wants; the copy is kept with the storage."""
-    if storage.format == form:
-        return storage
-    copies = storage.cache.setdefault("converted", {})
-    if form not in copies:
-        copies[form] = convert.convert(storage, form)
-    made: Storage = copies[form]
-    return made
+    return concretize.concretize(
+        blocks.split(reading), schedule.order, schedule.workspace, schedule.places, schedule.scattered
+    )
 
 
 _FREED = Storage(Format(()), (), np.float64(0), (), np.zeros(1))
@@ -517,6 +556,7 @@ def _step_text(step: KernelRunner | fuse.CallStep, inputs: list[Storage], stage:
         what = "control flow" if step.eqn.bodies else "library call"
         name = f"{step.eqn.primitive.name} -> {', '.join(str(v.aval) for v in step.outputs)}"
         return f"{what}: {name}" if stage in ("plan", "cin", "loops") else f"; {what}: {name}"
+    step, inputs = step.actual(inputs)
     schedule, program = step.schedule(step.observe(inputs))
     if stage == "plan":
         return _plan_text(step, schedule, program)

@@ -90,7 +90,16 @@ def spell(node: Any) -> str:
             return f"{node.dtype.str} {node.tobytes().hex()}"
         case tuple():
             return f"({', '.join(map(spell, node))})"
-        case Nest() | Producer() | cin.Tensor() | cin.Access() | cin.Call() | cin.Literal() | cin.IndexVar():
+        case (
+            Nest()
+            | Producer()
+            | cin.Tensor()
+            | cin.Access()
+            | cin.Call()
+            | cin.Literal()
+            | cin.IndexVar()
+            | cin.Position()
+        ):
             names = (name for name in node.__dataclass_fields__ if name != "_hash")
             return f"{type(node).__name__}({', '.join(spell(getattr(node, name)) for name in names)})"
         case _:

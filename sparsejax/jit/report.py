@@ -132,6 +132,7 @@ def _bytes(storages: Sequence[Storage]) -> int:
 
 
 def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
+    runner, inputs = runner.actual(inputs)
     given, nest = runner.step.nest.inputs, runner.plain
     exact = runner.observe_exactly(inputs)
     known = runner.known(exact)

@@ -104,6 +104,8 @@ def _relations(nest: Nest, inputs: Sequence[Storage]) -> list[Relation] | None:
         for column, index in zip(coords, access.indices, strict=True):
             if isinstance(index, int):
                 kept &= column == index
+            elif not isinstance(index, cin.IndexVar):
+                continue
             elif index in relation:
                 kept &= column == relation[index]
             else:

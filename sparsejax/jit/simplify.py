@@ -118,7 +118,7 @@ def exhaust(expr: cin.Expr, gone: Collection[cin.Access]) -> cin.Expr:
     """`expr` where every access in `gone` reads its fill, simplified."""
     match expr:
         case cin.Access():
-            return fill_of(expr) if expr in gone else expr
+            return fill_of(expr) if expr in gone or cin.beside(expr, gone) else expr
         case cin.Call(op, args, dtype):
             return simplify_call(op, tuple(exhaust(a, gone) for a in args), dtype)
         case _:
@@ -134,6 +134,8 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
     """
     match stmt:
         case cin.Assign(lhs, op, rhs):
+            if cin.beside(lhs, gone):
+                return None
             value = exhaust(rhs, gone)
             if isinstance(value, cin.Literal) and cin.same_value(value.value, nothing(lhs.tensor, op)):
                 return None
@@ -173,6 +175,14 @@ def conditions(stmt: cin.Stmt) -> dict[cin.Expr, None]:
     for write in cin.writes(stmt):
         look(write.rhs)
     return found
+
+
+def asked(expr: cin.Expr) -> set[cin.Access]:
+    """The accesses of which `expr` asks whether they are stored."""
+    if not isinstance(expr, cin.Call):
+        return set()
+    own = {a for a in expr.args if expr.op == "stored" and isinstance(a, cin.Access)}
+    return own.union(*(asked(a) for a in expr.args))
 
 
 def assume(stmt: cin.Stmt, condition: cin.Expr, holds: bool) -> cin.Stmt | None:

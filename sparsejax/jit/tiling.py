@@ -43,7 +43,7 @@ def _tiled(stmt: cin.Forall) -> cin.Stmt | None:
     if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
         return None
     lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
-    if op is None or inner.var not in lhs.indices or set(reductions) & set(lhs.indices):
+    if op is None or inner.var not in lhs.indices or set(reductions) & set(cin.bound_by(lhs)):
         return None
     identity = operators.get(op).identity(lhs.dtype)
     register = cin.Access(cin.Tensor(f"{lhs.tensor.name}_t", (), lhs.dtype, Format(()), identity, "scalar"), ())

@@ -186,6 +186,8 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
         return False
     if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
         return False
+    if any(var in cin.bound_by(a) and var not in a.indices for a in (body.lhs, *cin.accesses(body.rhs))):
+        return False
     decided = [a for c in simplify.conditions(body) if var not in cin.variables(c) for a in cin.accesses(c)]
     used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
     if any(a.dtype.kind not in "iuf" for a in used):

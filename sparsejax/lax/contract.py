@@ -214,12 +214,14 @@ def contract(
     semiring: str | Semiring | None = None,
     mask: Any = None,
     complement: bool = False,
+    filled: bool = False,
 ) -> Any:
     """Multiply operands entry by entry and sum over every label that is not in `output`.
 
     `inputs` holds one integer label per axis of each operand. Labels may repeat inside an operand (diagonals) and be
     shared by any number of operands. Sparse operands compile to one kernel that visits only coordinates where the
-    product can be non-zero; products of dense operands go to BLAS. `semiring`, `mask` and `complement` as in `einsum`.
+    product can be non-zero; products of dense operands go to BLAS. `semiring`, `mask` and `complement` as in `einsum`. A `filled` result may
+    store every entry of its mask, zeros where nothing contributes.
     """
     arrays = [as_operand(x, f"operand {k}") for k, x in enumerate(operands)]
     labels = tuple(tuple(map(int, ls)) for ls in inputs)
@@ -238,7 +240,7 @@ def contract(
         params["ring"] = ring_of(chosen, wanted)
     if mask is not None:
         arrays.append(_mask(mask, tuple(extents[label] for label in out)))
-        params["mask"] = "complement" if complement else "mask"
+        params["mask"] = "complement" if complement else "pattern" if filled else "mask"
     elif complement:
         raise ValueError("complement=True needs a mask")
     return contract_p.bind(*arrays, **params)

@@ -91,7 +91,7 @@ def _share_call(x: Storage, like: Storage, out_aval: Aval) -> Storage:
             values = values[convert.from_coords(np.hstack([own, coords]), owned, x.shape, flat, False).vals]
         vals = np.zeros(len(like.vals), x.dtype)
         vals[place.vals] = values
-    return Storage(like.format, like.shape, x.dtype.type(0), like.buffers, vals)
+    return like.with_values(vals, x.dtype.type(0))
 
 
 def _numbered(x: Storage) -> Storage:
@@ -254,7 +254,7 @@ def _contracted(factors: Sequence[Factor], kept: list[int], shape: list[int], to
         output.append(name)
     if to is None or not to.is_sparse:
         return contract(operands, inputs, output, dtype=dtype)
-    return contract(operands, inputs, output, to.format, dtype, mask=to.pattern)
+    return contract(operands, inputs, output, to.format, dtype, mask=to.pattern, filled=True)
 
 
 def _identity(n: int, dtype: Any) -> Any:

@@ -61,3 +61,74 @@ def test_holomorphic_and_jacobians():
     for name in ("jacfwd", "jacrev", "hessian"):
         ours = getattr(sj, name)(lambda x: snp.sin(M @ x) * x)(V)
         np.testing.assert_allclose(ours, getattr(jax, name)(lambda x: jnp.sin(M @ x) * x)(V), rtol=1e-12, atol=1e-14)
+
+
+BATCH = RNG.uniform(0.2, 0.9, (3, 4, 4))
+LABELS = np.array([0, 2, 1, 2])
+LOOPS = {
+    "fori": lambda lax, np, x: lax.fori_loop(0, 4, lambda i, c: np.sin(c @ x) + i, x),
+    "while": lambda lax, np, x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, np.tanh(s[1] @ x)), (0, x))[1],
+    "scan": lambda lax, np, x: lax.scan(lambda c, r: (c * r + 0.1, np.exp(c)), x[0], x),
+    "map": lambda lax, np, x: lax.map(lambda r: r * np.sum(r), x),
+    "cond": lambda lax, np, x: lax.cond(np.sum(x) > 9, lambda y: y * 2, lambda y: np.sin(y), x),
+    "switch": lambda lax, np, x: lax.switch(2, [lambda y: y, lambda y: -y, lambda y: y * y], x),
+}
+NETWORKS = {
+    "activations": lambda nn, np, x: [
+        getattr(nn, name)(x - 0.5)
+        for name in ("relu", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "softplus", "tanh")
+    ],
+    "softmax": lambda nn, np, x: [nn.softmax(x, axis=0), nn.log_softmax(x), nn.logsumexp(x, axis=1)],
+}
+
+
+def _agree(ours, theirs, rtol=1e-12):
+    ours, theirs = sj.tree_util.tree_leaves(ours), jax.tree_util.tree_leaves(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=rtol, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_control_flow(name):
+    f = LOOPS[name]
+    ours, theirs = lambda x: f(sj.lax, snp, x), lambda x: f(jax.lax, jnp, x)
+    _agree(ours(M), theirs(M))
+    _agree(sj.jit(sj.vmap(ours))(BATCH), jax.vmap(theirs)(BATCH))
+    _agree(sj.jvp(ours, (M,), (M * M,))[1], jax.jvp(theirs, (M,), (M * M,))[1])
+    if name != "while":
+        total = lambda np, f: lambda x: sum(np.sum(y) for y in jax.tree_util.tree_leaves(f(x)))  # noqa: E731
+        _agree(
+            sj.grad(total(snp, lambda x: sj.tree_util.tree_leaves(ours(x))))(M), jax.grad(total(jnp, theirs))(M), 1e-11
+        )
+
+
+@pytest.mark.parametrize("axes", [(0, None), (1, 0), (-1, 1)])
+@pytest.mark.parametrize("out", [0, 1, -1])
+def test_batches(axes, out):
+    f = lambda np: lambda x, y: np.sin(x @ y) * np.sum(y, axis=-1)  # noqa: E731
+    ours = sj.vmap(f(snp), in_axes=axes, out_axes=out)
+    theirs = jax.vmap(f(jnp), in_axes=axes, out_axes=out)
+    y = M if axes[1] is None else np.moveaxis(np.stack([M, M * 2, M * 3, M]), 0, axes[1])
+    x = np.moveaxis(np.stack([M, M + 1, M * 3, M]), 0, axes[0])
+    _agree(ours(x, y), theirs(x, y))
+    grads = [
+        module.grad(lambda x, run=run, np=np: np.sum(run(x, y) ** 2))(x)
+        for module, run, np in ((sj, ours, snp), (jax, theirs, jnp))
+    ]
+    _agree(*grads)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name):
+    f, nn = NETWORKS[name], jax.nn
+    nn.logsumexp, nn.tanh = jax.scipy.special.logsumexp, jnp.tanh
+    ours, theirs = lambda x: f(sj.nn, snp, x), lambda x: f(nn, jnp, x)
+    _agree(ours(M), theirs(M))
+    _agree(sj.jvp(ours, (M,), (M * M,))[1], jax.jvp(theirs, (M,), (M * M,))[1])
+
+
+def test_losses():
+    ours = lambda x: sj.nn.softmax_cross_entropy_with_integer_labels(x, LABELS).mean()  # noqa: E731
+    theirs = lambda x: -jnp.take_along_axis(jax.nn.log_softmax(x), LABELS[:, None], 1).mean()  # noqa: E731
+    _agree(sj.value_and_grad(ours)(M), jax.value_and_grad(theirs)(M))
+    _agree(sj.hessian(ours)(M), jax.hessian(theirs)(M))

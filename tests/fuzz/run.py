@@ -15,9 +15,11 @@ from functools import partial
 from pathlib import Path
 
 from tests.autodiff import programs as derivatives
+from tests.control import programs as control
 from tests.enumeration import pairwise
 from tests.fuzz import alike, definitions, engine, functions, metamorphic, rows, semirings, shapes
 from tests.fuzz.tally import Tally, follow, run_cases
+from tests.vmap import programs as batches
 
 CASES: dict[str, Callable[[int], definitions.Case]] = {
     "definitions": definitions.make,
@@ -39,6 +41,10 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
     "rows": _once(rows.check),
     "alike": _once(alike.check),
     "derivatives": _once(derivatives.check),
+    "second derivatives": _once(partial(derivatives.check, second=True)),
+    "batches": _once(batches.check_plain),
+    "batched derivatives": _once(batches.check_differentiable),
+    "control": _once(control.check),
 }
 """Whole functions: how many were compiled for a seed, and what is wrong."""
 

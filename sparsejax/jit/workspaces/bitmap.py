@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from sparsejax.formats.walk import Segment
+from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.memory import allocate, fill
@@ -159,3 +159,16 @@ class Bitmap(Workspace):
 
     def leaf(self, b: Builder, position: Val, lanes: int = 1) -> emit.Num:
         return emit.load(b, self._vals, position, self.tensor.dtype, lanes, self.tensor.name)
+
+
+class Scattered(Bitmap):
+    """A fiber that is looked up: filled in order, never combined, never drained (`scatter`)."""
+
+    blocks: ClassVar[bool] = False
+
+    def drain(self, b: Builder) -> None:
+        """The list is in order already."""
+
+    def locate(self, b: Builder, level: int, place: Place, coordinate: Val) -> tuple[Val, Val] | None:
+        mark = b.load(self._marks, coordinate, "i8", "mark")
+        return coordinate, b.ne(mark, b.const("i8", 0))

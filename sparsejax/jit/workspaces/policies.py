@@ -11,7 +11,7 @@ from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.workspaces import costs
 from sparsejax.jit.workspaces.append import Append
-from sparsejax.jit.workspaces.bitmap import Bitmap
+from sparsejax.jit.workspaces.bitmap import Bitmap, Scattered
 from sparsejax.jit.workspaces.bucket import Bucket
 from sparsejax.jit.workspaces.coordinate import Coordinate
 from sparsejax.jit.workspaces.hashed import Hash
@@ -26,8 +26,8 @@ POLICIES: dict[str, type[Workspace]] = {
     "bucket": Bucket,
     "tree": Tree,
 }
-KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append}
-"""All workspaces that are drained: "append" cannot be chosen, it needs entries in order."""
+KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append, "scattered": Scattered}
+"""All workspaces: "append" cannot be chosen, it needs entries in order; "scattered" is that of operands that are looked up."""
 SMALL = 16  # bits of the largest bitmap workspace where nothing is known about the operands
 MISS = 6.0  # nanoseconds, as a loop iteration is about one
 AMPLE, ROOM = 1 << 26, 4.0
