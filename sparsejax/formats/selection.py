@@ -134,7 +134,7 @@ def selection(
         wrong = np.flatnonzero((found < -extent) | (found >= extent))
         if len(wrong):
             raise IndexError(
-                f"index {found[wrong[0]]} is out of bounds for an axis with size {extent} (at position {wrong[0]} of the indices)"
+                f"index {found[wrong[0]]} is out of bounds for axis with size {extent} (at position {wrong[0]})"
             )
         found[found < 0] += extent
     level = ends, found.astype(crd_dtype(extent), copy=False)
