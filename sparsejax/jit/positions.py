@@ -183,8 +183,8 @@ def positional(step: fuse.KernelStep, families: Families, inputs: Sequence[Stora
     flat = _flat(nest, head, own)
     if flat is not None:
         return _flattened(step, flat, {a for a in ordered if head[a] == flat}, own, sizes)
-    if own is None and not families:
-        return None
+    if not families and (own is None or (own.tensor.format.packed and not nest.producers)):
+        return None  # where one operand is walked alone, `given` shares its buffers too, and computes in lanes
     moved: dict[cin.Access, cin.Expr] = {
         a: _beside(a, head[a], cin.position_of(head[a]), sizes[k]) for k, a in enumerate(ordered) if head[a] != a
     }
