@@ -229,11 +229,9 @@ def diag(x: Any, k: int = 0) -> Any:
         raise ValueError(f"diag takes a vector or a matrix, not an array of shape {x.shape}")
     (n,) = x.shape
     total = n + abs(k)
-    # row i holds x[i - first]: a product with the pattern of the diagonal, cut to the rows that have one
+    # the rows that have an entry: row i holds x[i]; then these rows are put where they belong
     placed = _elementwise("multiply", reshape(x, (n, 1)), eye(n, total, max(0, k), dtype=bool))
-    if k >= 0:
-        return placed if total == n else tensordot(eye(total, n, 0, dtype=x.dtype), placed, 1)
-    return tensordot(eye(total, n, k, dtype=x.dtype), placed, 1)
+    return placed if total == n else tensordot(eye(total, n, min(0, k), dtype=x.dtype), placed, 1)
 
 
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:

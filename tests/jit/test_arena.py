@@ -132,6 +132,15 @@ def test_results_of_kernels_are_aligned(n, op):
     assert all(m._storage.vals.ctypes.data % arena.ALIGNMENT == 0 for m in made)
 
 
+def in_threads(work, count):
+    """Call `work` with 1.0, 2.0, ... in as many threads at once."""
+    threads = [threading.Thread(target=work, args=(k + 1.0,)) for k in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
 @pytest.mark.parametrize("count", [5, 100, 3000])
 def test_threads_take_results_apart(count):
     results, faults = arena.Results(count, F8, 0.0), []
@@ -150,11 +159,7 @@ def test_threads_take_results_apart(count):
             if not all((v == number).all() for v in kept):
                 faults.append("shared")
 
-    threads = [threading.Thread(target=work, args=(k + 1.0,)) for k in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 6)
     assert not faults
 
 
@@ -170,9 +175,5 @@ def test_threads_share_blocks_without_mixing_them():
             if not (array == number).all():
                 faults.append("shared")
 
-    threads = [threading.Thread(target=work, args=(k + 1.0,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 8)
     assert not faults
