@@ -134,12 +134,12 @@ class Format:
         """Whether some dimension is stored by two levels."""
         return len(self.blocks) < len(self.levels)
 
-    @property
+    @functools.cached_property
     def is_dense(self) -> bool:
         """Whether every level is dense and none blocked: the values are an array as NumPy knows it."""
         return all(isinstance(level, Dense) for level in self.levels) and not self.blocked
 
-    @property
+    @functools.cached_property
     def packed(self) -> bool:
         """Whether entry k is at position k, always: no position is unused, and none holds several entries (see `pads`)."""
         return all(level.compact and not level.shared for level in self.levels)

@@ -145,13 +145,12 @@ def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = 1
 def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Loop, ...]:
     """What the cost of an order's loops is made of."""
     model = Model(nest, facts)
-    state, made = _State((), frozenset(), 0.0, 1.0), []
-    for var in order:
-        grown = model.extend(state, var)
+    made = []
+    for k, var in enumerate(order):
+        state, grown = model.walk(order[:k]), model.walk(order[: k + 1])
         leaders, _, _ = model.roles(state, var)
         work = state.survivors * model.iterations(leaders, var, frozenset(state.order))
         made.append(Loop(var, state.survivors, work, grown.survivors, tuple(a.tensor.name for a in leaders)))
-        state = grown
     return tuple(made)
 
 
@@ -195,10 +194,7 @@ def points(nest: Nest, facts: Facts) -> float:
 def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> policies.Choice | None:
     """The workspace for `nest` under a loop order; None when its output needs none."""
     model = Model(nest, facts)
-    state = _State((), frozenset(), 0.0, 1.0)
-    for var in order:
-        state = model.extend(state, var)
-    return model.workspace(state)
+    return model.workspace(model.walk(order))
 
 
 def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
@@ -246,6 +242,7 @@ class Model:
         self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
         self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
+        self._walks = {(): _State((), frozenset(), 0.0, 1.0)}
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
         """What each variable is reduced over, and how: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product."""
@@ -291,7 +288,7 @@ class Model:
                 for var in variables:
                     if var in state.order or not around.get(var, frozenset()) <= set(state.order):
                         continue
-                    grown = self.extend(state, var)
+                    grown = self.walk((*state.order, var))
                     key = (frozenset(grown.order), self.prefix(grown.order), grown.discordant)
                     if key not in best or grown.cost < best[key].cost:
                         best[key] = grown
@@ -394,10 +391,10 @@ class Model:
 
     def walk(self, order: Sequence[cin.IndexVar]) -> _State:
         """The state after the loops of `order`."""
-        state = _State((), frozenset(), 0.0, 1.0)
-        for var in order:
-            state = self.extend(state, var)
-        return state
+        order = tuple(order)
+        if order not in self._walks:
+            self._walks[order] = self.extend(self.walk(order[:-1]), order[-1])
+        return self._walks[order]
 
     def roles(self, state: _State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
         """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how

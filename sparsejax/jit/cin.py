@@ -22,6 +22,7 @@ are frozen, compared by value, and never changed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,7 +112,7 @@ class Tensor:
             and same_value(self.fill_value, other.fill_value)
         )
 
-    @property
+    @functools.cached_property
     def lacks(self) -> bool:
         """Whether entries may be absent, rather than have the fill as their value."""
         return not (self.result or self.format).is_dense
@@ -148,18 +149,24 @@ class Access:
 
 @dataclass(frozen=True)
 class Call:
-    """A scalar operator applied to arguments; `dtype` is the dtype of the result."""
+    """A scalar operator applied to arguments; `dtype` is the dtype of the result. `simple`: nothing is left to simplify (`simplify`)."""
 
     op: str
     args: tuple[Expr, ...]
     dtype: np.dtype[Any]
     _hash: int = field(init=False, repr=False, compare=False, default=0)
+    simple: bool = field(init=False, repr=False, compare=False, default=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.op, self.args)))
 
     def __hash__(self) -> int:
         return self._hash
+
+    @functools.cached_property
+    def reads(self) -> tuple[Access, ...]:
+        """See `accesses`."""
+        return tuple(a for arg in self.args for a in accesses(arg))
 
     def __str__(self) -> str:
         name = f"cast<{self.dtype}>" if self.op == "cast" else self.op
@@ -245,9 +252,8 @@ def accesses(node: Expr | Stmt) -> Iterator[Access]:
                 if isinstance(index, Position):
                     yield index.access
             yield node
-        case Call(_, args, _):
-            for arg in args:
-                yield from accesses(arg)
+        case Call():
+            yield from node.reads
         case Assign(_, _, rhs):
             yield from accesses(rhs)
         case Forall(_, body, _):

@@ -100,7 +100,7 @@ def spell(node: Any) -> str:
             | cin.IndexVar()
             | cin.Position()
         ):
-            names = (name for name in node.__dataclass_fields__ if name != "_hash")
+            names = (name for name, f in node.__dataclass_fields__.items() if f.init)
             return f"{type(node).__name__}({', '.join(spell(getattr(node, name)) for name in names)})"
         case _:
             return repr(node)

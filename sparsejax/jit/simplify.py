@@ -115,12 +115,21 @@ def simplify(expr: cin.Expr) -> cin.Expr:
 
 
 def exhaust(expr: cin.Expr, gone: Collection[cin.Access]) -> cin.Expr:
-    """`expr` where every access in `gone` reads its fill, simplified."""
+    """`expr` where every access in `gone` reads its fill, simplified. Parts that are simple and read none of them stay."""
+    return _exhaust(expr, frozenset(gone))
+
+
+def _exhaust(expr: cin.Expr, gone: frozenset[cin.Access]) -> cin.Expr:
     match expr:
         case cin.Access():
             return fill_of(expr) if expr in gone or cin.beside(expr, gone) else expr
         case cin.Call(op, args, dtype):
-            return simplify_call(op, tuple(exhaust(a, gone) for a in args), dtype)
+            if expr.simple and gone.isdisjoint(expr.reads):
+                return expr
+            made = simplify_call(op, tuple([_exhaust(a, gone) for a in args]), dtype)
+            if isinstance(made, cin.Call):
+                object.__setattr__(made, "simple", True)
+            return made
         case _:
             return expr
 
