@@ -1,9 +1,10 @@
-"""Plans on disk: what scheduling and lowering made of a kernel, so that a second process does neither.
+"""Plans of kernels: what scheduling and lowering made of one, so that neither an equal kernel nor a second process does it again.
 
     key      the sources of this package | settings | observed facts | the nest, spelled out
     record   a line of JSON: conversions, capacities, chunks | LLVM text
 
-Records are entries of the object cache under their keys: framed, checked, private, and never unpickled. The machine code is
+The latest are kept in memory (kernels of a program are often equal: layers, heads of attention), all on disk. Records there are
+entries of the object cache under their keys: framed, checked, private, and never unpickled. The machine code is
 found by the text, as for any kernel, so that equal texts of different plans share it. Kernels that read numbers at run time are
 not recorded, since every other number would be another record.
 """
@@ -13,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,21 +41,57 @@ class Recipe:
     shared: given.Shared | None = None
 
 
+_KEPT = 256
+"""Recipes that stay in memory."""
+
+_lock = threading.Lock()
+_recent: OrderedDict[bytes, Recipe] = OrderedDict()
+
+
 def load(key: str) -> Recipe | None:
     """The recipe recorded under a key; None when there is none. O(size)."""
+    name = _name(key)
+    known = _recent.get(name)
+    if known is None:
+        known = _load(key)
+    if known is not None:
+        _keep(name, known)
+    return known
+
+
+def store(key: str, recipe: Recipe) -> None:
+    """Record a recipe under a key."""
+    _keep(_name(key), recipe)
+    cache = object_cache.active()
+    if cache is not None:
+        cache.store(key, _encoded(recipe))
+
+
+def forget() -> None:
+    """Drop what is in memory, as in a new process."""
+    with _lock:
+        _recent.clear()
+
+
+def _name(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _keep(name: bytes, recipe: Recipe) -> None:
+    with _lock:
+        _recent[name] = recipe
+        _recent.move_to_end(name)
+        while len(_recent) > _KEPT:
+            _recent.popitem(last=False)
+
+
+def _load(key: str) -> Recipe | None:
     cache = object_cache.active()
     record = None if cache is None else cache.load(key)
     try:
         return None if record is None else _decoded(record)
     except (ValueError, KeyError, TypeError):  # not written by these sources, whatever its key says
         return None
-
-
-def store(key: str, recipe: Recipe) -> None:
-    """Record a recipe under a key."""
-    cache = object_cache.active()
-    if cache is not None:
-        cache.store(key, _encoded(recipe))
 
 
 def _encoded(recipe: Recipe) -> bytes:

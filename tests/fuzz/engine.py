@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from sparsejax import config
-from sparsejax.jit import cin, engine, lower, runtime
+from sparsejax.jit import cin, engine, lower, plan_cache, runtime
 from sparsejax.jit.builder import Builder
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.numbers import Numbers
@@ -42,17 +42,20 @@ def quick() -> Iterator[None]:
     shipped.object = lambda text: bytes(machine.emit_object(llvm.parse_assembly(text)))
     config.update("cache_dir", "off")
     runtime.forget()
+    plan_cache.forget()
     try:
         yield
     finally:
         shipped.object = made
         config.update("cache_dir", folder)
         runtime.forget()
+        plan_cache.forget()
 
 
 def forget() -> None:
     """Drop compiled kernels, so that memory does not grow with the number of cases."""
     runtime.forget()
+    plan_cache.forget()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import runtime
+from sparsejax.jit import plan_cache, runtime
 
 TEXT = """
 declare ptr @calloc(i64, i64)
@@ -48,6 +48,7 @@ def test_memory_does_not_grow_with_compiles(monkeypatch):
 def test_kernels_that_nobody_uses_are_unloaded(monkeypatch):
     monkeypatch.setattr(runtime, "_KEPT", 4)
     runtime.forget()
+    plan_cache.forget()
     used = runtime.compile_text(TEXT.format(1))
     unused = runtime.compile_text(TEXT.format(2))
     gone = weakref.ref(unused)
@@ -66,12 +67,14 @@ def test_kernels_that_nobody_uses_are_unloaded(monkeypatch):
 def test_plans_keep_their_kernels(monkeypatch):
     monkeypatch.setattr(runtime, "_KEPT", 1)
     runtime.forget()
+    plan_cache.forget()
     x = np.arange(12.0).reshape(3, 4)
     a = sj.array(x, format="csr", copy=True)
     f = sj.jit(lambda a: a @ a.T * 3)
     f(a)
     compile_many(range(5))
     runtime.forget()
+    plan_cache.forget()
     gc.collect()
     before = runtime.compile_count()
     np.testing.assert_array_equal(f(a).todense(), x @ x.T * 3)
@@ -81,6 +84,7 @@ def test_plans_keep_their_kernels(monkeypatch):
 def test_recent_kernels_are_kept_longest(monkeypatch):
     monkeypatch.setattr(runtime, "_KEPT", 3)
     runtime.forget()
+    plan_cache.forget()
     compile_many([1, 2, 3, 1, 4])
     gc.collect()
     before = runtime.compile_count()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import engine, loader, runtime
+from sparsejax.jit import engine, loader, plan_cache, runtime
 
 pytestmark = pytest.mark.skipif(not loader.SUPPORTED, reason="objects are loaded by LLVM here")
 
@@ -164,6 +164,7 @@ def test_kernels_of_the_compiler_need_no_other_linker(monkeypatch):
 
     monkeypatch.setattr(engine.Engine, "link", lambda self, image: refuse(image))
     runtime.forget()
+    plan_cache.forget()
     x = np.arange(20.0).reshape(4, 5) % 3 - 1
     for dtype in ("f4", "f8", "c16", "i4"):
         for form in ("csr", "coo", "csc"):

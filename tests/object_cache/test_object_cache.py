@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sparsejax import config
-from sparsejax.jit import host, object_cache, runtime
+from sparsejax.jit import host, object_cache, plan_cache, runtime
 from sparsejax.jit.object_cache import ObjectCache
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cache relies on POSIX permissions")
@@ -35,9 +35,11 @@ def in_use(tmp_path):
     before = config.cache_dir()
     config.update("cache_dir", tmp_path / "cache")
     runtime.forget()
+    plan_cache.forget()
     yield object_cache.active()
     config.update("cache_dir", before)
     runtime.forget()
+    plan_cache.forget()
 
 
 def the_file(cache) -> Path:
@@ -244,10 +246,12 @@ def test_kernels_are_compiled_once_and_then_loaded(in_use, monkeypatch):
     assert runtime.compile_text(TEXT.format(7))(b"")[0] == 7
     assert runtime.compile_count() == before + 1
     runtime.forget()
+    plan_cache.forget()
     assert runtime.compile_text(TEXT.format(7))(b"")[0] == 7
     assert runtime.compile_count() == before + 1
     the_file(in_use).write_bytes(b"damaged")
     runtime.forget()
+    plan_cache.forget()
     assert runtime.compile_text(TEXT.format(7))(b"")[0] == 7
     assert runtime.compile_count() == before + 2
     assert in_use.load(TEXT.format(7)) is not None  # replaced
@@ -259,6 +263,7 @@ def test_loads_and_compiles_are_logged(in_use, caplog):
         for _ in range(2):
             runtime.compile_text(TEXT.format(11))
             runtime.forget()
+            plan_cache.forget()
     finally:
         config.update("log_compiles", False)
     assert [r.message.split(" a ")[0] for r in caplog.records if r.levelno == logging.WARNING] == ["compiled", "loaded"]

@@ -26,9 +26,11 @@ def folder(tmp_path):
     before = config.cache_dir()
     config.update("cache_dir", tmp_path / "cache")
     runtime.forget()
+    plan_cache.forget()
     yield tmp_path / "cache"
     config.update("cache_dir", before)
     runtime.forget()
+    plan_cache.forget()
 
 
 @pytest.fixture
@@ -101,6 +103,9 @@ def test_kernels_are_lowered_once(folder, lowered):
     assert len(lowered) == 2
     config.update("cache_dir", "off")
     sj.jit(lambda A, B: A @ B)(A, A)
+    assert len(lowered) == 2
+    plan_cache.forget()
+    sj.jit(lambda A, B: A @ B)(A, A)
     assert len(lowered) == 3
 
 
@@ -113,6 +118,7 @@ def test_records_work_without_the_machine_code(folder, lowered):
         kept = path.read_bytes()
         path.unlink()
         runtime.forget()
+        plan_cache.forget()
         assert (sj.jit(lambda A: A @ A)(A).todense() == np.eye(5)).all()
         path.write_bytes(kept)
     assert len(lowered) == 2
@@ -125,8 +131,10 @@ def test_records_that_make_no_sense_are_replaced(folder, lowered, monkeypatch):
             patch.setattr(plan_cache, "_encoded", lambda recipe, made=nonsense: made)
             sj.jit(lambda A: A + A)(A)
         before = len(lowered)
+        plan_cache.forget()
         assert (sj.jit(lambda A: A + A)(A).todense() == 2 * np.eye(5)).all()
         assert len(lowered) == before + 1
+        plan_cache.forget()
         for path in folder.iterdir():
             path.unlink()
 
