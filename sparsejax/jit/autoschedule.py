@@ -242,7 +242,7 @@ class Model:
         self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
         self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
-        self._walks = {(): _State((), frozenset(), 0.0, 1.0)}
+        self._walks: dict[tuple[cin.IndexVar, ...], _State] = {(): _State((), frozenset(), 0.0, 1.0)}
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
         """What each variable is reduced over, and how: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product."""
