@@ -121,12 +121,12 @@ class Builder(ABC):
 
     # control --------------------------------------------------------------------------------------------------
     @abstractmethod
-    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1) -> AbstractContextManager[Val]:
-        """`for (name = lo; name < hi; name += step)`."""
+    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1, some: bool = False) -> AbstractContextManager[Val]:
+        """`for (name = lo; name < hi; name += step)`; not tested before the first time where `some` says that there is one."""
 
     @abstractmethod
-    def while_(self, condition: Callable[[], Val]) -> AbstractContextManager[None]:
-        """`while (condition())`; the condition is emitted anew for every test."""
+    def while_(self, condition: Callable[[], Val], some: bool = False) -> AbstractContextManager[None]:
+        """`while (condition())`, or `do ... while` for `some`; the condition is emitted anew for every test."""
 
     @abstractmethod
     def if_else(self, condition: Val, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:

@@ -33,16 +33,16 @@ class CountingBuilder(LLVMBuilder):
         self._step = 1  # of the loop that is about to open
 
     @contextmanager
-    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1) -> Iterator[Val]:
+    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1, some: bool = False) -> Iterator[Val]:
         self._step = step
-        with super().for_(lo, hi, name, step) as index:
+        with super().for_(lo, hi, name, step, some) as index:
             yield index
 
     @contextmanager
-    def while_(self, condition: Callable[[], Val]) -> Iterator[None]:
+    def while_(self, condition: Callable[[], Val], some: bool = False) -> Iterator[None]:
         self._lanes.append(self._lanes[-1] * self._step)
         self._step = 1
-        with super().while_(condition):
+        with super().while_(condition, some):
             self.increment(self._counter, self._lanes[-1])
             yield
         self._lanes.pop()

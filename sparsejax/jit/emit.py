@@ -8,7 +8,7 @@ polynomials (`vector_math`), rarer ones call libm, complex ones C99's complex fu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,14 @@ def store(b: Builder, pointer: Val, position: Val, value: Num) -> None:
         b.store(pointer, b.add(first, 1), value.parts[1])
         return
     b.store(pointer, position, b.convert("zext", value.val, "i8") if value.kind == "b" else value.val)
+
+
+def lanes(b: Builder, values: Sequence[Num]) -> Num:
+    """Numbers of one part as the lanes of one."""
+    made = b.splat(values[0].val, len(values))
+    for lane, value in enumerate(values[1:], 1):
+        made = b.insert(made, lane, value.val)
+    return Num(values[0].dtype, (made,))
 
 
 def splat(b: Builder, value: Num, lanes: int) -> Num:

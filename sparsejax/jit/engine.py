@@ -44,11 +44,18 @@ class Engine:
 
     def object(self, text: str) -> bytes:
         """The object file of LLVM text; RuntimeError where the text is malformed."""
+        return bytes(self.machine.emit_object(self._simplified(text)))
+
+    def assembly(self, text: str) -> str:
+        """The same machine code as assembly."""
+        return str(self.machine.emit_assembly(self._simplified(text)))
+
+    def _simplified(self, text: str) -> Any:
         module = self.llvm.parse_assembly(text)
         for function in module.functions:
             if not function.is_declaration:
                 self._simplify(function)
-        return bytes(self.machine.emit_object(module))
+        return module
 
     def _simplify(self, function: Any) -> None:
         if self._runs == RUNS_PER_PIPELINE:
@@ -60,10 +67,6 @@ class Engine:
             self._passes.add_instruction_combine_pass()
         self._runs += 1
         self._passes.run(function, self._builder)
-
-    def assembly(self, text: str) -> str:
-        """The machine code of LLVM text, as assembly."""
-        return str(self.machine.emit_assembly(self.llvm.parse_assembly(text)))
 
     def link(self, image: bytes) -> tuple[int, Any]:
         """The address of `kernel` in an object that LLVM's linker puts into memory, and what keeps it there.

@@ -13,6 +13,7 @@ import numpy as np
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import collisions, joins, moments, simplify
+from sparsejax.jit.cin import Tensor
 from sparsejax.jit.nest import Nest
 
 Counts = tuple[float, ...]
@@ -72,6 +73,18 @@ def meetings(nest: Nest, left_out: Collection[str] = ()) -> tuple[joins.Join, ..
     """Where inputs of `nest` meet, but those that are `left_out`."""
     found = (joins.joins(simplify.simplify(e), {*left_out, *nest.targets}) for e in nest.wholes)
     return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
+
+
+def short(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> frozenset[tuple[str, int]]:
+    """Levels of inputs, by name and number, whose segments are expected to hold fewer than two positions. Inputs that are `moved` into
+    other formats are not known."""
+    return frozenset(
+        (t.name, level)
+        for t in inputs
+        if t.name not in moved
+        for level in range(1, len(t.format.levels))
+        if known[t.name][level] < 2 * known[t.name][level - 1] and not isinstance(t.format.levels[level], Dense)
+    )
 
 
 def positions(storage: Storage) -> tuple[float, ...]:

@@ -161,17 +161,17 @@ class LLVMBuilder(Builder):
 
     # control
     @contextmanager
-    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1) -> Iterator[Val]:
+    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1, some: bool = False) -> Iterator[Val]:
         counter = self.var(name, lo)
-        with self.while_(lambda: self.lt(self.get(counter), hi)):
+        with self.while_(lambda: self.lt(self.get(counter), hi), some):
             index = self.get(counter)
             yield index
             self.set(counter, self.binary("add", index, self.i64(step)))
 
     @contextmanager
-    def while_(self, condition: Callable[[], Val]) -> Iterator[None]:
+    def while_(self, condition: Callable[[], Val], some: bool = False) -> Iterator[None]:
         body, done = self._new_label("loop"), self._new_label("done")
-        self._jump(f"br i1 {condition().ref}, label %{body}, label %{done}")
+        self._jump(f"br label %{body}" if some else f"br i1 {condition().ref}, label %{body}, label %{done}")
         self._label(body)
         yield
         if self._open:

@@ -40,6 +40,8 @@ class Program:
     """How the loop that is marked parallel is cut."""
     given: Given | None = None
     """The operand whose positions are the output's."""
+    short: frozenset[tuple[str, int]] = frozenset()
+    """Levels of inputs whose segments are expected to hold fewer than two entries: walks over these are kept simple."""
 
     def settled(self) -> Program:
         """The program with the operand whose positions are the output's, where there is one."""

@@ -22,7 +22,7 @@ import math
 import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -291,14 +291,16 @@ class KernelRunner:
 
     def schedule(self, observed: Observed) -> tuple[autoschedule.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
-        nest = self.plain
+        nest, known = self.plain, self.known(observed)
         if nest.nested:
-            schedule = branches.choose(nest, self.known(observed))
+            schedule = branches.choose(nest, known)
         else:
-            schedule = SCHEDULERS[config.scheduler()](nest, self.known(observed), config.workspace())
+            schedule = SCHEDULERS[config.scheduler()](nest, known, config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        return schedule, parallel.parallelize(program_of(self.nest, schedule).settled(), schedule.cost)
+        short = facts.short(nest.inputs, known, dict(schedule.conversions))
+        program = replace(program_of(self.nest, schedule).settled(), short=short)
+        return schedule, parallel.parallelize(program, schedule.cost)
 
 
 def _assigns_all(nest: Nest) -> bool:

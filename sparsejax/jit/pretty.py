@@ -116,13 +116,13 @@ class PrettyBuilder(Builder):
         self._depth -= 1
 
     @contextmanager
-    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1) -> Iterator[Val]:
+    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1, some: bool = False) -> Iterator[Val]:
         fresh = self._name(name)
         with self._block(f"for {fresh} in {lo.ref} .. {hi.ref}{'' if step == 1 else f' step {step}'}:"):
             yield Val(fresh, "i64")
 
     @contextmanager
-    def while_(self, condition: Callable[[], Val]) -> Iterator[None]:
+    def while_(self, condition: Callable[[], Val], some: bool = False) -> Iterator[None]:
         with self._block(f"while {condition().ref}:"):
             yield
 

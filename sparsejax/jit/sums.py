@@ -81,7 +81,17 @@ class Sum:
             self.add(b, emit.Num(self._wide, tuple(lost)))
 
     def absorb(self, b: Builder, lanes: Sum) -> None:
-        """Add all lanes of another sum, and what they lost."""
+        """Add all lanes of another sum: by halves, or one by one with what they lost."""
+        if not lanes.exact:
+            parts = []
+            for values in map(b.get, lanes._sums):
+                found = [b.extract(values, lane) for lane in range(lanes_of(values.type))]
+                while len(found) > 1:
+                    half = len(found) // 2
+                    found = [b.binary("fadd", x, y) for x, y in zip(found[:half], found[half:], strict=True)]
+                parts += found
+            self.add(b, emit.Num(self._wide, tuple(parts)))
+            return
         for vector in (*lanes._sums, *lanes._lost):
             values = b.get(vector)
             if vector in lanes._lost:

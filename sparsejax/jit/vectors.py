@@ -78,18 +78,9 @@ class VectorLoop:
             self.widths = tuple(w for w in powers if w == widest <= count or w & (count % widest))
         else:
             self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
-        self.totals: dict[int, Var | sums.Sum] = {}
+        self.totals: dict[int, Lanes] = {}
         if var not in body.lhs.indices:
-            self.totals = {lanes: self._total(lanes) for lanes in self.widths if lanes > 1}
-
-    def _total(self, lanes: int) -> Var | sums.Sum:
-        """What `lanes` lanes of a reduction accumulate."""
-        b, lhs = self.lowering.b, self.body.lhs
-        whole = self.lowering.scalars[lhs.tensor.name].total
-        if whole is not None:
-            return sums.Sum(b, "lanes", whole.dtype, whole.exact, lanes)
-        start = emit.constant(b, operators.get(self.body.op or "").identity(lhs.dtype), lhs.dtype)
-        return b.var("lanes", emit.splat(b, start, lanes).val)
+            self.totals = {lanes: Lanes(lowering, body, lanes) for lanes in self.widths if lanes > 1}
 
     def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
         """What does not change in a range: resolved cursors and the values of invariants."""
@@ -152,25 +143,50 @@ class VectorLoop:
             lowering.write(body, here, value)
         elif total is None:
             lowering.write_lanes(body, here, here.cursors[body.lhs].pos, value, lanes)
-        elif isinstance(total, sums.Sum):
+        else:
+            total.add(value)
+
+    def finish(self, env: Env) -> None:
+        """Add up the lanes of a reduction."""
+        for total in self.totals.values():
+            total.finish(env)
+
+
+class Lanes:
+    """What the lanes of a reduction accumulate until `finish` adds them up."""
+
+    def __init__(self, lowering: Lowering, body: cin.Assign, lanes: int) -> None:
+        self.lowering, self.body, self.lanes = lowering, body, lanes
+        b, lhs = lowering.b, body.lhs
+        whole = lowering.scalars[lhs.tensor.name].total
+        self._total: Var | sums.Sum
+        if whole is not None:
+            self._total = sums.Sum(b, "lanes", whole.dtype, whole.exact, lanes)
+        else:
+            start = emit.constant(b, operators.get(body.op or "").identity(lhs.dtype), lhs.dtype)
+            self._total = b.var("lanes", emit.splat(b, start, lanes).val)
+
+    def add(self, value: emit.Num) -> None:
+        """Accumulate a value for every lane."""
+        b, total = self.lowering.b, self._total
+        if isinstance(total, sums.Sum):
             total.add(b, value)
         else:
             old = emit.Num(value.dtype, (b.get(total),))
-            b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
+            b.set(total, emit.apply(b, self.body.op or "", [old, value], value.dtype).val)
 
     def finish(self, env: Env) -> None:
-        """Add up the lanes of a reduction, by halves: adding one by one takes as long as a short row."""
-        b, body = self.lowering.b, self.body
-        for lanes, total in self.totals.items():
-            if isinstance(total, sums.Sum):
-                self.lowering.scalars[body.lhs.tensor.name].absorb(b, total)
-                continue
-            vector = b.get(total)
-            parts = [emit.Num(body.lhs.dtype, (b.extract(vector, lane),)) for lane in range(lanes)]
-            while len(parts) > 1:
-                pairs = zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True)
-                parts = [emit.apply(b, body.op or "", [x, y], body.lhs.dtype) for x, y in pairs]
-            self.lowering.write(body, env, parts[0])
+        """Add up the lanes, by halves: adding one by one takes as long as a short row."""
+        b, body, total = self.lowering.b, self.body, self._total
+        if isinstance(total, sums.Sum):
+            self.lowering.scalars[body.lhs.tensor.name].absorb(b, total)
+            return
+        vector = b.get(total)
+        parts = [emit.Num(body.lhs.dtype, (b.extract(vector, lane),)) for lane in range(self.lanes)]
+        while len(parts) > 1:
+            pairs = zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True)
+            parts = [emit.apply(b, body.op or "", [x, y], body.lhs.dtype) for x, y in pairs]
+        self.lowering.write(body, env, parts[0])
 
 
 def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:
@@ -197,6 +213,12 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     if var not in body.lhs.indices and (body.op is None or body.lhs.tensor.policy != "scalar"):
         return False
     return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op))
+
+
+def lanewise(body: cin.Assign, var: cin.IndexVar) -> bool:
+    """Whether a reduction into a register may accumulate in lanes whose operands are put together."""
+    used = (body.lhs, *cin.accesses(body.rhs))
+    return all(a.dtype.kind in "iuf" for a in used) and emit.lanewise(body.op or "") and _lanewise(body.rhs, var)
 
 
 def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
