@@ -17,7 +17,8 @@ run of coordinate levels; levels above and below are dense.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Compressed, Coordinate, Dense, Format
@@ -111,6 +112,10 @@ class GivenOutput(Output):
     def write_coordinates(self, b: Builder, level: int, position: Val, coordinates: dict[int, Val]) -> None:
         for lv, pointer in self._crd_at.items():
             b.store(pointer, position, self.narrowed(b, lv, coordinates[lv]))
+
+    @contextmanager
+    def room(self, b: Builder, count: Val) -> Iterator[None]:
+        yield
 
     def extend(self, b: Builder, count: Val, first: Val) -> Val:
         self._here = first

@@ -37,7 +37,7 @@ def single(loop: Loop, key: Leaders) -> None:
         unrolled.accumulate(loop, key, walker)
         return
     if walker.side_by_side:
-        with b.for_(segment.lo, segment.hi, "p") as place:
+        with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
             loop.at_place(key, walker, place)
         return
     present = b.var("p", segment.lo)
