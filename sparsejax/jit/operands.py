@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit, operators, sums
@@ -70,6 +71,18 @@ class Input:
 
     def locate(self, b: Builder, level: int, place: Place, coordinate: Val) -> tuple[Val, Val] | None:
         return self.tensor.format.levels[level].locate(b, self.buffers[level], place, coordinate)
+
+    def stored(self, b: Builder, level: int) -> Val | None:
+        """The number of positions of a level; None where some level down to it does not tell its own."""
+        count = b.i64(1)
+        for number, axis in enumerate(self.axes[d] for d in self.tensor.format.order[: level + 1]):
+            if isinstance(self.tensor.format.levels[number], Dense):
+                count = b.mul(axis.span, count)
+            elif "pos" in self.buffers[number]:
+                count = b.load(self.buffers[number]["pos"].pointer, count, "i64", "stored")
+            elif not self.tensor.format.continues(number):
+                return None
+        return count
 
     def leaf(self, b: Builder, position: Val, lanes: int = 1) -> emit.Num:
         return emit.load(b, self.vals, position, self.tensor.dtype, lanes, self.tensor.name.lower())
