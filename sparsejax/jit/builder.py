@@ -116,6 +116,10 @@ class Builder(ABC):
         """The vector with another value in one lane."""
 
     @abstractmethod
+    def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        """The vector of these lanes of `x` and `y`, those of `y` being counted behind those of `x`."""
+
+    @abstractmethod
     def member(self, pair: Val, number: int, type: str) -> Val:
         """One member of a pair that a call returned."""
 

@@ -156,6 +156,11 @@ class LLVMBuilder(Builder):
         text = f"insertelement {vector.type} {vector.ref}, {value.type} {value.ref}, i64 {lane}"
         return self._value(text, vector.type)
 
+    def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        chosen = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
+        type = vector_of(scalar_of(x.type), len(lanes))
+        return self._value(f"shufflevector {x.type} {x.ref}, {y.type} {y.ref}, {chosen}", type)
+
     def member(self, pair: Val, number: int, type: str) -> Val:
         return self._value(f"extractvalue {pair.type} {pair.ref}, {number}", type)
 

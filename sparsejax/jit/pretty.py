@@ -105,6 +105,10 @@ class PrettyBuilder(Builder):
     def insert(self, vector: Val, lane: int, value: Val) -> Val:
         return Val(f"({vector.ref} with [{lane}] = {value.ref})", vector.type)
 
+    def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        both = x.ref if x == y else f"({x.ref}, {y.ref})"
+        return Val(f"{both}[{', '.join(map(str, lanes))}]", vector_of(scalar_of(x.type), len(lanes)))
+
     def member(self, pair: Val, number: int, type: str) -> Val:
         return Val(f"{pair.ref}.{number}", type)
 

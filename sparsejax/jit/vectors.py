@@ -78,18 +78,18 @@ class VectorLoop:
             self.widths = tuple(w for w in powers if w == widest <= count or w & (count % widest))
         else:
             self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
-        self.totals: dict[int, Var | sums.Sum] = {}
+        self.totals: dict[int, tuple[Var, ...] | sums.Sum] = {}
         if var not in body.lhs.indices:
             self.totals = {lanes: self._total(lanes) for lanes in self.widths if lanes > 1}
 
-    def _total(self, lanes: int) -> Var | sums.Sum:
+    def _total(self, lanes: int) -> tuple[Var, ...] | sums.Sum:
         """What `lanes` lanes of a reduction accumulate."""
         b, lhs = self.lowering.b, self.body.lhs
         whole = self.lowering.scalars[lhs.tensor.name].total
         if whole is not None:
             return sums.Sum(b, "lanes", whole.dtype, whole.exact, lanes)
         start = emit.constant(b, operators.get(self.body.op or "").identity(lhs.dtype), lhs.dtype)
-        return b.var("lanes", emit.splat(b, start, lanes).val)
+        return tuple(b.var("lanes", part) for part in emit.splat(b, start, lanes).parts)
 
     def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
         """What does not change in a range: resolved cursors and the values of invariants."""
@@ -155,8 +155,9 @@ class VectorLoop:
         elif isinstance(total, sums.Sum):
             total.add(b, value)
         else:
-            old = emit.Num(value.dtype, (b.get(total),))
-            b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
+            old = emit.Num(value.dtype, tuple(map(b.get, total)))
+            for var, part in zip(total, emit.apply(b, body.op or "", [old, value], value.dtype).parts, strict=True):
+                b.set(var, part)
 
     def finish(self, env: Env) -> None:
         """Add up the lanes of a reduction, by halves: adding one by one takes as long as a short row."""
@@ -165,8 +166,8 @@ class VectorLoop:
             if isinstance(total, sums.Sum):
                 self.lowering.scalars[body.lhs.tensor.name].absorb(b, total)
                 continue
-            vector = b.get(total)
-            parts = [emit.Num(body.lhs.dtype, (b.extract(vector, lane),)) for lane in range(lanes)]
+            vectors = [b.get(var) for var in total]
+            parts = [emit.Num(body.lhs.dtype, tuple(b.extract(v, lane) for v in vectors)) for lane in range(lanes)]
             while len(parts) > 1:
                 pairs = zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True)
                 parts = [emit.apply(b, body.op or "", [x, y], body.lhs.dtype) for x, y in pairs]
@@ -190,13 +191,13 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
         return False
     decided = [a for c in simplify.conditions(body) if var not in cin.variables(c) for a in cin.accesses(c)]
     used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
-    if any(a.dtype.kind not in "iuf" for a in used):
+    if any(a.dtype.kind not in "iufc" for a in used):
         return False
     if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
         return False
     if var not in body.lhs.indices and (body.op is None or body.lhs.tensor.policy != "scalar"):
         return False
-    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op))
+    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op, body.lhs.dtype.kind))
 
 
 def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
@@ -214,11 +215,9 @@ def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
     if isinstance(expr, cin.Call):
         if expr.op == "masked" and var not in cin.variables(expr.args[0]):
             return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
-        if not emit.lanewise(expr.op) or not all(_lanewise(a, var) for a in expr.args):
-            return False
         kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
-        return kinds <= set("iuf") or (expr.op != "cast" and kinds <= set("iufb"))
-    return expr.dtype.kind in "iuf" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
+        return emit.lanewise(expr.op, kinds) and all(_lanewise(a, var) for a in expr.args)
+    return expr.dtype.kind in "iufc" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
 
 
 def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:
