@@ -96,6 +96,11 @@ def splat(b: Builder, value: Num, lanes: int) -> Num:
     return value if lanes == 1 else Num(value.dtype, tuple(b.splat(p, lanes) for p in value.parts))
 
 
+def choose(b: Builder, condition: Val, yes: Num, no: Num) -> Num:
+    """`yes` in the lanes where `condition` holds, else `no`."""
+    return Num(yes.dtype, tuple(b.select(condition, p, q) for p, q in zip(yes.parts, no.parts, strict=True)))
+
+
 def cast(b: Builder, x: Num, dtype: DType) -> Num:
     """`x` converted as NumPy's astype does."""
     if x.dtype == dtype:
@@ -391,17 +396,17 @@ def _extremum(b: Builder, op: str, args: list[Num]) -> Num:
     if x.kind == "c":
         wins = _comparison(b, "greater_equal" if op == "maximum" else "less_equal", args).val
         wins = b.binary("or", wins, _classify(b, "isnan", [x]).val)
-        return Num(x.dtype, tuple(b.select(wins, p, q) for p, q in zip(x.parts, y.parts, strict=True)))
-    wins = _test(b, "ge" if op == "maximum" else "le", x.kind, x.val, y.val)
-    if x.kind == "f":  # a NaN on either side wins
-        wins = b.binary("or", wins, b.compare("uno", x.val, x.val))
-    return Num(x.dtype, (b.select(wins, x.val, y.val),))
+        return choose(b, wins, x, y)
+    better = _test(b, "gt" if op == "maximum" else "lt", x.kind, y.val, x.val)
+    made = b.select(better, y.val, x.val)
+    if x.kind == "f":  # a NaN on either side wins; where this is a running extremum, that of y is known early
+        made = b.select(b.compare("uno", y.val, y.val), y.val, made)
+    return Num(x.dtype, (made,))
 
 
 def _where(b: Builder, op: str, args: list[Num]) -> Num:
     condition, x, y = args
-    test = truth(b, condition).val
-    return Num(x.dtype, tuple(b.select(test, p, q) for p, q in zip(x.parts, y.parts, strict=True)))
+    return choose(b, truth(b, condition).val, x, y)
 
 
 def _classify(b: Builder, op: str, args: list[Num]) -> Num:

@@ -51,6 +51,10 @@ class Sum:
                 b.set(self._lost[k], b.binary("fadd", b.get(self._lost[k]), error))
             b.set(total, new)
 
+    def plain(self, b: Builder) -> emit.Num:
+        """The sum in every lane, not rounded, without what was collected beside it."""
+        return emit.Num(self._wide, tuple(map(b.get, self._sums)))
+
     def get(self, b: Builder) -> emit.Num:
         """The total so far, rounded to `dtype`."""
         parts = []
