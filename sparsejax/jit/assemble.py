@@ -283,7 +283,7 @@ class Output:
         size, dtype = self._size(b), self.tensor.dtype
         lo = b.named("lo", b.binary("sdiv", b.mul(size, piece), pieces))
         hi = b.named("hi", b.binary("sdiv", b.mul(size, b.add(piece, 1)), pieces))
-        wide = 64 // dtype.itemsize if dtype.kind in "iuf" and emit.lanewise(op) else 1
+        wide = 64 // dtype.itemsize if dtype.kind in "iufc" and emit.lanewise(op, dtype.kind) else 1
         end = b.named("end", b.add(lo, b.mul(b.binary("sdiv", b.sub(hi, lo), b.i64(wide)), wide)))
         for lanes, start, stop in ((wide, lo, end), (1, end, hi)):
             with b.for_(start, stop, "q", lanes) as q:

@@ -3,6 +3,7 @@
 Input      level buffers and values that the caller passed
 Scalar     a register, with a mark that tells whether anything was written where that matters
 DenseArea  an array over the workspace's variables, set to the identity at every `where`
+Overlay    the values of the output, before these are final
 Workspace  entries inserted in any order and read back sorted: see the folder `workspaces`
 """
 
@@ -159,6 +160,20 @@ class DenseArea:
 
     def free(self, b: Builder) -> None:
         b.call("free", "void", [b.get(self._own)])
+
+
+class Overlay(DenseArea):
+    """A workspace in the memory of the output, at the same positions: see `overlay`."""
+
+    def __init__(self, b: Builder, tensor: cin.Tensor, vals: Val) -> None:
+        self.tensor, self.vals = tensor, vals
+        self.axes = (Axis(b.i64(0), b.i64(0)),)
+
+    def clear(self, b: Builder) -> None:
+        """Every value is written before it is read."""
+
+    def free(self, b: Builder) -> None:
+        """It is the output's."""
 
 
 Operand = Input | DenseArea | Workspace

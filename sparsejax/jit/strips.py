@@ -41,14 +41,15 @@ class Registers:
     def __init__(self, b: Builder, tensor: cin.Tensor, tracked: bool, strip: Strip) -> None:
         self.tensor = tensor
         start = emit.splat(b, emit.constant(b, tensor.fill_value, tensor.dtype), strip.lanes)
-        self._vars = [b.var(f"{tensor.name}{v}", start.val) for v in range(strip.vectors)]
+        self._vars = [[b.var(f"{tensor.name}{v}", part) for part in start.parts] for v in range(strip.vectors)]
         self.mark: Var | None = b.var(f"{tensor.name}_set", b.const("i1", 0)) if tracked else None
 
     def get(self, b: Builder, vector: int) -> emit.Num:
-        return emit.Num(self.tensor.dtype, (b.get(self._vars[vector]),))
+        return emit.Num(self.tensor.dtype, tuple(map(b.get, self._vars[vector])))
 
     def set(self, b: Builder, vector: int, value: emit.Num) -> None:
-        b.set(self._vars[vector], value.val)
+        for var, part in zip(self._vars[vector], value.parts, strict=True):
+            b.set(var, part)
         if self.mark is not None and vector == 0:
             b.set(self.mark, b.const("i1", 1))
 

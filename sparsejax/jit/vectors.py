@@ -17,9 +17,10 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, emit, operators, simplify, strips, sums
+from sparsejax.jit import cin, emit, host, operators, simplify, strips, sums
 from sparsejax.jit.builder import Val, Var
 from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.llvm import lanes_of
 from sparsejax.jit.workspaces import policies
 
 if TYPE_CHECKING:
@@ -72,29 +73,33 @@ class VectorLoop:
     ) -> None:
         self.beside = beside
         self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
-        widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
-        if count:
+        used = (body.lhs, *cin.accesses(body.rhs))
+        widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in used)
+        self.masks = not count and beside is None and host.has_masks() and all(a.dtype.kind in "iuf" for a in used)
+        if self.masks:
+            self.widths: tuple[int, ...] = (widest,)
+        elif count:
             powers = [1 << k for k in reversed(range(widest.bit_length()))]
             self.widths = tuple(w for w in powers if w == widest <= count or w & (count % widest))
         else:
             self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
-        self.totals: dict[int, Var | sums.Sum] = {}
-        if var not in body.lhs.indices:
+        self.totals: dict[int, tuple[Var, ...] | sums.Sum] = {}
+        if var not in cin.bound_by(body.lhs):
             self.totals = {lanes: self._total(lanes) for lanes in self.widths if lanes > 1}
 
-    def _total(self, lanes: int) -> Var | sums.Sum:
+    def _total(self, lanes: int) -> tuple[Var, ...] | sums.Sum:
         """What `lanes` lanes of a reduction accumulate."""
         b, lhs = self.lowering.b, self.body.lhs
         whole = self.lowering.scalars[lhs.tensor.name].total
         if whole is not None:
             return sums.Sum(b, "lanes", whole.dtype, whole.exact, lanes)
         start = emit.constant(b, operators.get(self.body.op or "").identity(lhs.dtype), lhs.dtype)
-        return b.var("lanes", emit.splat(b, start, lanes).val)
+        return tuple(b.var("lanes", part) for part in emit.splat(b, start, lanes).parts)
 
     def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
         """What does not change in a range: resolved cursors and the values of invariants."""
         env = self.lowering.resolve(env, self.body)
-        same = cin.largest(self.body.rhs, lambda a: self.var not in a.indices or a in self.fixed)
+        same = cin.largest(self.body.rhs, lambda a: self.var not in cin.bound_by(a) or a in self.fixed)
         return env, {e: self.lowering.value(e, env) for e in same}
 
     def run(
@@ -107,6 +112,9 @@ class VectorLoop:
     ) -> None:
         """The coordinates lo to hi (lo <= hi); `short` when ranges of few vectors are common: these run one by one."""
         b = self.lowering.b
+        if self.masks:
+            self._run_masked(prepared, lo, hi, follow)
+            return
         done = b.var("done", lo)
         wide = [lanes for lanes in self.widths if lanes > 1]
         with nullcontext() if not short or not wide else b.if_(b.lt(b.i64(SHORT * wide[0]), b.sub(hi, lo))):
@@ -116,6 +124,17 @@ class VectorLoop:
                 self._lanes(prepared, start, end, lanes, follow)
                 b.set(done, end)
         self._lanes(prepared, b.get(done), hi, 1, follow)
+
+    def _run_masked(
+        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, follow: Follow | None
+    ) -> None:
+        """The coordinates lo to hi, those behind the last whole vector in some of its lanes."""
+        b, (lanes,) = self.lowering.b, self.widths
+        count = b.named("count", b.sub(hi, lo))
+        end = b.named("end", b.add(lo, b.and_(count, b.i64(-lanes))))
+        self._lanes(prepared, lo, end, lanes, follow)
+        with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
+            self._at(prepared, end, lanes, follow)
 
     def run_block(self, prepared: tuple[Env, dict[cin.Expr, emit.Num]]) -> None:
         """All coordinates of a block."""
@@ -148,6 +167,9 @@ class VectorLoop:
         if self.beside is not None:
             self.beside(index, lanes)
         value = lowering.value(body.rhs, here, lanes, dict(splats))
+        if b.mask is not None and total is not None:
+            nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
+            value = emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
         if lanes == 1:
             lowering.write(body, here, value)
         elif total is None:
@@ -155,22 +177,34 @@ class VectorLoop:
         elif isinstance(total, sums.Sum):
             total.add(b, value)
         else:
-            old = emit.Num(value.dtype, (b.get(total),))
-            b.set(total, emit.apply(b, body.op or "", [old, value], value.dtype).val)
+            old = emit.Num(value.dtype, tuple(map(b.get, total)))
+            for var, part in zip(total, emit.apply(b, body.op or "", [old, value], value.dtype).parts, strict=True):
+                b.set(var, part)
 
     def finish(self, env: Env) -> None:
         """Add up the lanes of a reduction, by halves: adding one by one takes as long as a short row."""
-        b, body = self.lowering.b, self.body
+        b, body, made = self.lowering.b, self.body, None
         for lanes, total in self.totals.items():
-            if isinstance(total, sums.Sum):
+            if isinstance(total, sums.Sum) and total.exact:
                 self.lowering.scalars[body.lhs.tensor.name].absorb(b, total)
                 continue
-            vector = b.get(total)
-            parts = [emit.Num(body.lhs.dtype, (b.extract(vector, lane),)) for lane in range(lanes)]
-            while len(parts) > 1:
-                pairs = zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True)
-                parts = [emit.apply(b, body.op or "", [x, y], body.lhs.dtype) for x, y in pairs]
-            self.lowering.write(body, env, parts[0])
+            own = total.plain(b) if isinstance(total, sums.Sum) else emit.Num(body.lhs.dtype, tuple(map(b.get, total)))
+            made = own if made is None else emit.apply(b, body.op or "", [self._folded(made, lanes), own], own.dtype)
+        if made is not None:
+            self.lowering.write(body, env, self._folded(made, 1))
+
+    def _folded(self, value: emit.Num, lanes: int) -> emit.Num:
+        """`value` in so many lanes, those beyond being added to them."""
+        b = self.lowering.b
+        while (count := lanes_of(value.val.type)) > lanes:
+            halves = [
+                emit.Num(value.dtype, tuple(b.shuffle(p, p, range(start, start + count // 2)) for p in value.parts))
+                for start in (0, count // 2)
+            ]
+            if count == 2:
+                halves = [emit.Num(value.dtype, tuple(b.extract(p, k) for p in value.parts)) for k in range(2)]
+            value = emit.apply(b, self.body.op or "", halves, value.dtype)
+        return value
 
 
 def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:
@@ -186,17 +220,18 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
         return False
     if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
         return False
-    if any(var in cin.bound_by(a) and var not in a.indices for a in (body.lhs, *cin.accesses(body.rhs))):
+    reached = (a for a in (body.lhs, *cin.accesses(body.rhs)) if a not in walked)
+    if any(var in cin.bound_by(a) and var not in a.indices for a in reached):
         return False
     decided = [a for c in simplify.conditions(body) if var not in cin.variables(c) for a in cin.accesses(c)]
     used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
-    if any(a.dtype.kind not in "iuf" for a in used):
+    if any(a.dtype.kind not in "iufc" for a in used):
         return False
     if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
         return False
-    if var not in body.lhs.indices and (body.op is None or body.lhs.tensor.policy != "scalar"):
+    if var not in cin.bound_by(body.lhs) and (body.op is None or body.lhs.tensor.policy != "scalar"):
         return False
-    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op))
+    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op, body.lhs.dtype.kind))
 
 
 def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
@@ -212,13 +247,13 @@ def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
 
 def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
     if isinstance(expr, cin.Call):
+        if expr.dtype.kind in "iufc" and not any(var in cin.bound_by(a) for a in cin.accesses(expr)):
+            return True  # computed before the loop starts
         if expr.op == "masked" and var not in cin.variables(expr.args[0]):
             return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
-        if not emit.lanewise(expr.op) or not all(_lanewise(a, var) for a in expr.args):
-            return False
         kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
-        return kinds <= set("iuf") or (expr.op != "cast" and kinds <= set("iufb"))
-    return expr.dtype.kind in "iuf" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
+        return emit.lanewise(expr.op, kinds) and all(_lanewise(a, var) for a in expr.args)
+    return expr.dtype.kind in "iufc" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
 
 
 def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:

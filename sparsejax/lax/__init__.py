@@ -13,6 +13,7 @@ from sparsejax.lax.loops import cond, fori_loop, map, scan, switch, while_loop
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import broadcast_to, convert_format, pattern, refill, reshape, transpose
+from sparsejax.lax.top_k import top_k
 
 __all__ = [
     "while_loop",
@@ -33,6 +34,7 @@ __all__ = [
     "reduce",
     "refill",
     "reshape",
+    "top_k",
     "transpose",
     "where",
 ]
