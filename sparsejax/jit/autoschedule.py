@@ -183,6 +183,11 @@ def with_targets(nest: Nest, facts: Facts) -> Facts:
     return made
 
 
+def _below(form: Format) -> tuple[int, ...]:
+    """The dimensions of the dense levels below all sparse ones."""
+    return form.order[1 + max((k for k, level in enumerate(form.levels) if not isinstance(level, Dense)), default=-1) :]
+
+
 def points(nest: Nest, facts: Facts) -> float:
     """How often the body of all loops is expected to run."""
     model = Model(nest, facts)
@@ -230,8 +235,8 @@ class Model(Cardinalities):
         self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
         first = [p.rhs for p in nest.producers] or [nest.value]
         later = set(self.accesses) - {a for e in first for a in cin.accesses(e)}
-        self._kept = simplify.asked(self.expr) | self._fixed | later
-        """Those that are not scattered; what is read after the reduction is read in the order of the result."""
+        self._kept = simplify.asked(self.expr) | self._fixed | set(self._beside) | later
+        """Those that are not scattered; what is read after the reduction is read in the order of the result, and others at their positions."""
         self._factors = factors(self.expr)
         pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
         met = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
@@ -459,9 +464,13 @@ class Model(Cardinalities):
         return conversion_costs.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
 
     def _copy(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
-        """The same with the values beside it, whose places in the copy are remembered with the pattern."""
+        """The same with the values beside it, whose places in the copy are remembered with the pattern; infinite where these would have other
+        dense levels in the copy."""
         if access not in self._beside:
             return self._conversion(access, order)
+        after = conversion_costs.concordant_format(access, order, self.facts)
+        if _below(after) != _below(access.tensor.format):
+            return math.inf
         return TAKE * self.facts[access.tensor.name][-1] * (1 + self._beside[access])
 
     def total(self, state: _State) -> Cost:

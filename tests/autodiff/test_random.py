@@ -36,4 +36,11 @@ def test_the_check_can_fail(monkeypatch):
 
 def test_every_family_of_rules_is_drawn():
     found = set().union(*(programs.families_of(seed) for seed in range(4 * len(programs.KINDS))))
-    assert found == {*programs.NAMES.values(), "contractions", "SpGEMM", "elementwise", "unions and fills", "min and max"}
+    assert found == {
+        *programs.NAMES.values(),
+        "contractions",
+        "SpGEMM",
+        "elementwise",
+        "unions and fills",
+        "min and max",
+    }

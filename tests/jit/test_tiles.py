@@ -64,7 +64,9 @@ def loops(subscripts, sizes):
     return f.lower(A, rng.random([sizes[x] for x in second])).as_text("cin")
 
 
-@pytest.mark.parametrize(("subscripts", "tiles"), [("ijb,jk->ibk", 2), ("ijb,jk->bik", 2), ("ijb,bjk->bik", 2), ("ij,jk->ik", 1)])
+@pytest.mark.parametrize(
+    ("subscripts", "tiles"), [("ijb,jk->ibk", 2), ("ijb,jk->bik", 2), ("ijb,bjk->bik", 2), ("ij,jk->ik", 1)]
+)
 def test_dense_variables_inside_reductions_are_tiled(subscripts, tiles):
     text = loops(subscripts, {"i": 500, "j": 500, "b": 16, "k": 16})
     assert text.count("(tile)") == tiles, text
