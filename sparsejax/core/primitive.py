@@ -57,6 +57,7 @@ class Primitive:
 
     bodies(**params) -> ClosedJaxprs              what it runs, without constants: a `call` gets their plans as `bodies`
     linearize(primals, tangents, **params) -> (results, tangents): in place of binding and `jvp`, where they share work
+    factored(moving, *avals, **params) -> jaxpr: simpler operations that are differentiated in its place, or None
     prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
 
     With `multiple`, typing gives a tuple of types, and binding and `call` a list of results. `inline(**params)` is the jaxpr that
@@ -81,6 +82,7 @@ class Primitive:
         static: Callable[[int, Any], bool] | None = None,
         bodies: Rule | None = None,
         linearize: Rule | None = None,
+        factored: Rule | None = None,
         prune: Rule | None = None,
     ) -> None:
         self.name = name
@@ -98,6 +100,7 @@ class Primitive:
         self.static = static
         self.bodies = bodies
         self.linearize = linearize
+        self.factored = factored
         self.prune = prune
 
     def __repr__(self) -> str:

@@ -545,7 +545,7 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     "power": _power,
     "logical_not": _logical_not,
     "invert": _invert,
-    "where": _where,
+    **dict.fromkeys(("where", "masked"), _where),
     "sign": _sign,
     "absolute": _absolute,
     "sqrt": _sqrt,
