@@ -387,15 +387,18 @@ def _shift(b: Builder, op: str, args: list[Num]) -> Num:
 def _extremum(b: Builder, op: str, args: list[Num]) -> Num:
     x, y = args
     if x.kind == "b":
-        return _arithmetic(b, op, args)
-    if x.kind == "c":
-        wins = _comparison(b, "greater_equal" if op == "maximum" else "less_equal", args).val
-        wins = b.binary("or", wins, _classify(b, "isnan", [x]).val)
-        return Num(x.dtype, tuple(b.select(wins, p, q) for p, q in zip(x.parts, y.parts, strict=True)))
-    wins = _test(b, "ge" if op == "maximum" else "le", x.kind, x.val, y.val)
-    if x.kind == "f":  # a NaN on either side wins
-        wins = b.binary("or", wins, b.compare("uno", x.val, x.val))
-    return Num(x.dtype, (b.select(wins, x.val, y.val),))
+        return _arithmetic(b, {"fmax": "maximum", "fmin": "minimum"}.get(op, op), args)
+    wins = _comparison(b, "greater_equal" if op in ("maximum", "fmax") else "less_equal", args).val
+    if x.kind in "fc":  # a NaN on either side wins, or loses
+        wins = b.binary("or", wins, _classify(b, "isnan", [x if op in ("maximum", "minimum") else y]).val)
+    return Num(x.dtype, tuple(b.select(wins, p, q) for p, q in zip(x.parts, y.parts, strict=True)))
+
+
+def _sign_bit(b: Builder, op: str, args: list[Num]) -> Num:
+    if op == "copysign":
+        return Num(args[0].dtype, (_intrinsic(b, op, [args[0].val, args[1].val]),))
+    signed = _intrinsic(b, "copysign", [_like(b, args[0].val, 1), args[0].val])
+    return Num(BOOL, (b.compare("olt", signed, _like(b, signed, 0)),))
 
 
 def _where(b: Builder, op: str, args: list[Num]) -> Num:
@@ -528,7 +531,8 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     **dict.fromkeys(_LOGIC, _logic),
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), _bitwise),
     **dict.fromkeys(("left_shift", "right_shift"), _shift),
-    **dict.fromkeys(("maximum", "minimum"), _extremum),
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), _extremum),
+    **dict.fromkeys(("copysign", "signbit"), _sign_bit),
     **dict.fromkeys(("isnan", "isinf", "isfinite"), _classify),
     **dict.fromkeys((*_LIBM, "erf"), _function),
     **dict.fromkeys(("floor", "ceil", "trunc", "rint"), _round),
@@ -556,6 +560,8 @@ VECTOR_OPERATORS = frozenset(
         "divide",
         "maximum",
         "minimum",
+        "fmax",
+        "fmin",
         "negative",
         "positive",
         "absolute",

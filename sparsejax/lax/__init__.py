@@ -12,7 +12,7 @@ from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.loops import cond, fori_loop, map, scan, switch, while_loop
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.semiring import Semiring
-from sparsejax.lax.structural import broadcast_to, convert_format, pattern, refill, reshape, transpose
+from sparsejax.lax.structural import broadcast_to, convert_format, entries, pattern, refill, reshape, transpose
 
 __all__ = [
     "while_loop",
@@ -29,6 +29,7 @@ __all__ = [
     "convert_format",
     "einsum",
     "elementwise",
+    "entries",
     "pattern",
     "reduce",
     "refill",
