@@ -59,6 +59,9 @@ class Primitive:
     linearize(primals, tangents, **params) -> (results, tangents): in place of binding and `jvp`, where they share work
     prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
 
+    pushdown(maker, **params) -> function of the operands of the equation `maker`, or None: the same of the result of that equation, if
+    there is a way that computes less of it
+
     With `multiple`, typing gives a tuple of types, and binding and `call` a list of results. `inline(**params)` is the jaxpr that
     stands for the operation: it takes its place before anything is compiled.
     """
@@ -82,6 +85,7 @@ class Primitive:
         bodies: Rule | None = None,
         linearize: Rule | None = None,
         prune: Rule | None = None,
+        pushdown: Rule | None = None,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -99,6 +103,7 @@ class Primitive:
         self.bodies = bodies
         self.linearize = linearize
         self.prune = prune
+        self.pushdown = pushdown
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"

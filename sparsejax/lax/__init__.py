@@ -5,6 +5,7 @@ from sparsejax.lax import (  # noqa: F401  (rules of transformations)
     contract_rules,
     control_batch,
     elementwise_rules,
+    pushdown_rules,
     structural_rules,
 )
 from sparsejax.lax.contract import contract, contract_p, einsum
