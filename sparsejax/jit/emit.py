@@ -390,18 +390,28 @@ def _shift(b: Builder, op: str, args: list[Num]) -> Num:
 
 
 def _extremum(b: Builder, op: str, args: list[Num]) -> Num:
-    x, y = args
+    (x, y), plain = args, {"fmax": "maximum", "fmin": "minimum"}.get(op, op)
     if x.kind == "b":
-        return _arithmetic(b, op, args)
+        return _arithmetic(b, plain, args)
     if x.kind == "c":
-        wins = _comparison(b, "greater_equal" if op == "maximum" else "less_equal", args).val
-        wins = b.binary("or", wins, _classify(b, "isnan", [x]).val)
+        wins = _comparison(b, "greater_equal" if plain == "maximum" else "less_equal", args).val
+        wins = b.binary("or", wins, _classify(b, "isnan", [x if op == plain else y]).val)
         return choose(b, wins, x, y)
-    better = _test(b, "gt" if op == "maximum" else "lt", x.kind, y.val, x.val)
+    better = _test(b, "gt" if plain == "maximum" else "lt", x.kind, y.val, x.val)
     made = b.select(better, y.val, x.val)
-    if x.kind == "f":  # a NaN on either side wins; where this is a running extremum, that of y is known early
-        made = b.select(b.compare("uno", y.val, y.val), y.val, made)
+    if (
+        x.kind == "f"
+    ):  # a NaN on either side wins (where this is a running extremum, that of y is known early), or loses
+        last = y.val if op == plain else x.val
+        made = b.select(b.compare("uno", last, last), y.val, made)
     return Num(x.dtype, (made,))
+
+
+def _sign_bit(b: Builder, op: str, args: list[Num]) -> Num:
+    if op == "copysign":
+        return Num(args[0].dtype, (_intrinsic(b, op, [args[0].val, args[1].val]),))
+    signed = _intrinsic(b, "copysign", [_like(b, args[0].val, 1), args[0].val])
+    return Num(BOOL, (b.compare("olt", signed, _like(b, signed, 0)),))
 
 
 def _where(b: Builder, op: str, args: list[Num]) -> Num:
@@ -533,7 +543,8 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     **dict.fromkeys(_LOGIC, _logic),
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), _bitwise),
     **dict.fromkeys(("left_shift", "right_shift"), _shift),
-    **dict.fromkeys(("maximum", "minimum"), _extremum),
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), _extremum),
+    **dict.fromkeys(("copysign", "signbit"), _sign_bit),
     **dict.fromkeys(("isnan", "isinf", "isfinite"), _classify),
     **dict.fromkeys((*_LIBM, "erf"), _function),
     **dict.fromkeys(("floor", "ceil", "trunc", "rint"), _round),
@@ -554,7 +565,8 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
 }
 
 VECTOR_OPERATORS = frozenset([
-    "add", "subtract", "multiply", "divide", "maximum", "minimum", "negative", "positive", "absolute", "square", "sqrt", "where",
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "fmax", "fmin", "negative", "positive", "absolute", "square",
+    "sqrt", "where",
     "cast", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "floor", "ceil", "trunc", "rint",
     "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "threefry", "conjugate", "real", "imag",
     *vector_math.FUNCTIONS,

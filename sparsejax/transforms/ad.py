@@ -91,7 +91,7 @@ def _own(eqns: Sequence[Eqn], out: Any, owners: Owners) -> None:
     wanted = tangent_aval(out.aval)
     for var in (v for eqn in eqns for v in eqn.outputs):
         if var.aval == wanted:
-            owners.setdefault(var, out.var)
+            owners.setdefault(var, out.variable)
 
 
 def _fitted(t: Any, out: Any, owners: Owners) -> Any:
@@ -102,7 +102,7 @@ def _fitted(t: Any, out: Any, owners: Owners) -> Any:
     if not out.format.is_dense:
         t = t if t.format == out.format else sample(t, out)
         if isinstance(t, Tracer) and isinstance(out, Tracer):
-            owners.setdefault(t.var, out.var)
+            owners.setdefault(t.variable, out.variable)
     return t
 
 
@@ -144,14 +144,14 @@ def linearized(closed: ClosedJaxpr, wanted: Sequence[bool]) -> Linearized:
                 tangents.append(trace.input(aval))
                 moving[var] = tangents[-1]
                 if not aval.is_dense:
-                    owners[tangents[-1].var] = x.var
+                    owners[tangents[-1].variable] = x.variable
         jvp_eqns(trace, inner, env, moving, owners)
         outs = [staging.read(env, a) for a in inner.outputs]
         found = [moving.get(a) for a in inner.outputs]
         jaxpr, consts = trace.finish([*primals, *tangents], [*outs, *(t for t in found if t is not None)])
     if config.check_jaxprs():
         check_jaxpr(jaxpr)
-    inputs = tuple(t.var for t in tangents)
+    inputs = tuple(t.variable for t in tangents)
     moved: set[Atom] = set(inputs)
     known, linear = [], []
     for eqn in jaxpr.eqns:
