@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.native_libraries import graphblas_runs, mkl_runs
-from benchmarks.operations import Data, Run, baseline, fibers
+from benchmarks.operations import Data, Run, baseline, batch, fibers, flattened
 
 
 def program(stem: str, d: Data) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -22,8 +22,13 @@ def program(stem: str, d: Data) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     import sparsejax as sj
     import sparsejax.numpy as snp
 
-    if stem in ("mttkrp", "ttm"):
+    if stem in ("mttkrp", "ttm", "nd_mul", "nd_sum"):
         T = sj.array((d["values"], d["coords"]), shape=d["shape"], format="csf")
+        if stem == "nd_mul":
+            other = sj.array((d["values"], d["others"]), shape=d["shape"], format="csf")
+            return lambda T, S: T * S, (T, other)
+        if stem == "nd_sum":
+            return lambda T: T.sum(axis=1), (T,)
         B, C = sj.array(d["B"], copy=True), sj.array(d["C"], copy=True)
         if stem == "mttkrp":
             return lambda T, B, C: sj.einsum("ijk,jr,kr->ir", T, B, C), (T, B, C)
@@ -31,12 +36,18 @@ def program(stem: str, d: Data) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     # copies: arrays borrow where they can and mark the source read-only, and the other libraries use the same source
     A = sj.array(d["A"], copy=True)
     rest = {key: sj.array(value, copy=True) for key, value in d.items() if key != "A"}
+    if stem == "bspmm":
+        V = snp.stack([sj.array(M, copy=True) for M in batch(d)]).asformat("(d,c,d)@(1,2,0)")
+        return sj.vmap(lambda A, H: A @ H), (V, rest["H"])
     functions: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         "spmv": (lambda A, x: A @ x, (A, rest.get("x"))),
         "spmm": (lambda A, H: A @ H, (A, rest.get("H"))),
         "spgemm": (lambda A, B: A @ B, (A, A)),
         "spgemm_sorted": (lambda A, B: A @ B, (A, A)),
         "sddmm": (lambda A, U, V: sj.einsum("ij,ik,jk->ij", A, U, V), (A, rest.get("U"), rest.get("V"))),
+        "sddmm_sum": (lambda A, U, V: (A * (U @ V.T)).sum(), (A, rest.get("U"), rest.get("V"))),
+        "spmm_csc": (lambda A, H: A @ H, (A.asformat("csc"), rest.get("H"))),
+        "softmax": (sj.nn.softmax, (A,)),
         "add": (lambda A, B: A + B, (A, rest.get("B"))),
         "mul": (lambda A, B: A * B, (A, rest.get("B"))),
         "rowsum": (lambda A: A.sum(axis=1), (A,)),
@@ -75,6 +86,12 @@ def torch_runs(stem: str, d: Data) -> Run | None:
         values, B, C = torch.tensor(d["values"])[:, None], torch.tensor(d["B"]), torch.tensor(d["C"])
         rows, rank = d["shape"][0], B.shape[1]
         return lambda: torch.zeros(rows, rank, dtype=B.dtype).index_add_(0, i, values * B[j] * C[k])
+    if stem in ("nd_mul", "nd_sum"):
+        T, S = (
+            torch.sparse_coo_tensor(torch.tensor(d[key].copy()), torch.tensor(d["values"]), d["shape"]).coalesce()
+            for key in ("coords", "others")
+        )
+        return (lambda: (T * S).coalesce()) if stem == "nd_mul" else (lambda: torch.sparse.sum(T, dim=1).to_dense())
     if "A" not in d:
         return None
 
@@ -84,9 +101,19 @@ def torch_runs(stem: str, d: Data) -> Run | None:
 
     A = csr(d["A"])
     tensors = {key: torch.tensor(d[key]) for key in "xHWUV" if key in d}
-    if stem == "sddmm":
+    if stem == "bspmm":
+        # torch has no product of batches in csr
+        matrices = [csr(d["A"], v) for v in d["V"]]
+        return lambda: torch.stack([M @ H for M, H in zip(matrices, tensors["H"], strict=True)])
+    if stem == "softmax":
+        entries = A.to_sparse_coo().coalesce()
+        return lambda: torch.sparse.softmax(entries, dim=1)
+    if stem in ("sddmm", "sddmm_sum"):
         zero, across = csr(d["A"], np.zeros_like(d["A"].data)), tensors["V"].T.contiguous()
-        return lambda: torch.sparse.sampled_addmm(zero, tensors["U"], across).values() * A.values()
+        values = A.values()
+        if stem == "sddmm_sum":
+            return lambda: torch.dot(torch.sparse.sampled_addmm(zero, tensors["U"], across).values(), values)
+        return lambda: torch.sparse.sampled_addmm(zero, tensors["U"], across).values() * values
     if stem in ("add", "mul"):
         B = csr(d["B"])
         return (lambda: A + B) if stem == "add" else (lambda: A * B)
@@ -95,9 +122,11 @@ def torch_runs(stem: str, d: Data) -> Run | None:
         places = torch.tensor(np.stack([coo.row, coo.col]).astype(np.int64))
         entries = torch.sparse_coo_tensor(places, torch.tensor(coo.data), size=coo.shape, is_coalesced=True)
         return lambda: entries.to_sparse_csr()
+    columns = A.to_sparse_csc()
     runs: dict[str, Run] = {
         "spmv": lambda: A @ tensors["x"],
         "spmm": lambda: A @ tensors["H"],
+        "spmm_csc": lambda: columns @ tensors["H"],
         "spgemm": lambda: A @ A,
         "gcn": lambda: torch.relu(A @ (tensors["H"] @ tensors["W"])),
         "rowsum": lambda: torch.sum(A, dim=1, keepdim=True).to_dense()[:, 0],
@@ -129,7 +158,13 @@ def jax_runs(stem: str, d: Data) -> Run | None:
         i, j, k = (jnp.asarray(c) for c in d["coords"])
         values, B, C = jnp.asarray(d["values"]), jnp.asarray(d["B"]), jnp.asarray(d["C"])
         return gathered(d["shape"][0], lambda v, j, k, B, C: v[:, None] * B[j] * C[k], i, values, j, k, B, C)
-    if stem not in ("spmv", "spmm", "gcn", "sddmm", "rowsum"):
+    if stem == "nd_sum":
+        rows, _, cols = d["shape"]
+        places = jnp.asarray(d["coords"][0] * cols + d["coords"][2])
+        total = jax.jit(lambda v: jax.ops.segment_sum(v, places, num_segments=rows * cols).reshape(rows, cols))
+        values = jnp.asarray(d["values"])
+        return lambda: total(values).block_until_ready()
+    if stem not in ("spmv", "spmm", "gcn", "sddmm", "sddmm_sum", "rowsum", "softmax", "spmm_csc", "bspmm"):
         return None
     A = jsparse.BCSR.from_scipy_sparse(d["A"])
     arrays = {key: jnp.asarray(d[key]) for key in "xHWUV" if key in d}
@@ -137,16 +172,40 @@ def jax_runs(stem: str, d: Data) -> Run | None:
         return ready(lambda A, H, W: jnp.maximum(A @ (H @ W), 0), A, arrays["H"], arrays["W"])
     if stem in ("spmv", "spmm"):
         return ready(lambda A, x: A @ x, A, arrays["x" if stem == "spmv" else "H"])
+    if stem == "bspmm":
+        one = jax.vmap(lambda v, H: jsparse.BCSR((v, A.indices, A.indptr), shape=A.shape) @ H)
+        return ready(one, arrays["V"], arrays["H"])
+    if stem == "spmm_csc":
+        columns = d["A"].tocsc().tocoo()
+        places = jnp.asarray(np.stack([columns.row, columns.col], axis=1))
+        entries = jsparse.BCOO((jnp.asarray(columns.data), places), shape=columns.shape, unique_indices=True)
+        return ready(lambda A, H: A @ H, entries, arrays["H"])
     coo = d["A"].tocoo()
     row, col, data = jnp.asarray(coo.row), jnp.asarray(coo.col), jnp.asarray(coo.data)
     if stem == "rowsum":
         return gathered(coo.shape[0], lambda data: data, row, data)
-    return ready(lambda data, row, col, U, V: data * (U[row] * V[col]).sum(1), data, row, col, arrays["U"], arrays["V"])
+    if stem == "softmax":
+
+        def softmax(data: Any, row: Any) -> Any:
+            known = {"num_segments": coo.shape[0], "indices_are_sorted": True}
+            grown = jnp.exp(data - jax.ops.segment_max(data, row, **known)[row])
+            return grown / jax.ops.segment_sum(grown, row, **known)[row]
+
+        return ready(softmax, data, row)
+
+    def sampled(data: Any, row: Any, col: Any, U: Any, V: Any) -> Any:
+        made = data * (U[row] * V[col]).sum(1)
+        return made.sum() if stem == "sddmm_sum" else made
+
+    return ready(sampled, data, row, col, arrays["U"], arrays["V"])
 
 
 def pydata_runs(stem: str, d: Data) -> Run | None:
     import sparse
 
+    if stem in ("nd_mul", "nd_sum"):
+        T, S = (sparse.COO(d[key], d["values"], shape=d["shape"]) for key in ("coords", "others"))
+        return (lambda: T * S) if stem == "nd_mul" else (lambda: T.sum(axis=1))
     if "A" not in d:
         return None
     A = sparse.GCXS.from_scipy_sparse(d["A"])
@@ -156,9 +215,11 @@ def pydata_runs(stem: str, d: Data) -> Run | None:
     if stem == "coo2csr":
         coo = sparse.COO.from_scipy_sparse(d["A"].tocoo())
         return lambda: sparse.GCXS.from_coo(coo, compressed_axes=[0])
+    columns = A.change_compressed_axes([1])
     runs: dict[str, Run] = {
         "spmv": lambda: A @ d["x"],
         "spmm": lambda: A @ d["H"],
+        "spmm_csc": lambda: columns @ d["H"],
         "spgemm": lambda: A @ A,
         "rowsum": lambda: A.sum(axis=1),
         "tocsc": lambda: A.change_compressed_axes([1]),
@@ -178,10 +239,19 @@ def numba_runs(stem: str, d: Data) -> Run | None:
     if stem == "ttm":
         packed, _ = fibers(d)
         return lambda: loops.spmm(packed.indptr, packed.indices, packed.data, d["C"])
+    if stem == "nd_mul":
+        one, other = flattened(d, d["coords"]), flattened(d, d["others"])
+        both = one.indptr, one.indices, one.data, other.indptr, other.indices, other.data
+        return lambda: sp.csr_array(loops.mul(*both)[::-1], shape=one.shape)
+    if stem == "nd_sum":
+        order = np.lexsort(d["coords"][::-1])
+        starts = np.searchsorted(d["coords"][0][order], np.arange(d["shape"][0] + 1))
+        columns, values = np.ascontiguousarray(d["coords"][2][order]), d["values"][order]
+        return lambda: loops.middle_sum(starts, columns, values, d["shape"][2])
     if "A" not in d:
         return None
     A, B = d["A"], d.get("B")
-    csr = A.indptr, A.indices, A.data
+    csr, csc = (A.indptr, A.indices, A.data), A.tocsc()
     other = () if B is None else (B.indptr, B.indices, B.data)
 
     def matrix(kind: Any, parts: Any) -> Any:
@@ -190,9 +260,13 @@ def numba_runs(stem: str, d: Data) -> Run | None:
     runs: dict[str, Run] = {
         "spmv": lambda: loops.spmv(*csr, d["x"]),
         "spmm": lambda: loops.spmm(*csr, d["H"]),
+        "spmm_csc": lambda: loops.spmm_csc(csc.indptr, csc.indices, csc.data, d["H"], A.shape[0]),
+        "bspmm": lambda: loops.bspmm(A.indptr, A.indices, d["V"], d["H"]),
         "spgemm": lambda: matrix(sp.csr_array, loops.spgemm(*csr, A.shape[1])),
         "spgemm_sorted": lambda: matrix(sp.csr_array, loops.spgemm(*csr, A.shape[1])),
         "sddmm": lambda: loops.sddmm(*csr, d["U"], d["V"]),
+        "sddmm_sum": lambda: loops.sddmm_sum(*csr, d["U"], d["V"]),
+        "softmax": lambda: loops.softmax(A.indptr, A.data),
         "add": lambda: matrix(sp.csr_array, loops.add(*csr, *other)),
         "mul": lambda: matrix(sp.csr_array, loops.mul(*csr, *other)),
         "gcn": lambda: loops.gcn(*csr, d["H"], d["W"]),
@@ -214,6 +288,8 @@ def comparable(result: Any) -> Any:
     if home == "torch":
         if "sparse" not in str(result.layout):
             return result.numpy()
+        if result.ndim == 3:
+            return flattened({"values": result.values().numpy(), "shape": result.shape}, result.indices().numpy())
         made = result.to_sparse_csr()
         parts = made.values().numpy(), made.col_indices().numpy(), made.crow_indices().numpy()
         return sp.csr_array(parts, shape=tuple(made.shape))
@@ -222,6 +298,8 @@ def comparable(result: Any) -> Any:
 
         return gb.io.to_scipy_sparse(result, "csr") if result.ndim == 2 else result.to_dense(fill_value=0)
     if home == "sparse":
+        if result.ndim == 3:
+            return flattened({"values": result.data, "shape": result.shape}, result.coords)
         return result.to_scipy_sparse() if result.ndim == 2 else result.todense()
     return result if sp.issparse(result) else np.asarray(result)
 
@@ -230,9 +308,8 @@ def _flattened(result: Any) -> Any:
     """A sparse 3-way Array as a matrix whose rows are its first two dimensions."""
     from sparsejax.formats import convert
 
-    (i, j, k), values = convert.to_coords(result.storage)
-    rows, cols = result.shape[0] * result.shape[1], result.shape[2]
-    return sp.csr_array((values, (i * result.shape[1] + j, k)), shape=(rows, cols))
+    coords, values = convert.to_coords(result.storage)
+    return flattened({"values": values, "shape": result.shape}, coords)
 
 
 LIBRARIES: dict[str, Callable[[str, Data], Run | None]] = {

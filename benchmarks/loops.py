@@ -65,6 +65,72 @@ def sddmm(indptr: Any, indices: Any, data: Any, U: Any, V: Any) -> Any:
 
 
 @_jit
+def sddmm_sum(indptr: Any, indices: Any, data: Any, U: Any, V: Any) -> Any:
+    rows = np.zeros(len(indptr) - 1, data.dtype)
+    for i in prange(len(rows)):
+        for p in range(indptr[i], indptr[i + 1]):
+            total, j = data.dtype.type(0), indices[p]
+            for k in range(U.shape[1]):
+                total += U[i, k] * V[j, k]
+            rows[i] += total * data[p]
+    return rows.sum()
+
+
+@_jit
+def spmm_csc(indptr: Any, indices: Any, data: Any, H: Any, rows: int) -> Any:
+    """The columns of A scattered into the result, by one thread for each part of the columns of H."""
+    out = np.zeros((rows, H.shape[1]), data.dtype)
+    step = (H.shape[1] + THREADS - 1) // THREADS
+    for t in prange(THREADS):
+        lo, hi = t * step, min(H.shape[1], (t + 1) * step)
+        for j in range(len(indptr) - 1):
+            for p in range(indptr[j], indptr[j + 1]):
+                value, i = data[p], indices[p]
+                for k in range(lo, hi):
+                    out[i, k] += value * H[j, k]
+    return out
+
+
+@_jit
+def bspmm(indptr: Any, indices: Any, values: Any, H: Any) -> Any:
+    """A batch of values under one pattern, each times a dense matrix of its own."""
+    rows = len(indptr) - 1
+    out = np.zeros((len(values), rows, H.shape[2]), values.dtype)
+    for r in prange(len(values) * rows):
+        n, i = r // rows, r % rows
+        for p in range(indptr[i], indptr[i + 1]):
+            value, j = values[n, p], indices[p]
+            for k in range(H.shape[2]):
+                out[n, i, k] += value * H[n, j, k]
+    return out
+
+
+@_jit
+def softmax(indptr: Any, data: Any) -> Any:
+    out = np.empty(len(data), data.dtype)
+    for i in prange(len(indptr) - 1):
+        most, total = data.dtype.type(-np.inf), data.dtype.type(0)
+        for p in range(indptr[i], indptr[i + 1]):
+            most = max(most, data[p])
+        for p in range(indptr[i], indptr[i + 1]):
+            out[p] = np.exp(data[p] - most)
+            total += out[p]
+        for p in range(indptr[i], indptr[i + 1]):
+            out[p] /= total
+    return out
+
+
+@_jit
+def middle_sum(starts: Any, columns: Any, values: Any, extent: int) -> Any:
+    """The sum of a 3-way tensor over its second dimension; entries of slice i at starts[i] to starts[i + 1]."""
+    out = np.zeros((len(starts) - 1, extent), values.dtype)
+    for i in prange(len(starts) - 1):
+        for e in range(starts[i], starts[i + 1]):
+            out[i, columns[e]] += values[e]
+    return out
+
+
+@_jit
 def rowsum(indptr: Any, data: Any) -> Any:
     out = np.empty(len(indptr) - 1, data.dtype)
     for i in prange(len(out)):

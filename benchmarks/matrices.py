@@ -65,5 +65,6 @@ MATRICES: dict[str, Callable[[], sp.csr_array]] = {
 TENSORS: dict[str, Callable[[], Tensor]] = {
     "t3u": lambda: random_tensor((2000, 2000, 2000), 1_000_000, 1.0),
     "t3s": lambda: random_tensor((2000, 2000, 2000), 1_000_000, 3.0),
+    "t3d": lambda: random_tensor((200, 200, 200), 800_000, 1.0),
 }
 QUICK = ("cora", "rmat13", "dense1k", "t3u")

@@ -27,6 +27,7 @@ BARS = {
     "mttkrp": 10.0,
     "ttm": 1.5,
     "mul": 1.5,
+    "nd_mul": 1.5,
     "tocsc": 1.5,
     "coo2csr": 1.5,
     "add": 1.2,

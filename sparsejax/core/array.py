@@ -126,6 +126,26 @@ class ArrayBase:
         """The array flattened in row-major order."""
         return surface["ravel"](self)
 
+    def flatten(self) -> Any:
+        """The array flattened in row-major order."""
+        return surface["ravel"](self)
+
+    def squeeze(self, axis: Any = None) -> Any:
+        """The array without axes of extent one."""
+        return surface["squeeze"](self, axis)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Any:
+        """The array with two axes exchanged, over the same buffers."""
+        return surface["swapaxes"](self, axis1, axis2)
+
+    def take(self, indices: Any, axis: int | None = None) -> Any:
+        """Entries at integer indices along an axis, or of the array flattened."""
+        return surface["take"](self, indices, axis)
+
+    def repeat(self, repeats: Any, axis: int | None = None) -> Any:
+        """Every entry some times."""
+        return surface["repeat"](self, repeats, axis)
+
     def copy(self) -> Any:
         """The array in memory of its own."""
         return surface["copy"](self)
@@ -137,6 +157,15 @@ class ArrayBase:
     def asformat(self, format: str | Format) -> Any:
         """The array stored as `format`."""
         return surface["asformat"](self, format)
+
+    def tocsr(self) -> Any:
+        return self.asformat("csr")
+
+    def tocsc(self) -> Any:
+        return self.asformat("csc")
+
+    def tocoo(self) -> Any:
+        return self.asformat("coo")
 
     def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         return surface["sum"](self, axis=axis, dtype=dtype, keepdims=keepdims)
@@ -159,6 +188,32 @@ class ArrayBase:
     def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         return surface["mean"](self, axis=axis, dtype=dtype, keepdims=keepdims)
 
+    def std(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+        return surface["std"](self, axis, dtype, ddof, keepdims)
+
+    def var(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+        return surface["var"](self, axis, dtype, ddof, keepdims)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Any:
+        return surface["argmax"](self, axis, keepdims)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Any:
+        return surface["argmin"](self, axis, keepdims)
+
+    def argsort(self, axis: int | None = -1) -> Any:
+        return surface["argsort"](self, axis)
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Any:
+        return surface["cumsum"](self, axis, dtype)
+
+    def count_nonzero(self, axis: Any = None) -> Any:
+        """How many values are not zero, stored or not."""
+        return surface["count_nonzero"](self, axis)
+
+    def nonzero(self) -> Any:
+        """The coordinates where values are not zero; outside `jit` only."""
+        return surface["nonzero"](self)
+
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
         """The sum of a diagonal."""
         return surface["trace"](self, offset, axis1, axis2, dtype)
@@ -177,6 +232,20 @@ class ArrayBase:
 
     def __round__(self, ndigits: int | None = None) -> Any:
         return surface["round"](self, 0 if ndigits is None else ndigits)
+
+    def multiply(self, other: Any) -> Any:
+        """The product with `other`, entry by entry, as `*` and as SciPy's method of that name."""
+        return surface["multiply"](self, other)
+
+    def power(self, n: Any) -> Any:
+        """Every entry to the power of `n`, as `**`."""
+        return surface["power"](self, n)
+
+    def maximum(self, other: Any) -> Any:
+        return surface["maximum"](self, other)
+
+    def minimum(self, other: Any) -> Any:
+        return surface["minimum"](self, other)
 
     def dot(self, other: Any) -> Any:
         return surface["dot"](self, other)
@@ -200,6 +269,8 @@ class ArrayBase:
 
     def conj(self) -> Any:
         return surface["conjugate"](self)
+
+    conjugate = conj
 
     def __len__(self) -> int:
         if not self.shape:
@@ -239,9 +310,11 @@ class ArrayBase:
         return numpy_names[name](*inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        ours = numpy_names.get(func.__name__)
+        module = getattr(func, "__module__", "numpy").removeprefix("numpy").removeprefix(".")
+        name = f"{module}.{func.__name__}" if module else func.__name__
+        ours = numpy_names.get(name)
         if ours is None:
-            raise TypeError(f"np.{func.__name__} does not take sparsejax arrays; see sparsejax.numpy for what does")
+            raise TypeError(f"np.{name} does not take sparsejax arrays; see sparsejax.numpy for what does")
         return ours(*args, **kwargs)
 
 
@@ -309,6 +382,10 @@ class Array(ArrayBase):
         if dtype is not None and np.dtype(dtype) != dense.dtype:
             return dense.astype(dtype)
         return dense.copy() if copy else dense
+
+    def tolist(self) -> Any:
+        """The values of a dense array, as nested lists."""
+        return np.asarray(self).tolist()
 
     def item(self) -> Any:
         """The value of an array with one element, as a Python scalar."""

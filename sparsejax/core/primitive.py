@@ -57,7 +57,11 @@ class Primitive:
 
     bodies(**params) -> ClosedJaxprs              what it runs, without constants: a `call` gets their plans as `bodies`
     linearize(primals, tangents, **params) -> (results, tangents): in place of binding and `jvp`, where they share work
+    factored(moving, *avals, **params) -> jaxpr: simpler operations that are differentiated in its place, or None
     prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
+
+    pushdown(maker, **params) -> function of the operands of the equation `maker`, or None: the same of the result of that equation, if
+    there is a way that computes less of it
 
     With `multiple`, typing gives a tuple of types, and binding and `call` a list of results. `inline(**params)` is the jaxpr that
     stands for the operation: it takes its place before anything is compiled.
@@ -81,7 +85,9 @@ class Primitive:
         static: Callable[[int, Any], bool] | None = None,
         bodies: Rule | None = None,
         linearize: Rule | None = None,
+        factored: Rule | None = None,
         prune: Rule | None = None,
+        pushdown: Rule | None = None,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -98,7 +104,9 @@ class Primitive:
         self.static = static
         self.bodies = bodies
         self.linearize = linearize
+        self.factored = factored
         self.prune = prune
+        self.pushdown = pushdown
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"

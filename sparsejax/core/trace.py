@@ -24,18 +24,18 @@ from sparsejax.core.source import user_line
 class Tracer(ArrayBase):
     """A stand-in for an array while a function is traced: it has a type, but no data."""
 
-    __slots__ = ("_aval", "_trace", "source", "var")
+    __slots__ = ("_aval", "_trace", "source", "variable")
 
     _aval: Aval
     _trace: Trace
-    var: Var
+    variable: Var
     source: str
 
     def __init__(self, trace: Trace, var: Var) -> None:
         put = object.__setattr__
         put(self, "_aval", var.aval)
         put(self, "_trace", trace)
-        put(self, "var", var)
+        put(self, "variable", var)
         put(self, "source", user_line())
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -135,6 +135,28 @@ class Tracer(ArrayBase):
             "Inside a traced function use .asformat('dense'), or call .todense() on the result.",
         )
 
+    @property
+    def nnz(self) -> int:
+        self._fail(
+            errors.ConcretizationTypeError,
+            "Attempted to read .nnz of",
+            "How many entries are stored is known at run time: sparsejax.lax.entries(A) gives it as a traced number.",
+        )
+
+    @property
+    def nbytes(self) -> int:
+        self._fail(
+            errors.ConcretizationTypeError, "Attempted to read .nbytes of", "Read it outside the traced function."
+        )
+
+    @property
+    def storage(self) -> Any:
+        self._fail(
+            errors.ConcretizationTypeError,
+            "Attempted to read .storage of",
+            "Read it outside the traced function; sparsejax.lax.pattern(A) has ones where A stores entries.",
+        )
+
     def to_scipy(self) -> Any:
         self._fail(
             errors.TracerArrayConversionError,
@@ -172,7 +194,7 @@ class Trace:
                 if not (self.captures and value.maker in stack.traces):
                     leaked(value)
                 return self._const(value)
-            return value.var
+            return value.variable
         if isinstance(value, Array):
             return self._const(value)
         return Literal(value, scalar_aval(value, is_literal=True))
@@ -187,7 +209,7 @@ class Trace:
         self.open = False
         outs = tuple(self.atom(o) for o in outputs)
         pairs = list(self._consts.values())
-        jaxpr = Jaxpr(tuple(t.var for t in inputs), tuple(v for v, _ in pairs), tuple(self.eqns), outs)
+        jaxpr = Jaxpr(tuple(t.variable for t in inputs), tuple(v for v, _ in pairs), tuple(self.eqns), outs)
         return jaxpr, tuple(a for _, a in pairs)
 
 

@@ -118,12 +118,17 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
 
 
 def selection(
-    index: Array, shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, drop: bool = False
+    index: Array,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    format: Format,
+    drop: bool = False,
+    axis: int | None = None,
 ) -> Storage:
     """The array of `shape` and `format` (dense levels, then a compressed one of the last dimension) with a one at `index[p]` of every
     row p, in storage order.
 
-    IndexError for an index outside [-extent, extent); with `drop`, rows whose index is outside [0, extent) are empty instead.
+    IndexError, naming `axis`, for an index outside [-extent, extent); with `drop`, rows whose index is outside [0, extent) are empty instead.
     """
     found, extent = index, shape[-1]
     if drop:
@@ -133,8 +138,9 @@ def selection(
         ends, found = np.arange(len(found) + 1), found.astype(np.int64)
         wrong = np.flatnonzero((found < -extent) | (found >= extent))
         if len(wrong):
+            named = "an axis" if axis is None else f"axis {axis}"
             raise IndexError(
-                f"index {found[wrong[0]]} is out of bounds for axis with size {extent} (at position {wrong[0]})"
+                f"index {found[wrong[0]]} is out of bounds for {named} with size {extent} (at position {wrong[0]} of the indices)"
             )
         found[found < 0] += extent
     level = ends, found.astype(crd_dtype(extent), copy=False)

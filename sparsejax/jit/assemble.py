@@ -103,6 +103,7 @@ class Output:
         self.sparse = tuple(lv for lv in range(len(form.levels)) if not isinstance(form.levels[lv], Dense))
         self._crd_types = tuple("i32" if tensor.shape[d] <= 2**31 - 1 else "i64" for d in form.order)
         self._saved: list[Val] = []
+        self._roomy = False
         self._prepare(b)
 
     def _prepare(self, b: Builder) -> None:
@@ -172,8 +173,9 @@ class Output:
             return None
         head = self.head_of(level)
         n = b.get(self.count[head])
-        for lv in range(head, level + 1):
-            self._crd[lv].reserve(b, b.add(n, 1))
+        if not self._roomy:
+            for lv in range(head, level + 1):
+                self._crd[lv].reserve(b, b.add(n, 1))
         self.write_coordinates(b, level, n, coordinates)
         below = [h for h in self.heads if h > level]
         if below:
@@ -181,13 +183,31 @@ class Output:
             self._saved.append(b.get(self.count[below[0]]))
         else:
             last = b.mul(b.add(n, 1), self._block)
-            self._vals.reserve(b, last)
+            if not self._roomy:
+                self._vals.reserve(b, last)
             if self._block.ref != "1":
                 first = b.mul(n, self._block)
                 start = emit.constant(b, self.tensor.fill_value, self.tensor.dtype)
                 fill(b, self._vals.pointer(b), first, last, start)
             b.set(self.wrote, b.i64(0))
         return n
+
+    @contextmanager
+    def room(self, b: Builder, count: Val) -> Iterator[None]:
+        """Make room for `count` more coordinates of the last sparse level, so that none is made when they are entered inside."""
+        if self._roomy:
+            yield
+            return
+        self._make_room(b, b.named("needed", b.add(b.get(self.count[self.heads[-1]]), count)))
+        self._roomy = True
+        yield
+        self._roomy = False
+
+    def _make_room(self, b: Builder, needed: Val) -> None:
+        """Make room for `needed` coordinates of the last sparse level, and what is below them."""
+        for lv in range(self.heads[-1], self.sparse[-1] + 1):
+            self._crd[lv].reserve(b, needed)
+        self._vals.reserve(b, b.mul(needed, self._block))
 
     def write_coordinates(self, b: Builder, level: int, position: Val, coordinates: dict[int, Val]) -> None:
         """Write the coordinates of an entry of `level`, the end of a coordinate run, at a position that there is room for."""
@@ -206,12 +226,9 @@ class Output:
     def extend(self, b: Builder, count: Val, source: Val) -> Val:
         """Make room for `count` coordinates of the last level, all of which will be written; the position of the first. They are
         those from position `source` on of the operand that is walked."""
-        head, level = self.heads[-1], self.sparse[-1]
-        first = b.get(self.count[head])
-        needed = b.named("needed", b.add(first, count))
-        for lv in range(head, level + 1):
-            self._crd[lv].reserve(b, needed)
-        self._vals.reserve(b, needed)
+        first = b.get(self.count[self.heads[-1]])
+        if not self._roomy:
+            self._make_room(b, b.named("needed", b.add(first, count)))
         return first
 
     def commit(self, b: Builder, count: Val) -> None:
@@ -266,7 +283,7 @@ class Output:
         size, dtype = self._size(b), self.tensor.dtype
         lo = b.named("lo", b.binary("sdiv", b.mul(size, piece), pieces))
         hi = b.named("hi", b.binary("sdiv", b.mul(size, b.add(piece, 1)), pieces))
-        wide = 64 // dtype.itemsize if dtype.kind in "iuf" and emit.lanewise(op) else 1
+        wide = 64 // dtype.itemsize if dtype.kind in "iufc" and emit.lanewise(op, dtype.kind) else 1
         end = b.named("end", b.add(lo, b.mul(b.binary("sdiv", b.sub(hi, lo), b.i64(wide)), wide)))
         for lanes, start, stop in ((wide, lo, end), (1, end, hi)):
             with b.for_(start, stop, "q", lanes) as q:

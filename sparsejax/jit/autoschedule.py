@@ -28,10 +28,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit import cin, conversion_costs, operators, placement, scatter, simplify
+from sparsejax.jit import cin, conversion_costs, operators, placement, scatter, simplify, tiling
+from sparsejax.jit.cardinalities import Cardinalities, distinct
 from sparsejax.jit.concretize import SCATTER, assembly
 from sparsejax.jit.facts import Facts
-from sparsejax.jit.joins import Meeting, apart, factors, joins
+from sparsejax.jit.joins import Meeting, factors, joins
 from sparsejax.jit.loops.merge import UNEVEN
 from sparsejax.jit.nest import Nest, outside, storage_orders
 from sparsejax.jit.workspaces import policies
@@ -42,6 +43,8 @@ from sparsejax.jit.workspaces import policies
 # is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back.
 STRIDED, VECTOR, MERGE, TAKE = 1.0, 0.2, 4.0, 4.0
 GALLOP = 2.0
+TILED, ROWS = 0.6, 4.0
+"""The share of VECTOR in tiles of two dense loops (`tiling`), and how many rows one has. Set by hand."""
 LOOKUP, SCATTERED = 1.5, 5.0
 """Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""
 BEAM = 400
@@ -180,9 +183,9 @@ def with_targets(nest: Nest, facts: Facts) -> Facts:
     return made
 
 
-def distinct(throws: float, bins: float) -> float:
-    """The expected number of different values among `throws` uniform draws from `bins`."""
-    return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
+def _below(form: Format) -> tuple[int, ...]:
+    """The dimensions of the dense levels below all sparse ones."""
+    return form.order[1 + max((k for k, level in enumerate(form.levels) if not isinstance(level, Dense)), default=-1) :]
 
 
 def points(nest: Nest, facts: Facts) -> float:
@@ -209,23 +212,22 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
-class Model:
+class Model(Cardinalities):
     """The costs of one kernel of a single statement, given `facts`."""
 
     def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto", scatters: bool = True) -> None:
         self.nest = nest
         self._scatters = scatters and not nest.nested
         self._wanted = workspace
-        self.facts = facts
         self.expr = simplify.simplify(nest.composite)
         self.reduced = self._reduced()
         self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
         self.storage = nest.storage_indices
-        self.extents: dict[cin.IndexVar, int] = {}
+        extents: dict[cin.IndexVar, int] = {}
         for access in (*nest.reads, cin.Access(nest.output, nest.indices)):
             for size, index in zip(access.tensor.shape, access.indices, strict=True):
                 if isinstance(index, cin.IndexVar):
-                    self.extents.setdefault(index, size)
+                    extents.setdefault(index, size)
         places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
         self._beside = {p.access: places.count(p) for p in places}
         written = {ix for ix in nest.indices if isinstance(ix, cin.Position)}
@@ -233,15 +235,14 @@ class Model:
         self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
         first = [p.rhs for p in nest.producers] or [nest.value]
         later = set(self.accesses) - {a for e in first for a in cin.accesses(e)}
-        self._kept = simplify.asked(self.expr) | self._fixed | later
-        """Those that are not scattered; what is read after the reduction is read in the order of the result."""
+        self._kept = simplify.asked(self.expr) | self._fixed | set(self._beside) | later
+        """Those that are not scattered; what is read after the reduction is read in the order of the result, and others at their positions."""
         self._factors = factors(self.expr)
         pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
-        self._meetings = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
+        met = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
+        super().__init__(facts, extents, met)
         self._counts: tuple[float, ...] | None = None
-        self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
-        self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
         self._walks: dict[tuple[cin.IndexVar, ...], _State] = {(): _State((), frozenset(), 0.0, 1.0)}
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
@@ -320,75 +321,6 @@ class Model:
         policy, reason = (None, "") if used is None else (used.policy, used.reason)
         return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason, (), state.scattered)
 
-    def card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
-        key = (access, bound)
-        if key not in self._cards:
-            self._cards[key] = self._card(access, bound)
-        return self._cards[key]
-
-    def _card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
-        if not bound:
-            return 1.0
-        counts = self.facts[access.tensor.name]
-        seen: set[cin.Index] = set()
-        for level in range(len(access.indices)):
-            seen.add(access.level_index(level))
-            if seen >= bound:
-                if seen == bound:
-                    return max(1e-9, counts[level])
-                break
-        levels = access.tensor.format.levels
-        last = max((lv for lv, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
-        above = {access.level_index(lv) for lv in range(last + 1)}
-        full = bound - above  # dense levels below all sparse ones hold every coordinate
-        if full and last >= 0:
-            return max(1e-9, self.card(access, bound - full) * math.prod(self.extents[v] for v in full))
-        size = math.prod(float(self.extents[v]) for v in bound)
-        return max(1e-9, distinct(counts[last], size))
-
-    def children(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
-        own = frozenset(v for v in access.indices if isinstance(v, cin.IndexVar))
-        before = own & bound
-        return self.card(access, before | {var}) / self.card(access, before)
-
-    def fiber(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
-        """The children of `access` at `var`, where other factors lead to its fibers."""
-        length = self.children(access, var, bound)
-        for m in self._meetings:
-            if m.join.var in bound and m.begins(access, var, bound):
-                length *= m.coupling
-        return min(length, float(self.extents[var]))
-
-    def density(self, expr: cin.Expr, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float | None:
-        """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
-        match expr:
-            case cin.Access():
-                if any(isinstance(ix, cin.Position) for ix in expr.indices):
-                    return None
-                if var not in expr.indices:
-                    return 1.0
-                return min(1.0, self.children(expr, var, bound) / max(1, self.extents[var]))
-            case cin.Call(op, args, _):
-                if op == "logical_not":
-                    return 1.0
-                found = [self.density(a, var, bound) for a in args]
-                known = {a: d for a, d in zip(args, found, strict=True) if d is not None}
-                if not known:
-                    return None
-                needed = {a: d for a, d in known.items() if self._needs(expr, a)}
-                return (
-                    math.prod(apart(needed)) if needed else 1.0 - math.prod(1.0 - d for d in apart(known, set.__eq__))
-                )
-            case _:
-                return None
-
-    def _needs(self, expr: cin.Call, arg: cin.Expr) -> bool:
-        """Whether nothing is left of `expr` where the argument `arg` is absent, as of A / x where A is."""
-        if (expr, arg) not in self._needed:
-            lacking = [a for a in cin.accesses(arg) if a.tensor.lacks]
-            self._needed[expr, arg] = bool(lacking) and isinstance(simplify.exhaust(expr, lacking), cin.Literal)
-        return self._needed[expr, arg]
-
     def walk(self, order: Sequence[cin.IndexVar]) -> _State:
         """The state after the loops of `order`."""
         order = tuple(order)
@@ -438,9 +370,12 @@ class Model:
         bound = frozenset(state.order)
         leaders, discordant, strided = self.roles(state, var)
         work = self.iterations(leaders, var, bound)
-        each, fixed, scattered = 1.0, 0.0, state.scattered
+        each, fixed, scattered, around = 1.0, 0.0, state.scattered, state.cost
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
+            strided += var in self.storage[:-1]
             each = STRIDED if strided else VECTOR
+            rows = None if strided else self._in_tiles((*state.order, var))
+            around, each = (around, each) if rows is None else (rows, TILED * VECTOR)
         elif len(leaders) > 1:
             each = MERGE
             for access in leaders:
@@ -463,8 +398,26 @@ class Model:
         if self._meetings:
             most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
         survivors = state.survivors * most
-        cost = state.cost + state.survivors * work * each + fixed
+        cost = around + state.survivors * work * each + fixed
         return _State((*state.order, var), discordant, cost, survivors, scattered)
+
+    def _region(self, order: tuple[cin.IndexVar, ...]) -> int | None:
+        """Where the loops of an order begin that become tiles."""
+        if self.nest.nested or not self.nest.direct or self.nest.op is None:
+            return None
+        if set(order) < set(self.nest.variables) or assembly(self.nest.output, self.storage, order)[0] == SCATTER:
+            return None
+        return tiling.region(order, cin.Access(self.nest.output, self.nest.indices), self.accesses)
+
+    def _in_tiles(self, order: tuple[cin.IndexVar, ...]) -> float | None:
+        """What the loops around the last cost where two become tiles: the reductions run once for several rows."""
+        first = self._region(order)
+        if first is None or not (dense := [v for v in order[first:-1] if v in self.nest.indices]):
+            return None
+        reductions = tuple(v for v in order[first:-1] if v not in dense)
+        before, inside = self.walk(order[:first]).cost, self.walk((*order[:first], *reductions)).cost
+        times = math.prod(self.extents[v] for v in dense) / min(ROWS, self.extents[dense[-1]])
+        return before + (inside - before) * times
 
     def _scattering(
         self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State
@@ -511,9 +464,13 @@ class Model:
         return conversion_costs.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
 
     def _copy(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
-        """The same with the values beside it, whose places in the copy are remembered with the pattern."""
+        """The same with the values beside it, whose places in the copy are remembered with the pattern; infinite where these would have other
+        dense levels in the copy."""
         if access not in self._beside:
             return self._conversion(access, order)
+        after = conversion_costs.concordant_format(access, order, self.facts)
+        if _below(after) != _below(access.tensor.format):
+            return math.inf
         return TAKE * self.facts[access.tensor.name][-1] * (1 + self._beside[access])
 
     def total(self, state: _State) -> Cost:
@@ -552,7 +509,9 @@ class Model:
             for lv in range(len(a.indices))
             if a.level_index(lv) == last
         )
-        misses = self.walk(inner).survivors / (64 / self.nest.output.dtype.itemsize if along else 1)
+        first = self._region(order)
+        kept = inner if first is None else (*order[:first], *(v for v in order[first:] if v in rest))
+        misses = self.walk(kept).survivors / (64 / self.nest.output.dtype.itemsize if along else 1)
         return policies.MISS * missed * misses
 
     def workspace(self, state: _State) -> policies.Choice | None:

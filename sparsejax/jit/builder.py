@@ -116,6 +116,14 @@ class Builder(ABC):
         """The vector with another value in one lane."""
 
     @abstractmethod
+    def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        """The vector of these lanes of `x` and `y`, those of `y` being counted behind those of `x`."""
+
+    @abstractmethod
+    def below(self, lanes: int, count: Val) -> Val:
+        """A truth value for each of so many lanes: those below `count` are true."""
+
+    @abstractmethod
     def member(self, pair: Val, number: int, type: str) -> Val:
         """One member of a pair that a call returned."""
 
@@ -161,6 +169,16 @@ class Builder(ABC):
         """The kernel's text; `epilogue` is emitted once, where every path leaves the kernel."""
 
     # shared ---------------------------------------------------------------------------------------------------
+    mask: Val | None = None
+    """The lanes that loads and stores of vectors touch; others are read as zero. None: all."""
+
+    @contextmanager
+    def masked(self, lanes: int, count: Val) -> Iterator[None]:
+        """Touch memory in the first `count` of so many lanes only, inside the block."""
+        self.mask = self.below(lanes, count)
+        yield
+        self.mask = None
+
     def named(self, name: str, value: Val) -> Val:
         """`value`; printed loops give it a name here instead of repeating its text."""
         return value

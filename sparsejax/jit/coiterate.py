@@ -21,7 +21,7 @@ from sparsejax.formats.walk import Place, lower_bound
 from sparsejax.jit import cin, simplify
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Cursor, Env
-from sparsejax.jit.loops import counted, gaps, merge, parts
+from sparsejax.jit.loops import counted, gaps, merge, parts, unions
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Input
 from sparsejax.jit.workspaces.protocol import Workspace
@@ -88,6 +88,8 @@ def _shape(loop: Loop) -> None:
             _shape(gaps.plain_pass(loop))
         else:
             gaps.gaps(loop)
+    elif unions.applies(loop):
+        unions.union(loop, merge.cases, merge.single)
     elif len(needed) > 1:
         merge.cases(loop)
     elif len(needed[0]) == 1:

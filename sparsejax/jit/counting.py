@@ -47,6 +47,12 @@ class CountingBuilder(LLVMBuilder):
             yield
         self._lanes.pop()
 
+    @contextmanager
+    def masked(self, lanes: int, count: Val) -> Iterator[None]:
+        self.increment(self._counter, self.mul(count, self._lanes[-1]))
+        with super().masked(lanes, count):
+            yield
+
     def call(self, function: str, returns: str, args: Sequence[Val]) -> Val:
         if function in ("memset", "memcpy"):
             self.increment(self._counter, self.binary("udiv", args[2], self.i64(CACHE_LINE)))

@@ -8,7 +8,7 @@ polynomials (`vector_math`), rarer ones call libm, complex ones C99's complex fu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,8 +78,7 @@ def load(b: Builder, pointer: Val, position: Val, dtype: DType, lanes: int = 1, 
     """`lanes` consecutive values at `pointer[position]`."""
     type = memory_type(dtype)
     if dtype.kind == "c":
-        first = b.mul(position, 2)
-        return Num(dtype, (b.load(pointer, first, type, name), b.load(pointer, b.add(first, 1), type, name)))
+        return Num(dtype, parts.load(b, pointer, position, type, lanes, name))
     value = b.load(pointer, position, vector_of(type, lanes), name)
     return Num(dtype, (b.ne(value, 0),)) if dtype.kind == "b" else Num(dtype, (value,))
 
@@ -87,24 +86,27 @@ def load(b: Builder, pointer: Val, position: Val, dtype: DType, lanes: int = 1, 
 def store(b: Builder, pointer: Val, position: Val, value: Num) -> None:
     """Write `value` at `pointer[position]`."""
     if value.kind == "c":
-        first = b.mul(position, 2)
-        b.store(pointer, first, value.parts[0])
-        b.store(pointer, b.add(first, 1), value.parts[1])
+        parts.store(b, pointer, position, (value.parts[0], value.parts[1]))
         return
     b.store(pointer, position, b.convert("zext", value.val, "i8") if value.kind == "b" else value.val)
 
 
 def lanes(b: Builder, values: Sequence[Num]) -> Num:
-    """Numbers of one part as the lanes of one."""
-    made = b.splat(values[0].val, len(values))
+    """Numbers as the lanes of one."""
+    made = list(splat(b, values[0], len(values)).parts)
     for lane, value in enumerate(values[1:], 1):
-        made = b.insert(made, lane, value.val)
-    return Num(values[0].dtype, (made,))
+        made = [b.insert(part, lane, new) for part, new in zip(made, value.parts, strict=True)]
+    return Num(values[0].dtype, tuple(made))
 
 
 def splat(b: Builder, value: Num, lanes: int) -> Num:
     """`value` in every lane."""
     return value if lanes == 1 else Num(value.dtype, tuple(b.splat(p, lanes) for p in value.parts))
+
+
+def choose(b: Builder, condition: Val, yes: Num, no: Num) -> Num:
+    """`yes` in the lanes where `condition` holds, else `no`."""
+    return Num(yes.dtype, tuple(b.select(condition, p, q) for p, q in zip(yes.parts, no.parts, strict=True)))
 
 
 def cast(b: Builder, x: Num, dtype: DType) -> Num:
@@ -175,11 +177,15 @@ def _defined(b: Builder, body: cin.Expr, args: list[Num]) -> Num:
             return apply(b, op, [_defined(b, a, args) for a in inner], dtype)
 
 
-def lanewise(op: str) -> bool:
-    """Whether `op` works lane by lane without a call of a scalar library function."""
+def lanewise(op: str, kinds: Collection[str]) -> bool:
+    """Whether `op` works lane by lane on values of these kinds, its result's among them, without a call of a scalar library function."""
+    if not set(kinds) <= set("iufc" if op == "cast" else "iufcb"):
+        return False
     known = operators.OPERATORS.get(op)
     body = None if known is None else known.body
-    return op in VECTOR_OPERATORS if body is None else _lanewise_body(body)
+    if body is not None:
+        return _lanewise_body(body)
+    return op in VECTOR_OPERATORS and not ("c" in kinds and op in COMPLEX_CALLS)
 
 
 def elementary(expr: cin.Expr) -> bool:
@@ -191,10 +197,9 @@ def elementary(expr: cin.Expr) -> bool:
 
 def _lanewise_body(body: cin.Expr) -> bool:
     if not isinstance(body, cin.Call):
-        return body.dtype.kind in "iuf"
+        return body.dtype.kind in "iufc"
     kinds = {a.dtype.kind for a in body.args} | {body.dtype.kind}
-    inside = kinds <= set("iuf") or (body.op != "cast" and kinds <= set("iufb"))
-    return inside and lanewise(body.op) and all(_lanewise_body(a) for a in body.args)
+    return lanewise(body.op, kinds) and all(_lanewise_body(a) for a in body.args)
 
 
 # ---------------------------------------------------------------------------------------------------- arithmetic
@@ -393,23 +398,33 @@ def _shift(b: Builder, op: str, args: list[Num]) -> Num:
 
 
 def _extremum(b: Builder, op: str, args: list[Num]) -> Num:
-    x, y = args
+    (x, y), plain = args, {"fmax": "maximum", "fmin": "minimum"}.get(op, op)
     if x.kind == "b":
-        return _arithmetic(b, op, args)
+        return _arithmetic(b, plain, args)
     if x.kind == "c":
-        wins = _comparison(b, "greater_equal" if op == "maximum" else "less_equal", args).val
-        wins = b.binary("or", wins, _classify(b, "isnan", [x]).val)
-        return Num(x.dtype, tuple(b.select(wins, p, q) for p, q in zip(x.parts, y.parts, strict=True)))
-    wins = _test(b, "ge" if op == "maximum" else "le", x.kind, x.val, y.val)
-    if x.kind == "f":  # a NaN on either side wins
-        wins = b.binary("or", wins, b.compare("uno", x.val, x.val))
-    return Num(x.dtype, (b.select(wins, x.val, y.val),))
+        wins = _comparison(b, "greater_equal" if plain == "maximum" else "less_equal", args).val
+        wins = b.binary("or", wins, _classify(b, "isnan", [x if op == plain else y]).val)
+        return choose(b, wins, x, y)
+    better = _test(b, "gt" if plain == "maximum" else "lt", x.kind, y.val, x.val)
+    made = b.select(better, y.val, x.val)
+    if (
+        x.kind == "f"
+    ):  # a NaN on either side wins (where this is a running extremum, that of y is known early), or loses
+        last = y.val if op == plain else x.val
+        made = b.select(b.compare("uno", last, last), y.val, made)
+    return Num(x.dtype, (made,))
+
+
+def _sign_bit(b: Builder, op: str, args: list[Num]) -> Num:
+    if op == "copysign":
+        return Num(args[0].dtype, (_intrinsic(b, op, [args[0].val, args[1].val]),))
+    signed = _intrinsic(b, "copysign", [_like(b, args[0].val, 1), args[0].val])
+    return Num(BOOL, (b.compare("olt", signed, _like(b, signed, 0)),))
 
 
 def _where(b: Builder, op: str, args: list[Num]) -> Num:
     condition, x, y = args
-    test = truth(b, condition).val
-    return Num(x.dtype, tuple(b.select(test, p, q) for p, q in zip(x.parts, y.parts, strict=True)))
+    return choose(b, truth(b, condition).val, x, y)
 
 
 def _classify(b: Builder, op: str, args: list[Num]) -> Num:
@@ -536,7 +551,8 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     **dict.fromkeys(_LOGIC, _logic),
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), _bitwise),
     **dict.fromkeys(("left_shift", "right_shift"), _shift),
-    **dict.fromkeys(("maximum", "minimum"), _extremum),
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), _extremum),
+    **dict.fromkeys(("copysign", "signbit"), _sign_bit),
     **dict.fromkeys(("isnan", "isinf", "isfinite"), _classify),
     **dict.fromkeys((*_LIBM, "erf"), _function),
     **dict.fromkeys(("floor", "ceil", "trunc", "rint"), _round),
@@ -548,7 +564,7 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     "power": _power,
     "logical_not": _logical_not,
     "invert": _invert,
-    "where": _where,
+    **dict.fromkeys(("where", "masked"), _where),
     "sign": _sign,
     "absolute": _absolute,
     "sqrt": _sqrt,
@@ -556,38 +572,13 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     "threefry": _threefry,
 }
 
-VECTOR_OPERATORS = frozenset(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "maximum",
-        "minimum",
-        "negative",
-        "positive",
-        "absolute",
-        "square",
-        "sqrt",
-        "where",
-        "cast",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "floor",
-        "ceil",
-        "trunc",
-        "rint",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-        *vector_math.FUNCTIONS,
-        "left_shift",
-        "right_shift",
-        "threefry",
-    ]
-)
+VECTOR_OPERATORS = frozenset([
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "fmax", "fmin", "negative", "positive", "absolute", "square",
+    "sqrt", "where",
+    "cast", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "floor", "ceil", "trunc", "rint",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "threefry", "conjugate", "real", "imag",
+    *vector_math.FUNCTIONS,
+])  # fmt: skip
 """Operators that work lane by lane without a call of a scalar library function."""
+COMPLEX_CALLS = frozenset(["absolute", "sqrt", *vector_math.FUNCTIONS])
+"""Those of them that call one for complex numbers."""

@@ -71,6 +71,8 @@ def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
     match tensor.policy:
         case "scalar":
             return item
+        case "overlay":
+            return 0
         case "dense":
             return size * item
         case "bitmap":

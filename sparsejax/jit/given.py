@@ -17,7 +17,8 @@ run of coordinate levels; levels above and below are dense.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Compressed, Coordinate, Dense, Format
@@ -112,6 +113,10 @@ class GivenOutput(Output):
         for lv, pointer in self._crd_at.items():
             b.store(pointer, position, self.narrowed(b, lv, coordinates[lv]))
 
+    @contextmanager
+    def room(self, b: Builder, count: Val) -> Iterator[None]:
+        yield
+
     def extend(self, b: Builder, count: Val, first: Val) -> Val:
         self._here = first
         return first
@@ -151,14 +156,16 @@ def find(
         return None
     last = max(k for k, level in enumerate(form.levels) if not isinstance(level, Dense))
     targets = {w.lhs for w in cin.writes(stmt) if w.lhs.tensor.name == output.name}
-    if len(targets) != 1 or simplify.conditions(stmt):
+    if len(targets) != 1:
         return None
     (lhs,) = targets
     outer, inner = _outer(stmt, lhs, last)
     if inner is None or not _always(inner, output.name, set(outer)):
         return None
     for access in dict.fromkeys(cin.accesses(inner)):
-        if access.tensor in inputs and _leads(access, outer) and _alone(access, inner, outer):
+        if not all(is_stored(condition, access) for condition in simplify.conditions(inner)):
+            continue
+        if access.tensor in inputs and leads(access, outer) and alone(access, inner, outer):
             assigned = _assigned(inner, lhs, set(lhs.indices) - set(outer))
             whole = assigned is not None and simplify.exhaust_stmt(assigned, {access}) is None
             body = assigned if whole and assigned is not None else inner
@@ -167,10 +174,12 @@ def find(
 
 
 def _outer(stmt: cin.Stmt, lhs: cin.Access, last: int) -> tuple[list[cin.IndexVar], cin.Stmt | None]:
-    """The variables of the output's levels down to `last` and what is inside their loops, if these are outermost and in order."""
+    """The variables of the output's levels down to `last` and what is inside their loops, if these are outermost and in order; around
+    them, workspaces may be filled that hold something in any case."""
     outer: list[cin.IndexVar] = []
     for level in range(last + 1):
         var = lhs.level_index(level)
+        stmt = behind(stmt)
         if not isinstance(stmt, cin.Forall) or stmt.kind != "serial" or stmt.var != var:
             return outer, None
         outer.append(stmt.var)
@@ -182,11 +191,30 @@ def _around(stmt: cin.Stmt, body: cin.Stmt, depth: int) -> cin.Stmt:
     """`stmt` with `body` inside its outermost loops."""
     if not depth:
         return body
+    if isinstance(stmt, cin.Where):
+        return replace(stmt, consumer=_around(stmt.consumer, body, depth))
     assert isinstance(stmt, cin.Forall)
     return replace(stmt, body=_around(stmt.body, body, depth - 1))
 
 
-def _leads(access: cin.Access, outer: list[cin.IndexVar]) -> bool:
+def behind(stmt: cin.Stmt) -> cin.Stmt:
+    """What runs behind the workspaces around it, whatever was written to these."""
+    while isinstance(stmt, cin.Where) and _certain(cin.workspace(stmt)):
+        stmt = stmt.consumer
+    return stmt
+
+
+def _certain(workspace: cin.Tensor) -> bool:
+    """Whether what reads a workspace runs, whether anything was written to it or not: its values are there."""
+    return workspace.policy == "overlay" or (workspace.policy in ("scalar", "dense") and not workspace.lacks)
+
+
+def is_stored(condition: cin.Expr, access: cin.Access) -> bool:
+    """Whether `condition` asks whether `access` is stored, and nothing else."""
+    return isinstance(condition, cin.Call) and condition.op == "stored" and condition.args == (access,)
+
+
+def leads(access: cin.Access, outer: list[cin.IndexVar]) -> bool:
     """Whether the first levels of an operand are over `outer`, with a position for each entry and no other."""
     form, depth = access.tensor.format, len(outer)
     levels = form.levels[:depth]
@@ -199,7 +227,7 @@ def _leads(access: cin.Access, outer: list[cin.IndexVar]) -> bool:
     return plain and [access.level_index(level) for level in range(depth)] == outer
 
 
-def _alone(access: cin.Access, inner: cin.Stmt, outer: list[cin.IndexVar]) -> bool:
+def alone(access: cin.Access, inner: cin.Stmt, outer: list[cin.IndexVar]) -> bool:
     """Whether the loops over `outer` walk `access` alone: nothing is left where it is absent, and others are dense there."""
     for other in dict.fromkeys(cin.accesses(inner)):
         if other == access or other.tensor.policy == "scalar":

@@ -21,6 +21,12 @@ def identity() -> str:
     return " | ".join(parts)
 
 
+@functools.cache
+def has_masks() -> bool:
+    """Whether the processor loads and stores some lanes of a vector as fast as all of them."""
+    return "avx512vl" in identity()
+
+
 def _processor() -> str:
     """Name and features of the processor: as the kernel reports them, or as LLVM does."""
     if loader.SUPPORTED:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from sparsejax.jit.builder import OK, Body, Builder, Formula, Val, Var
 
 _FLOAT = ("float", "double")
+_SHORT = {"float": "f32", "double": "f64", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64"}
+"""Types in the names of intrinsics."""
 
 
 def lanes_of(type: str) -> int:
@@ -114,13 +116,36 @@ class LLVMBuilder(Builder):
 
     def load(self, pointer: Val, index: Val, type: str, name: str = "t") -> Val:
         address = self._address(pointer, index, type)
+        if self.mask is not None and lanes_of(type) > 1:
+            return self._masked("load", type, f"ptr {address}, {self._lanes_in_memory(type)}, {type} zeroinitializer")
         align = "" if lanes_of(type) == 1 else f", align {_alignment(type)}"
         return self._value(f"load {type}, ptr {address}{align}", type, name)
 
     def store(self, pointer: Val, index: Val, value: Val) -> None:
         address = self._address(pointer, index, value.type)
+        if self.mask is not None and lanes_of(value.type) > 1:
+            self._masked(
+                "store", value.type, f"{value.type} {value.ref}, ptr {address}, {self._lanes_in_memory(value.type)}"
+            )
+            return
         align = "" if lanes_of(value.type) == 1 else f", align {_alignment(value.type)}"
         self._emit(f"store {value.type} {value.ref}, ptr {address}{align}")
+
+    def _lanes_in_memory(self, type: str) -> str:
+        """The arguments of a masked load or store that say how memory is aligned, and which lanes there are."""
+        assert self.mask is not None and lanes_of(self.mask.type) == lanes_of(type)
+        return f"i32 {_alignment(type)}, {self.mask.type} {self.mask.ref}"
+
+    def _masked(self, what: str, type: str, args: str) -> Val:
+        lanes, scalar = lanes_of(type), scalar_of(type)
+        name = f"llvm.masked.{what}.v{lanes}{_SHORT[scalar]}.p0"
+        flags = f"i32, <{lanes} x i1>"
+        if what == "store":
+            self._declared[name] = f"declare void @{name}({type}, ptr, {flags})"
+            self._emit(f"call void @{name}({args})")
+            return Val("", "void")
+        self._declared[name] = f"declare {type} @{name}(ptr, {flags}, {type})"
+        return self._value(f"call {type} @{name}({args})", type)
 
     def slot(self, number: int, type: str, name: str) -> Val:
         return self.load(Val("%args", "ptr"), self.i64(number), type, name)
@@ -155,6 +180,16 @@ class LLVMBuilder(Builder):
     def insert(self, vector: Val, lane: int, value: Val) -> Val:
         text = f"insertelement {vector.type} {vector.ref}, {value.type} {value.ref}, i64 {lane}"
         return self._value(text, vector.type)
+
+    def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        chosen = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
+        type = vector_of(scalar_of(x.type), len(lanes))
+        return self._value(f"shufflevector {x.type} {x.ref}, {y.type} {y.ref}, {chosen}", type)
+
+    def below(self, lanes: int, count: Val) -> Val:
+        numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
+        every = self.splat(count, lanes)
+        return self.compare("slt", Val(f"<{numbers}>", every.type), every)
 
     def member(self, pair: Val, number: int, type: str) -> Val:
         return self._value(f"extractvalue {pair.type} {pair.ref}, {number}", type)

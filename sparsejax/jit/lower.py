@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, cin, coiterate, emit, given, operands, simplify, strips, sums, vectors
+from sparsejax.jit import abi, cin, coiterate, emit, operands, overlay, simplify, strips, sums, vectors
 from sparsejax.jit.assemble import Output, Span
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
@@ -22,7 +22,7 @@ from sparsejax.jit.loops import chunks, parts
 from sparsejax.jit.loops.chunks import Chunking
 from sparsejax.jit.loops.walker import Loop
 from sparsejax.jit.numbers import Numbers
-from sparsejax.jit.operands import DenseArea, Input, Scalar
+from sparsejax.jit.operands import DenseArea, Input, Overlay, Scalar
 from sparsejax.jit.workspaces import policies
 from sparsejax.jit.workspaces.protocol import Workspace
 
@@ -47,7 +47,7 @@ class Program:
         """The program with the operand whose positions are the output's, where there is one."""
         shapes = {t.name: t.shape for t in (*self.inputs, self.output)}
         extents = {var: shapes[name][dimension] for var, (name, dimension) in self.extents.items()}
-        found = given.find(self.stmt, self.inputs, self.output, extents)
+        found = None if self.stmt is None else overlay.settle(self.stmt, self.inputs, self.output, extents)
         return self if found is None else replace(self, stmt=found[0], given=found[1])
 
     @property
@@ -174,7 +174,9 @@ class Lowering:
             if tensor.policy in (None, "scalar") or name in self.operands:
                 continue
             sizes = [self.extents[ix] for ix in write.lhs.indices if isinstance(ix, cin.IndexVar)]
-            if tensor.policy == "dense":
+            if tensor.policy == overlay.POLICY:
+                self.operands[name] = Overlay(self.b, tensor, self.output.vals(self.b))
+            elif tensor.policy == "dense":
                 self.operands[name] = DenseArea(self.b, tensor, sizes)
             else:
                 self.operands[name] = policies.make(self.b, tensor, sizes, write.op)
@@ -353,7 +355,7 @@ class Lowering:
                 workspace.insert(b, keys, value)
             else:
                 workspace.update(b, keys, place.pos, value)
-        elif tensor.policy == "dense":
+        elif tensor.policy in ("dense", overlay.POLICY):
             area = self.operands[tensor.name]
             assert isinstance(area, DenseArea)
             position = env.cursors[stmt.lhs].pos

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import Compressed, Coordinate, Dense
+from sparsejax.formats import Compressed, Coordinate, Dense, RunLength
 from sparsejax.formats.storage import Storage
 
 FEW = 1 << 10  # entries of an array below which schedules do not depend on its degrees
@@ -88,10 +88,14 @@ def degrees(storage: Storage, dimension: int, size: int) -> Floats:
 
 def _degrees(storage: Storage, dimension: int, size: int) -> Floats:
     form = storage.format
-    plain = all(isinstance(level, Dense | Compressed | Coordinate) for level in form.levels)
-    if not plain or not storage.packed or form.blocked:
+    runs = bool(form.levels) and isinstance(form.levels[-1], RunLength)
+    plain = all(isinstance(level, Dense | Compressed | Coordinate) for level in form.levels[: -1 if runs else None])
+    if not plain or not (storage.packed or runs) or form.blocked:
         return _counted(storage.expand()[0][dimension], None, storage.shape[dimension], size)
     level = form.order.index(dimension)
+    if runs and level == storage.ndim - 1:
+        _, start, stop = storage.buffers[level]
+        return _covered(start, stop, size)
     lengths = _entries_below(storage, level)
     if not isinstance(form.levels[level], Dense):
         return _counted(storage.buffers[level][-1], lengths, storage.shape[dimension], size)
@@ -106,6 +110,9 @@ def _entries_below(storage: Storage, level: int) -> NDArray[Any] | None:
     form = storage.format
     ends: NDArray[Any] | None = None  # where the entries of every position end, among those of some level below
     each = 1
+    if isinstance(form.levels[-1], RunLength):
+        _, start, stop = storage.buffers[-1]
+        ends = np.append(0, np.cumsum(stop.astype(np.int64) - start))
     for below in range(len(form.levels) - 1, level, -1):
         if isinstance(form.levels[below], Dense):
             extent = storage.shape[form.order[below]]
@@ -127,6 +134,19 @@ def _counted(coordinates: NDArray[Any], lengths: NDArray[Any] | None, extent: in
             part = part % size
         total += np.bincount(part, None if lengths is None else lengths[start : start + LARGEST], size)
     return total
+
+
+def _covered(start: NDArray[Any], stop: NDArray[Any], size: int) -> Floats:
+    """How many runs hold every coordinate, modulo `size`.
+
+    >>> _covered(np.array([0, 1]), np.array([2, 6]), 4)
+    array([2., 3., 1., 1.])
+    """
+    whole, rest = np.divmod(stop.astype(np.int64) - start, size)
+    first = start.astype(np.int64) % size
+    edges = np.bincount(first, minlength=2 * size + 1) - np.bincount(first + rest, minlength=2 * size + 1)
+    made: Floats = np.cumsum(edges)[: 2 * size].reshape(2, size).sum(0) + float(whole.sum())
+    return made
 
 
 def _folded(lengths: NDArray[Any], size: int) -> Floats:

@@ -3,6 +3,7 @@
 Input      level buffers and values that the caller passed
 Scalar     a register, with a mark that tells whether anything was written where that matters
 DenseArea  an array over the workspace's variables, set to the identity at every `where`
+Overlay    the values of the output, before these are final
 Workspace  entries inserted in any order and read back sorted: see the folder `workspaces`
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit, operators, sums
@@ -70,6 +72,18 @@ class Input:
 
     def locate(self, b: Builder, level: int, place: Place, coordinate: Val) -> tuple[Val, Val] | None:
         return self.tensor.format.levels[level].locate(b, self.buffers[level], place, coordinate)
+
+    def stored(self, b: Builder, level: int) -> Val | None:
+        """The number of positions of a level; None where some level down to it does not tell its own."""
+        count = b.i64(1)
+        for number, axis in enumerate(self.axes[d] for d in self.tensor.format.order[: level + 1]):
+            if isinstance(self.tensor.format.levels[number], Dense):
+                count = b.mul(axis.span, count)
+            elif "pos" in self.buffers[number]:
+                count = b.load(self.buffers[number]["pos"].pointer, count, "i64", "stored")
+            elif not self.tensor.format.continues(number):
+                return None
+        return count
 
     def leaf(self, b: Builder, position: Val, lanes: int = 1) -> emit.Num:
         return emit.load(b, self.vals, position, self.tensor.dtype, lanes, self.tensor.name.lower())
@@ -146,6 +160,20 @@ class DenseArea:
 
     def free(self, b: Builder) -> None:
         b.call("free", "void", [b.get(self._own)])
+
+
+class Overlay(DenseArea):
+    """A workspace in the memory of the output, at the same positions: see `overlay`."""
+
+    def __init__(self, b: Builder, tensor: cin.Tensor, vals: Val) -> None:
+        self.tensor, self.vals = tensor, vals
+        self.axes = (Axis(b.i64(0), b.i64(0)),)
+
+    def clear(self, b: Builder) -> None:
+        """Every value is written before it is read."""
+
+    def free(self, b: Builder) -> None:
+        """It is the output's."""
 
 
 Operand = Input | DenseArea | Workspace

@@ -195,6 +195,10 @@ def _table() -> dict[str, Operator]:
         Operator("right_shift", 2, np.right_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
         Operator("arctan2", 2, np.arctan2),
         Operator("hypot", 2, np.hypot),
+        Operator("copysign", 2, np.copysign),
+        # as maximum and minimum, but of a NaN and a number the number wins
+        Operator("fmax", 2, np.fmax, True),
+        Operator("fmin", 2, np.fmin, True),
         Operator("where", 3, np.where),
         # masked(c, x, z) is x where c holds; elsewhere there is no entry, and z is what is read there
         Operator("masked", 3, np.where),
@@ -245,6 +249,7 @@ def _table() -> dict[str, Operator]:
             "isnan",
             "isinf",
             "isfinite",
+            "signbit",
             "floor",
             "ceil",
             "trunc",

@@ -43,6 +43,25 @@ def fabs(b: Builder, x: Val) -> Val:
     return intrinsic(b, "fabs", [x])
 
 
+def load(b: Builder, pointer: Val, position: Val, type: str, lanes: int, name: str) -> Pair:
+    """`lanes` complex numbers from `pointer[position]`: in memory, real and imaginary parts alternate."""
+    first = b.mul(position, 2)
+    if lanes == 1:
+        return b.load(pointer, first, type, name), b.load(pointer, b.add(first, 1), type, name)
+    both = b.load(pointer, first, vector_of(type, 2 * lanes), name)
+    return b.shuffle(both, both, range(0, 2 * lanes, 2)), b.shuffle(both, both, range(1, 2 * lanes, 2))
+
+
+def store(b: Builder, pointer: Val, position: Val, value: Pair) -> None:
+    """Write complex numbers at `pointer[position]` and on."""
+    first, lanes = b.mul(position, 2), lanes_of(value[0].type)
+    if lanes == 1:
+        b.store(pointer, first, value[0])
+        b.store(pointer, b.add(first, 1), value[1])
+        return
+    b.store(pointer, first, b.shuffle(*value, [lane + part * lanes for lane in range(lanes) for part in (0, 1)]))
+
+
 def divide(b: Builder, x: Pair, y: Pair) -> Pair:
     """Smith's division: scale by the larger part of the divisor, so that nothing overflows early."""
     (xr, xi), (yr, yi) = x, y

@@ -58,6 +58,7 @@ from sparsejax.jit import (
     positions,
     rows,
     runtime,
+    witnesses,
 )
 from sparsejax.jit.bound import Bound
 from sparsejax.jit.llvm import LLVMBuilder
@@ -65,7 +66,6 @@ from sparsejax.jit.nest import Nest
 from sparsejax.jit.numbers import Numbers
 from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.lax.rounds import Body
-from sparsejax.transforms import staging
 
 Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
@@ -331,7 +331,7 @@ class Plan(Body):
     `storages` are those of a first call: what they hold decides which kernels are merged (`rows`)."""
 
     def __init__(self, closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> None:
-        self.jaxpr = staging.clean(closed.jaxpr)
+        self.jaxpr = witnesses.clean(closed.jaxpr)
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
         steps = closed.cache.get("steps") or self._steps(storages)
         self.steps = [KernelRunner(s, closed.shared) if isinstance(s, fuse.KernelStep) else s for s in steps]
@@ -515,7 +515,7 @@ def _owned(result: Storage, borrowed: list[Storage]) -> Storage:
 def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
     """What a stage made of the jaxpr, for these arrays: "jaxpr", "plan", "cin", "loops", "llvm" or "asm"."""
     if stage == "jaxpr":
-        return str(staging.clean(closed.jaxpr))
+        return str(witnesses.clean(closed.jaxpr))
     if stage not in ("plan", "cin", "loops", "llvm", "asm"):
         raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
     storages = [a.storage for a in (*closed.consts, *arrays)]

@@ -34,10 +34,11 @@ Families = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Patterns:
-    """What can be computed by position: groups of operands that may share a pattern, and the operand that the result is stored like."""
+    """What can be computed by position: groups of operands that may share a pattern, and whether an operand alone may be, since the result
+    is stored like it or depends on no coordinates."""
 
     groups: tuple[tuple[int, ...], ...]
-    over: bool
+    alone: bool
 
     def families(self, inputs: Sequence[Storage]) -> Families:
         """The operands that do share one, of every group."""
@@ -147,8 +148,9 @@ def patterns(step: fuse.KernelStep) -> Patterns | None:
         if _walkable(a):
             groups.setdefault((a.indices, a.tensor.format, a.tensor.shape), []).append(numbers[a.tensor.name])
     many = tuple(tuple(sorted(g)) for g in groups.values() if len(g) > 1)
-    over = any(_stored_like(step, a) for a in accesses if _walkable(a))
-    return Patterns(many, over) if many or over else None
+    alone = any(_stored_like(step, a) for a in accesses if _walkable(a))
+    alone = alone or (len(numbers) == 1 and _flat(nest, {a: a for a in accesses}, None) is not None)
+    return Patterns(many, alone) if many or alone else None
 
 
 def _walkable(access: cin.Access) -> bool:

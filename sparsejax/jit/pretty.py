@@ -66,11 +66,15 @@ class PrettyBuilder(Builder):
 
     def load(self, pointer: Val, index: Val, type: str, name: str = "t") -> Val:
         fresh = self._name(name)
-        self._line(f"{fresh} = {pointer.ref}[{_range(index, type)}]")
+        self._line(f"{fresh} = {pointer.ref}[{self._range(index, type)}]")
         return Val(fresh, type)
 
     def store(self, pointer: Val, index: Val, value: Val) -> None:
-        self._line(f"{pointer.ref}[{_range(index, value.type)}] = {value.ref}")
+        self._line(f"{pointer.ref}[{self._range(index, value.type)}] = {value.ref}")
+
+    def _range(self, index: Val, type: str) -> str:
+        inside = "" if self.mask is None or lanes_of(type) == 1 else f" {self.mask.ref}"
+        return _range(index, type) + inside
 
     def named(self, name: str, value: Val) -> Val:
         if value.ref.replace("_", "").replace(".", "").isalnum():
@@ -104,6 +108,13 @@ class PrettyBuilder(Builder):
 
     def insert(self, vector: Val, lane: int, value: Val) -> Val:
         return Val(f"({vector.ref} with [{lane}] = {value.ref})", vector.type)
+
+    def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        both = x.ref if x == y else f"({x.ref}, {y.ref})"
+        return Val(f"{both}[{', '.join(map(str, lanes))}]", vector_of(scalar_of(x.type), len(lanes)))
+
+    def below(self, lanes: int, count: Val) -> Val:
+        return Val(f"below {count.ref}", vector_of("i1", lanes))
 
     def member(self, pair: Val, number: int, type: str) -> Val:
         return Val(f"{pair.ref}.{number}", type)

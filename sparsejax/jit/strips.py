@@ -1,4 +1,4 @@
-"""Strips: the code of a tiled loop (`tiling`), one register per vector of the strip.
+"""Strips: the code of tiled loops (`tiling`), one register per vector of the strip.
 
     for k0 in 0 .. n by 32:             four vectors of 64 bytes, then one, then 16 bytes, then single values
       t0 .. t3 = 0
@@ -7,11 +7,21 @@
         t0 .. t3 += a * B[crd[p], k0 .. k0 + 31]
       C[i, k0 .. k0 + 31] += t0 .. t3
 
-While a strip is being emitted, every assignment is made for all its lanes.
+While a strip is being emitted, every assignment is made for all its lanes. Where two loops are tiled, a strip has several rows, coordinates
+of the outer one, with registers for each: what has no row is read once for all of them.
+
+    for b0 in 0 .. m by 4:              four rows, then one
+      for k0 in 0 .. n by 16:           two vectors to a row, then one, ...
+        for p in pos[i] .. pos[i + 1]:
+          x = B[crd[p], k0 .. k0 + 15]
+          t00 .. t01 += vals[p, b0] * x
+          ...
+          t30 .. t31 += vals[p, b0 + 3] * x
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,15 +34,31 @@ if TYPE_CHECKING:
 
 VECTOR_BYTES = 64
 VECTORS = 4
+ROWS, VECTORS_PER_ROW = 4, 2
 
 
 @dataclass
 class Strip:
-    """The strip in work: `vectors` vectors of `lanes` lanes along `var`, and the registers that accumulate."""
+    """The strip in work: `vectors` vectors of `lanes` lanes along `var`, in every one of its rows."""
 
     var: cin.IndexVar
     lanes: int
     vectors: int
+    rows: Rows | None = None
+
+    @property
+    def registers(self) -> int:
+        """How many registers accumulate."""
+        return self.vectors * (1 if self.rows is None else self.rows.count)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a strip: `count` coordinates of `var` from `first` on."""
+
+    var: cin.IndexVar
+    first: Val
+    count: int
 
 
 class Registers:
@@ -41,30 +67,46 @@ class Registers:
     def __init__(self, b: Builder, tensor: cin.Tensor, tracked: bool, strip: Strip) -> None:
         self.tensor = tensor
         start = emit.splat(b, emit.constant(b, tensor.fill_value, tensor.dtype), strip.lanes)
-        self._vars = [b.var(f"{tensor.name}{v}", start.val) for v in range(strip.vectors)]
+        self._vars = [[b.var(f"{tensor.name}{v}", part) for part in start.parts] for v in range(strip.registers)]
         self.mark: Var | None = b.var(f"{tensor.name}_set", b.const("i1", 0)) if tracked else None
 
-    def get(self, b: Builder, vector: int) -> emit.Num:
-        return emit.Num(self.tensor.dtype, (b.get(self._vars[vector]),))
+    def get(self, b: Builder, number: int) -> emit.Num:
+        return emit.Num(self.tensor.dtype, tuple(map(b.get, self._vars[number])))
 
-    def set(self, b: Builder, vector: int, value: emit.Num) -> None:
-        b.set(self._vars[vector], value.val)
-        if self.mark is not None and vector == 0:
+    def set(self, b: Builder, number: int, value: emit.Num) -> None:
+        for var, part in zip(self._vars[number], value.parts, strict=True):
+            b.set(var, part)
+        if self.mark is not None and number == 0:
             b.set(self.mark, b.const("i1", 1))
 
 
 def tile_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
-    """Emit a tiled loop: strips of decreasing width until all coordinates are done."""
+    """Emit a tiled loop, or two: strips of decreasing width until all coordinates are done."""
+    inner = stmt.body
+    if not isinstance(inner, cin.Forall) or inner.kind != "tile":
+        _strips(lowering, stmt, env, None)
+        return
+    b, extent, done = lowering.b, lowering.bound(stmt.var, env), lowering.b.i64(0)
+    for count in (ROWS, 1):
+        end = extent if count == 1 else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
+        with b.for_(done, end, stmt.var.name, count) as first:
+            _strips(lowering, inner, env, Rows(stmt.var, first, count))
+        done = end
+
+
+def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -> None:
+    """A tiled loop, for some rows."""
     b, var, extent = lowering.b, stmt.var, lowering.bound(stmt.var, env)
     used = [a for a in cin.accesses(stmt.body) if a.tensor.policy != "scalar"]
     used += [w.lhs for w in cin.writes(stmt.body) if w.lhs.tensor.policy != "scalar"]
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
-    for lanes, vectors in dict.fromkeys(((widest, VECTORS), (widest, 1), (max(1, widest // 4), 1), (1, 1))):
+    most = VECTORS if rows is None or rows.count == 1 else VECTORS_PER_ROW
+    for lanes, vectors in dict.fromkeys(((widest, most), (widest, 1), (max(1, widest // 4), 1), (1, 1))):
         width = lanes * vectors
         end = extent if width == 1 else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
         with b.for_(done, end, var.name, width) as index:
-            lowering.strip = Strip(var, lanes, vectors)
+            lowering.strip = Strip(var, lanes, vectors, rows)
             lowering.guarded(stmt.body, lowering.resolve(env.bind(var, index), stmt.body))
             lowering.strip = None
         done = end
@@ -72,25 +114,56 @@ def tile_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
 
 def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
     """`stmt` for every lane of the strip."""
+    b, strip = lowering.b, lowering.strip
+    assert strip is not None
+    if strip.rows is None:
+        _assign_row(lowering, stmt, env, 0, {})
+        return
+    shared: dict[tuple[cin.Expr, int], emit.Num] = {}
+    for row in range(strip.rows.count):
+        here = env.bind(strip.rows.var, _shifted(b, strip.rows.first, row))
+        _assign_row(lowering, stmt, lowering.resolve(here, stmt), row, shared)
+
+
+def _assign_row(
+    lowering: Lowering, stmt: cin.Assign, env: Env, row: int, shared: dict[tuple[cin.Expr, int], emit.Num]
+) -> None:
+    """`stmt` for every lane of a row; `shared` holds what all rows read: by expression and vector, -1 for all vectors."""
     b, strip, target = lowering.b, lowering.strip, stmt.lhs.tensor
     assert strip is not None
 
+    def own(access: cin.Access) -> bool:
+        return access.tensor.policy == "scalar" and access.tensor.name not in lowering.scalars
+
     def same(access: cin.Access) -> bool:
-        own = access.tensor.policy == "scalar" and access.tensor.name not in lowering.scalars
-        return strip.var not in access.indices and not own
+        return strip.var not in access.indices and not own(access)
+
+    def once(expr: cin.Expr, vector: int, make: Callable[[], emit.Num]) -> emit.Num:
+        """A value that all rows have, or one for this row."""
+        read = list(cin.accesses(expr))
+        if strip.rows is None or any(own(a) or strip.rows.var in cin.bound_by(a) for a in read):
+            return make()
+        if (expr, vector) not in shared:
+            shared[expr, vector] = make()
+        return shared[expr, vector]
 
     invariants = dict.fromkeys(cin.largest(stmt.rhs, same))
-    once = {e: emit.splat(b, lowering.value(e, env), strip.lanes) for e in invariants}
+    fixed = {e: once(e, -1, lambda e=e: emit.splat(b, lowering.value(e, env), strip.lanes)) for e in invariants}  # type: ignore[misc]
     lanes = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if not same(a)]
     for vector in range(strip.vectors):
-        known: dict[cin.Expr, emit.Num] = {**once}
-        known.update((a, _leaf(lowering, a, env, vector)) for a in lanes)
+        number = row * strip.vectors + vector
+        known: dict[cin.Expr, emit.Num] = {**fixed}
+        for a in lanes:
+            if own(a):
+                known[a] = lowering.registers[a.tensor.name].get(b, number)
+            else:
+                known[a] = once(a, vector, lambda a=a, v=vector: _leaf(lowering, a, env, v))  # type: ignore[misc]
         value = lowering.value(stmt.rhs, env, strip.lanes, known)
         if target.policy == "scalar":
             assert stmt.op is not None
             registers = lowering.registers[target.name]
-            old = registers.get(b, vector)
-            registers.set(b, vector, emit.apply(b, stmt.op, [old, value], target.dtype))
+            old = registers.get(b, number)
+            registers.set(b, number, emit.apply(b, stmt.op, [old, value], target.dtype))
         else:
             position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
             lowering.write_lanes(stmt, env, position, value, strip.lanes)
@@ -98,12 +171,10 @@ def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
 
 def _leaf(lowering: Lowering, access: cin.Access, env: Env, vector: int) -> emit.Num:
     """What an access reads in the lanes of one vector."""
-    b, strip, tensor = lowering.b, lowering.strip, access.tensor
+    b, strip = lowering.b, lowering.strip
     assert strip is not None
-    if tensor.policy == "scalar":
-        return lowering.registers[tensor.name].get(b, vector)
     position = _shifted(b, env.cursors[access].pos, vector * strip.lanes)
-    return lowering.operands[tensor.name].leaf(b, position, strip.lanes)
+    return lowering.operands[access.tensor.name].leaf(b, position, strip.lanes)
 
 
 def _shifted(b: Builder, position: Val, by: int) -> Val:

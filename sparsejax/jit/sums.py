@@ -51,6 +51,10 @@ class Sum:
                 b.set(self._lost[k], b.binary("fadd", b.get(self._lost[k]), error))
             b.set(total, new)
 
+    def plain(self, b: Builder) -> emit.Num:
+        """The sum in every lane, not rounded, without what was collected beside it."""
+        return emit.Num(self._wide, tuple(map(b.get, self._sums)))
+
     def get(self, b: Builder) -> emit.Num:
         """The total so far, rounded to `dtype`."""
         parts = []
@@ -81,24 +85,15 @@ class Sum:
             self.add(b, emit.Num(self._wide, tuple(lost)))
 
     def absorb(self, b: Builder, lanes: Sum) -> None:
-        """Add all lanes of another sum: by halves, or one by one with what they lost."""
-        if not lanes.exact:
-            parts = []
-            for values in map(b.get, lanes._sums):
-                found = [b.extract(values, lane) for lane in range(lanes_of(values.type))]
-                while len(found) > 1:
-                    half = len(found) // 2
-                    found = [b.binary("fadd", x, y) for x, y in zip(found[:half], found[half:], strict=True)]
-                parts += found
-            self.add(b, emit.Num(self._wide, tuple(parts)))
-            return
-        for vector in (*lanes._sums, *lanes._lost):
-            values = b.get(vector)
-            if vector in lanes._lost:
-                zero = b.splat(b.const("double", 0.0), lanes_of(values.type))
-                values = b.select(b.compare("oeq", values, values), values, zero)
-            for lane in range(lanes_of(values.type)):
-                self.add(b, emit.Num(self._wide, (b.extract(values, lane),)))
+        """Add all lanes of another sum, and what they lost."""
+        for parts in filter(None, (lanes._sums, lanes._lost)):
+            vectors = [b.get(part) for part in parts]
+            count = lanes_of(vectors[0].type)
+            if parts is lanes._lost:
+                zero = b.splat(b.const("double", 0.0), count)
+                vectors = [b.select(b.compare("oeq", v, v), v, zero) for v in vectors]
+            for lane in range(count):
+                self.add(b, emit.Num(self._wide, tuple(b.extract(v, lane) for v in vectors)))
 
 
 def is_sum(stmt: cin.Stmt, tensor: cin.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Register tiles: a dense variable below reduction loops moves just outside them, and runs in strips of registers.
+"""Register tiles: dense variables below reduction loops move just outside them, and run in tiles of registers.
 
 before:  forall i                              after:  forall i
            forall j                                      forall k (tile)
@@ -8,16 +8,30 @@ before:  forall i                              after:  forall i
                                                             then
                                                               C[i,k] += t
 
-The result is read and written once per strip instead of once per stored entry; the sparse loops are walked once per
-strip. `k` qualifies when its loop is a vector loop, the loops around it are reductions, and the target keeps its place
-in memory meanwhile. Source: reuse analysis of mixed sparse-dense loops (reference section 4.4: a variable that some operand
-lacks is reused over it; registers win, accumulators in memory lose).
+The result is read and written once per tile instead of once per stored entry; the sparse loops are walked once per
+tile. `k` qualifies when its loop is a vector loop, the loops around it are reductions, and the target keeps its place
+in memory meanwhile. Other variables of the target between the reductions and `k` move too, where they are dense: below no sparse level, and
+above none. The last of these is tiled as well, so that what lacks it is read once for several of its coordinates, as what lacks `k` is:
+
+before:  forall i                              after:  forall i
+           forall j                                      forall b (tile)
+             forall b                                      forall k (tile)
+               forall k (vector)                             where t: scalar
+                 C[b,i,k] += A[i,j,b] * B[j,k]                  forall j
+                                                                  t += A[i,j,b] * B[j,k]
+                                                              then
+                                                                C[b,i,k] += t
+
+Source: reuse analysis of mixed sparse-dense loops (reference section 4.4, Algorithm 2: a variable that some operand lacks is reused over
+it, one that is a sparse level or the parent of one cannot be tiled; registers win, accumulators in memory lose).
 """
 
 from __future__ import annotations
 
-from sparsejax.formats import Format
-from sparsejax.jit import cin, operators
+from collections.abc import Sequence
+
+from sparsejax.formats import Dense, Format
+from sparsejax.jit import cin, operators, simplify
 
 
 def tile(stmt: cin.Stmt) -> cin.Stmt:
@@ -34,20 +48,54 @@ def tile(stmt: cin.Stmt) -> cin.Stmt:
 
 
 def _tiled(stmt: cin.Forall) -> cin.Stmt | None:
-    """The tiled form of reductions around a vector loop; None when `stmt` is something else."""
-    reductions: list[cin.IndexVar] = []
+    """The tiled form of loops that begin with a reduction and end with a vector loop; None when `stmt` is something else."""
+    loops: list[cin.IndexVar] = []
     inner: cin.Stmt = stmt
     while isinstance(inner, cin.Forall) and inner.kind == "serial":
-        reductions.append(inner.var)
+        loops.append(inner.var)
         inner = inner.body
     if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
         return None
     lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
-    if op is None or inner.var not in lhs.indices or set(reductions) & set(cin.bound_by(lhs)):
+    dense = [v for v in loops if v in cin.bound_by(lhs)]
+    if op is None or inner.var not in lhs.indices or stmt.var in dense:
+        return None
+    used = (lhs, *cin.accesses(rhs))
+    if not all(_is_dense(v, used) and _decides_nothing(v, inner.body) for v in dense):
         return None
     identity = operators.get(op).identity(lhs.dtype)
     register = cin.Access(cin.Tensor(f"{lhs.tensor.name}_t", (), lhs.dtype, Format(()), identity, "scalar"), ())
-    producer: cin.Stmt = cin.Assign(register, op, rhs)
-    for var in reversed(reductions):
-        producer = cin.Forall(var, producer)
-    return cin.Forall(inner.var, cin.Where(cin.Assign(lhs, op, register), producer), "tile")
+    producer = cin.around([v for v in loops if v not in dense], cin.Assign(register, op, rhs))
+    made: cin.Stmt = cin.Forall(inner.var, cin.Where(cin.Assign(lhs, op, register), producer), "tile")
+    if dense:
+        made = cin.around(dense[:-1], cin.Forall(dense[-1], made, "tile"))
+    return made
+
+
+def region(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.Access]) -> int | None:
+    """Where in a loop order that ends with a vector loop the loops begin that become tiles, the first of them a reduction; None where there
+    are none."""
+    first = len(order) - 1
+    if order[first] not in out.indices:
+        return None
+    while first and (order[first - 1] not in cin.bound_by(out) or _is_dense(order[first - 1], (out, *reads))):
+        first -= 1
+    reductions = (k for k in range(first, len(order) - 1) if order[k] not in cin.bound_by(out))
+    return next(reductions, None)
+
+
+def _decides_nothing(var: cin.IndexVar, body: cin.Stmt) -> bool:
+    return not any(var in cin.variables(c) for c in simplify.conditions(body))
+
+
+def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
+    """Whether `var` is neither a sparse level of what is read and written, nor above one."""
+    if var.outer is not None:
+        return False
+    for access in accesses:
+        if var not in cin.bound_by(access):
+            continue
+        levels = [lv for lv in range(len(access.indices)) if access.level_index(lv) == var]
+        if len(levels) != 1 or not all(isinstance(lv, Dense) for lv in access.tensor.format.levels[levels[0] :]):
+            return False
+    return True

@@ -12,14 +12,15 @@ lanes for all. In a range, an access is contiguous in the loop's variable, or in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, emit, operators, simplify, strips, sums
-from sparsejax.jit.builder import Val, Var
+from sparsejax.jit import cin, emit, host, operators, simplify, strips, sums
+from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.llvm import lanes_of
 from sparsejax.jit.workspaces import policies
 
 if TYPE_CHECKING:
@@ -72,20 +73,24 @@ class VectorLoop:
     ) -> None:
         self.beside = beside
         self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
-        widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
-        if count:
+        used = (body.lhs, *cin.accesses(body.rhs))
+        widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in used)
+        self.masks = not count and beside is None and host.has_masks() and all(a.dtype.kind in "iuf" for a in used)
+        if self.masks:
+            self.widths: tuple[int, ...] = (widest,)
+        elif count:
             powers = [1 << k for k in reversed(range(widest.bit_length()))]
             self.widths = tuple(w for w in powers if w == widest <= count or w & (count % widest))
         else:
             self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
         self.totals: dict[int, Lanes] = {}
-        if var not in body.lhs.indices:
+        if var not in cin.bound_by(body.lhs):
             self.totals = {lanes: Lanes(lowering, body, lanes) for lanes in self.widths if lanes > 1}
 
     def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
         """What does not change in a range: resolved cursors and the values of invariants."""
         env = self.lowering.resolve(env, self.body)
-        same = cin.largest(self.body.rhs, lambda a: self.var not in a.indices or a in self.fixed)
+        same = cin.largest(self.body.rhs, lambda a: self.var not in cin.bound_by(a) or a in self.fixed)
         return env, {e: self.lowering.value(e, env) for e in same}
 
     def run(
@@ -98,6 +103,9 @@ class VectorLoop:
     ) -> None:
         """The coordinates lo to hi (lo <= hi); `short` when ranges of few vectors are common: these run one by one."""
         b = self.lowering.b
+        if self.masks:
+            self._run_masked(prepared, lo, hi, follow)
+            return
         done = b.var("done", lo)
         wide = [lanes for lanes in self.widths if lanes > 1]
         with nullcontext() if not short or not wide else b.if_(b.lt(b.i64(SHORT * wide[0]), b.sub(hi, lo))):
@@ -107,6 +115,17 @@ class VectorLoop:
                 self._lanes(prepared, start, end, lanes, follow)
                 b.set(done, end)
         self._lanes(prepared, b.get(done), hi, 1, follow)
+
+    def _run_masked(
+        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, follow: Follow | None
+    ) -> None:
+        """The coordinates lo to hi, those behind the last whole vector in some of its lanes."""
+        b, (lanes,) = self.lowering.b, self.widths
+        count = b.named("count", b.sub(hi, lo))
+        end = b.named("end", b.add(lo, b.and_(count, b.i64(-lanes))))
+        self._lanes(prepared, lo, end, lanes, follow)
+        with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
+            self._at(prepared, end, lanes, follow)
 
     def run_block(self, prepared: tuple[Env, dict[cin.Expr, emit.Num]]) -> None:
         """All coordinates of a block."""
@@ -139,6 +158,9 @@ class VectorLoop:
         if self.beside is not None:
             self.beside(index, lanes)
         value = lowering.value(body.rhs, here, lanes, dict(splats))
+        if b.mask is not None and total is not None:
+            nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
+            value = emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
         if lanes == 1:
             lowering.write(body, here, value)
         elif total is None:
@@ -148,45 +170,65 @@ class VectorLoop:
 
     def finish(self, env: Env) -> None:
         """Add up the lanes of a reduction."""
-        for total in self.totals.values():
-            total.finish(env)
+        add_up(self.lowering, self.body, env, tuple(self.totals.values()))
 
 
 class Lanes:
-    """What the lanes of a reduction accumulate until `finish` adds them up."""
+    """What some lanes of a reduction accumulate, until they are added up (`add_up`)."""
 
     def __init__(self, lowering: Lowering, body: cin.Assign, lanes: int) -> None:
-        self.lowering, self.body, self.lanes = lowering, body, lanes
-        b, lhs = lowering.b, body.lhs
-        whole = lowering.scalars[lhs.tensor.name].total
-        self._total: Var | sums.Sum
+        self._b, self._op, self._dtype = lowering.b, body.op or "", body.lhs.dtype
+        self.count = lanes
+        self.sum: sums.Sum | None = None
+        whole = lowering.scalars[body.lhs.tensor.name].total
         if whole is not None:
-            self._total = sums.Sum(b, "lanes", whole.dtype, whole.exact, lanes)
-        else:
-            start = emit.constant(b, operators.get(body.op or "").identity(lhs.dtype), lhs.dtype)
-            self._total = b.var("lanes", emit.splat(b, start, lanes).val)
+            self.sum = sums.Sum(self._b, "lanes", whole.dtype, whole.exact, lanes)
+            return
+        start = emit.constant(self._b, operators.get(self._op).identity(self._dtype), self._dtype)
+        self._parts = tuple(self._b.var("lanes", part) for part in emit.splat(self._b, start, lanes).parts)
 
     def add(self, value: emit.Num) -> None:
         """Accumulate a value for every lane."""
-        b, total = self.lowering.b, self._total
-        if isinstance(total, sums.Sum):
-            total.add(b, value)
-        else:
-            old = emit.Num(value.dtype, (b.get(total),))
-            b.set(total, emit.apply(b, self.body.op or "", [old, value], value.dtype).val)
-
-    def finish(self, env: Env) -> None:
-        """Add up the lanes, by halves: adding one by one takes as long as a short row."""
-        b, body, total = self.lowering.b, self.body, self._total
-        if isinstance(total, sums.Sum):
-            self.lowering.scalars[body.lhs.tensor.name].absorb(b, total)
+        if self.sum is not None:
+            self.sum.add(self._b, value)
             return
-        vector = b.get(total)
-        parts = [emit.Num(body.lhs.dtype, (b.extract(vector, lane),)) for lane in range(self.lanes)]
-        while len(parts) > 1:
-            pairs = zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True)
-            parts = [emit.apply(b, body.op or "", [x, y], body.lhs.dtype) for x, y in pairs]
-        self.lowering.write(body, env, parts[0])
+        made = emit.apply(self._b, self._op, [self.get(), value], value.dtype)
+        for var, part in zip(self._parts, made.parts, strict=True):
+            self._b.set(var, part)
+
+    def get(self) -> emit.Num:
+        """What was accumulated, but for digits that a sum lost."""
+        if self.sum is not None:
+            return self.sum.plain(self._b)
+        return emit.Num(self._dtype, tuple(map(self._b.get, self._parts)))
+
+
+def add_up(lowering: Lowering, body: cin.Assign, env: Env, totals: Sequence[Lanes]) -> None:
+    """Add all lanes to what `body` accumulates, by halves: adding one by one takes as long as a short row. Widest first."""
+    b, made = lowering.b, None
+    for lanes in totals:
+        if lanes.sum is not None and lanes.sum.exact:
+            lowering.scalars[body.lhs.tensor.name].absorb(b, lanes.sum)
+            continue
+        own = lanes.get()
+        made = (
+            own if made is None else emit.apply(b, body.op or "", [_folded(b, body, made, lanes.count), own], own.dtype)
+        )
+    if made is not None:
+        lowering.write(body, env, _folded(b, body, made, 1))
+
+
+def _folded(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.Num:
+    """`value` in so many lanes, those beyond being added to them."""
+    while (count := lanes_of(value.val.type)) > lanes:
+        halves = [
+            emit.Num(value.dtype, tuple(b.shuffle(p, p, range(start, start + count // 2)) for p in value.parts))
+            for start in (0, count // 2)
+        ]
+        if count == 2:
+            halves = [emit.Num(value.dtype, tuple(b.extract(p, k) for p in value.parts)) for k in range(2)]
+        value = emit.apply(b, body.op or "", halves, value.dtype)
+    return value
 
 
 def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:
@@ -202,23 +244,28 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
         return False
     if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
         return False
-    if any(var in cin.bound_by(a) and var not in a.indices for a in (body.lhs, *cin.accesses(body.rhs))):
+    reached = (a for a in (body.lhs, *cin.accesses(body.rhs)) if a not in walked)
+    if any(var in cin.bound_by(a) and var not in a.indices for a in reached):
         return False
     decided = [a for c in simplify.conditions(body) if var not in cin.variables(c) for a in cin.accesses(c)]
     used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
-    if any(a.dtype.kind not in "iuf" for a in used):
+    if any(a.dtype.kind not in "iufc" for a in used):
         return False
     if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
         return False
-    if var not in body.lhs.indices and (body.op is None or body.lhs.tensor.policy != "scalar"):
+    if var not in cin.bound_by(body.lhs) and (body.op is None or body.lhs.tensor.policy != "scalar"):
         return False
-    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op))
+    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op, body.lhs.dtype.kind))
 
 
 def lanewise(body: cin.Assign, var: cin.IndexVar) -> bool:
     """Whether a reduction into a register may accumulate in lanes whose operands are put together."""
     used = (body.lhs, *cin.accesses(body.rhs))
-    return all(a.dtype.kind in "iuf" for a in used) and emit.lanewise(body.op or "") and _lanewise(body.rhs, var)
+    return (
+        all(a.dtype.kind in "iufc" for a in used)
+        and emit.lanewise(body.op or "", body.lhs.dtype.kind)
+        and _lanewise(body.rhs, var)
+    )
 
 
 def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
@@ -234,13 +281,13 @@ def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
 
 def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
     if isinstance(expr, cin.Call):
+        if expr.dtype.kind in "iufc" and not any(var in cin.bound_by(a) for a in cin.accesses(expr)):
+            return True  # computed before the loop starts
         if expr.op == "masked" and var not in cin.variables(expr.args[0]):
             return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
-        if not emit.lanewise(expr.op) or not all(_lanewise(a, var) for a in expr.args):
-            return False
         kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
-        return kinds <= set("iuf") or (expr.op != "cast" and kinds <= set("iufb"))
-    return expr.dtype.kind in "iuf" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
+        return emit.lanewise(expr.op, kinds) and all(_lanewise(a, var) for a in expr.args)
+    return expr.dtype.kind in "iufc" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
 
 
 def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:

@@ -5,6 +5,7 @@ from sparsejax.lax import (  # noqa: F401  (rules of transformations)
     contract_rules,
     control_batch,
     elementwise_rules,
+    pushdown_rules,
     structural_rules,
 )
 from sparsejax.lax.contract import contract, contract_p, einsum
@@ -12,7 +13,8 @@ from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.loops import cond, fori_loop, map, scan, switch, while_loop
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.semiring import Semiring
-from sparsejax.lax.structural import broadcast_to, convert_format, pattern, refill, reshape, transpose
+from sparsejax.lax.structural import broadcast_to, convert_format, entries, pattern, refill, reshape, transpose
+from sparsejax.lax.top_k import top_k
 
 __all__ = [
     "while_loop",
@@ -29,10 +31,12 @@ __all__ = [
     "convert_format",
     "einsum",
     "elementwise",
+    "entries",
     "pattern",
     "reduce",
     "refill",
     "reshape",
+    "top_k",
     "transpose",
     "where",
 ]

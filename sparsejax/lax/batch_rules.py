@@ -286,8 +286,8 @@ def _window(size: int, x: Batched, ranges: tuple[range, ...], axes: tuple[int, .
 indexing.window_p.batch = _window
 
 
-def _select(size: int, index: Batched, extent: int, dtype: Any, drop: bool) -> Any:
-    made = indexing.select_p.bind(faithful(index).value, extent=extent, dtype=dtype, drop=drop)
+def _select(size: int, index: Batched, **params: Any) -> Any:
+    made = indexing.select_p.bind(faithful(index).value, **params)
     return transpose(made, [*range(made.ndim - 2), made.ndim - 1, made.ndim - 2])
 
 

@@ -1,18 +1,27 @@
 """Derivatives of contractions: linear in every operand, so tangents and cotangents are contractions.
 
 C[c] = sum A[a] B[b]        tC = sum tA[a] B[b] + sum A[a] tB[b]        dA[a] = pattern(A)[a] * sum dC[c] B[b]
+
+Where a sparse factor has all axes of the result, it is multiplied with what the others sum to at its pattern. That sum is the factor's derivative,
+and is computed once for both:
+
+C[i,j] = sum A[i,j] U[i,k] W[j,k]       D[i,j] = pattern(A)[i,j] * sum U[i,k] W[j,k],  C = A * D        dA = dC * D,  dD = dC * A
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Jaxpr
 from sparsejax.core.tangents import Linear
 from sparsejax.lax import semiring_rules
 from sparsejax.lax.contract import Labels, contract, contract_p
+from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.linear import pull
 from sparsejax.lax.semiring import Ring
+from sparsejax.transforms.staging import trace_to_jaxpr
 
 
 def _jvp(
@@ -63,5 +72,38 @@ def _transpose(
     return made
 
 
+def _factored(
+    moving: tuple[bool, ...],
+    *avals: Aval,
+    inputs: tuple[Labels, ...],
+    output: Labels,
+    dtype: Any,
+    out_format: Any,
+    ring: Ring | None = None,
+    mask: str | None = None,
+) -> Jaxpr | None:
+    """A sparse factor times the sum of the product of the others, where it moves, has the axes of the result in their order, and the others are
+    dense factors that are summed."""
+    if ring is not None or mask is not None:
+        return None
+    result = contract_p.typing(*avals, inputs=inputs, output=output, dtype=dtype, out_format=out_format)
+    for k, (x, labels) in enumerate(zip(avals, inputs, strict=True)):
+        rest = [n for n in range(len(avals)) if n != k]
+        own = labels == output and len(set(labels)) == len(labels) and x.format == result.format and not x.is_dense
+        summed = set(output) < {label for n in rest for label in inputs[n]}
+        if not (moving[k] and own and summed and x.shape == result.shape and all(avals[n].is_dense for n in rest)):
+            continue
+
+        def product(*xs: Any, k: int = k, rest: list[int] = rest) -> list[Any]:
+            factor, others, labels = xs[k], [xs[n] for n in rest], [inputs[n] for n in rest]
+            made = contract(others, labels, output, factor.format, dtype, mask=factor, filled=True)
+            return [elementwise("multiply", convert_element_type(factor, dtype), made)]
+
+        made = trace_to_jaxpr(product, avals).jaxpr
+        return made if made.outputs[0].aval == result and not made.consts else None
+    return None
+
+
+contract_p.factored = _factored
 contract_p.jvp = _jvp
 contract_p.transpose = _transpose

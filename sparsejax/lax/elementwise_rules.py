@@ -86,6 +86,15 @@ def _power_of_exponent(t: Any, x: Any, out: Any) -> Any:
     return t * (E("log", where(E("equal", x, 0), 1.0, x)) * out)
 
 
+def _wins(order: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The summands of `fmax` and `fmin`: the first operand has the tangent where it is chosen, beside a NaN too."""
+
+    def first(x: Any, y: Any) -> Any:
+        return E("logical_or", E(order, x, y), E("isnan", y))
+
+    return (lambda t, x, y, z: where(first(x, y), t, 0.0), lambda t, x, y, z: where(first(x, y), 0.0, t))
+
+
 BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     # (tangent, x, y, f(x, y)) -> the summand of the first operand, of the second
     "add": (lambda t, x, y, z: t, lambda t, x, y, z: t),
@@ -107,6 +116,9 @@ BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda t, x, y, z: where(E("less_equal", x, y), t, 0.0),
         lambda t, x, y, z: where(E("less_equal", x, y), 0.0, t),
     ),
+    "fmax": _wins("greater_equal"),
+    "fmin": _wins("less_equal"),
+    "copysign": (lambda t, x, y, z: t * (E("copysign", 1.0, x) * E("copysign", 1.0, y)), lambda t, x, y, z: None),
 }
 
 

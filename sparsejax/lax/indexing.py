@@ -90,19 +90,19 @@ def window(x: Any, ranges: Sequence[range], axes: Sequence[int] = ()) -> Any:
 # ------------------------------------------------------------------------------------------------------- selection
 
 
-def _select_typing(index: Aval, extent: int, dtype: Any, drop: bool) -> Aval:
+def _select_typing(index: Aval, extent: int, dtype: Any, drop: bool, axis: int | None) -> Aval:
     levels, order = [*index.format.levels, Compressed()], [*index.format.order, index.ndim]
     return Aval((*index.shape, extent), dtype, Format(levels, order), 0)
 
 
-def _select_reference(index: Any, extent: int, dtype: Any, drop: bool) -> Any:
+def _select_reference(index: Any, extent: int, dtype: Any, drop: bool, axis: int | None) -> Any:
     wrapped = np.asarray(index)[..., None] + np.where(np.asarray(index) < 0, 0 if drop else extent, 0)[..., None]
     return (wrapped == np.arange(extent)).astype(dtype)
 
 
-def _select_call(index: Storage, out_aval: Aval, extent: int, dtype: Any, drop: bool) -> Storage:
+def _select_call(index: Storage, out_aval: Aval, extent: int, dtype: Any, drop: bool, axis: int | None) -> Storage:
     """Rows of any number of dimensions: dense levels in the order in which the indices are stored."""
-    return selection.selection(index.vals, out_aval.shape, out_aval.dtype, out_aval.format, drop)
+    return selection.selection(index.vals, out_aval.shape, out_aval.dtype, out_aval.format, drop, axis)
 
 
 select_p = Primitive(
@@ -110,16 +110,16 @@ select_p = Primitive(
     typing=_select_typing,
     reference=_select_reference,
     call=_select_call,
-    jvp=lambda primals, tangents, out, extent, dtype, drop: None,
+    jvp=lambda primals, tangents, out, extent, dtype, drop, axis: None,
 )
 
 
-def select(index: Any, extent: int, dtype: Any = np.float64, drop: bool = False) -> Any:
+def select(index: Any, extent: int, dtype: Any = np.float64, drop: bool = False, axis: int | None = None) -> Any:
     """The array of shape (*index.shape, extent) with a one at `index[p]` of every row p: csr for a vector of integers, else dense
     levels above a compressed one. O(size of index).
 
-    Negative indices count from the end, and those out of bounds raise an IndexError that names the first. With `drop`, both give rows
-    without entries.
+    Negative indices count from the end, and those out of bounds raise an IndexError that names the first, and `axis`. With `drop`, both
+    give rows without entries.
 
     >>> select(np.array([2, 0]), 3).todense()
     array([[0., 0., 1.],
@@ -127,14 +127,15 @@ def select(index: Any, extent: int, dtype: Any = np.float64, drop: bool = False)
     """
     index = asarray(index)
     dense = convert_format(index, Format.parse("dense", index.ndim))
-    return select_p.bind(dense, extent=int(extent), dtype=np.dtype(dtype), drop=drop)
+    return select_p.bind(dense, extent=int(extent), dtype=np.dtype(dtype), drop=drop, axis=axis)
 
 
-def gather(x: Any, indices: dict[int, Any]) -> Any:
+def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None) -> Any:
     """`x` at integer vectors of one length, one for each of some dimensions: x[:, i, :, j] for {1: i, 3: j}.
 
     The dimensions are replaced by one, at the place of the first. A sparse result has the format of `x` where one dimension is
     gathered from, and coo else. Work: a contraction with one selection per dimension.
+    Errors call dimension d `axes[d]`.
 
     >>> import sparsejax as sj
     >>> gather(sj.array(np.arange(6.0).reshape(2, 3)), {1: np.array([2, 2, 0])})
@@ -144,7 +145,7 @@ def gather(x: Any, indices: dict[int, Any]) -> Any:
     x = asarray(x)
     first = min(indices)
     labels = range(x.ndim)
-    factors = [select(index, x.shape[d], x.dtype) for d, index in indices.items()]
+    factors = [select(i, x.shape[d], x.dtype, axis=d if axes is None else axes[d]) for d, i in indices.items()]
     inputs = [(x.ndim, d) for d in indices]
     output = [x.ndim if d == first else d for d in labels if d == first or d not in indices]
     if x.format.is_dense:
@@ -169,7 +170,7 @@ def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], semiring
     """
     values = asarray(values)
     ndim = len(shape)
-    factors = [select(index, shape[d], values.dtype) for d, index in indices.items()]
+    factors = [select(index, shape[d], values.dtype, axis=d) for d, index in indices.items()]
     rest = [d for d in range(ndim) if d not in indices]
     inputs = [*((ndim, d) for d in indices), (ndim, *rest)]
     return contract([*factors, values], inputs, range(ndim), Format.parse("coo", ndim), values.dtype, semiring)
@@ -225,7 +226,8 @@ concatenate_p = Primitive(
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Arrays one behind the other along `axis`; dtypes are promoted as NumPy does.
 
-    Sparse arrays of one format keep it; those of several give coo; any dense array makes the result dense. Linear in the entries.
+    Sparse arrays of one format keep it; those of several give coo; any dense array makes the result dense, and so do different fills,
+    as in arithmetic. Linear in the entries.
 
     >>> import sparsejax as sj
     >>> A = sj.array(np.eye(2), format="csr")
@@ -233,7 +235,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Any:
     array([[1., 0., 2., 0.],
            [0., 1., 0., 2.]])
 
-    Raises ValueError for shapes that differ elsewhere, and for sparse arrays of different fills, which would have to be filled in.
+    Raises ValueError for shapes that differ elsewhere.
     """
     parts = [asarray(x) for x in arrays]
     if not parts:
@@ -251,12 +253,10 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Any:
                 f"all the input array dimensions except for the concatenation axis {place} must match exactly, but array 0 has "
                 f"shape {parts[0].shape} and array {k} has shape {x.shape}"
             )
-    if any(x.format.is_dense for x in parts):
+    fills = [x.dtype.type(x.fill_value) for x in parts]
+    if any(x.format.is_dense for x in parts) or not all(
+        f == fills[0] or structural.same_bits(f, fills[0]) for f in fills
+    ):
         parts = [convert_format(x, "dense") for x in parts]
-    for k, x in enumerate(parts):
-        if not structural.same_bits(x.dtype.type(x.fill_value), parts[0].dtype.type(parts[0].fill_value)):
-            raise ValueError(
-                f"array 0 has fill {parts[0].fill_value} and array {k} has fill {x.fill_value}; convert one of them, e.g. with "
-                '.asformat("dense")'
-            )
+    parts = [refilled(x, fills[0]) for x in parts]  # zeros of either sign
     return parts[0] if len(parts) == 1 else concatenate_p.bind(*parts, axis=place)

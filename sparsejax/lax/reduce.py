@@ -64,7 +64,7 @@ def reduce(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: boo
     """
     x = asarray(x)
     axes = _axes(axis, x.ndim)
-    out = _dtype(kind, x.dtype, dtype)
+    out = result_dtype(kind, x.dtype, dtype)
     count = math.prod(x.shape[a] for a in axes)
     if (
         kind in ("max", "min")
@@ -187,7 +187,8 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(normal_axes(axis, ndim)))
 
 
-def _dtype(kind: str, own: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
+def result_dtype(kind: str, own: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
+    """The dtype of a reduction of entries of dtype `own`, where `wanted` is asked for or None: as in NumPy."""
     if kind in ("any", "all"):
         return np.dtype(np.bool_)
     if wanted is not None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.errors import TracerIntegerConversionError
 from sparsejax.formats import Format, convert, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin
@@ -49,6 +50,8 @@ def integer(value: Any, what: str) -> int:
     """`value` as a Python integer; TypeError, naming the argument, for anything else."""
     try:
         return operator.index(value)
+    except TracerIntegerConversionError as error:
+        raise TracerIntegerConversionError(f"{what} must be known while a function is traced. {error}") from None
     except TypeError:
         raise TypeError(f"{what}={value!r} must be an integer") from None
 

@@ -31,17 +31,19 @@ from numpy import (
 
 from sparsejax.core.array import register_numpy, register_surface
 from sparsejax.lax.contract import einsum, matmul, tensordot
-from sparsejax.lax.elementwise import erf, imag, logistic, real, where
+from sparsejax.lax.elementwise import erf, imag, logistic, real
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.reduce import mean, var
 from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
 from sparsejax.lax.structural import convert_format as asformat
 from sparsejax.numpy import linalg
-from sparsejax.numpy.elementwise import binary, operators, unary
+from sparsejax.numpy.arranging import column_stack, dstack, fliplr, flipud, repeat, roll, rot90, take_along_axis, tile
+from sparsejax.numpy.elementwise import binary, logaddexp, operators, unary
 from sparsejax.numpy.functions import (
     allclose,
     arange,
     array,
+    array_equal,
     asarray,
     astype,
     clip,
@@ -52,6 +54,7 @@ from sparsejax.numpy.functions import (
     eye,
     full,
     full_like,
+    identity,
     inner,
     isclose,
     kron,
@@ -68,12 +71,27 @@ from sparsejax.numpy.functions import (
     squeeze,
     swapaxes,
     trace,
+    tril,
+    triu,
     vdot,
     zeros,
     zeros_like,
 )
 from sparsejax.numpy.indexing import At, flip, getitem, hstack, split, stack, take, vstack
-from sparsejax.numpy.reductions import all, any, count_nonzero, max, min, prod, std, sum
+from sparsejax.numpy.nans import nan_to_num, nanmax, nanmean, nanmin, nansum
+from sparsejax.numpy.reductions import all, any, count_nonzero, cumsum, max, min, prod, std, sum
+from sparsejax.numpy.searching import (
+    argmax,
+    argmin,
+    argsort,
+    argwhere,
+    flatnonzero,
+    median,
+    nonzero,
+    sort,
+    unique,
+    where,
+)
 
 negative = unary["negative"]
 positive = unary["positive"]
@@ -107,6 +125,7 @@ invert = unary["invert"]
 isnan = unary["isnan"]
 isinf = unary["isinf"]
 isfinite = unary["isfinite"]
+signbit = unary["signbit"]
 floor = unary["floor"]
 ceil = unary["ceil"]
 trunc = unary["trunc"]
@@ -137,6 +156,9 @@ left_shift = binary["left_shift"]
 right_shift = binary["right_shift"]
 arctan2 = binary["arctan2"]
 hypot = binary["hypot"]
+copysign = binary["copysign"]
+fmax = binary["fmax"]
+fmin = binary["fmin"]
 abs, conj, mod, true_divide, pow = absolute, conjugate, remainder, divide, power
 amax, amin = max, min
 
@@ -149,35 +171,58 @@ _functions = {
             all,
             allclose,
             any,
+            argmax,
+            argmin,
+            argsort,
+            argwhere,
+            array_equal,
             broadcast_to,
             clip,
+            column_stack,
             concatenate,
             copy,
             count_nonzero,
+            cumsum,
             diag,
             diagonal,
             dot,
+            dstack,
             einsum,
             expand_dims,
+            flatnonzero,
             flip,
+            fliplr,
+            flipud,
             full_like,
             hstack,
             imag,
             inner,
             isclose,
             kron,
+            logaddexp,
             matmul,
             max,
             mean,
+            median,
             min,
             moveaxis,
+            nan_to_num,
+            nanmax,
+            nanmean,
+            nanmin,
+            nansum,
+            nonzero,
             ones_like,
             outer,
             prod,
             ravel,
             real,
+            repeat,
             reshape,
+            roll,
+            rot90,
             round,
+            sort,
             split,
             squeeze,
             stack,
@@ -185,9 +230,14 @@ _functions = {
             sum,
             swapaxes,
             take,
+            take_along_axis,
             tensordot,
+            tile,
             trace,
             transpose,
+            tril,
+            triu,
+            unique,
             var,
             vdot,
             vstack,
@@ -198,6 +248,16 @@ _functions = {
 }
 register_numpy(
     {**_functions, "abs": absolute, "conj": conj, "amax": max, "amin": min, "shape": shape, "ndim": ndim, "size": size}
+)
+register_numpy(
+    {
+        "linalg.norm": linalg.norm,
+        "linalg.trace": linalg.trace,
+        "linalg.diagonal": linalg.diagonal,
+        "linalg.matmul": matmul,
+        "linalg.outer": outer,
+        "linalg.tensordot": tensordot,
+    }
 )
 register_surface({**_functions, **operators, "astype": astype, "asformat": asformat, "getitem": getitem, "at": At})
 
@@ -218,7 +278,12 @@ __all__ = [
     "arctan",
     "arctan2",
     "arctanh",
+    "argmax",
+    "argmin",
+    "argsort",
+    "argwhere",
     "array",
+    "array_equal",
     "asarray",
     "asformat",
     "astype",
@@ -230,19 +295,23 @@ __all__ = [
     "cbrt",
     "ceil",
     "clip",
+    "column_stack",
     "complex128",
     "complex64",
     "concatenate",
     "conj",
     "conjugate",
     "copy",
+    "copysign",
     "cos",
     "cosh",
     "count_nonzero",
+    "cumsum",
     "diag",
     "diagonal",
     "divide",
     "dot",
+    "dstack",
     "e",
     "einsum",
     "equal",
@@ -252,17 +321,23 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "flatnonzero",
     "flip",
+    "fliplr",
+    "flipud",
     "float32",
     "float64",
     "floor",
     "floor_divide",
+    "fmax",
+    "fmin",
     "full",
     "full_like",
     "greater",
     "greater_equal",
     "hstack",
     "hypot",
+    "identity",
     "imag",
     "inf",
     "inner",
@@ -285,6 +360,7 @@ __all__ = [
     "log10",
     "log1p",
     "log2",
+    "logaddexp",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -294,15 +370,22 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "median",
     "min",
     "minimum",
     "mod",
     "moveaxis",
     "multiply",
     "nan",
+    "nan_to_num",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nansum",
     "ndim",
     "negative",
     "newaxis",
+    "nonzero",
     "not_equal",
     "ones",
     "ones_like",
@@ -316,15 +399,20 @@ __all__ = [
     "real",
     "reciprocal",
     "remainder",
+    "repeat",
     "reshape",
     "right_shift",
     "rint",
+    "roll",
+    "rot90",
     "round",
     "shape",
     "sign",
+    "signbit",
     "sin",
     "sinh",
     "size",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -335,17 +423,22 @@ __all__ = [
     "sum",
     "swapaxes",
     "take",
+    "take_along_axis",
     "tan",
     "tanh",
     "tensordot",
+    "tile",
     "trace",
     "transpose",
+    "tril",
+    "triu",
     "true_divide",
     "trunc",
     "uint16",
     "uint32",
     "uint64",
     "uint8",
+    "unique",
     "var",
     "vdot",
     "vstack",

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from sparsejax.lax.elementwise import BINARY, UNARY, elementwise, strong
+from sparsejax.lax.elementwise import BINARY, UNARY, elementwise, strong, where
 
 
 def _unary(op: str) -> Callable[[Any], Any]:
@@ -30,5 +30,33 @@ def _binary(op: str) -> Callable[[Any, Any], Any]:
 
 unary = {op: _unary(op) for op in UNARY}
 binary = {op: _binary(op) for op in BINARY}
-operators = {op: functools.partial(elementwise, op) for op in UNARY + BINARY}
+
+
+def _raised(x: Any, y: Any) -> Any:
+    """`x ** y`: NumPy's operator squares for an exponent of 2, which gives int8 for booleans where `power` gives int64."""
+    is_bool = isinstance(y, int) and y == 2 and not isinstance(x, int | float | complex) and x.dtype == bool
+    return elementwise("square", x) if is_bool else elementwise("power", x, y)
+
+
+operators: dict[str, Callable[..., Any]] = {
+    **{op: functools.partial(elementwise, op) for op in UNARY + BINARY},
+    "power": _raised,
+}
 """What Python's operators call: a number that a traced function computes from its Python numbers stays weakly typed."""
+
+
+def logaddexp(x: Any, y: Any, /) -> Any:
+    """`numpy.logaddexp`: log(exp(x) + exp(y)) without overflow, entry by entry, broadcast; fills 0 give fill log(2).
+
+    >>> import numpy as np
+    >>> round(float(logaddexp(0.0, 1000.0)))
+    1000
+    """
+    gap = elementwise("subtract", x, y)
+    more = elementwise("log1p", elementwise("exp", elementwise("negative", elementwise("absolute", gap))))
+    # equal infinities have no gap, but NaN; nor has a NaN
+    return strong(
+        where(
+            elementwise("isnan", gap), elementwise("add", x, y), elementwise("add", elementwise("maximum", x, y), more)
+        )
+    )

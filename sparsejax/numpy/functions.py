@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -15,15 +16,16 @@ from sparsejax.core.trace import Tracer
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest, structural
 from sparsejax.formats.ownership import refuse_copy
+from sparsejax.formats.segments import check_size, offsets
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape as _checked_shape
-from sparsejax.lax.contract import tensordot
+from sparsejax.lax.contract import contract, tensordot
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.elementwise import strong as _strong
 from sparsejax.lax.reduce import reduce as _reduce
+from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
 from sparsejax.lax.structural import convert_format as _convert_format
-from sparsejax.lax.structural import diagonal, reshape, transpose
 from sparsejax.lax.structural import extents as _extents
 from sparsejax.lax.structural import integer as _integer
 from sparsejax.lax.structural import normal_axes as _normal_axes
@@ -109,6 +111,8 @@ def asarray(obj: Any, dtype: Any = None) -> Any:
 
 
 def _filled(shape: Any, value: Any, dtype: Any) -> Any:
+    if isinstance(value, Tracer):
+        return broadcast_to(_convert_element_type(value, dtype), _checked_shape(_extents(shape)))
     return Array(ingest.as_storage(np.full(_checked_shape(_extents(shape)), value, dtypes.canonical(dtype))))
 
 
@@ -129,7 +133,7 @@ def ones(shape: Any, dtype: Any = float) -> Any:
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """A dense array of one value."""
-    return _filled(shape, fill_value, np.asarray(fill_value).dtype if dtype is None else dtype)
+    return _filled(shape, fill_value, _asarray(fill_value).dtype if dtype is None else dtype)
 
 
 def zeros_like(x: Any, dtype: Any = None) -> Any:
@@ -150,17 +154,19 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
 
 def arange(*args: Any, dtype: Any = None) -> Any:
     """`numpy.arange`."""
+    for value in (a for a in args if isinstance(a, Tracer)):
+        _integer(value, "an argument of arange")
     return array(np.arange(*args, dtype=dtype))
 
 
 def linspace(start: Any, stop: Any, num: int = 50) -> Any:
     """`numpy.linspace`."""
-    return array(np.linspace(start, stop, num))
+    return array(np.linspace(start, stop, _integer(num, "num")))
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: str | Format = "csr") -> Any:
     """Ones on the k-th diagonal, sparse (csr unless `format` says otherwise)."""
-    n, columns = _checked_shape((n, n if m is None else m))
+    n, columns = _checked_shape(_extents((n, n if m is None else m)))
     k = _integer(k, "k")
     first = max(0, -k)
     count = max(0, min(n - first, columns - max(0, k)))
@@ -168,6 +174,57 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: st
     coords = np.stack([rows, rows + k])
     values = np.ones(count, dtypes.canonical(dtype))
     return Array(convert.from_coords(coords, values, (n, columns), Format.parse(format, 2), 0))
+
+
+def identity(n: int, dtype: Any = float, format: str | Format = "csr") -> Any:
+    """`eye(n)`: ones on the diagonal of a square matrix."""
+    return eye(n, dtype=dtype, format=format)
+
+
+@functools.lru_cache(maxsize=64)
+def _triangle(n: int, m: int, k: int, lower: bool) -> Array:
+    """A mask of shape (n, m) of the places on and below the k-th diagonal, or on and above it: one run of columns in every row."""
+    check_size(n, "the rows of a triangle")
+    ends = np.clip(np.arange(n, dtype=np.int64) + k + (1 if lower else 0), 0, m)
+    start, stop = (np.zeros_like(ends), ends) if lower else (ends, np.full_like(ends, m))
+    there = stop > start
+    kind = convert.crd_dtype(m)
+    runs = offsets(np.flatnonzero(there), n), start[there].astype(kind), stop[there].astype(kind)
+    return Array(Storage(Format.parse("rle", 2), (n, m), np.False_, ((), runs), np.ones(int(there.sum()), bool)))
+
+
+def _part(name: str, x: Any, k: int, lower: bool) -> Any:
+    x = _asarray(x)
+    if x.ndim < 2:
+        raise ValueError(f"{name} takes an array of two dimensions or more, not one of shape {x.shape}")
+    mask = _triangle(x.shape[-2], x.shape[-1], _integer(k, "k"), lower)
+    labels = range(x.ndim)
+    form = x.format if x.format.is_dense or x.fill_value == 0 else None
+    return contract([x], [labels], labels, form, x.dtype, mask=mask)
+
+
+def tril(x: Any, k: int = 0) -> Any:
+    """`numpy.tril`: the entries on and below the k-th diagonal of the last two axes, in the format of `x`; nothing elsewhere.
+
+    Under a mask of one run per row: O(stored entries and rows). An `x` whose fill is not zero is stored there, at every place.
+
+    >>> import sparsejax as sj
+    >>> tril(sj.array(np.array([[1, 2], [3, 4]]), format="csr")).todense()
+    array([[1, 0],
+           [3, 4]])
+    """
+    return _part("tril", x, k, True)
+
+
+def triu(x: Any, k: int = 0) -> Any:
+    """`numpy.triu`: the entries on and above the k-th diagonal of the last two axes; see `tril`.
+
+    >>> import sparsejax as sj
+    >>> triu(sj.array(np.array([[1, 2], [3, 4]]), format="csr"), 1).todense()
+    array([[0, 2],
+           [0, 0]])
+    """
+    return _part("triu", x, k, False)
 
 
 # ---------------------------------------------------------------------------------------------------------- products
@@ -334,6 +391,23 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
     """Whether all entries agree; see `isclose`."""
     return _reduce("all", isclose(a, b, rtol, atol))
+
+
+def array_equal(a: Any, b: Any, equal_nan: bool = False) -> Any:
+    """Whether two arrays have one shape and equal entries, NaN being equal to NaN with `equal_nan`.
+
+    >>> array_equal(np.array([1, 2]), [1, 2])
+    Array(True, dtype=bool)
+    """
+    a, b = _asarray(a), _asarray(b)
+    if a.shape != b.shape:
+        return array(False)
+    same = _elementwise("equal", a, b)
+    if equal_nan and a.dtype.kind in "fc" and b.dtype.kind in "fc":
+        same = _elementwise(
+            "logical_or", same, _elementwise("logical_and", *(_elementwise("isnan", x) for x in (a, b)))
+        )
+    return _reduce("all", same)
 
 
 def size(x: Any) -> int:

@@ -221,11 +221,11 @@ def getitem(x: Any, key: Any) -> Any:
     left = [d for d in range(x.ndim) if d not in index.single]
     if index.crossed:
         for d, vector in index.crossed.items():
-            made = indexing.gather(made, {left.index(d): vector})
+            made = indexing.gather(made, {left.index(d): vector}, left)
         names = [*index.sliced[: index.first], *index.crossed, *index.sliced[index.first :]]
         made = transpose(made, [left.index(d) for d in names])
     elif index.arrays:
-        made = indexing.gather(made, {left.index(d): a for d, a in index.arrays.items()})
+        made = indexing.gather(made, {left.index(d): a for d, a in index.arrays.items()}, left)
         at = sum(d < min(index.arrays) for d in index.sliced)
         if at != index.first:
             rest = [k for k in range(made.ndim) if k != at]
@@ -306,7 +306,7 @@ class Ref:
         inputs: list[tuple[int, ...]] = []
         for d in range(ndim):
             if d in index.arrays:
-                operands.append(indexing.select(index.arrays[d], index.shape[d], values.dtype))
+                operands.append(indexing.select(index.arrays[d], index.shape[d], values.dtype, axis=d))
                 inputs.append((2 * ndim, d))
             elif d in index.single or len(index.ranges[d]) < index.shape[d] or index.ranges[d].step < 0:
                 operands.append(indexing.select(np.asarray(index.ranges[d], np.int64), index.shape[d], values.dtype))

@@ -1,4 +1,4 @@
-"""`numpy.linalg` for arrays in any format: norms. Solvers are in `sparsejax.scipy.sparse.linalg`."""
+"""`numpy.linalg` for arrays in any format: norms, diagonals. Solvers are in `sparsejax.scipy.sparse.linalg`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.primitive import asarray
+from sparsejax.lax import structural
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.structural import normal_axes, reshape
 from sparsejax.numpy import reductions
@@ -63,3 +64,18 @@ def _vector(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
 def _squares(x: Any) -> Any:
     size = elementwise("absolute", x) if x.dtype.kind == "c" else x
     return elementwise("multiply", size, size)
+
+
+def diagonal(x: Any, *, offset: int = 0) -> Any:
+    """`numpy.linalg.diagonal`: of the last two axes.
+
+    >>> diagonal(np.arange(8.0).reshape(2, 2, 2))
+    Array([[0., 3.],
+           [4., 7.]], dtype=float64)
+    """
+    return structural.diagonal(x, offset, -2, -1)
+
+
+def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:
+    """`numpy.linalg.trace`: the sum of a diagonal of the last two axes."""
+    return reductions.sum(diagonal(x, offset=offset), -1, dtype)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparsejax.core.primitive import asarray as _asarray
+from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.reduce import reduce as _reduce
+from sparsejax.lax.reduce import result_dtype as _result_dtype
 from sparsejax.lax.reduce import var
+from sparsejax.lax.sorting import cumsum as _cumsum
+from sparsejax.lax.structural import reshape as _reshape
 
 
 def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -47,3 +52,16 @@ def std(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bo
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """`numpy.count_nonzero`: stored zeros do not count, a fill other than zero does."""
     return _reduce("sum", _elementwise("not_equal", x, 0), axis, None, keepdims)
+
+
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """`numpy.cumsum` along `axis`, or of the array flattened: dense, since sums stay where nothing is stored.
+
+    >>> import numpy as np
+    >>> cumsum(np.array([[1, 2], [3, 4]]), axis=0)
+    Array([[1, 2],
+           [4, 6]], dtype=int64)
+    """
+    x = _asarray(x)
+    x = _convert_element_type(x, _result_dtype("sum", x.dtype, dtype))
+    return _cumsum(_reshape(x, (x.size,)), 0) if axis is None else _cumsum(x, axis)

@@ -24,7 +24,7 @@ from typing import Any
 
 from sparsejax import config
 from sparsejax.core.avals import Aval
-from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, check_jaxpr
+from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, check_jaxpr
 from sparsejax.core.tangents import Linear, tangent_aval
 from sparsejax.core.trace import Trace, Tracer, tracing
 from sparsejax.lax.elementwise import convert_element_type, elementwise
@@ -42,6 +42,14 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
         primals = [staging.read(env, a) for a in eqn.inputs]
         known = [tangents.get(a) for a in eqn.inputs]
         moves = any(t is not None for t in known) and any(v.aval.dtype.kind in "fc" for v in eqn.outputs)
+        inner = _factored(eqn, known) if moves else None
+        if inner is not None:
+            values: dict[Atom, Any] = dict(zip(inner.inputs, primals, strict=True))
+            moving: dict[Atom, Any] = {v: t for v, t in zip(inner.inputs, known, strict=True) if t is not None}
+            jvp_eqns(trace, inner, values, moving, owners)
+            env.update((v, values[a]) for v, a in zip(eqn.outputs, inner.outputs, strict=True))
+            tangents.update((v, moving[a]) for v, a in zip(eqn.outputs, inner.outputs, strict=True) if a in moving)
+            continue
         if moves and eqn.primitive.linearize is not None:
             made, found = eqn.primitive.linearize(primals, known, **eqn.param_dict)
         else:
@@ -64,6 +72,15 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
             _own([e for e in trace.eqns[start:] if e.primitive is eqn.primitive or not _scales(e)], outs[0], owners)
 
 
+def _factored(eqn: Eqn, tangents: Sequence[Any]) -> Jaxpr | None:
+    """The simpler operations that are differentiated in the place of `eqn`, if any."""
+    if eqn.primitive.factored is None or any(isinstance(a, Literal) for a in eqn.inputs):
+        return None
+    moving = tuple(t is not None for t in tangents)
+    made: Jaxpr | None = eqn.primitive.factored(moving, *(a.aval for a in eqn.inputs), **eqn.param_dict)
+    return made
+
+
 def _scales(eqn: Eqn) -> bool:
     """Whether the result has the entries of an operand and no more, which rules of transposition rely on (`linear.keep`)."""
     return eqn.primitive.name in ("multiply", "divide")
@@ -74,7 +91,7 @@ def _own(eqns: Sequence[Eqn], out: Any, owners: Owners) -> None:
     wanted = tangent_aval(out.aval)
     for var in (v for eqn in eqns for v in eqn.outputs):
         if var.aval == wanted:
-            owners.setdefault(var, out.var)
+            owners.setdefault(var, out.variable)
 
 
 def _fitted(t: Any, out: Any, owners: Owners) -> Any:
@@ -85,7 +102,7 @@ def _fitted(t: Any, out: Any, owners: Owners) -> Any:
     if not out.format.is_dense:
         t = t if t.format == out.format else sample(t, out)
         if isinstance(t, Tracer) and isinstance(out, Tracer):
-            owners.setdefault(t.var, out.var)
+            owners.setdefault(t.variable, out.variable)
     return t
 
 
@@ -127,14 +144,14 @@ def linearized(closed: ClosedJaxpr, wanted: Sequence[bool]) -> Linearized:
                 tangents.append(trace.input(aval))
                 moving[var] = tangents[-1]
                 if not aval.is_dense:
-                    owners[tangents[-1].var] = x.var
+                    owners[tangents[-1].variable] = x.variable
         jvp_eqns(trace, inner, env, moving, owners)
         outs = [staging.read(env, a) for a in inner.outputs]
         found = [moving.get(a) for a in inner.outputs]
         jaxpr, consts = trace.finish([*primals, *tangents], [*outs, *(t for t in found if t is not None)])
     if config.check_jaxprs():
         check_jaxpr(jaxpr)
-    inputs = tuple(t.var for t in tangents)
+    inputs = tuple(t.variable for t in tangents)
     moved: set[Atom] = set(inputs)
     known, linear = [], []
     for eqn in jaxpr.eqns:

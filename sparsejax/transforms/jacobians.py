@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsejax import tree_util
 from sparsejax.core.primitive import asarray
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Compressed, Dense, Format
 from sparsejax.lax.contract import contract
 from sparsejax.lax.linear import share
 from sparsejax.lax.structural import convert_format, pattern, reshape, transpose
@@ -146,7 +146,8 @@ def _block(x: Any, out: Any, parts: Any, rows: bool) -> Any:
 
 
 def _at_pattern(jacobian: Any, out: Any, x: Any) -> Any:
-    """A Jacobian at the pattern of a sparse `x`, for every entry of `out` (that it stores)."""
+    """A Jacobian at the pattern of a sparse `x`, for every entry of `out` (that it stores). Runs of equal values, and duplicates, are
+    single entries in front."""
     if not out.ndim:
         return share(jacobian, x)
     labels = tuple(range(jacobian.ndim))
@@ -154,7 +155,8 @@ def _at_pattern(jacobian: Any, out: Any, x: Any) -> Any:
     left = Format([Dense()] * out.ndim) if out.format.is_dense else out.format
     right = x.format
     order = (*left.order, *(out.ndim + d for d in right.order))
-    form = Format((*left.levels, *right.levels), order, (*left.blocks, *right.blocks))
+    front = (level if level.unique and not level.shared else Compressed() for level in left.levels)
+    form = Format((*front, *right.levels), order, (*left.blocks, *right.blocks))
     rows = [] if out.format.is_dense else [pattern(out, jacobian.dtype)]
     return contract([jacobian, *rows], [labels, *(outer for _ in rows)], labels, form, mask=x)
 

@@ -162,6 +162,64 @@ def _key(atom: Atom) -> Any:
     return (type(atom.value), repr(atom.value)) if isinstance(atom, Literal) else atom
 
 
+def pushdown(jaxpr: Jaxpr) -> Jaxpr:
+    """Read parts from the operands of what makes them, where nobody reads the rest (`Primitive.pushdown`).
+
+    before:  c = contract[ik,kj->ij] a b; d = diagonal c; in (d,)        after:  d = contract[ik,ki->i] a b; in (d,)
+    """
+    if all(eqn.primitive.pushdown is None for eqn in jaxpr.eqns):
+        return jaxpr
+    eqns = list(jaxpr.eqns)
+    place = 0
+    while place < len(eqns):
+        maker = _maker(eqns, place, jaxpr.outputs)
+        made = None if maker is None else _pushed(eqns[place], maker)
+        if maker is None or made is None:
+            place += 1
+            continue
+        eqns[place : place + 1] = made
+        eqns.remove(maker)
+        place -= 1  # what was put there may be moved on
+    return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(eqns), jaxpr.outputs)
+
+
+def _maker(eqns: Sequence[Eqn], place: int, outputs: Sequence[Atom]) -> Eqn | None:
+    """The equation that makes the operand of one that may be moved before it, for that one alone."""
+    if eqns[place].primitive.pushdown is None:
+        return None
+    (read,) = eqns[place].inputs
+    if read in outputs or sum(a is read for e in eqns for a in e.inputs) > 1:
+        return None
+    return next((e for e in eqns[:place] if read in e.outputs), None)
+
+
+def _pushed(eqn: Eqn, maker: Eqn) -> list[Eqn] | None:
+    """Equations in place of `eqn`, on the operands of `maker`; None where there are none, or not of the same type."""
+    (out,) = eqn.outputs
+    assert eqn.primitive.pushdown is not None
+    function = eqn.primitive.pushdown(maker, **eqn.param_dict)
+    if function is None:
+        return None
+    given = [a for a in maker.inputs if isinstance(a, Var)]
+
+    def program(*values: Any) -> list[Any]:
+        known = iter(values)
+        return [function(*(a.value if isinstance(a, Literal) else next(known) for a in maker.inputs))]
+
+    closed = trace_to_jaxpr(program, [a.aval for a in given])
+    if closed.consts or closed.jaxpr.outputs[0].aval != out.aval or not closed.jaxpr.eqns:
+        return None
+    env: dict[Var, Atom] = dict(zip(closed.jaxpr.inputs, given, strict=True))
+    made = []
+    for inner in closed.jaxpr.eqns:
+        results = tuple(out if v is closed.jaxpr.outputs[0] else Var(v.aval) for v in inner.outputs)
+        env.update(zip(inner.outputs, results, strict=True))
+        made.append(Eqn(inner.primitive, substitute(inner.inputs, env), inner.params, results, eqn.source))
+    return made
+
+
 def clean(jaxpr: Jaxpr) -> Jaxpr:
     """All clean-ups, in order."""
-    return dead_code(common_subexpressions(inline(jaxpr)))
+    cleaned = dead_code(common_subexpressions(inline(jaxpr)))
+    pushed = pushdown(cleaned)
+    return cleaned if pushed is cleaned else common_subexpressions(pushed)

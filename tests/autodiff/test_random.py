@@ -32,3 +32,15 @@ def test_the_check_can_fail(monkeypatch):
 
     monkeypatch.setattr(programs, "run", unsteady)
     assert any(programs.check(seed) for seed in range(5))
+
+
+def test_every_family_of_rules_is_drawn():
+    found = set().union(*(programs.families_of(seed) for seed in range(4 * len(programs.KINDS))))
+    assert found == {
+        *programs.NAMES.values(),
+        "contractions",
+        "SpGEMM",
+        "elementwise",
+        "unions and fills",
+        "min and max",
+    }

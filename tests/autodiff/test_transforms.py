@@ -194,6 +194,19 @@ def want_jacobian():
     return np.einsum("ik,kl,l->ikl", np.eye(4), dense(A) != 0, X[:, 0])
 
 
+@pytest.mark.parametrize("form", ["rle", "(d,n)", "csr", "ell"])
+def test_jacobians_by_arrays_in_other_formats(form):
+    """Runs of equal values, and duplicates, can only be the last level."""
+    A = array(np.random.default_rng(0), (3, 4), form)
+    B = A.asformat("csr")
+    for make, f in [
+        (sj.jacfwd, lambda A: A * A),
+        (sj.jacrev, lambda A: A * A),
+        (sj.hessian, lambda A: (A.T @ A * A.sum()).sum()),
+    ]:
+        np.testing.assert_allclose(dense(make(f)(A)), dense(make(f)(B)), rtol=1e-12, err_msg=make.__name__)
+
+
 def test_linearize():
     _y, linear = sj.linearize(loss, A, X)
     t, s = direction(RNG, A), RNG.random(X.shape)

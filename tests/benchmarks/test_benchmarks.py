@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks import harness, roofline, slopes, store, summary
-from benchmarks.matrices import uniform
+from benchmarks.libraries import comparable, sparsejax_runs
+from benchmarks.matrices import random_tensor, uniform
 from benchmarks.operations import OPERATIONS, agree, baseline, operands
 
 
@@ -88,6 +89,17 @@ def test_places_under_the_roof():
 def test_slopes():
     assert slopes.slope([1, 10, 100], [3.0, 300.0, 30_000.0]) == pytest.approx(2)
     assert set(slopes.OPERATIONS) <= {o.name for o in OPERATIONS}
+
+
+@pytest.mark.parametrize("name", ["softmax", "sddmm_sum32", "spmm_csc32", "bspmm32", "nd_mul", "nd_sum"])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_operations_compute_what_the_baseline_does(name, dtype):
+    operation = next(o for o in OPERATIONS if o.name == name)
+    small = random_tensor((9, 9, 9), 200, 1.0) if operation.kind == "tensor" else uniform(40, 40, 200)
+    d = operands(operation, small, dtype)
+    expected, made = baseline(operation.stem, d)(), sparsejax_runs(operation.stem, d)()
+    assert expected.dtype == np.dtype(dtype)
+    assert agree(operation, d, comparable(made), comparable(expected))
 
 
 @pytest.mark.parametrize(("given", "expected"), [("i8", "f4"), ("f8", "f4"), ("c16", "c8")])

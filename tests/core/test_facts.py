@@ -11,7 +11,19 @@ from benchmarks import cases
 from sparsejax.formats import Format, convert
 from sparsejax.jit import autoschedule, counting, facts, moments, pipeline
 
-FORMATS = ("coo", "csf", "(d,c,c)", "(c,c,c)@(2,1,0)", "(d,d,c)", "(c,d,c)@(1,0,2)", "(c,d,d)", "(c,c,d)", "(b,h,c)")
+FORMATS = (
+    "coo",
+    "csf",
+    "(d,c,c)",
+    "(c,c,c)@(2,1,0)",
+    "(d,d,c)",
+    "(c,d,c)@(1,0,2)",
+    "(c,d,d)",
+    "(c,c,d)",
+    "(b,h,c)",
+    "(d,d,r)",
+    "(c,d,r)",
+)
 
 
 def stored(coords, shape, form="csr"):

@@ -48,6 +48,13 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
 }
 """Whole functions: how many were compiled for a seed, and what is wrong."""
 
+FAMILIES: dict[str, Callable[[int], set[str]]] = {
+    "derivatives": derivatives.families_of,
+    "second derivatives": derivatives.families_of,
+    "batched derivatives": batches.families_of,
+}
+"""The families of rules that a seed needs."""
+
 PAIRWISE = {"pairwise": False, "pairwise blocks": True}
 """Covering arrays of random templates, with or without blocks."""
 
@@ -73,6 +80,8 @@ def _step(generator: str, last: int, tally: Tally) -> None:
             count, fault = CHECKS[generator](seed)
             tally.run += count
             tally.mismatches += [fault] if fault else []
+            if generator in FAMILIES:
+                tally.count(FAMILIES[generator](seed))
         return
     with engine.batched():
         if generator in PAIRWISE:

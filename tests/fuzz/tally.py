@@ -18,12 +18,13 @@ SAVE_EVERY = 20.0
 @dataclass
 class Tally:
     """Counts and faults: `next` is what comes first when the run goes on, `run` how many kernels or programs have been compared,
-    `seconds` processor time."""
+    `families` how many of them need which rules, `seconds` processor time."""
 
     run: int = 0
     next: int = 0
     mismatches: list[str] = field(default_factory=list)
     unsupported: list[str] = field(default_factory=list)
+    families: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     @classmethod
@@ -37,14 +38,20 @@ class Tally:
             fresh.write_text(json.dumps(asdict(self)))
             fresh.replace(path)
 
+    def count(self, families: Iterable[str]) -> None:
+        """Note a program that needs the rules of some families."""
+        for name in families:
+            self.families[name] = self.families.get(name, 0) + 1
+
     @property
     def faults(self) -> list[str]:
         return [*self.mismatches, *self.unsupported]
 
     def __str__(self) -> str:
+        families = "".join(f"\n{number:7} {name}" for name, number in sorted(self.families.items()))
         return (
             f"{self.run} cases in {self.seconds:.0f} s of processor time: {len(self.mismatches)} mismatches, "
-            f"{len(self.unsupported)} unsupported"
+            f"{len(self.unsupported)} unsupported{families}"
         )
 
     @contextlib.contextmanager

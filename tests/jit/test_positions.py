@@ -9,6 +9,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import copies
 from sparsejax.jit import autoschedule, positions
+from tests.autodiff import programs
 from tests.fuzz import engine
 
 FORMATS = (
@@ -192,3 +193,34 @@ def test_the_comparison_can_fail(monkeypatch):
     monkeypatch.setattr(positions, "_same_buffers", lambda a, b: True)
     A, B = (sj.array(np.eye(3)[::step].copy(), format="csr") for step in (1, -1))
     assert not np.array_equal(sj.jit(lambda A, B: A * B)(A, B).todense(), A.todense() * B.todense())
+
+
+def test_operands_that_others_are_beside_are_not_scattered():
+    """Values beside an operand are found by its positions, which a row in a workspace does not have."""
+    for seed in (1000019, 1000046):
+        assert programs.check(seed) is None
+
+
+def test_copies_of_operands_that_others_are_beside_have_the_same_dense_levels():
+    assert programs.check(1000358) is None
+
+
+def test_one_array_whose_coordinates_do_not_matter_is_reduced_by_position():
+    A = snp.asarray(np.diag(np.arange(5.0))).asformat("csr")
+    f = sj.jit(lambda A: (A * A).sum())
+    assert "forall p (vector)" in f.lower(A).as_text("cin")
+    assert f(A) == 30
+
+
+def test_what_asks_for_a_pattern_alone_asks_an_input():
+    A = snp.asarray(np.diag(np.arange(1.0, 6.0))).asformat("csr")
+    text = sj.jit(sj.value_and_grad(lambda A: (snp.sin(A) ** 2).sum())).lower(A).as_text("plan")
+    assert "reduces add of multiply(A[p], A[p])" in text, text
+
+
+def test_witnesses_have_the_same_entries():
+    """What is added to has other entries than its operand."""
+    A = snp.asarray(np.diag(np.arange(1.0, 6.0))).asformat("csr")
+    B = snp.asarray(np.eye(5)[::-1]).asformat("csr")
+    made = sj.jit(lambda A, B: sj.lax.pattern(snp.exp(A + B) * 2, float))(A, B)
+    np.testing.assert_array_equal(made.todense(), (np.eye(5) + np.eye(5)[::-1]) > 0)

@@ -198,7 +198,7 @@ def test_traced_indices():
     np.testing.assert_array_equal(columns.todense(), dense[:, 1])
     np.add.at(dense := dense.copy(), [2, -1], 1.0)
     np.testing.assert_array_equal(added.todense(), dense)
-    with pytest.raises(IndexError, match="index 3 is out of bounds for axis with size 3"):
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
         f(A, np.array([0, 3]), 1)
 
 
@@ -222,7 +222,7 @@ def test_masks():
         ((Ellipsis, Ellipsis), "single ellipsis"),
         (True, "a single bool"),
         (([0, 1], [0, 1, 2]), "shape mismatch"),
-        ([0, 2], "index 2 is out of bounds for axis with size 2"),
+        ([0, 2], "index 2 is out of bounds for axis 0 with size 2"),
     ],
 )
 def test_errors(key, words):
@@ -234,8 +234,6 @@ def test_concatenation_refuses():
     A = sj.array(np.eye(2), format="csr")
     with pytest.raises(ValueError, match="array 1 has shape"):
         snp.concatenate([A, sj.array(np.ones((2, 3)))])
-    with pytest.raises(ValueError, match="array 1 has fill 1"):
-        snp.concatenate([A, snp.exp(A)])
     with pytest.raises(ValueError, match="at least one"):
         snp.concatenate([])
 

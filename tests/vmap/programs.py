@@ -89,11 +89,23 @@ def inputs_of(rng, nrng):
     return labels, axes, arrays
 
 
-def check_differentiable(seed: int) -> str | None:
-    """Programs of `tests.autodiff.programs` (masks, formats), and their gradients, against the same on every element."""
+def differentiable_case(seed: int):
+    """The steps and the inputs of a seed."""
     rng, nrng = random.Random(seed), np.random.default_rng(seed)
     labels, axes, arrays = inputs_of(rng, nrng)
-    steps = differentiable.program(rng, labels)
+    kinds = differentiable.KINDS
+    return rng, differentiable.program(rng, labels, kinds[seed // 2 % len(kinds)]), labels, axes, arrays
+
+
+def families_of(seed: int) -> set[str]:
+    """The families of rules that the program of a seed needs."""
+    _, steps, _, axes, arrays = differentiable_case(seed)
+    return differentiable.families(steps, [element(x, a, 0) for x, a in zip(arrays, axes, strict=True)])
+
+
+def check_differentiable(seed: int) -> str | None:
+    """Programs of `tests.autodiff.programs` (masks, formats), and their gradients, against the same on every element."""
+    rng, steps, labels, axes, arrays = differentiable_case(seed)
     f = lambda *xs: differentiable.run(steps, xs)  # noqa: E731
     text = f"seed {seed}: {steps}; axes {axes}; inputs {[(ls, str(x.format)) for ls, x in zip(labels, arrays, strict=True)]}"
     g = f if seed % 2 else lambda *xs: (f(*xs), *sj.grad(lambda *ys: f(*ys).sum(), range(len(xs)))(*xs))

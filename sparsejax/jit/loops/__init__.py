@@ -8,6 +8,7 @@ single walk    one leader, one case                       merge     for p in lo 
   bands        consecutive coordinates, of all leaders    merge     counted over what they have in common
 intersection   two leaders, both needed                   merge     two cursors: merged, or galloped through
 universe       work left without leaders                  gaps      counted over everything or over gaps, leaders between
+union          two or three leaders, each of them enough  unions    all while all last, without branches; then what is left
 independent    parts that accumulate one by one           parts     sentinel, one test per part
 sentinel       any other mix                              merge     v = min over minimal cases of (max over leaders)
 """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor
-from sparsejax.jit.loops import places, unrolled
+from sparsejax.jit.loops import ahead, places, unrolled
 from sparsejax.jit.loops.counted import Ranges
 from sparsejax.jit.loops.walker import END, Leaders, Loop, Walker
 
@@ -37,7 +37,8 @@ def single(loop: Loop, key: Leaders) -> None:
         unrolled.accumulate(loop, key, walker)
         return
     if walker.side_by_side:
-        with b.for_(segment.lo, segment.hi, "p") as place:
+        with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
+            ahead.fetch(loop, key, walker, place)
             loop.at_place(key, walker, place)
         return
     present = b.var("p", segment.lo)

@@ -13,9 +13,10 @@ Applies where nothing but the leader's values changes in the walk. Reductions of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 from sparsejax.formats import Coordinate
-from sparsejax.jit import cin, emit, simplify
+from sparsejax.jit import cin, emit, host, simplify
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Cursor
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
@@ -30,8 +31,9 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         return False
     if not walker.side_by_side or not walker.segment.places_are_positions:
         return False
-    changing = {a for a in cin.accesses(stmt.rhs) if loop.var in a.indices}
-    if changing != {walker.access} or walker.level + 1 != len(walker.access.indices):
+    changing = {a for a in cin.accesses(stmt.rhs) if loop.var in cin.bound_by(a)}
+    along = {a for a in changing if _along(a, walker)}
+    if changing - along != {walker.access} or walker.level + 1 != len(walker.access.indices):
         return False
     if any(c.found is not None for c in (loop.env.cursors[a] for a in cin.accesses(stmt.rhs) if a in loop.env.cursors)):
         return False
@@ -43,9 +45,16 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         last = isinstance(stmt.lhs.tensor.format.levels[-1], Coordinate) and stmt.lhs.indices[-1] == loop.var
         if stmt.op is not None or not last:
             return False
-    elif loop.var in stmt.lhs.indices or not emit.elementary(stmt.rhs):
+    elif not _along(stmt.lhs, walker) and (
+        loop.var in stmt.lhs.indices or not (emit.elementary(stmt.rhs) or host.has_masks())
+    ):
         return False
-    return vectorizable(cin.Forall(loop.var, stmt), walked=(walker.access, stmt.lhs))
+    return vectorizable(cin.Forall(loop.var, stmt), walked=(walker.access, stmt.lhs, *along))
+
+
+def _along(access: cin.Access, walker: Walker) -> bool:
+    """Whether `access` is a vector of values beside the walked one."""
+    return len(access.indices) == 1 and cin.beside(access, (walker.access,))
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
@@ -80,9 +89,10 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
                 output.write_coordinates(b, last, b.add(start, lane), coordinates)
 
     writes = isinstance(kept, Append) or (first is not None and output.writes_coordinates)
-    vector = VectorLoop(lowering, loop.var, stmt, beside=beside if writes else None)
-    vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not emit.elementary(stmt.rhs))
-    vector.finish(env)
+    with nullcontext() if sink is not None else b.if_(b.lt(segment.lo, segment.hi)):
+        vector = VectorLoop(lowering, loop.var, stmt, beside=beside if writes else None)
+        vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not emit.elementary(stmt.rhs))
+        vector.finish(env)
     if isinstance(kept, Append):
         kept.commit(b)
     elif sink is not None:

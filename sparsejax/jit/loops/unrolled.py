@@ -62,14 +62,17 @@ def accumulate(loop: Loop, key: Leaders, walker: Walker) -> None:
 
 
 def _in_lanes(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: Val) -> None:
-    lanes = vectors.Lanes(loop.lowering, stmt, COPIES)
+    lowering, lanes = loop.lowering, vectors.Lanes(loop.lowering, stmt, COPIES)
+    around = lowering.resolve(loop.env, stmt)
+    same = cin.largest(stmt.rhs, lambda a: loop.var not in cin.bound_by(a))
+    once = {e: emit.splat(loop.b, lowering.value(e, around), COPIES) for e in dict.fromkeys(same)}
+    read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if loop.var in cin.bound_by(a)]
     with loop.b.for_(walker.segment.lo, end, "p", COPIES, some=True) as first:
         places = _places(loop, first)
         envs = [_at(loop, stmt, walker, place) for place in places]
-        read = (a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if a.tensor.policy != "scalar")
-        known: dict[cin.Expr, emit.Num] = {a: _leaves(loop, a, places, envs) for a in read}
-        lanes.add(loop.lowering.value(stmt.rhs, envs[0], COPIES, known))
-    lanes.finish(loop.env)
+        known: dict[cin.Expr, emit.Num] = {**once, **{a: _leaves(loop, a, places, envs) for a in read}}
+        lanes.add(lowering.value(stmt.rhs, envs[0], COPIES, known))
+    vectors.add_up(lowering, stmt, loop.env, (lanes,))
 
 
 def _places(loop: Loop, first: Val) -> list[Val]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -158,6 +159,14 @@ class Loop:
     def extent(self) -> Val:
         """Where a loop over all coordinates ends."""
         return self.lowering.bound(self.var, self.env) if self.span is None else self.span[1]
+
+    def room(self, count: Val) -> AbstractContextManager[None]:
+        """Inside, at most `count` coordinates are visited: where the loop appends entries, room for them is made at once."""
+        output = self.lowering.output
+        own = [w.lhs for w in cin.writes(self.body) if w.lhs.tensor.name == output.tensor.name]
+        if not self.enters or self.env.cursors[own[0]].level != output.sparse[-1]:
+            return nullcontext()
+        return output.room(self.b, count)
 
     def at(self, coordinate: Val, key: Leaders, cursors: Mapping[cin.Access, Cursor]) -> None:
         """One coordinate in the case `key`."""

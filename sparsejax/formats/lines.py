@@ -1,0 +1,110 @@
+"""Lines: the entries of an array along one axis, those that are not stored holding the fill.
+
+one line, fill 0     · 3 · -1        sorted   -1 · · 3        first coordinate without an entry   0
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sparsejax.formats import convert, segments
+from sparsejax.formats.format import Format
+from sparsejax.formats.segments import Array
+from sparsejax.formats.storage import Storage
+
+
+def distinct(storage: Storage) -> Storage:
+    """`storage` as coo: one entry per coordinate, in row-major order."""
+    return convert.convert(storage, Format.parse("coo", storage.ndim))
+
+
+def nonzero(storage: Storage) -> Array:
+    """The coordinates, of shape (ndim, count), where values are not zero, in row-major order.
+
+    Linear in the stored entries where the fill is 0, in the size of the array where it is not.
+
+    >>> nonzero(convert.from_dense(np.array([0.0, 5.0]), Format.parse("coo", 1), 0.0))
+    array([[1]])
+    """
+    if storage.format.is_dense or storage.fill_value != 0:
+        return np.stack(np.nonzero(np.atleast_1d(convert.to_dense(storage)))).astype(np.int64, copy=False)
+    coords, vals = convert.to_coords(distinct(storage))
+    return coords[:, vals != 0]
+
+
+def _ranks(coords: Array, axis: int, key: Array) -> tuple[Array, Array, Array, Array]:
+    """Lines one behind the other, each in the order of `key`: the order of entries; of every entry in that order its line and its rank
+    in it; and where lines begin."""
+    others = [c for d, c in enumerate(coords) if d != axis]
+    order = np.lexsort((key, *others))
+    fresh = segments.changes([c[order] for c in others]) if others else np.arange(len(key)) == 0
+    starts, line = np.flatnonzero(fresh), np.cumsum(fresh) - 1
+    rank = np.arange(len(key)) - starts[line] if len(key) else line
+    return order, line, rank, starts
+
+
+def sort(storage: Storage, axis: int, format: Format) -> Storage:
+    """Every line along `axis` in increasing order, NaN last: stored entries less than the fill first, the others last.
+
+    O(n log n) for n stored entries (a dense array: NumPy's sort).
+
+    >>> row = convert.from_dense(np.array([0, 3, 0, -1]), Format.parse("coo", 1), 0)
+    >>> convert.to_dense(sort(row, 0, row.format))
+    array([-1,  0,  0,  3])
+    """
+    if storage.format.is_dense:
+        made = np.sort(convert.to_dense(storage), axis=axis)
+        return convert.from_dense(made, format, storage.fill_value)
+    fill = storage.fill_value
+    coords, vals = convert.to_coords(distinct(storage))
+    order, line, rank, starts = _ranks(coords, axis, vals)
+    coords, vals = coords[:, order], vals[order]
+    count = np.diff(np.append(starts, len(vals)))
+    below = ~np.isnan(vals) if fill != fill else vals < fill
+    coords[axis] = np.where(below, rank, storage.shape[axis] - count[line] + rank)
+    return convert.from_coords(coords, vals, storage.shape, format, fill)
+
+
+def first_absent(storage: Storage, axis: int) -> Array:
+    """The first coordinate of every line along `axis` at which nothing is stored; the extent where there is none.
+
+    O(n log n) for n stored entries, and the size of the result.
+
+    >>> first_absent(convert.from_dense(np.array([[1, 0], [0, 2]]), Format.parse("csr", 2), 0), 1)
+    array([1, 0])
+    """
+    shape = tuple(n for d, n in enumerate(storage.shape) if d != axis)
+    segments.check_size(math.prod(shape), "a dense array of places")
+    made = np.zeros(shape, np.int64)
+    coords, _ = convert.to_coords(distinct(storage))
+    order, line, rank, starts = _ranks(coords, axis, coords[axis])
+    coords = coords[:, order]
+    if not len(order):
+        return made
+    count = np.diff(np.append(starts, len(order)))
+    place = np.where(coords[axis] == rank, count[line], rank)
+    lines = tuple(c[starts] for d, c in enumerate(coords) if d != axis)
+    np.atleast_1d(made)[lines or ...] = np.minimum.reduceat(place, starts)
+    return made
+
+
+def unique(storage: Storage) -> tuple[Array, Array]:
+    """The different values in increasing order, and how often each occurs. O(n log n) for n stored entries.
+
+    >>> unique(convert.from_dense(np.array([0, 3, 0, -1]), Format.parse("coo", 1), 0))
+    (array([-1,  0,  3]), array([1, 2, 1]))
+    """
+    if storage.format.is_dense:
+        return np.unique(convert.to_dense(storage), return_counts=True)
+    _, vals = convert.to_coords(distinct(storage))
+    values, counts = np.unique(vals, return_counts=True)
+    absent = math.prod(storage.shape) - len(vals)
+    if not absent:
+        return values, counts
+    both, place = np.unique(np.append(values, storage.fill_value), return_inverse=True)
+    made = np.zeros(len(both), np.int64)
+    made[place[:-1]] += counts
+    made[place[-1]] += min(absent, np.iinfo(np.int64).max - int(made[place[-1]]))
+    return both, made

@@ -1,0 +1,85 @@
+"""Fetching ahead: segments of other operands that a walk will come to are brought into the cache before.
+
+    for p in lo .. hi:                       k = crd[p]
+      prefetch pos[crd[p + 2 D]]
+      q = pos[crd[p + D]]
+      prefetch crd_b[q], vals_b[q]
+      for q in pos[k] .. pos[k + 1]: ...     the rows of B, in the order of A's columns: anywhere in memory
+
+How long a row is, is known only once `pos` has come, and the loop over it mostly ends unforeseen: the processor cannot run far
+ahead by itself. Places behind the end of a segment are those of the next one, which comes next as a rule.
+"""
+
+from __future__ import annotations
+
+from sparsejax.formats import Compressed, Coordinate, Dense
+from sparsejax.jit import cin
+from sparsejax.jit.builder import SIZES, Builder, Val
+from sparsejax.jit.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.operands import Input
+
+DISTANCE = 8
+"""Places ahead of the walk at which segments are fetched; where they begin is fetched twice as far ahead."""
+LINE = 64
+"""Bytes of a line of the cache; of values two are fetched."""
+
+
+def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
+    """Fetch what the walk of `walker`, now at `place`, will read of other operands."""
+    others = [a for a in dict.fromkeys(cin.accesses(loop.cases[key])) if a not in key and _scattered(loop, a)]
+    if not others:
+        return
+    b, last = loop.b, _last(loop, walker)
+    near, far = (
+        b.named("soon", walker.segment.coordinate(b.min(b.add(place, distance), last)))
+        for distance in (DISTANCE, 2 * DISTANCE)
+    )
+    for access in others:
+        operand, level = loop.lowering.operands[access.tensor.name], loop.env.cursors[access].level + 1
+        assert isinstance(operand, Input)
+        pos, crd, size = operand.buffers[level]["pos"], operand.buffers[level]["crd"], access.tensor.dtype.itemsize
+        _prefetch(b, pos.pointer, _parent(loop, access, far), 8)
+        start = b.load(pos.pointer, _parent(loop, access, near), "i64", "start")
+        _prefetch(b, crd.pointer, start, SIZES[crd.type])
+        if level + 1 == len(access.indices):
+            _prefetch(b, operand.vals, start, size)
+            if size > 4:
+                _prefetch(b, operand.vals, b.add(start, LINE // size), size)
+
+
+def _parent(loop: Loop, access: cin.Access, coordinate: Val) -> Val:
+    """The position that a coordinate of the loop has in the dense level of `access`."""
+    b, cursor = loop.b, loop.env.cursors[access]
+    axis = loop.lowering.axis_of_level(access, cursor.level)
+    return b.add(b.mul(cursor.pos, axis.span), b.mul(coordinate, axis.step))
+
+
+def _scattered(loop: Loop, access: cin.Access) -> bool:
+    """Whether the loop's variable picks segments of `access`: a dense level of it, with a compressed one below."""
+    operand, levels = loop.lowering.operands.get(access.tensor.name), access.tensor.format.levels
+    if not isinstance(operand, Input) or loop.env.cursors[access].found is not None:
+        return False
+    level = loop.env.cursors[access].level
+    if level + 1 >= len(levels) or access.level_index(level) != loop.var:
+        return False
+    return isinstance(levels[level], Dense) and _listed(operand, level + 1)
+
+
+def _listed(operand: Input, level: int) -> bool:
+    """Whether a level has its coordinates in memory, those of all segments one behind the other."""
+    return isinstance(operand.tensor.format.levels[level], Compressed | Coordinate)
+
+
+def _last(loop: Loop, walker: Walker) -> Val:
+    """The last place of all segments of the level that is walked, or of this one where that is not known."""
+    b, operand, stored = loop.b, loop.lowering.operands.get(walker.access.tensor.name), None
+    if isinstance(operand, Input) and _listed(operand, walker.level):
+        stored = operand.stored(b, walker.level)
+    return b.named("last", b.sub(walker.segment.hi if stored is None else stored, 1))
+
+
+def _prefetch(b: Builder, pointer: Val, position: Val, size: int) -> None:
+    """Ask for the cache line of an element of `size` bytes, to be read."""
+    address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(position, size))
+    hints = [b.const("i32", n) for n in (0, 3, 1)]
+    b.call("llvm.prefetch.p0", "void", [b.convert("inttoptr", address, "ptr"), *hints])

@@ -1,0 +1,240 @@
+"""Running sums, sorted lines, and the places of entries: library calls on whole arrays, since none is a sum of products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.tangents import Linear
+from sparsejax.formats import Format, convert, lines
+from sparsejax.formats.storage import Storage
+from sparsejax.lax.batching import faithful, spread
+from sparsejax.lax.elementwise import convert_element_type
+from sparsejax.lax.linear import keep
+from sparsejax.lax.structural import convert_format, normal_axis
+
+INT: np.dtype[Any] = np.dtype(np.int64)
+
+
+def _dense(shape: tuple[int, ...], dtype: Any) -> Aval:
+    return Aval(shape, dtype, Format.parse("dense", len(shape)), 0)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+# ------------------------------------------------------------------------------------------------------------ cumsum
+
+
+def _cumsum_reference(x: Any, axis: int, reverse: bool) -> NDArray[Any]:
+    x = np.asarray(x)
+    x = np.flip(x, axis) if reverse else x
+    made = np.cumsum(x, axis=axis, dtype=x.dtype)
+    return np.flip(made, axis) if reverse else made
+
+
+def _cumsum_call(x: Storage, out_aval: Aval, axis: int, reverse: bool) -> Storage:
+    return convert.from_dense(_cumsum_reference(convert.to_dense(x), axis, reverse), out_aval.format, 0)
+
+
+def _cumsum_transpose(ct: Any, x: Linear, axis: int, reverse: bool) -> list[Any]:
+    return [keep(cumsum_p.bind(convert_format(ct, "dense"), axis=axis, reverse=not reverse), x)]
+
+
+cumsum_p: Primitive = Primitive(
+    "cumsum",
+    typing=lambda x, axis, reverse: _dense(x.shape, x.dtype),
+    reference=_cumsum_reference,
+    call=_cumsum_call,
+    jvp=lambda primals, tangents, out, axis, reverse: cumsum(tangents[0], axis, reverse),
+    transpose=_cumsum_transpose,
+    batch=lambda size, x, axis, reverse: cumsum(faithful(x).value, axis, reverse),
+)
+
+
+def cumsum(x: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """The sums of all entries of a line up to and including each (or, with `reverse`, from each on): dense, of the dtype of `x`.
+
+    >>> import sparsejax as sj
+    >>> cumsum(sj.array(np.array([0, 2, 0, 1]), format="coo"))
+    Array([0, 2, 2, 3], dtype=int64)
+    """
+    x = convert_format(asarray(x), "dense")
+    return cumsum_p.bind(x, axis=normal_axis(axis, x.ndim), reverse=reverse)
+
+
+# -------------------------------------------------------------------------------------------------------------- sort
+
+
+def _sort_jvp(primals: list[Any], tangents: list[Any], out: Any, axis: int) -> Any:
+    if not primals[0].format.is_dense:
+        raise NotImplementedError(
+            f"the derivative of sort is there for dense arrays, not for one in format {primals[0].format}; sort "
+            'x.asformat("dense") instead'
+        )
+    index, t = argsort(primals[0], axis), tangents[0]
+    places = [np.arange(n).reshape([-1 if d == k else 1 for d in range(t.ndim)]) for k, n in enumerate(t.shape)]
+    return t[tuple(index if d == axis else p for d, p in enumerate(places))]
+
+
+sort_p = Primitive(
+    "sort",
+    typing=lambda x, axis: Aval(x.shape, x.dtype, x.format, x.fill_value),
+    reference=lambda x, axis: np.sort(x, axis=axis),
+    call=lambda x, out_aval, axis: lines.sort(x, axis, out_aval.format),
+    jvp=_sort_jvp,
+    batch=lambda size, x, axis: sort(faithful(x).value, axis),
+)
+
+
+def sort(x: Any, axis: int = -1) -> Any:
+    """Every line along `axis` in increasing order, NaN last, in the format and over the fill of `x`. O(n log n) for n stored entries.
+
+    >>> import sparsejax as sj
+    >>> sort(sj.array(np.array([[0, 3, -1], [0, 0, 2]]), format="csr")).todense()
+    array([[-1,  0,  3],
+           [ 0,  0,  2]])
+    """
+    x = asarray(x)
+    return sort_p.bind(x, axis=normal_axis(axis, x.ndim))
+
+
+argsort_p = Primitive(
+    "argsort",
+    typing=lambda x, axis: _dense(x.shape, INT),
+    reference=lambda x, axis: np.argsort(x, axis=axis, kind="stable"),
+    call=lambda x, out_aval, axis: convert.from_dense(
+        np.argsort(convert.to_dense(x), axis=axis, kind="stable"), out_aval.format, 0
+    ),
+    jvp=lambda primals, tangents, out, axis: None,
+    batch=lambda size, x, axis: argsort(faithful(x).value, axis),
+)
+
+
+def argsort(x: Any, axis: int = -1) -> Any:
+    """The coordinates along `axis` that sort every line, equal entries in their order: dense, int64.
+
+    >>> argsort(np.array([3.0, 1.0, 2.0]))
+    Array([1, 2, 0], dtype=int64)
+    """
+    x = convert_format(asarray(x), "dense")
+    return argsort_p.bind(x, axis=normal_axis(axis, x.ndim))
+
+
+# ------------------------------------------------------------------------------------------------------------ places
+
+
+first_absent_p: Primitive = Primitive(
+    "first_absent",
+    typing=lambda x, axis: _dense(_without(x.shape, axis), INT),
+    reference=lambda x, axis: np.full(_without(np.shape(x), axis), np.shape(x)[axis]),
+    call=lambda x, out_aval, axis: convert.from_dense(lines.first_absent(x, axis), out_aval.format, 0),
+    jvp=lambda primals, tangents, out, axis: None,
+    batch=lambda size, x, axis: first_absent_p.bind(spread(faithful(x), size), axis=axis),
+)
+
+
+def first_absent(x: Any, axis: int) -> Any:
+    """The first coordinate of every line of a sparse array at which nothing is stored; the extent where there is none.
+
+    >>> import sparsejax as sj
+    >>> first_absent(sj.array(np.array([[1, 0], [0, 2]]), format="csr"), 1)
+    Array([1, 0], dtype=int64)
+    """
+    return first_absent_p.bind(x, axis=normal_axis(axis, x.ndim))
+
+
+def _places_call(x: Storage, out_aval: Aval, axis: int) -> Storage:
+    columns, _ = x.expand()
+    return x.with_values(np.ascontiguousarray(columns[axis], INT), out_aval.fill_value)
+
+
+places_p: Primitive = Primitive(
+    "places",
+    typing=lambda x, axis: Aval(x.shape, INT, x.format, 0),
+    reference=lambda x, axis: np.broadcast_to(
+        np.arange(np.shape(x)[axis]).reshape([-1 if d == axis else 1 for d in range(np.ndim(x))]), np.shape(x)
+    ),
+    call=_places_call,
+    jvp=lambda primals, tangents, out, axis: None,
+    batch=lambda size, x, axis: places_p.bind(faithful(x).value, axis=axis),
+)
+
+
+def places(x: Any, axis: int) -> Any:
+    """The coordinate along `axis` of every stored entry of `x`, in coo, over its pattern and fill 0. O(stored entries).
+
+    >>> import sparsejax as sj
+    >>> places(sj.array(np.array([[5, 0], [0, 7]]), format="csr"), 1).todense()
+    array([[0, 0],
+           [0, 1]])
+    """
+    x = asarray(x)
+    return places_p.bind(convert_format(x, "coo"), axis=normal_axis(axis, x.ndim))
+
+
+def _padded(found: NDArray[Any], size: int, fill: Any) -> NDArray[Any]:
+    """The first `size` of what was found along the last axis, `fill` behind them."""
+    made = np.full((*found.shape[:-1], size), fill, found.dtype)
+    kept = found[..., :size]
+    made[..., : kept.shape[-1]] = kept
+    return made
+
+
+def _nonzero_call(x: Storage, out_aval: Aval, size: int, fill: int) -> Storage:
+    return convert.from_dense(_padded(lines.nonzero(x), size, fill), out_aval.format, 0)
+
+
+nonzero_p = Primitive(
+    "nonzero",
+    typing=lambda x, size, fill: _dense((max(1, x.ndim), size), INT),
+    reference=lambda x, size, fill: _padded(np.stack(np.nonzero(np.atleast_1d(x))), size, fill),
+    call=_nonzero_call,
+    jvp=lambda primals, tangents, out, size, fill: None,
+)
+
+
+def nonzero(x: Any, size: int, fill: int = 0) -> Any:
+    """The first `size` coordinates, of shape (ndim, size), where values are not zero, in row-major order; `fill` where there are
+    fewer. O(stored entries) where the fill is 0.
+
+    >>> nonzero(np.array([0.0, 5.0]), 2, -1)
+    Array([[ 1, -1]], dtype=int64)
+    """
+    return nonzero_p.bind(asarray(x), size=size, fill=fill)
+
+
+def _unique_call(x: Storage, out_aval: tuple[Aval, Aval], size: int) -> list[Storage]:
+    values, counts = lines.unique(x)
+    made = _padded(values, size, values[0] if len(values) else 0), _padded(counts, size, 0)
+    return [convert.from_dense(m, aval.format, 0) for m, aval in zip(made, out_aval, strict=True)]
+
+
+def _unique_reference(x: Any, size: int) -> list[NDArray[Any]]:
+    values, counts = np.unique(x, return_counts=True)
+    return [_padded(values, size, values[0] if len(values) else 0), _padded(counts, size, 0)]
+
+
+unique_p = Primitive(
+    "unique",
+    typing=lambda x, size: (_dense((size,), x.dtype), _dense((size,), INT)),
+    reference=_unique_reference,
+    call=_unique_call,
+    multiple=True,
+)
+
+
+def unique(x: Any, size: int) -> tuple[Any, Any]:
+    """The first `size` different values in increasing order, and how often each occurs: the least value, 0 times, where there are
+    fewer. O(n log n) for n stored entries.
+
+    >>> unique(np.array([3, 1, 3]), 3)
+    (Array([1, 3, 1], dtype=int64), Array([1, 2, 0], dtype=int64))
+    """
+    values, counts = unique_p.bind(convert_element_type(x, asarray(x).dtype), size=size)
+    return values, counts

@@ -1,0 +1,174 @@
+"""NumPy's functions that repeat, turn and shift what is there. No arithmetic on values; sparse arrays keep their format unless the
+number of dimensions changes (then coo)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.primitive import asarray
+from sparsejax.lax.indexing import concatenate
+from sparsejax.lax.structural import (
+    broadcast_to,
+    expand_dims,
+    extents,
+    integer,
+    normal_axes,
+    normal_axis,
+    reshape,
+    transpose,
+)
+from sparsejax.numpy.indexing import flip, getitem, take
+
+
+def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+    """`numpy.roll`: entries moved by `shift` places along `axis` (or along the array flattened), the last ones to the front.
+
+    >>> import sparsejax as sj
+    >>> roll(sj.array(np.array([[1, 0, 2]]), format="csr"), 1, axis=1).todense()
+    array([[2, 1, 0]])
+    """
+    x = asarray(x)
+    if axis is None:
+        return reshape(roll(reshape(x, (x.size,)), shift, 0), x.shape, None if x.format.is_dense else x.format)
+    shifts, axes = np.broadcast_arrays(extents(shift, "shift"), [normal_axis(a, x.ndim) for a in extents(axis, "axis")])
+    for places, place in zip(shifts.tolist(), axes.tolist(), strict=True):
+        cut = -places % max(1, x.shape[place])
+        if cut:
+            front = (slice(None),) * place
+            x = concatenate([getitem(x, (*front, slice(cut, None))), getitem(x, (*front, slice(cut)))], place)
+    return x
+
+
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    """`numpy.repeat`: every entry along `axis` (or of the array flattened) `repeats` times, or each as often as it says.
+
+    O(entries of the result).
+
+    >>> repeat(np.array([1, 2]), 2), repeat(np.array([1, 2]), [0, 2])
+    (Array([1, 1, 2, 2], dtype=int64), Array([2, 2], dtype=int64))
+    """
+    x = asarray(x)
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    place = normal_axis(axis, x.ndim)
+    counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iu" or counts.ndim > 1 or np.any(counts < 0):
+        raise ValueError(f"repeats={repeats!r} must be integers that are not negative")
+    n = x.shape[place]
+    if counts.size != 1:
+        if counts.shape != (n,):
+            raise ValueError(f"repeats has {counts.size} numbers, but axis {place} of shape {x.shape} has extent {n}")
+        return take(x, np.repeat(np.arange(n), counts), place)
+    count = int(counts.reshape(()))
+    return _spread(x, [(1, count) if d == place else (1, 1) for d in range(x.ndim)])
+
+
+def tile(x: Any, reps: Any) -> Any:
+    """`numpy.tile`: `reps[d]` copies of the array behind each other along axis d. O(entries of the result).
+
+    >>> import sparsejax as sj
+    >>> tile(sj.array(np.array([[1, 0]]), format="csr"), (2, 2)).todense()
+    array([[1, 0, 1, 0],
+           [1, 0, 1, 0]])
+    """
+    x, counts = asarray(x), extents(reps, "reps")
+    if any(n < 0 for n in counts):
+        raise ValueError(f"reps={counts} must not be negative")
+    ndim = max(x.ndim, len(counts))
+    if x.ndim < ndim:
+        x = reshape(x, (1,) * (ndim - x.ndim) + x.shape)
+    return _spread(x, [(n, 1) for n in (1,) * (ndim - len(counts)) + counts])
+
+
+def _spread(x: Any, counts: Sequence[tuple[int, int]]) -> Any:
+    """Along every axis, the array `before` times, every entry `after` times: broadcast along new axes, which are merged with the old."""
+    shape, form = x.shape, None if x.format.is_dense else x.format
+    whole: list[int] = []
+    made = x
+    for n, (before, after) in zip(shape, counts, strict=True):
+        for count, axis in ((before, len(whole)), (after, len(whole) + 1 + (before != 1))):
+            if count != 1:
+                made = expand_dims(made, axis)
+        whole += [*([before] if before != 1 else []), n, *([after] if after != 1 else [])]
+    if made is x:
+        return x
+    return reshape(broadcast_to(made, whole), [n * b * a for n, (b, a) in zip(shape, counts, strict=True)], form)
+
+
+def fliplr(x: Any) -> Any:
+    """`numpy.fliplr`: the order along axis 1 reversed."""
+    return flip(_matrix("fliplr", x), 1)
+
+
+def flipud(x: Any) -> Any:
+    """`numpy.flipud`: the order along axis 0 reversed."""
+    return flip(x, 0)
+
+
+def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """`numpy.rot90`: turned by `k` quarters in the plane of two axes. A quarter of csr is csc.
+
+    >>> rot90(np.array([[1, 2], [3, 4]]))
+    Array([[2, 4],
+           [1, 3]], dtype=int64)
+    """
+    x, (first, second) = _matrix("rot90", x), axes
+    placed = normal_axes((first, second), asarray(x).ndim, "axes")
+    turns = integer(k, "k") % 4
+    if turns % 2 == 0:
+        return flip(x, placed) if turns else x
+    order = list(range(x.ndim))
+    order[placed[0]], order[placed[1]] = order[placed[1]], order[placed[0]]
+    return flip(transpose(x, order), placed[0] if turns == 1 else placed[1])
+
+
+def _matrix(name: str, x: Any) -> Any:
+    x = asarray(x)
+    if x.ndim < 2:
+        raise ValueError(f"{name} takes an array of two dimensions or more, not one of shape {x.shape}")
+    return x
+
+
+def column_stack(arrays: Sequence[Any]) -> Any:
+    """`numpy.column_stack`: arrays beside each other; vectors are columns.
+
+    >>> column_stack([np.array([1, 2]), np.array([3, 4])])
+    Array([[1, 3],
+           [2, 4]], dtype=int64)
+    """
+    parts = [asarray(x) for x in arrays]
+    return concatenate([reshape(x, (-1, 1)) if x.ndim < 2 else x for x in parts], 1)
+
+
+def dstack(arrays: Sequence[Any]) -> Any:
+    """`numpy.dstack`: arrays behind each other along a third axis.
+
+    >>> dstack([np.array([1, 2]), np.array([3, 4])]).shape
+    (1, 2, 2)
+    """
+    parts = [asarray(x) for x in arrays]
+    parts = [reshape(x, (1, -1)) if x.ndim < 2 else x for x in parts]
+    return concatenate([expand_dims(x, 2) if x.ndim == 2 else x for x in parts], 2)
+
+
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
+    """`numpy.take_along_axis`: of every line along `axis` the entries at the `indices` of that line; a sparse array gives coo.
+
+    >>> take_along_axis(np.array([[1, 2], [3, 4]]), np.array([[1], [0]]), 1)
+    Array([[2],
+           [3]], dtype=int64)
+    """
+    x, index = asarray(x), asarray(indices)
+    if axis is None:
+        return getitem(reshape(x, (x.size,)), index)
+    place = normal_axis(axis, x.ndim)
+    if index.ndim != x.ndim:
+        raise ValueError(
+            f"indices of shape {index.shape} must have as many dimensions as the array, of shape {x.shape}"
+        )
+    shape = [-1] + [1] * (x.ndim - 1)
+    numbers = [np.arange(n).reshape(np.roll(shape, d)) for d, n in enumerate(x.shape)]
+    return getitem(x, tuple(index if d == place else numbers[d] for d in range(x.ndim)))

@@ -1,0 +1,220 @@
+"""NumPy's functions that sort and search. Entries that are not stored count with the fill.
+
+What has a shape that depends on values (`nonzero`, `argwhere`, `unique`) runs outside `jit`, or with `size=`, as in JAX.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import Tracer
+from sparsejax.errors import ConcretizationTypeError
+from sparsejax.formats import lines
+from sparsejax.lax import sorting
+from sparsejax.lax.elementwise import elementwise
+from sparsejax.lax.elementwise import where as _where
+from sparsejax.lax.reduce import reduce
+from sparsejax.lax.sorting import argsort as _argsort
+from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
+from sparsejax.numpy.indexing import getitem, stack
+
+# ----------------------------------------------------------------------------------------------------------- extremes
+
+
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """`numpy.argmax`: where the maximum is first, dense int64; a NaN is the maximum. O(stored entries and size of the result).
+
+    >>> import sparsejax as sj
+    >>> argmax(sj.array(np.array([[-1, 0, 3], [-2, 0, -1]]), format="csr"), axis=1)
+    Array([2, 1], dtype=int64)
+    """
+    return _extreme("max", x, axis, keepdims)
+
+
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """`numpy.argmin`: where the minimum is first, dense int64; a NaN is the minimum. O(stored entries and size of the result).
+
+    >>> import sparsejax as sj
+    >>> argmin(sj.array(np.array([[-1, 0, 3], [2, 0, 1]]), format="csr"), axis=1)
+    Array([0, 1], dtype=int64)
+    """
+    return _extreme("min", x, axis, keepdims)
+
+
+def _extreme(kind: str, x: Any, axis: int | None, keepdims: bool) -> Any:
+    x = asarray(x)
+    flat = axis is None
+    line, place = (reshape(x, (x.size,)), 0) if flat else (x, normal_axis(axis, x.ndim))
+    if not line.shape[place]:
+        raise ValueError(
+            f"attempt to get arg{kind} of an empty sequence: axis {place} of shape {line.shape} has extent 0"
+        )
+    made = _first(kind, line, place)
+    if keepdims:
+        return reshape(made, (1,) * x.ndim if flat else [1 if d == place else n for d, n in enumerate(x.shape)])
+    return made
+
+
+def _first(kind: str, x: Any, axis: int) -> Any:
+    """The first coordinate of every line that holds its maximum, or minimum: the smaller of the first one stored and the first one that
+    is not, where that holds it too."""
+    extent, is_float = x.shape[axis], x.dtype.kind in "fc"
+    most = convert_format(reduce(kind, x, axis), "dense")
+    line = [1 if d == axis else n for d, n in enumerate(x.shape)]
+    if x.format.is_dense:
+        stored, best = x, reshape(most, line)
+        numbers = asarray(np.arange(extent).reshape([-1 if d == axis else 1 for d in range(x.ndim)]))
+    else:  # all of it at the entries that are stored
+        x = convert_format(x, "coo")
+        stored, best = refill(x, 0), elementwise("multiply", pattern(x, x.dtype), reshape(most, line))
+        numbers = sorting.places(x, axis)
+    holds = elementwise("equal", stored, best)
+    if is_float:
+        holds = elementwise("logical_or", holds, elementwise("isnan", stored))
+    if x.format.is_dense:
+        return reduce("min", _where(holds, numbers, extent), axis)
+    first = convert_format(reduce("min", _where(refill(holds, False), numbers, extent), axis), "dense")
+    absent = sorting.first_absent(x, axis)
+    if not (is_float and np.isnan(x.fill_value)):
+        absent = _where(elementwise("equal", most, x.fill_value.item()), absent, extent)
+    return elementwise("minimum", first, absent)
+
+
+# --------------------------------------------------------------------------------------------- places that hold values
+
+
+def _needs_size(name: str, x: Tracer) -> NoReturn:
+    raise ConcretizationTypeError(
+        f"{name} of a traced value of type {x.aval} has a shape that depends on values, which are only known at run time: pass "
+        f"size= for a result of that length (as in JAX), or call {name} outside jit"
+    )
+
+
+def nonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -> tuple[Any, ...]:
+    """`numpy.nonzero`: the coordinates where values are not zero, in row-major order, one vector of int64 for every dimension.
+
+    With `size`, the first ones, and `fill_value` (0) where there are fewer; without, ConcretizationTypeError inside `jit`.
+    O(stored entries) where the fill is 0.
+
+    >>> import sparsejax as sj
+    >>> nonzero(sj.array(np.array([[0, 2], [3, 0]]), format="csr"))
+    (Array([0, 1], dtype=int64), Array([1, 0], dtype=int64))
+    """
+    x = asarray(x)
+    if not x.ndim:
+        raise ValueError("nonzero of an array of no dimensions is ambiguous; use x != 0")
+    if size is not None:
+        fill = 0 if fill_value is None else integer(fill_value, "fill_value")
+        found = sorting.nonzero(x, integer(size, "size"), fill)
+        return tuple(getitem(found, d) for d in range(x.ndim))
+    if isinstance(x, Tracer):
+        _needs_size("nonzero", x)
+    return tuple(asarray(c) for c in lines.nonzero(x.storage))
+
+
+def flatnonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -> Any:
+    """`numpy.flatnonzero`: `nonzero` of the array flattened.
+
+    >>> flatnonzero(np.array([[0, 2], [3, 0]]))
+    Array([1, 2], dtype=int64)
+    """
+    x = asarray(x)
+    return nonzero(reshape(x, (x.size,)), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(x: Any, *, size: int | None = None, fill_value: int | None = None) -> Any:
+    """`numpy.argwhere`: the coordinates where values are not zero, a row each; see `nonzero`.
+
+    >>> argwhere(np.array([[0, 2], [3, 0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int64)
+    """
+    return stack(nonzero(x, size=size, fill_value=fill_value), 1)
+
+
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """`x` where `condition` holds, else `y`, all three broadcast; `nonzero(condition)` where both are left out.
+
+    >>> where(np.array([True, False]), 1.0, np.zeros(2))
+    Array([1., 0.], dtype=float64)
+    """
+    if x is None and y is None:
+        return nonzero(condition)
+    if x is None or y is None:
+        raise ValueError("where takes a condition and both x and y, or a condition alone")
+    return _where(condition, x, y)
+
+
+def unique(x: Any, return_counts: bool = False, *, size: int | None = None) -> Any:
+    """`numpy.unique`: the different values of the array in increasing order, and with `return_counts` how often each occurs.
+
+    With `size`, the first ones, and the least value, 0 times, where there are fewer; without, ConcretizationTypeError inside `jit`.
+    O(n log n) for n stored entries.
+
+    >>> import sparsejax as sj
+    >>> unique(sj.array(np.array([[0, 2], [2, 0]]), format="csr"), return_counts=True)
+    (Array([0, 2], dtype=int64), Array([2, 2], dtype=int64))
+    """
+    x = asarray(x)
+    if size is not None:
+        values, counts = sorting.unique(x, integer(size, "size"))
+    elif isinstance(x, Tracer):
+        _needs_size("unique", x)
+    else:
+        values, counts = map(asarray, lines.unique(x.storage))
+    return (values, counts) if return_counts else values
+
+
+# --------------------------------------------------------------------------------------------------------------- order
+
+
+def sort(x: Any, axis: int | None = -1) -> Any:
+    """`numpy.sort`: every line along `axis` (or the array flattened) in increasing order, NaN last. Format and fill stay.
+
+    Derivatives for dense arrays. O(n log n) for n stored entries.
+
+    >>> import sparsejax as sj
+    >>> sort(sj.array(np.array([3, 0, -1, 0]), format="coo")).todense()
+    array([-1,  0,  0,  3])
+    """
+    x = asarray(x)
+    return sorting.sort(reshape(x, (x.size,)), 0) if axis is None else sorting.sort(x, axis)
+
+
+def argsort(x: Any, axis: int | None = -1) -> Any:
+    """`numpy.argsort`, stable: dense int64.
+
+    >>> argsort(np.array([3.0, 1.0, 2.0]))
+    Array([1, 2, 0], dtype=int64)
+    """
+    x = asarray(x)
+    return _argsort(reshape(x, (x.size,)), 0) if axis is None else _argsort(x, axis)
+
+
+def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.median`: the middle entry of the sorted ones, or the mean of both; dense; NaN where there is a NaN.
+
+    >>> import sparsejax as sj
+    >>> median(sj.array(np.array([[0, 2, 4], [0, 0, 2]]), format="csr"), axis=1)
+    Array([2., 0.], dtype=float64)
+    """
+    x = asarray(x)
+    x = x if x.dtype.kind in "fc" else x.astype(float)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(sorted(normal_axes(axis, x.ndim)))
+    kept = [d for d in range(x.ndim) if d not in axes]
+    line = reshape(x.transpose([*kept, *axes]), (*(x.shape[d] for d in kept), -1)) if len(axes) != 1 else x
+    place = axes[0] if len(axes) == 1 else len(kept)
+    if not line.shape[place]:
+        raise ValueError(f"median over axis={axis} of an array of shape {x.shape}: there is nothing to take it of")
+    ordered, count = sorting.sort(line, place), line.shape[place]
+
+    def at(k: int) -> Any:
+        return convert_format(getitem(ordered, (*[slice(None)] * place, k)), "dense")
+
+    low, high = at((count - 1) // 2), at(count // 2)
+    middle = low if count % 2 else elementwise("multiply", elementwise("add", low, high), 0.5)
+    middle = _where(elementwise("isnan", at(count - 1)), np.nan, middle)
+    return reshape(middle, [1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdims else middle

@@ -1,0 +1,82 @@
+"""Tiles of registers over one and two dense variables (`tiling`, `strips`), against NumPy."""
+
+import random
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from tests.fuzz import engine
+
+SUBSCRIPTS = (
+    "ijb,jk->ibk",
+    "ijb,jk->bik",
+    "ijb,jkb->ikb",
+    "ijb,bjk->bik",
+    "ij,jkb->ibk",
+    "ijb,ik,jk->ijb",
+    "ijb,ijb,jk->ikb",
+    "ijb,jkc->ibkc",
+)
+EXTENTS = {"b": (1, 3, 4, 5, 9), "k": (1, 2, 7, 16, 37), "c": (1, 6)}
+
+
+def operands(rng, subscripts, dtype):
+    """The first operand with values under one pattern, the others dense, in any order."""
+    nrng = np.random.default_rng(rng.getrandbits(32))
+    sizes = {"i": 5, "j": 6} | {x: rng.choice(ns) for x, ns in EXTENTS.items()}
+    pattern = nrng.random((5, 6)) < 0.5
+    made = []
+    for ls in subscripts.split("->")[0].split(","):
+        values = nrng.standard_normal([sizes[x] for x in ls]).astype(dtype)
+        if "i" in ls and "j" in ls:
+            kept = values * pattern.reshape(*pattern.shape, *(1 for _ in ls[2:]))
+            made.append((snp.asarray(kept).asformat(f"(d,c{',d' * (len(ls) - 2)})"), kept))
+        else:
+            order = rng.sample(range(len(ls)), len(ls))
+            form = f"({','.join('d' * len(ls))})@({','.join(map(str, order))})"
+            made.append((snp.asarray(values).asformat(form), values))
+    return made
+
+
+@pytest.mark.parametrize("subscripts", SUBSCRIPTS)
+def test_random_extents_and_orders(subscripts):
+    rng = random.Random(subscripts)
+    with engine.quick():
+        for _ in range(8):
+            dtype = rng.choice(("f8", "f4"))
+            given = operands(rng, subscripts, dtype)
+            made = sj.einsum(subscripts, *(a for a, _ in given), optimize=False)
+            wanted = np.einsum(subscripts, *(d for _, d in given))
+            np.testing.assert_allclose(made.todense(), wanted, rtol=1e-4 if dtype == "f4" else 1e-11, atol=1e-5)
+
+
+def loops(subscripts, sizes):
+    rng = np.random.default_rng(0)
+    pattern = rng.random((sizes["i"], sizes["j"])) < 8 / sizes["j"]
+    inputs, out = subscripts.split("->")
+    first, second = inputs.split(",")
+    values = rng.random([sizes[x] for x in first]) * pattern.reshape(*pattern.shape, *(1 for _ in first[2:]))
+    A = snp.asarray(values).asformat(f"(d,c{',d' * (len(first) - 2)})")
+    form = f"({','.join('d' * len(out))})"
+    f = sj.jit(lambda A, X: sj.einsum(subscripts, A, X, out_format=form))
+    return f.lower(A, rng.random([sizes[x] for x in second])).as_text("cin")
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "tiles"), [("ijb,jk->ibk", 2), ("ijb,jk->bik", 2), ("ijb,bjk->bik", 2), ("ij,jk->ik", 1)]
+)
+def test_dense_variables_inside_reductions_are_tiled(subscripts, tiles):
+    text = loops(subscripts, {"i": 500, "j": 500, "b": 16, "k": 16})
+    assert text.count("(tile)") == tiles, text
+
+
+def test_a_variable_above_a_sparse_level_is_not_tiled():
+    """The batch of patterns of their own."""
+    rng = np.random.default_rng(0)
+    values = rng.random((6, 50, 50)) * (rng.random((6, 50, 50)) < 0.1)
+    A, X = snp.asarray(values).asformat("(d,d,c)"), rng.random((50, 16))
+    f = sj.jit(lambda A, X: sj.einsum("bij,jk->bik", A, X))
+    assert f.lower(A, X).as_text("cin").count("(tile)") == 1
+    np.testing.assert_allclose(f(A, X).todense(), values @ X)

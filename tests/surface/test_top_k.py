@@ -1,0 +1,151 @@
+"""`lax.top_k` against a stable sort of dense rows: formats, fills, ties, NaN, derivatives, batches."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax import lax
+
+
+def sorted_rows(dense, k, axis=-1):
+    """NaN first, then descending; of equal entries the first comes first."""
+    lines = np.moveaxis(dense, axis, -1)
+    backwards = np.argsort(lines[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    indices = (lines.shape[-1] - 1 - backwards)[..., :k]
+    values = np.take_along_axis(lines, indices, -1)
+    return np.moveaxis(values, -1, axis), np.moveaxis(indices, -1, axis)
+
+
+def check(array, dense, k, axis=-1):
+    expected = sorted_rows(dense, k, axis)
+    for run in (lax.top_k, sj.jit(lax.top_k, static_argnames=("k", "axis"))):
+        values, indices = run(array, k=k, axis=axis)
+        assert indices.dtype == np.int32 and values.dtype == dense.dtype
+        np.testing.assert_array_equal(indices.todense(), expected[1])
+        np.testing.assert_array_equal(values.todense(), expected[0])
+
+
+def draw(rng, shape, dtype="f8", fill=0):
+    dense = np.full(shape, fill, dtype)
+    stored = rng.random(shape) < 0.4
+    dense[stored] = rng.integers(-3, 4, np.count_nonzero(stored))  # ties, also with the fill
+    return dense
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "csc", "coo", "dcsr", "lil", "ell", "bsr:2x2"])
+@pytest.mark.parametrize("k", [0, 1, 3, 7])
+def test_rows_of_matrices(form, k):
+    rng = np.random.default_rng(k)
+    dense = draw(rng, (6, 7))
+    dense[2] = 0
+    dense[3] = -1
+    check(sj.array(dense, format=form), dense, k)
+    check(sj.array(dense, format=form), dense, min(k, 6), axis=0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4", "u1", "?"])
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_dtypes(dtype, form):
+    dense = np.abs(draw(np.random.default_rng(1), (5, 9))).astype(dtype)
+    check(sj.array(dense, format=form), dense, 4)
+
+
+@pytest.mark.parametrize("fill", [-2.0, 1.0, -np.inf, np.inf, np.nan])
+def test_what_is_not_stored_is_the_fill(fill):
+    dense = draw(np.random.default_rng(2), (5, 9), fill=fill)
+    dense[1, 4], dense[2, 3] = np.inf, -np.inf
+    check(sj.array(dense, format="csr", fill_value=fill), dense, 6)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_nan_comes_first(form):
+    dense = draw(np.random.default_rng(3), (4, 8))
+    dense[0, [2, 5]], dense[1, :], dense[2, 7] = np.nan, np.nan, np.nan
+    check(sj.array(dense, format=form), dense, 3)
+
+
+@pytest.mark.parametrize("form", ["dense", "csf", "coo"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_more_dimensions(form, axis):
+    dense = draw(np.random.default_rng(4), (3, 4, 5))
+    check(sj.array(dense, format=form), dense, 2, axis)
+
+
+@pytest.mark.parametrize("form", ["dense", "(c)"])
+def test_vectors(form):
+    dense = draw(np.random.default_rng(5), (40,))
+    check(sj.array(dense, format=form), dense, 11)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
+def test_nothing(shape):
+    values, indices = lax.top_k(np.zeros(shape), 0)
+    assert values.shape == indices.shape == (shape[0], 0)
+
+
+def test_wide_rows_cost_what_they_store():
+    A = sj.array((np.array([-1.0]), (np.array([1]), np.array([3]))), shape=(2, 10**9), format="csr")
+    _, indices = lax.top_k(A, 4)
+    np.testing.assert_array_equal(indices.todense(), [[0, 1, 2, 3], [0, 1, 2, 4]])
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_derivatives_of_values(form):
+    rng = np.random.default_rng(6)
+    dense = draw(rng, (5, 6)) + rng.random((5, 6)) * 0.1
+    weights = rng.random((5, 3))
+    A = sj.array(dense, format=form)
+
+    def f(A):
+        return (lax.top_k(A, 3)[0] * weights).sum()
+
+    expected = np.zeros_like(dense)
+    np.put_along_axis(expected, sorted_rows(dense, 3)[1], weights, -1)
+    for gradient in (sj.grad(f), sj.jit(sj.grad(f))):
+        made = gradient(A)
+        assert made.format == A.format
+        np.testing.assert_allclose(made.todense(), expected)
+    tangent = sj.array(rng.random((5, 6)) * (dense != 0), format=form)
+    _, moved = sj.jvp(lambda A: lax.top_k(A, 3)[0], (A,), (tangent,))
+    np.testing.assert_allclose(moved.todense(), np.take_along_axis(tangent.todense(), sorted_rows(dense, 3)[1], -1))
+
+
+@pytest.mark.parametrize("form", ["dense", "(d,c,d)@(1,2,0)", "(d,d,c)"])
+def test_batches(form):
+    dense = draw(np.random.default_rng(7), (3, 4, 5))
+    A = sj.array(dense, format=form)
+    for run in (sj.vmap(lambda A: lax.top_k(A, 2)), sj.jit(sj.vmap(lambda A: lax.top_k(A, 2)))):
+        values, indices = run(A)
+        expected = sorted_rows(dense, 2)
+        np.testing.assert_array_equal(indices.todense(), expected[1])
+        np.testing.assert_array_equal(values.todense(), expected[0])
+    gradient = np.zeros_like(dense)
+    np.put_along_axis(gradient, sorted_rows(dense, 2)[1], 1.0, -1)
+    if not A.format.is_dense:
+        gradient *= lax.pattern(A).todense()
+    np.testing.assert_array_equal(sj.vmap(sj.grad(lambda A: lax.top_k(A, 2)[0].sum()))(A).todense(), gradient)
+
+
+def test_row_by_row():
+    rng = np.random.default_rng(8)
+    A, B = rng.random((6, 4)), rng.random((9, 4))
+    values, indices = sj.jit(lambda A, B: lax.map(lambda row: lax.top_k(B @ row, 3), A))(A, B)
+    expected = sorted_rows(A @ B.T, 3)
+    np.testing.assert_array_equal(indices.todense(), expected[1])
+    np.testing.assert_allclose(values.todense(), expected[0])
+
+
+def test_errors():
+    x = np.ones((2, 3))
+    with pytest.raises(ValueError, match="k=4 of top_k must be from 0 to the extent 3 of axis 1"):
+        lax.top_k(x, 4)
+    with pytest.raises(ValueError, match="k=-1"):
+        lax.top_k(x, -1)
+    with pytest.raises(TypeError, match=r"k=1\.5"):
+        lax.top_k(x, 1.5)
+    with pytest.raises(TypeError, match="operand of top_k must be real"):
+        lax.top_k(x * 1j, 1)
+    with pytest.raises(ValueError, match="at least one dimension"):
+        lax.top_k(np.float64(1), 1)
+    with pytest.raises(np.exceptions.AxisError):
+        lax.top_k(x, 1, axis=2)
