@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import Format
-from sparsejax.jit import budget, cin, fuse
+from sparsejax.jit import budget, cin, fuse, host
 from sparsejax.transforms import staging
 
 
@@ -41,7 +41,7 @@ def test_a_value_used_twice_is_computed_once():
         return x
 
     x = np.arange(4.0)
-    loops = 3  # 8 lanes, 2 lanes, one by one
+    loops = 2 if host.has_masks() else 3  # 8 lanes, some of them; or 8 lanes, 2 lanes, one by one
     assert sj.jit(grow).lower(x).as_text("llvm").count(" fadd ") == 5 * loops
     np.testing.assert_array_equal(sj.jit(grow)(x), 32 * x)
 
