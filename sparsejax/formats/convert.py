@@ -18,7 +18,9 @@ import numpy as np
 from sparsejax import config
 from sparsejax.errors import FormatError
 from sparsejax.formats import ordering, passes, segments
+from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
+from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
 from sparsejax.formats.segments import MAX_POSITIONS, Above, Array
 from sparsejax.formats.segments import crd_dtype as crd_dtype
@@ -168,10 +170,30 @@ def _ordered(
         return _assemble([], vals, shape, format, fill_value)
     keys = format.split(columns)
     places = ordering.unsorted(keys) if places is None else places
+    if places == 1 and distinct and _listed_below_dense(format):
+        return _bucketed(keys, vals, shape, format, fill_value)
     keys, vals = ordering.arranged(keys, vals, format.level_extents(shape), places)
     if not distinct:
         keys, vals = _combine(keys, vals, combine)
     return _assemble(keys, vals, shape, format, fill_value)
+
+
+def _listed_below_dense(format: Format) -> bool:
+    """Whether a format is a dense level above one run of compressed or coordinate levels."""
+    levels = format.levels
+    if format.runs[1:] != [(1, len(levels))]:
+        return False
+    return isinstance(levels[0], Dense) and isinstance(levels[1], Compressed | Coordinate)
+
+
+def _bucketed(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
+    """As `_assemble`, of entries sorted by all keys but the first: the one pass that sorts them finds `pos` on its way."""
+    extents, (key, *columns) = format.level_extents(shape), keys
+    count = segments.check_size(extents[0], "a dense level")
+    pos, (*columns, vals) = passes.over(len(key)).bucketed(key, [*columns, vals], count)
+    crds = [c.astype(crd_dtype(n), copy=False) for c, n in zip(columns, extents[1:], strict=True)]
+    buffers = ((), (pos, crds[0]), *((crd,) for crd in crds[1:]))
+    return Storage(format, shape, vals.dtype.type(fill_value), buffers, vals)
 
 
 def _default_combine(vals: Array) -> np.ufunc:

@@ -260,19 +260,7 @@ class Format:
             return text
         if not isinstance(text, str):
             raise FormatError(f"format={text!r} must be a name such as 'csr' or a formats.Format")
-        name = text.strip().lower()
-        if name in ("dense", "coo", "csf"):
-            return Format((_LETTERS[{"dense": "d", "coo": "q", "csf": "c"}[name]],) * ndim)
-        if name in _NAMED or name.startswith("bsr"):
-            if ndim != 2:
-                raise FormatError(
-                    f"format {name!r} is for matrices, but the array has {ndim} dimensions; use 'csf' or 'coo'"
-                )
-            return _bsr(name) if name not in _NAMED else Format([_LETTERS[c] for c in _NAMED[name][0]], _NAMED[name][1])
-        if name.startswith("("):
-            return Format.parse(_spelled(text, name), ndim)
-        known = ", ".join(["dense", "coo", "csf", *_NAMED, "bsr:4x4"])
-        raise FormatError(f"unknown format {text!r}; known names are {known}, or spell it out as in '(d,c,d)@(0,2,1)'")
+        return _parsed(text, ndim)
 
     def __str__(self) -> str:
         if self.blocked:
@@ -294,6 +282,23 @@ class Format:
 
     def __repr__(self) -> str:
         return f"Format({str(self)!r})"
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str, ndim: int) -> Format:
+    name = text.strip().lower()
+    if name in ("dense", "coo", "csf"):
+        return Format((_LETTERS[{"dense": "d", "coo": "q", "csf": "c"}[name]],) * ndim)
+    if name in _NAMED or name.startswith("bsr"):
+        if ndim != 2:
+            raise FormatError(
+                f"format {name!r} is for matrices, but the array has {ndim} dimensions; use 'csf' or 'coo'"
+            )
+        return _bsr(name) if name not in _NAMED else Format([_LETTERS[c] for c in _NAMED[name][0]], _NAMED[name][1])
+    if name.startswith("("):
+        return Format.parse(_spelled(text, name), ndim)
+    known = ", ".join(["dense", "coo", "csf", *_NAMED, "bsr:4x4"])
+    raise FormatError(f"unknown format {text!r}; known names are {known}, or spell it out as in '(d,c,d)@(0,2,1)'")
 
 
 def block_sparse(rows: int, columns: int) -> Format:

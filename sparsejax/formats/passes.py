@@ -4,6 +4,7 @@
     offsets    parent = 0 0 2, parents = 3  -> 0 2 2 3         the reverse
     take       column, index                -> column[index]
     ordered    key = 1 0 1, columns         -> 0 1 1, and columns with entries in the same, stable order
+    bucketed   key = 1 0 1, columns         -> 0 1 3, and columns in that order: as offsets(ordered)
     distinct   columns, entries in order    -> columns without equal neighbours, and the number of every entry among them
     grid       count = 2, extent = 3        -> 0 0 0 1 1 1     the entries of a dense level: whose, and which
                                                0 1 2 0 1 2
@@ -72,6 +73,15 @@ class Passes:
         # a radix sort for 16-bit numbers
         order = np.argsort(key.astype(np.uint16) if extent <= 2**16 else key, kind="stable")
         return np.take(key, order), [np.take(column, order) for column in columns]
+
+    def bucketed(self, key: Array, columns: Sequence[Array], extent: int) -> tuple[Array, list[Array]]:
+        """As `ordered`; but instead of the key, where the entries of each of its `extent` values begin, and where they end.
+
+        >>> Passes().bucketed(np.array([1, 0, 1]), [np.array([5.0, 6.0, 7.0])], 3)
+        (array([0, 1, 3, 3]), [array([6., 5., 7.])])
+        """
+        key, moved = self.ordered(key, columns, extent)
+        return self.offsets(key, extent), moved
 
     def distinct(self, columns: Sequence[Array]) -> tuple[list[Array], Array]:
         """Columns without equal neighbours, and the number that every entry has among those left.

@@ -4,7 +4,8 @@ Kernels depend on the widths of what they move alone, so that a handful serves a
 process but the first.
 
     ordered    count the keys of every bucket, add up, move entry by entry: the histogram becomes `pos`. What an entry will touch
-               is prefetched: its bucket first, its new place later (2 to 3 times as fast on a million entries)
+               is prefetched: its bucket first, its new place later (2 to 3 times as fast on a million entries). Each thread counts
+               and moves a part of the entries; those of an earlier part come first in every bucket
     owners     a vector of equal numbers at the beginning of every segment; the next segment overwrites what is too much
     offsets    pos[parent[p] + 1] = p + 1 for every entry, of which the last one counts; empty segments get what stands before
     distinct   every entry is written at the place of the one before or behind it, without a branch
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats.passes import Array, Passes, crd_dtype, use
-from sparsejax.jit import arena, runtime
+from sparsejax.jit import arena, runtime, threads
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.memory import clear
@@ -69,6 +70,11 @@ class CompiledPasses(Passes):
             _, (key, *columns) = _scattered(key, [key, *columns], 1 << DIGIT, shift)
         return key, list(columns)
 
+    def bucketed(self, key: Array, columns: Sequence[Array], extent: int) -> tuple[Array, list[Array]]:
+        if extent <= SPREAD * len(key):
+            return _scattered(key, columns, extent)
+        return super().bucketed(key, columns, extent)
+
     def distinct(self, columns: Sequence[Array]) -> tuple[list[Array], Array]:
         columns = [np.ascontiguousarray(column) for column in columns]
         entries = len(columns[0])
@@ -100,13 +106,32 @@ class CompiledPasses(Passes):
 def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 0) -> tuple[Array, list[Array]]:
     """(pos, columns): entries ordered by the bucket `(key >> shift) % buckets`, and where each bucket begins; `buckets` is a
     power of two, or more than any key."""
-    columns = [np.ascontiguousarray(column) for column in columns]
-    pos, moved = _empty(buckets + 2, _INT64), [_empty(len(c), c.dtype) for c in columns]
-    kernel = _scatter(key.itemsize, tuple(c.itemsize for c in columns), len(key) >= FAR)
+    key, columns = np.ascontiguousarray(key), [np.ascontiguousarray(column) for column in columns]
+    entries, parts = len(key), threads.count() if len(key) >= FAR else 1
+    if parts * buckets > SPREAD * entries:
+        parts = 1
+    pos, moved = _empty(buckets + 1, _INT64), [_empty(len(c), c.dtype) for c in columns]
     mask = -1 if buckets & (buckets - 1) else buckets - 1
-    pairs = [a for pair in zip(columns, moved, strict=True) for a in pair]
-    _run(kernel, len(key), buckets, shift, mask, np.ascontiguousarray(key), pos, *pairs)
-    return pos[:-1], moved
+    pairs = [_address(a) for pair in zip(columns, moved, strict=True) for a in pair]
+    places, sizes = _empty(parts * buckets, _INT64), tuple(c.itemsize for c in columns)
+    first, source = _address(places), _address(key)
+    rows = [
+        (
+            entries * k // parts,
+            entries * (k + 1) // parts,
+            buckets,
+            shift,
+            mask,
+            source,
+            first + 8 * k * buckets,
+            *pairs,
+        )
+        for k in range(parts)
+    ]
+    _run_parts(_counted(key.itemsize), rows)
+    _run(_summed(), parts, buckets, first, pos)
+    _run_parts(_moved(key.itemsize, sizes, entries >= FAR), rows)
+    return pos, moved
 
 
 def _empty(count: int, dtype: np.dtype[Any]) -> Array:
@@ -114,10 +139,24 @@ def _empty(count: int, dtype: np.dtype[Any]) -> Array:
     return arena.empty(count, dtype, RECYCLED)
 
 
+def _address(array: Array) -> int:
+    """Where an array begins."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 def _run(kernel: runtime.Kernel, *slots: int | Array) -> None:
     """Run a pass; arrays are passed by their addresses."""
-    numbers = [s if isinstance(s, int) else s.ctypes.data for s in slots]
+    numbers = [s if isinstance(s, int) else _address(s) for s in slots]
     runtime.check(kernel.run_packed(struct.pack(f"{len(numbers)}q", *numbers)))
+
+
+def _run_parts(kernel: runtime.Kernel, rows: Sequence[tuple[int, ...]]) -> None:
+    """Run a pass once for every row of slots, by threads."""
+    if len(rows) == 1:
+        _run(kernel, *rows[0])
+    else:
+        runtime.check(threads.run(kernel.address, np.array(rows, np.int64)))
 
 
 class _Vector:
@@ -197,39 +236,69 @@ def _take(size: int, index_size: int) -> runtime.Kernel:
     return _compiled(b)
 
 
+class _Part:
+    """A part of the entries to be ordered: slots first, end, buckets, shift, mask, key, and a place for each bucket."""
+
+    def __init__(self, b: Builder, key_size: int) -> None:
+        names = ("first", "end", "buckets", "shift", "mask")
+        self.first, self.end, self.buckets, self._shift, self._mask = (b.slot(k, "i64", n) for k, n in enumerate(names))
+        self._key, self.places = _Vector(b, 5, key_size, "key"), _Vector(b, 6, 8, "places")
+
+    def bucket(self, b: Builder, p: Val) -> Val:
+        return b.named("bucket", b.and_(b.binary("lshr", self._key.number(b, p), self._shift), self._mask))
+
+
 @functools.cache
-def _scatter(key_size: int, sizes: tuple[int, ...], ahead: bool) -> runtime.Kernel:
+def _counted(key_size: int) -> runtime.Kernel:
+    """The entries of every bucket, of one part."""
     b = LLVMBuilder()
-    entries, buckets, shift, mask = (b.slot(k, "i64", n) for k, n in enumerate(("entries", "buckets", "shift", "mask")))
-    key, pos = _Vector(b, 4, key_size, "key"), _Vector(b, 5, 8, "pos")
-    moves = [
-        (_Vector(b, 6 + 2 * k, size, "source"), _Vector(b, 7 + 2 * k, size, "target")) for k, size in enumerate(sizes)
-    ]
+    part = _Part(b, key_size)
+    clear(b, part.places.pointer, b.i64(0), part.buckets, 8)
+    with b.for_(part.first, part.end, "p") as p:
+        here = part.bucket(b, p)
+        part.places.put(b, here, b.add(part.places.get(b, here), 1))
+    return _compiled(b)
 
-    def place(p: Val, beyond: int) -> Val:
-        bucket = b.and_(b.binary("lshr", key.number(b, p), shift), mask)
-        return b.named("place", b.add(bucket, beyond))
 
-    clear(b, pos.pointer, b.i64(0), b.add(buckets, 2), 8)
-    with b.for_(b.i64(0), entries, "p") as p:
-        here = place(p, 2)
-        pos.put(b, here, b.add(pos.get(b, here), 1))
+@functools.cache
+def _summed() -> runtime.Kernel:
+    """Numbers of entries become places, bucket by bucket, part by part; and where each bucket begins."""
+    b = LLVMBuilder()
+    parts, buckets = b.slot(0, "i64", "parts"), b.slot(1, "i64", "buckets")
+    places, pos = _Vector(b, 2, 8, "places"), _Vector(b, 3, 8, "pos")
     total = b.var("total", b.i64(0))
-    with b.for_(b.i64(0), b.add(buckets, 2), "r") as r:
-        b.set(total, b.add(b.get(total), pos.get(b, r)))
+    with b.for_(b.i64(0), buckets, "r") as r:
         pos.put(b, r, b.get(total))
-    last = b.sub(entries, 1)
-    with b.for_(b.i64(0), entries, "p") as p:
+        at = b.var("at", r)
+        with b.for_(b.i64(0), parts, "part"):
+            here, before = b.get(at), b.get(total)
+            b.increment(total, places.get(b, here))
+            places.put(b, here, before)
+            b.increment(at, buckets)
+    pos.put(b, buckets, b.get(total))
+    return _compiled(b)
+
+
+@functools.cache
+def _moved(key_size: int, sizes: tuple[int, ...], ahead: bool) -> runtime.Kernel:
+    """Entries to the places of their buckets, of one part."""
+    b = LLVMBuilder()
+    part = _Part(b, key_size)
+    places, last = part.places, b.sub(part.end, 1)
+    moves = [
+        (_Vector(b, 7 + 2 * k, size, "source"), _Vector(b, 8 + 2 * k, size, "target")) for k, size in enumerate(sizes)
+    ]
+    with b.for_(part.first, part.end, "p") as p:
         if ahead:
-            pos.prefetch(b, place(b.min(b.add(p, LATER), last), 1))
-            soon = b.named("soon", pos.get(b, place(b.min(b.add(p, SOON), last), 1)))
+            places.prefetch(b, part.bucket(b, b.min(b.add(p, LATER), last)))
+            soon = b.named("soon", places.get(b, part.bucket(b, b.min(b.add(p, SOON), last))))
             for _, target in moves:
                 target.prefetch(b, soon)
-        here = place(p, 1)
-        to = b.named("to", pos.get(b, here))
+        here = part.bucket(b, p)
+        to = b.named("to", places.get(b, here))
         for source, target in moves:
             target.put(b, to, source.get(b, p))
-        pos.put(b, here, b.add(to, 1))
+        places.put(b, here, b.add(to, 1))
     return _compiled(b)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import sparsejax as sj
 from sparsejax.formats.passes import Passes
 from sparsejax.jit.compiled_passes import CompiledPasses
 
@@ -45,6 +46,18 @@ def test_wide_keys_are_ordered_by_all_their_bits():
     made, (order,) = MANY.ordered(keys, [np.arange(5000)], 2**62)
     np.testing.assert_array_equal(order, np.argsort(keys, kind="stable"))
     np.testing.assert_array_equal(made, np.sort(keys))
+
+
+@pytest.mark.parametrize(("size", "extent"), [(0, 3), (17, 5), (5000, 60), (5000, 100_000), (200_000, 3000)])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_buckets_are_the_same_for_any_number_of_threads(size, extent, threads):
+    rng = np.random.default_rng(size)
+    keys, columns = rng.integers(0, extent, size).astype(np.int32), [np.arange(size), rng.random(size)]
+    with sj.config.using(num_threads=threads):
+        pos, moved = MANY.bucketed(keys, columns, extent)
+    expected, wanted = FEW.bucketed(keys, columns, extent)
+    for ours, theirs in zip((pos, *moved), (expected, *wanted), strict=True):
+        equal(ours, theirs)
 
 
 @pytest.mark.parametrize("size", SIZES)

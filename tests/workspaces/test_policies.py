@@ -93,6 +93,38 @@ def test_sequences(policy, shape):
                 assert np.array_equal(got_vals, want_vals), (kind, n, op)
 
 
+COUNTS = (0, 3, 16, 17, 60, 96, 97, 300, 2000, 1, 780, 785, 5, 50_000, 96, 120)
+
+
+def test_bitmaps_are_drained_in_every_way_and_left_empty():
+    """Rows of a product, one use each: few keys, many, and between, among a hundred thousand."""
+    extent, rng = 100_000, np.random.default_rng(5)
+    columns = [np.sort(rng.choice(extent, n, replace=False)) for n in COUNTS]
+    vals = rng.random(sum(COUNTS))
+    rows = scipy.sparse.csr_array(
+        (vals, np.concatenate(columns), np.append(0, np.cumsum(COUNTS))), (len(COUNTS), extent)
+    )
+    moved = scipy.sparse.csr_array(
+        (rng.random(extent), rng.permutation(extent), np.arange(extent + 1)), (extent, extent)
+    )
+    with config.using(workspace="bitmap"):
+        made = (sj.array(rows) @ sj.array(moved)).to_scipy()
+    want = rows @ moved
+    want.sort_indices()
+    for ours, theirs in ((made.indptr, want.indptr), (made.indices, want.indices), (made.data, want.data)):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_bitmaps_of_several_variables(n):
+    rng = np.random.default_rng(n)
+    coords, vals = sequence("random", n, (300, 4000), rng), rng.random(n)
+    got_coords, got_vals = convert.to_coords(insert_all(coords, vals, (300, 4000), "maximum", "bitmap"))
+    want_coords, want_vals = combined(coords, vals, "maximum")
+    np.testing.assert_array_equal(got_coords, want_coords)
+    np.testing.assert_array_equal(got_vals, want_vals)
+
+
 def test_words():
     assert keys.words_of((2**62,)) == (0,)
     assert keys.words_of((2**31, 2**32)) == (0, 0)

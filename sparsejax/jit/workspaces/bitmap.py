@@ -24,13 +24,10 @@ from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.llvm import vector_of
 from sparsejax.jit.memory import allocate, fill
+from sparsejax.jit.workspaces.costs import FEW, LANES, MANY, RANKED
 from sparsejax.jit.workspaces.protocol import Workspace
 
-WORD = 6
-LANES = 1 << WORD  # marks that are looked at at once
-MANY = 128  # a drain walks all marks when one in so many is set
-FEW = 16  # keys that are compared with all others anyway
-RANKED = 96  # keys that are compared with all others where the extent is large
+WORD = 6  # log2 of LANES
 SLACK = 16  # entries of a list that may be written behind its end
 
 
@@ -103,11 +100,21 @@ class Bitmap(Workspace):
         b.if_else(b.compare("sle", count, limit), partial(self._rank, b), rest)
 
     def _rank(self, b: Builder) -> None:
-        """Every key goes to the place that so many are below it."""
-        count, lanes, zero = b.get(self.count), 16 if self._narrow else 8, b.const(self._key_type, 0)
+        """Every key goes to the place that so many are below it, unless they are in order."""
+        count = b.get(self.count)
+        before, disorder = b.var("before", b.i64(-1)), b.var("disorder", b.const("i1", 0))
+        with b.for_(b.i64(0), count, "q") as q:
+            key = self._key(b, q)
+            self._put_key(b, self._keys, q, key)
+            b.store(self._marks, key, b.const("i8", 0))
+            b.set(disorder, b.binary("or", b.get(disorder), b.lt(key, b.get(before))))
+            b.set(before, key)
+        with b.if_(b.get(disorder)):
+            self._compare_all(b, count)
+
+    def _compare_all(self, b: Builder, count: Val) -> None:
+        lanes, zero = 16 if self._narrow else 8, b.const(self._key_type, 0)
         vector = vector_of(self._key_type, lanes)
-        with b.for_(b.i64(0), count, "q", lanes) as q:
-            b.store(self._keys, q, b.load(self._list, q, vector, "keys"))
         with b.for_(b.i64(0), count, "q", lanes) as q:
             own, rank = b.load(self._keys, q, vector, "keys"), b.var("rank", b.splat(zero, lanes))
             with b.for_(b.i64(0), count, "r") as r:
@@ -115,9 +122,7 @@ class Bitmap(Workspace):
                 b.increment(rank, b.convert("zext", below, vector))
             b.store(self._ranks, q, b.get(rank))
         with b.for_(b.i64(0), count, "q") as q:
-            key = self._load_key(b, self._keys, q)
-            self._put_key(b, self._list, self._load_key(b, self._ranks, q), key)
-            b.store(self._marks, key, b.const("i8", 0))
+            self._put_key(b, self._list, self._load_key(b, self._ranks, q), self._load_key(b, self._keys, q))
 
     def _walk_marks(self, b: Builder) -> None:
         b.set(self.count, b.i64(0))

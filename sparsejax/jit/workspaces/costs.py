@@ -13,6 +13,9 @@ from sparsejax.jit.conversion_costs import missed
 from sparsejax.jit.workspaces.keys import bits_of, words_of
 
 LARGEST = 36  # bits of the largest bitmap workspace
+LANES, MANY, FEW, RANKED = 64, 128, 16, 96
+"""Of a bitmap: marks that are looked at at once; a drain walks all of them when one in `MANY` is set, and else, or up to `FEW` keys,
+compares up to `RANKED` keys with each other."""
 FLUSH = 4096.0  # entries of the first list of `coordinate`
 
 Terms = dict[str, dict[str, float]]
@@ -24,11 +27,13 @@ NANOSECONDS: Terms = {
     "bitmap": {
         "insert": 0.89,
         "insert_far": 1.38,
-        "entry": 0.0,
-        "lone": 4.88,
-        "entry_far": 16.9,
+        "entry": 2.5,
+        "entry_far": 10.0,
         "position": 0.399,
-        "top": 165.0,
+        "ranked": 1.5,
+        "walked": 1.5,
+        "grouped": 4.0,
+        "top": 20.0,
         "use": 4.61,
         "start": 3.0,
         "block": 0.2,
@@ -157,17 +162,24 @@ def _bitmap(
     padded = float(keys[0]) * 2.0 ** (bits - bits_of(keys[0]))
     count = entries / max(1.0, block)
     far = missed(padded * block * (itemsize + 1))
-    filled = min(1.0, count / uses / max(1.0, math.prod(float(n) for n in keys)))
+    each = count / uses
     found = {
         "entry": count,
-        "lone": count * (1.0 - filled),
         "entry_far": count * far,
         "position": min(padded * block, 512 * count),  # pages are touched once
-        "top": uses * padded / 2**18,
+        **_drain(count, each, uses, padded),
     }
     if below:
         return {**found, "block": inserts * (1.0 + far), "whole": entries}
     return {**found, "insert": inserts, "insert_far": inserts * far}
+
+
+def _drain(count: float, each: float, uses: float, padded: float) -> dict[str, float]:
+    """Terms of sorting the keys of a bitmap, `each` of them at a time (`bitmap.Bitmap.drain`)."""
+    many = padded <= MANY * each
+    if each <= (FEW if many else RANKED):
+        return {"ranked": count * max(1.0, each / FEW)}
+    return {"walked": uses * padded / LANES} if many else {"grouped": count, "top": uses * padded / 2**18}
 
 
 def costs(counts: Terms, constants: Terms = NANOSECONDS) -> dict[str, float]:
