@@ -219,6 +219,11 @@ class Output:
         return coordinate if self._crd_types[level] == "i64" else b.convert("trunc", coordinate, "i32")
 
     @property
+    def leader(self) -> cin.Access | None:
+        """The access without whose entries a fiber of the output has none, and is as it should be."""
+        return None
+
+    @property
     def writes_coordinates(self) -> bool:
         """Whether coordinates must be written at all."""
         return True

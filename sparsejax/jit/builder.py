@@ -170,7 +170,7 @@ class Builder(ABC):
 
     # shared ---------------------------------------------------------------------------------------------------
     mask: Val | None = None
-    """The lanes that loads and stores of vectors touch; others are read as zero. None: all."""
+    """The lanes that loads and stores of vectors touch; others are read as one, of which every function has a value. None: all."""
 
     @contextmanager
     def masked(self, lanes: int, count: Val) -> Iterator[None]:

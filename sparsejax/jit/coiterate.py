@@ -18,9 +18,9 @@ import numpy as np
 
 from sparsejax.formats import Dense
 from sparsejax.formats.walk import Place, lower_bound
-from sparsejax.jit import cin, simplify
+from sparsejax.jit import cin, host, simplify, strips
 from sparsejax.jit.builder import Val
-from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.cursor import Brief, Cursor, Env
 from sparsejax.jit.loops import counted, gaps, merge, parts, unions
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Input
@@ -180,6 +180,30 @@ def _leads(access: cin.Access, var: cin.IndexVar, env: Env) -> bool:
     )
 
 
+def _row(lowering: Lowering, stmt: cin.Stmt, leader: cin.Access, env: Env) -> None:
+    """What is computed of a row of `leader`, nothing of an empty one; with code of its own for those that fit one vector."""
+    b, fiber = lowering.b, _walker(lowering, leader, env).segment
+    count = b.named("count", b.sub(fiber.hi, fiber.lo))
+    lanes = strips.VECTOR_BYTES // leader.dtype.itemsize
+
+    def brief() -> None:
+        lowering.brief = Brief(leader, lanes)
+        lowering.guarded(stmt, env)
+        lowering.brief = None
+
+    with b.if_(b.lt(b.i64(0), count)):
+        if host.has_masks():
+            b.if_else(b.lt(count, lanes + 1), brief, lambda: lowering.guarded(stmt, env))
+        else:
+            lowering.guarded(stmt, env)
+
+
+def _at_last_level(access: cin.Access, env: Env) -> bool:
+    """Whether all levels of `access` but the last are resolved."""
+    cursor = env.cursors[access]
+    return cursor.level + 1 == len(access.indices) and cursor.found is None
+
+
 def _readable(lowering: Lowering, access: cin.Access) -> Input | Workspace:
     operand = lowering.operands[access.tensor.name]
     assert isinstance(operand, Input | Workspace)
@@ -225,7 +249,12 @@ def _visit(lowering: Lowering, stmt: cin.Stmt, var: cin.IndexVar, coordinate: Va
     env = env.bind(var, coordinate)
     target = _entered(lowering, stmt, var, env)
     if target is None:
-        lowering.guarded(stmt, lowering.resolve(env, stmt))
+        env = lowering.resolve(env, stmt)
+        leader = output.leader
+        if not isinstance(stmt, cin.Where) or leader is None or not _at_last_level(leader, env):
+            lowering.guarded(stmt, env)
+            return
+        _row(lowering, stmt, leader, env)
         return
     cursor = env.cursors[target]
     position = output.enter(b, cursor.level, env.level_coordinates(b, target), env.cursors)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val
+from sparsejax.jit.emit import Num
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,21 @@ class Cursor:
     end: Val | None = None
     found: Val | None = None
     base: Val | None = None
+
+
+@dataclass
+class Brief:
+    """A row of `leader` that fits one vector of so many lanes; `values` holds what was kept for it, by tensor."""
+
+    leader: cin.Access
+    lanes: int
+    values: dict[str, Num] = field(default_factory=dict)
+
+    def covers(self, access: cin.Access, lanes: int) -> bool:
+        """Whether a walk over the last level of `access` is one over this row, in so many lanes."""
+        levels = range(len(access.indices) - 1)
+        same = access.tensor == self.leader.tensor and lanes == self.lanes
+        return same and all(access.level_index(k) == self.leader.level_index(k) for k in levels)
 
 
 @dataclass(frozen=True)

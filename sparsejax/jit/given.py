@@ -94,6 +94,11 @@ class GivenOutput(Output):
         self._block = self._product(b, range(self._given.level + 1, len(self.tensor.format.levels)))
 
     @property
+    def leader(self) -> cin.Access | None:
+        given = self._given.access
+        return given if self._pos_at is None and self._given.level + 1 == len(given.indices) else None
+
+    @property
     def writes_coordinates(self) -> bool:
         return bool(self._crd_at)
 

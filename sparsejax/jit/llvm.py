@@ -117,7 +117,7 @@ class LLVMBuilder(Builder):
     def load(self, pointer: Val, index: Val, type: str, name: str = "t") -> Val:
         address = self._address(pointer, index, type)
         if self.mask is not None and lanes_of(type) > 1:
-            return self._masked("load", type, f"ptr {address}, {self._lanes_in_memory(type)}, {type} zeroinitializer")
+            return self._masked("load", type, f"ptr {address}, {self._lanes_in_memory(type)}, {type} {_ones(type)}")
         align = "" if lanes_of(type) == 1 else f", align {_alignment(type)}"
         return self._value(f"load {type}, ptr {address}{align}", type, name)
 
@@ -306,6 +306,12 @@ class LLVMBuilder(Builder):
 def _symbol(name: str) -> str:
     """The name as LLVM may write it: other characters by their code points."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f".{ord(c):x}." for c in name)
+
+
+def _ones(type: str) -> str:
+    """A vector of ones."""
+    one = f"{scalar_of(type)} {'1.0' if scalar_of(type) in _FLOAT else '1'}"
+    return f"<{', '.join([one] * lanes_of(type))}>"
 
 
 def _alignment(type: str) -> int:

@@ -16,7 +16,7 @@ from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, coiterate, emit, operands, overlay, simplify, strips, sums, vectors
 from sparsejax.jit.assemble import Output, Span
 from sparsejax.jit.builder import Builder, Val
-from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.cursor import Brief, Cursor, Env
 from sparsejax.jit.given import Given, GivenOutput, Shared
 from sparsejax.jit.loops import chunks, parts
 from sparsejax.jit.loops.chunks import Chunking
@@ -71,6 +71,7 @@ class Lowering:
         self.scalars: dict[str, Scalar] = {}
         self.registers: dict[str, strips.Registers] = {}
         self.strip: strips.Strip | None = None
+        self.brief: Brief | None = None
         self.operands: dict[str, operands.Operand] = {}
 
     def run(self) -> str:

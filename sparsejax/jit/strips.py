@@ -160,10 +160,10 @@ def _assign_row(
                 known[a] = once(a, vector, lambda a=a, v=vector: _leaf(lowering, a, env, v))  # type: ignore[misc]
         value = lowering.value(stmt.rhs, env, strip.lanes, known)
         if target.policy == "scalar":
-            assert stmt.op is not None
             registers = lowering.registers[target.name]
-            old = registers.get(b, number)
-            registers.set(b, number, emit.apply(b, stmt.op, [old, value], target.dtype))
+            if stmt.op is not None:
+                value = emit.apply(b, stmt.op, [registers.get(b, number), value], target.dtype)
+            registers.set(b, number, value)
         else:
             position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
             lowering.write_lanes(stmt, env, position, value, strip.lanes)

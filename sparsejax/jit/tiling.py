@@ -22,6 +22,16 @@ before:  forall i                              after:  forall i
                                                               then
                                                                 C[b,i,k] += t
 
+What a loop over a sparse level adds to rows of the result reads a dense row that is the same for all of them: it stays in registers.
+
+before:  forall k                              after:  forall k
+           forall i                                      forall j (tile)
+             forall j (vector)                             where b: scalar
+               C[i,j] += A[i,k] * B[k,j]                     b = B[k,j]
+                                                           then
+                                                             forall i
+                                                               C[i,j] += A[i,k] * b
+
 Source: reuse analysis of mixed sparse-dense loops (reference section 4.4, Algorithm 2: a variable that some operand lacks is reused over
 it, one that is a sparse level or the parent of one cannot be tiled; registers win, accumulators in memory lose).
 """
@@ -34,15 +44,15 @@ from sparsejax.formats import Dense, Format
 from sparsejax.jit import cin, operators, simplify
 
 
-def tile(stmt: cin.Stmt) -> cin.Stmt:
-    """`stmt` with every loop that qualifies moved out and tiled."""
+def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
+    """`stmt` with every loop that qualifies moved out and tiled; `inside` other loops or not."""
     match stmt:
         case cin.Forall(var, body, "serial"):
-            return _tiled(stmt) or cin.Forall(var, tile(body))
+            return _tiled(stmt) or (_held(stmt) if inside else None) or cin.Forall(var, tile(body, True))
         case cin.Where(consumer, producer):
-            return cin.Where(tile(consumer), tile(producer))
+            return cin.Where(tile(consumer, inside), tile(producer, inside))
         case cin.Seq(stmts):
-            return cin.Seq(tuple(tile(s) for s in stmts))
+            return cin.Seq(tuple(tile(s, inside) for s in stmts))
         case _:
             return stmt
 
@@ -70,6 +80,30 @@ def _tiled(stmt: cin.Forall) -> cin.Stmt | None:
     if dense:
         made = cin.around(dense[:-1], cin.Forall(dense[-1], made, "tile"))
     return made
+
+
+def _held(stmt: cin.Forall) -> cin.Stmt | None:
+    """A vector loop inside one over a sparse level, with what it reads whatever the entry in registers; None when `stmt` is something
+    else."""
+    inner, var = stmt.body, stmt.var
+    if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
+        return None
+    lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
+    used = (lhs, *cin.accesses(rhs))
+    in_place = lhs.tensor.policy is None and all(isinstance(level, Dense) for level in lhs.tensor.format.levels)
+    if op is None or not in_place or var not in lhs.indices or inner.var not in lhs.indices or _is_dense(var, used):
+        return None
+    if any(inner.var in a.indices and var in cin.bound_by(a) for a in cin.accesses(rhs)) or simplify.conditions(
+        inner.body
+    ):
+        return None
+    read = [a for a in dict.fromkeys(cin.accesses(rhs)) if inner.var in a.indices]
+    if len(read) != 1 or not read[0].tensor.format.is_dense or read[0].tensor.policy is not None:
+        return None
+    tensor = cin.Tensor(f"{read[0].tensor.name}_r", (), read[0].dtype, Format(()), read[0].tensor.fill_value, "scalar")
+    register = cin.Access(tensor, ())
+    body = cin.Forall(var, cin.Assign(lhs, op, cin.substitute(rhs, {read[0]: register})))
+    return cin.Forall(inner.var, cin.Where(body, cin.Assign(register, None, read[0])), "tile")
 
 
 def region(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.Access]) -> int | None:

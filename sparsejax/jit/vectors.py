@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SHORT = 4
 """Vectors from which on lanes are worth their loops, where ranges are short."""
+COPIES = 4
+"""Sets of lanes of a reduction over a whole extent: an addition takes four times as long as starting the next one."""
 UNROLL = 4  # vectors of a block that are written one after the other instead of in a loop
 
 Follow = Callable[[Val], Mapping[cin.Access, Cursor]]
@@ -42,7 +44,7 @@ def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     assert isinstance(body, cin.Assign)
 
     def loop(count: int = 0) -> None:
-        made = VectorLoop(lowering, var, body, count=count)
+        made = VectorLoop(lowering, var, body, count=count, copies=1 if count else COPIES)
         prepared = made.prepared(env)
         if count:
             made.run_block(prepared)
@@ -59,7 +61,8 @@ def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
 class VectorLoop:
     """`body` over ranges of `var`; accesses in `fixed` have one position in a range, whatever their indices say.
 
-    With a `count`, there is one range of as many coordinates (`run_block`).
+    With a `count`, there is one range of as many coordinates (`run_block`). A reduction has `copies` sets of lanes, of which none
+    waits for the other.
     """
 
     def __init__(
@@ -70,11 +73,11 @@ class VectorLoop:
         fixed: Collection[cin.Access] = (),
         count: int = 0,
         beside: Beside | None = None,
+        copies: int = 1,
     ) -> None:
         self.beside = beside
         self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
-        used = (body.lhs, *cin.accesses(body.rhs))
-        widest = strips.VECTOR_BYTES // max(a.dtype.itemsize for a in used)
+        used, widest = (body.lhs, *cin.accesses(body.rhs)), self.widest(body)
         self.masks = not count and beside is None and host.has_masks() and all(a.dtype.kind in "iuf" for a in used)
         if self.masks:
             self.widths: tuple[int, ...] = (widest,)
@@ -83,9 +86,18 @@ class VectorLoop:
             self.widths = tuple(w for w in powers if w == widest <= count or w & (count % widest))
         else:
             self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
-        self.totals: dict[int, Lanes] = {}
+        self.totals: dict[tuple[int, int], Lanes] = {}
+        self.copies = 1
         if var not in cin.bound_by(body.lhs):
-            self.totals = {lanes: Lanes(lowering, body, lanes) for lanes in self.widths if lanes > 1}
+            whole = lowering.scalars[body.lhs.tensor.name].total
+            self.copies = copies if whole is None or not whole.exact else 1
+            sets = [(n, c) for n in self.widths if n > 1 for c in range(self.copies if n == widest else 1)]
+            self.totals = {(lanes, copy): Lanes(lowering, body, lanes) for lanes, copy in sets}
+
+    @staticmethod
+    def widest(body: cin.Assign) -> int:
+        """The lanes of a whole vector."""
+        return strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
 
     def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
         """What does not change in a range: resolved cursors and the values of invariants."""
@@ -110,10 +122,7 @@ class VectorLoop:
         wide = [lanes for lanes in self.widths if lanes > 1]
         with nullcontext() if not short or not wide else b.if_(b.lt(b.i64(SHORT * wide[0]), b.sub(hi, lo))):
             for lanes in wide:
-                start = b.get(done)
-                end = b.named("end", b.add(start, b.and_(b.sub(hi, start), b.i64(-lanes))))
-                self._lanes(prepared, start, end, lanes, follow)
-                b.set(done, end)
+                b.set(done, self._vectors(prepared, b.get(done), hi, lanes, follow))
         self._lanes(prepared, b.get(done), hi, 1, follow)
 
     def _run_masked(
@@ -121,11 +130,40 @@ class VectorLoop:
     ) -> None:
         """The coordinates lo to hi, those behind the last whole vector in some of its lanes."""
         b, (lanes,) = self.lowering.b, self.widths
-        count = b.named("count", b.sub(hi, lo))
-        end = b.named("end", b.add(lo, b.and_(count, b.i64(-lanes))))
-        self._lanes(prepared, lo, end, lanes, follow)
+        end = self._vectors(prepared, lo, hi, lanes, follow)
         with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
             self._at(prepared, end, lanes, follow)
+
+    def once(
+        self,
+        prepared: tuple[Env, dict[cin.Expr, emit.Num]],
+        lo: Val,
+        hi: Val,
+        follow: Follow | None,
+        kept: dict[str, emit.Num],
+    ) -> None:
+        """The coordinates lo to hi, which are some lanes of one vector; `kept` has what was written there before, by tensor."""
+        b, (lanes,) = self.lowering.b, self.widths
+        own: dict[cin.Expr, emit.Num] = {
+            a: kept[a.tensor.name] for a in cin.accesses(self.body.rhs) if a.tensor.name in kept
+        }
+        with b.masked(lanes, b.sub(hi, lo)):
+            value = self._at(prepared, lo, lanes, follow, 0, own)
+        if not self.totals:
+            kept[self.body.lhs.tensor.name] = value
+
+    def _vectors(
+        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, lanes: int, follow: Follow | None
+    ) -> Val:
+        """As many vectors as fit between `lo` and `hi`; where the last one ends."""
+        b = self.lowering.b
+        for copies in dict.fromkeys((self.copies if lanes == self.widths[0] else 1, 1)):
+            end = b.named("end", b.add(lo, b.and_(b.sub(hi, lo), b.i64(-lanes * copies))))
+            with b.for_(lo, end, self.var.name, lanes * copies) as index:
+                for copy in range(copies):
+                    self._at(prepared, b.add(index, copy * lanes), lanes, follow, copy)
+            lo = end
+        return lo
 
     def run_block(self, prepared: tuple[Env, dict[cin.Expr, emit.Num]]) -> None:
         """All coordinates of a block."""
@@ -147,17 +185,23 @@ class VectorLoop:
             self._at(prepared, index, lanes, follow)
 
     def _at(
-        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], index: Val, lanes: int, follow: Follow | None
-    ) -> None:
-        """The `lanes` coordinates from `index`."""
+        self,
+        prepared: tuple[Env, dict[cin.Expr, emit.Num]],
+        index: Val,
+        lanes: int,
+        follow: Follow | None,
+        copy: int = 0,
+        kept: Mapping[cin.Expr, emit.Num] | None = None,
+    ) -> emit.Num:
+        """The `lanes` coordinates from `index`, and what was computed of them; `kept` has values that are known."""
         lowering, body, (env, scalars) = self.lowering, self.body, prepared
-        b, total = lowering.b, self.totals.get(lanes)
+        b, total = lowering.b, self.totals.get((lanes, copy))
         splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
         here = env.bind(self.var, index).with_cursors({} if follow is None else follow(index))
         here = lowering.resolve(here, body)
         if self.beside is not None:
             self.beside(index, lanes)
-        value = lowering.value(body.rhs, here, lanes, dict(splats))
+        value = lowering.value(body.rhs, here, lanes, {**splats, **(kept or {})})
         if b.mask is not None and total is not None:
             nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
             value = emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
@@ -167,6 +211,7 @@ class VectorLoop:
             lowering.write_lanes(body, here, here.cursors[body.lhs].pos, value, lanes)
         else:
             total.add(value)
+        return value
 
     def finish(self, env: Env) -> None:
         """Add up the lanes of a reduction."""

@@ -6,13 +6,16 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import nn
+from sparsejax.jit import host
 from tests.fuzz import engine
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with engine.quick():
-        yield
+@pytest.fixture(scope="module", params=[True, False], ids=["masks", "no masks"], autouse=True)
+def masks(request):
+    """Processors that load and store some lanes of a vector, and others."""
+    with pytest.MonkeyPatch.context() as patch, engine.quick():
+        patch.setattr(host, "has_masks", lambda: request.param)
+        yield request.param
 
 
 def rows(form, dtype="f8", seed=0):
@@ -59,9 +62,10 @@ def test_chunks():
         np.testing.assert_allclose(sj.jit(nn.softmax)(A).todense(), softmax(x), rtol=1e-13)
 
 
-def test_nothing_is_appended():
+def test_nothing_is_appended(masks):
     A, _ = rows("csr")
     text = program(nn.softmax, A)
+    assert (": +8 below" in text) == masks
     assert "realloc" not in text and "out_vals[" in text
     told = sj.explain(nn.softmax)(A)
     (kernel,) = told.kernels

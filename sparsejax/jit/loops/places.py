@@ -89,6 +89,15 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
                 output.write_coordinates(b, last, b.add(start, lane), coordinates)
 
     writes = isinstance(kept, Append) or (first is not None and output.writes_coordinates)
+    brief = lowering.brief
+    if brief is not None and sink in (None, output) and brief.covers(walker.access, VectorLoop.widest(stmt)):
+        vector = VectorLoop(lowering, loop.var, stmt)
+        if vector.masks:
+            vector.once(vector.prepared(env), segment.lo, segment.hi, follow, brief.values)
+            vector.finish(env)
+            if sink is not None:
+                output.commit(b, count)
+            return
     with nullcontext() if sink is not None else b.if_(b.lt(segment.lo, segment.hi)):
         vector = VectorLoop(lowering, loop.var, stmt, beside=beside if writes else None)
         vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not emit.elementary(stmt.rhs))

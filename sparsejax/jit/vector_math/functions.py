@@ -189,7 +189,19 @@ def _log(x: Lanes, unit: Parts, per: Parts | None) -> Lanes:
 
 
 def log(x: Lanes) -> Lanes:
-    return _log(x, table.LN2, None)
+    """Of normal numbers by fewer steps: log(1 + f) is f and something small, and k log 2 is larger than it or zero, so that one sum of
+    both is enough. Other numbers are rare, and take the way of `log2`."""
+    count, _, f = _log_reduced(x)
+    s, square = f / (f + 2), f * f * 0.5
+    z = s * s
+    rest = s.fma(z.fma(z.polynomial(table.LOG), square), count * _constant(x, table.LN2, 1))
+    value = count.fma(_constant(x, table.LN2, 0), f - (square - rest))
+    least, b = x.like(2.0 ** (1 - x.layout.bias)).bits(), x.b
+    made = b.var("value", value.val)
+    rare = (x.bits() - least).beyond(x.like(math.inf).bits() - least)
+    with b.if_(rare.anywhere()):
+        b.set(made, rare.either(_log(x, table.LN2, None), value).val)
+    return Lanes(b, b.get(made))
 
 
 ONE: Parts = ((1.0, 0.0), (1.0, 0.0))

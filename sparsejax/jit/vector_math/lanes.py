@@ -107,6 +107,10 @@ class Lanes:
     def equals(self, other: Any) -> Lanes:
         return self._compare("oeq" if self._prefix else "eq", other)
 
+    def beyond(self, other: Lanes) -> Lanes:
+        """Whether these integers, without signs, are not below others."""
+        return self._compare("uge", other)
+
     def either(self, yes: Any, no: Any) -> Lanes:
         """`yes` where these are true, else `no`; one of them may be a number."""
         like = yes if isinstance(yes, Lanes) else no
