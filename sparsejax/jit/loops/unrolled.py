@@ -6,13 +6,13 @@
       ...
 
 An addition takes about four times as long as the processor needs to start the next one. Applies to every associative and
-commutative reduction into a register whose other operands are dense below.
+commutative reduction into a register whose other operands are dense below, or are looked up in a workspace.
 """
 
 from __future__ import annotations
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, operators, sums
+from sparsejax.jit import cin, operators, scatter, sums
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Scalar
 
@@ -26,15 +26,16 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         return False
     if stmt.op is None or not operators.get(stmt.op).associative or not operators.get(stmt.op).commutative:
         return False
-    total = lowering.scalars[stmt.lhs.tensor.name].total
-    if total is not None and total.exact:
+    whole = lowering.scalars[stmt.lhs.tensor.name]
+    if whole.total is not None and whole.total.exact:
         return False
     for access in cin.accesses(stmt.rhs):
         if access.tensor.policy == "scalar":
             continue
         cursor = loop.env.cursors[access]
         below = access.tensor.format.levels[cursor.level + (access in key) :]
-        if cursor.found is not None or not all(isinstance(level, Dense) for level in below):
+        looked_up = access.tensor.policy == scatter.POLICY and whole.mark is None
+        if cursor.found is not None or not (looked_up or all(isinstance(level, Dense) for level in below)):
             return False
     return walker.side_by_side
 
