@@ -258,10 +258,18 @@ def _once(nest: Nest) -> Nest:
 
     before:  out[i,j,b] += A[i,j,b] * U[i,k] * W[j,k]
     after:   out[i,j,b] = A[i,j,b] * w[i,j],  w[i,j] += U[i,k] * W[j,k]
+
+    Under a mask likewise, which then holds where the result is computed.
     """
     if not nest.direct or nest.op != "add" or len(nest.producers) != 1 or nest.output.format.is_dense:
         return nest
-    product = nest.producers[0].rhs
+    product, condition = nest.producers[0].rhs, None
+    if (
+        isinstance(product, cin.Call)
+        and product.op == "masked"
+        and not set(cin.variables(product.args[0])) - {*nest.indices}
+    ):
+        condition, product, _ = product.args
     factors = _factors(product)
     own = [f for f in factors if set(cin.variables(f)) <= set(nest.indices)]
     rest = [f for f in factors if f not in own]
@@ -280,7 +288,12 @@ def _once(nest: Nest) -> Nest:
         dtype.type(0),
     )
     target = cin.Access(made, shared)
-    return replace(nest, producers=(Producer(target, "add", _product(rest)),), value=_product([*own, target]))
+    value = _product([*own, target])
+    if condition is not None:
+        value = cin.Call(
+            "masked", (condition, value, simplify.literal(nest.output.fill_value, value.dtype)), value.dtype
+        )
+    return replace(nest, producers=(Producer(target, "add", _product(rest)),), value=value)
 
 
 def _factors(expr: cin.Expr) -> list[cin.Expr]:
