@@ -6,6 +6,7 @@
 Processor time in ms of a call: medians over turns of ten calls, all jitted, on one thread.
 loop      the jitted function, once for every element; block: the product with scipy.sparse.block_diag, made before (SDDMM: NumPy at
           the stored entries of every element)
+grad      gradients of half the sum of squares of the result by both operands (SDDMM: by all three), of every element
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ def sddmm(A: Any, U: Any, W: Any) -> Any:
     return sj.einsum("ij,ik,jk->ij", A, U, W)
 
 
+def gradients(f: Callable[..., Any], count: int) -> Callable[..., Any]:
+    return sj.grad(lambda *args: (f(*args) ** 2).sum() / 2, tuple(range(count)))
+
+
 def cases(rows: int, degree: int, batch: int, columns: int) -> list[Row]:
     """(name, vmap, loop, block) for every operation."""
     rng = np.random.default_rng(0)
@@ -39,6 +44,7 @@ def cases(rows: int, degree: int, batch: int, columns: int) -> list[Row]:
     S = sp.csr_array((np.ones(rows * degree), coords), shape=(rows, rows))
     S.sum_duplicates()
     values = rng.random((batch, S.nnz))
+    each = np.repeat(np.arange(rows), np.diff(S.indptr))
     matrices = [sp.csr_array((v, S.indices, S.indptr), shape=S.shape) for v in values]
     elements = [sj.array(m) for m in matrices]
     V = sj.numpy.stack(elements).asformat("(d,c,d)@(1,2,0)")
@@ -48,7 +54,9 @@ def cases(rows: int, degree: int, batch: int, columns: int) -> list[Row]:
     H, Hs = rng.random((rows, columns)), rng.random((batch, rows, columns))
     W, Ws = rng.random((rows, columns)), rng.random((batch, rows, columns))
     one, dots = sj.jit(product), sj.jit(sddmm)
-    each = np.repeat(np.arange(rows), np.diff(S.indptr))
+    one_grad, dots_grad = gradients(product, 2), gradients(sddmm, 3)
+    one_pull, dots_pull = sj.jit(one_grad), sj.jit(dots_grad)
+    places = [(each + b * rows, S.indices + b * rows) for b in range(batch)]
 
     def mapped(f: Any, axes: Any, *args: Any) -> Callable[[], Any]:
         jitted = sj.jit(sj.vmap(f, in_axes=axes))
@@ -56,6 +64,20 @@ def cases(rows: int, degree: int, batch: int, columns: int) -> list[Row]:
 
     def at_entries(us: Any, ws: Any) -> Any:
         return [v * np.einsum("ek,ek->e", u[each], w[S.indices]) for v, u, w in zip(values, us, ws, strict=True)]
+
+    def pulled(dense: Any) -> Any:
+        """The gradients of a product by the stored values and by the dense operand."""
+        y = blocks @ dense
+        at = "e,e->e" if y.ndim == 1 else "ek,ek->e"
+        return blocks.T @ y, [np.einsum(at, y[i], dense[j]) for i, j in places]
+
+    def pulled_dots(u: Any, w: Any) -> Any:
+        made = []
+        for v in values:
+            d = np.einsum("ek,ek->e", u[each], w[S.indices])
+            weights = sp.csr_array((v * v * d, S.indices, S.indptr), shape=S.shape)
+            made.append((v * d * d, weights @ w, weights.T @ u))
+        return made
 
     return [
         ("SpMV  A[b] x", mapped(product, (0, None), V, x), lambda: [one(e, x) for e in elements],
@@ -73,6 +95,12 @@ def cases(rows: int, degree: int, batch: int, columns: int) -> list[Row]:
          lambda: at_entries([H] * batch, [W] * batch)),
         ("SDDMM A[b] U[b] W[b]", mapped(sddmm, 0, V, Hs, Ws),
          lambda: [dots(e, h, w) for e, h, w in zip(elements, Hs, Ws, strict=True)], lambda: at_entries(Hs, Ws)),
+        ("grad SpMV  A[b] x", mapped(one_grad, (0, None), V, x), lambda: [one_pull(e, x) for e in elements],
+         lambda: pulled(np.tile(x, batch))),
+        ("grad SpMM  A[b] H", mapped(one_grad, (0, None), V, H), lambda: [one_pull(e, H) for e in elements],
+         lambda: pulled(np.tile(H, (batch, 1)))),
+        ("grad SDDMM A[b] U W", mapped(dots_grad, (0, None, None), V, H, W),
+         lambda: [dots_pull(e, H, W) for e in elements], lambda: pulled_dots(H, W)),
     ]  # fmt: skip
 
 

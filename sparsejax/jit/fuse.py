@@ -16,6 +16,7 @@ variables, or is cheap and sparse. A kernel never grows beyond its budget (`budg
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from sparsejax.formats import Dense, Storage
+from sparsejax.formats import Dense, Format, Storage
 from sparsejax.jit import adapt, budget, cin, operators, simplify
 from sparsejax.jit.nest import Nest, Producer, patterns
 
@@ -248,8 +249,65 @@ class _Fuser:
     def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
         output = tensor_of("out", var.aval)
         output = replace(output, format=adapt.assembled(output.format))
-        nest = Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value))
+        nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
         return canonical(nest, var, self.vars)
+
+
+def _once(nest: Nest) -> Nest:
+    """A sum of products with its dense factors summed first, where the result has a variable that they lack.
+
+    before:  out[i,j,b] += A[i,j,b] * U[i,k] * W[j,k]
+    after:   out[i,j,b] = A[i,j,b] * w[i,j],  w[i,j] += U[i,k] * W[j,k]
+
+    Under a mask likewise, which then holds where the result is computed.
+    """
+    if not nest.direct or nest.op != "add" or len(nest.producers) != 1 or nest.output.format.is_dense:
+        return nest
+    product, condition = nest.producers[0].rhs, None
+    if (
+        isinstance(product, cin.Call)
+        and product.op == "masked"
+        and not set(cin.variables(product.args[0])) - {*nest.indices}
+    ):
+        condition, product, _ = product.args
+    factors = _factors(product)
+    own = [f for f in factors if set(cin.variables(f)) <= set(nest.indices)]
+    rest = [f for f in factors if f not in own]
+    read = [a for f in rest for a in cin.accesses(f)]
+    shared = tuple(v for v in nest.indices if v in {ix for a in read for ix in a.indices})
+    extents = {ix: n for a in (*read, *cin.accesses(product)) for ix, n in zip(a.indices, a.tensor.shape, strict=True)}
+    dense = all(a.tensor.format.is_dense for a in read) and 0 not in extents.values()
+    if not own or not rest or not dense or len(shared) == len(nest.indices):
+        return nest
+    dtype = product.dtype
+    made = cin.Tensor(
+        nest.producers[0].target.tensor.name,
+        tuple(extents[v] for v in shared),
+        dtype,
+        _dense(len(shared)),
+        dtype.type(0),
+    )
+    target = cin.Access(made, shared)
+    value = _product([*own, target])
+    if condition is not None:
+        value = cin.Call(
+            "masked", (condition, value, simplify.literal(nest.output.fill_value, value.dtype)), value.dtype
+        )
+    return replace(nest, producers=(Producer(target, "add", _product(rest)),), value=value)
+
+
+def _factors(expr: cin.Expr) -> list[cin.Expr]:
+    if isinstance(expr, cin.Call) and expr.op == "multiply" and all(a.dtype == expr.dtype for a in expr.args):
+        return [f for a in expr.args for f in _factors(a)]
+    return [expr]
+
+
+def _product(factors: Sequence[cin.Expr]) -> cin.Expr:
+    return functools.reduce(lambda x, y: cin.Call("multiply", (x, y), x.dtype), factors)
+
+
+def _dense(rank: int) -> Format:
+    return Format((Dense(),) * rank)
 
 
 def _scatters(eqn: Eqn) -> bool:

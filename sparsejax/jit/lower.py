@@ -223,11 +223,11 @@ class Lowering:
     def _known(self, condition: cin.Expr, stmt: cin.Stmt, env: Env) -> bool:
         """Whether everything that `condition` reads is resolved before `stmt` runs."""
         written = {w.lhs.tensor.name for w in cin.writes(stmt)}
-        for access in cin.accesses(condition):
+        for access, levels in simplify.levels_asked(condition).items():
             cursor = env.cursors.get(access)
             if access.tensor.name in written or (cursor is not None and cursor.found is not None):
                 return False
-            if access.tensor.policy != "scalar" and (cursor is None or cursor.level < len(access.indices)):
+            if access.tensor.policy != "scalar" and (cursor is None or cursor.level < levels):
                 return False
         return True
 

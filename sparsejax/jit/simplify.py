@@ -18,6 +18,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from sparsejax.formats import Dense
 from sparsejax.jit import cin, operators
 
 
@@ -184,6 +185,32 @@ def conditions(stmt: cin.Stmt) -> dict[cin.Expr, None]:
     for write in cin.writes(stmt):
         look(write.rhs)
     return found
+
+
+def levels_asked(condition: cin.Expr) -> dict[cin.Access, int]:
+    """How many levels of every access must be resolved for a condition to be known: whether an entry is stored does not depend on dense
+    levels below all others."""
+    if isinstance(condition, cin.Access):
+        return {condition: len(condition.indices)}
+    if not isinstance(condition, cin.Call):
+        return {}
+    if condition.op == "stored" and isinstance(access := condition.args[0], cin.Access):
+        levels = access.tensor.format.levels
+        return {access: 1 + max((k for k, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)}
+    found: dict[cin.Access, int] = {}
+    for arg in condition.args:
+        for access, count in levels_asked(arg).items():
+            found[access] = max(count, found.get(access, 0))
+    return found
+
+
+def decides(var: cin.IndexVar, condition: cin.Expr) -> bool:
+    """Whether a condition depends on a variable."""
+    return any(
+        var == (index := access.level_index(level)) or (isinstance(index, cin.Position) and var in cin.bound_by(access))
+        for access, count in levels_asked(condition).items()
+        for level in range(count)
+    )
 
 
 def asked(expr: cin.Expr) -> set[cin.Access]:

@@ -119,7 +119,7 @@ def region(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.A
 
 
 def _decides_nothing(var: cin.IndexVar, body: cin.Stmt) -> bool:
-    return not any(var in cin.variables(c) for c in simplify.conditions(body))
+    return not any(simplify.decides(var, c) for c in simplify.conditions(body))
 
 
 def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:

@@ -292,7 +292,7 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     reached = (a for a in (body.lhs, *cin.accesses(body.rhs)) if a not in walked)
     if any(var in cin.bound_by(a) and var not in a.indices for a in reached):
         return False
-    decided = [a for c in simplify.conditions(body) if var not in cin.variables(c) for a in cin.accesses(c)]
+    decided = [a for c in simplify.conditions(body) if not simplify.decides(var, c) for a in cin.accesses(c)]
     used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
     if any(a.dtype.kind not in "iufc" for a in used):
         return False
@@ -328,7 +328,7 @@ def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
     if isinstance(expr, cin.Call):
         if expr.dtype.kind in "iufc" and not any(var in cin.bound_by(a) for a in cin.accesses(expr)):
             return True  # computed before the loop starts
-        if expr.op == "masked" and var not in cin.variables(expr.args[0]):
+        if expr.op == "masked" and not simplify.decides(var, expr.args[0]):
             return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
         kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
         return emit.lanewise(expr.op, kinds) and all(_lanewise(a, var) for a in expr.args)

@@ -101,7 +101,10 @@ def _contract(
     single = _out_aval(contract_p, operands, {"inputs": inputs, "output": output, **params})
     outermost = _is_outermost(operands, inputs, output)
     if not outermost and any(not element(x).is_dense for x in operands):
-        operands = tuple(_in_lanes(x) for x in operands)
+        walked = {x for o, ls in zip(operands, inputs, strict=False) if not element(o).is_dense for x in ls}
+        other = {*output, *walked}
+        dots = [_contiguous(x, ls) not in other for x, ls in zip(operands, inputs, strict=False)]
+        operands = tuple(x if k < count and dots[k] else _in_lanes(x) for k, x in enumerate(operands))
     form = batched_format(single.format, outermost if single.is_dense else ragged(operands))
     batch = max((x for ls in inputs for x in ls), default=0) + 1
     labels = _more(operands, inputs, batch)
@@ -126,6 +129,11 @@ def _is_outermost(operands: Sequence[Any], inputs: Sequence[Labels], output: Lab
         return False
     walked = [ls for x, ls in zip(operands, inputs, strict=False) if not element(x).is_dense]
     return not walked or any(all(label not in ls for ls in walked) for label in output)
+
+
+def _contiguous(x: Any, labels: Labels) -> int:
+    """The label along which an operand is contiguous in memory: where that is a dense one that is summed, it fills the lanes. The batch is -1."""
+    return (*labels, -1)[x.value.format.order[-1]] if isinstance(x, Batched) else -1
 
 
 def _in_lanes(x: Any) -> Any:

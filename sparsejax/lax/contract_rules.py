@@ -61,7 +61,8 @@ def _transpose(
 ) -> list[Any]:
     count = len(inputs)
     (k,) = [k for k, x in enumerate(operands[:count]) if isinstance(x, Linear)]
-    if mask is not None and (ct.format.is_dense or mask == "complement"):
+    dense = mask is not None and (operands[count].format.is_dense or (out_format is not None and out_format.is_dense))
+    if mask is not None and (dense or ct.format.is_dense or mask == "complement"):  # else it has entries of the result
         ct = contract([ct], [output], output, mask=operands[count], complement=mask == "complement")
     factors = [
         (ct, output),

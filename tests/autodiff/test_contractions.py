@@ -112,3 +112,11 @@ def test_no_dense_intermediate(f, form):
 def allowed(function, f):
     """The product of two dense matrices that the user wrote; the compiler computes it at the pattern alone."""
     return {"f64[50:d,50:d]"} if f is pairwise else set()
+
+
+@pytest.mark.parametrize("complement", [False, True])
+def test_cotangents_of_masked_dense_results_that_come_sparse(complement):
+    """They may have more entries than the mask."""
+    rng = np.random.default_rng(3)
+    x, m = array(rng, (4, 3)), rng.random((4, 3)) < 0.5
+    check(rng, lambda x: sj.einsum("ij->ij", x, mask=m, complement=complement).asformat("(c,d)").sum(axis=1), x)

@@ -80,3 +80,16 @@ def test_a_variable_above_a_sparse_level_is_not_tiled():
     f = sj.jit(lambda A, X: sj.einsum("bij,jk->bik", A, X))
     assert f.lower(A, X).as_text("cin").count("(tile)") == 1
     np.testing.assert_allclose(f(A, X).todense(), values @ X)
+
+
+def test_masks_of_stored_entries_let_dense_levels_below_run_in_lanes():
+    """The gradient of a product by values under one pattern."""
+    rng = np.random.default_rng(1)
+    values = rng.random((300, 400, 16)) * (rng.random((300, 400, 1)) < 0.02)
+    V, X = snp.asarray(values).asformat("(d,c,d)@(0,1,2)"), rng.random((400, 16))
+    f = sj.jit(sj.vmap(sj.grad(lambda A, X: ((A @ X) ** 2).sum() / 2), in_axes=(2, None), out_axes=2))
+    text = f.lower(V, X).as_text("cin")
+    assert "(tile)" in text[: text.index("masked(stored(A[i,j,k])")].rpartition("forall i")[2], text
+    kept = values != 0
+    wanted = np.stack([(v @ X) @ X.T for v in np.moveaxis(values, 2, 0)], axis=2) * kept
+    np.testing.assert_allclose(f(V, X).todense(), wanted, rtol=1e-12)

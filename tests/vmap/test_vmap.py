@@ -333,3 +333,15 @@ def test_a_primitive_without_a_rule_is_named(monkeypatch):
     monkeypatch.setattr(structural.diagonal_p, "batch", None)
     with pytest.raises(NotImplementedError, match="Batching rule for 'diagonal' not implemented"):
         sj.vmap(snp.diagonal)(np.ones((2, 3, 3)))
+
+
+@pytest.mark.parametrize("k", [0, 1, 7, 16])
+def test_sampled_products(k):
+    """Factors that elements share are summed once for all of them; factors of their own are read as they are stored."""
+    V = array(rng(), (B, N, M), SHARED)
+    f = lambda A, U, W: sj.einsum("ij,ik,jk->ij", A, U, W)  # noqa: E731
+    U, W, Us = (rng().random(shape) for shape in ((N, k), (M, k), (B, N, k)))
+    for axes, args in [((0, None, None), (V, U, W)), ((0, 0, None), (V, Us, W)), ((None, 0, None), (V[0], Us, W))]:
+        compare(f, axes, *(x if hasattr(x, "format") else sj.array(x) for x in args))
+    text = sj.jit(sj.vmap(f, in_axes=(0, None, None))).lower(V, U, W).as_text("plan")
+    assert ("w[i,j] reduces add of multiply(B[i,l], C[j,l])" in text) == (k > 0), text

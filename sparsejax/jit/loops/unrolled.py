@@ -4,10 +4,10 @@
       t0 .. t3 += vals[p .. p + 3] * (x[crd[p]], x[crd[p + 1]], ...)           no addition waits for the one before
 
 An addition takes about four times as long as the processor needs to start the next one. Applies to every associative and
-commutative reduction into a register whose other operands are dense below. The sums are lanes of one vector, whose operands are
-contiguous, or put together from single loads (a third faster than four sums in four registers; the gathers of x86 are slower,
-and masked ones for the rest several times so). What has no lanes, as complex numbers, has a register for every sum. Where
-segments hold less than two entries on average, the additional tests cost more than they save (a quarter).
+commutative reduction into a register whose other operands are dense below, or are looked up in a workspace. The sums are lanes of
+one vector, whose operands are contiguous, or put together from single loads (a third faster than four sums in four registers;
+the gathers of x86 are slower, and masked ones for the rest several times so). What has no lanes, or is looked up, has a register
+for every sum. Where segments hold less than two entries on average, the additional tests cost more than they save (a quarter).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, emit, operators, sums, vectors
+from sparsejax.jit import cin, emit, operators, scatter, sums, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Env
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
@@ -33,15 +33,16 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         return False
     if (walker.access.tensor.name, walker.level) in lowering.program.short:
         return False
-    total = lowering.scalars[stmt.lhs.tensor.name].total
-    if total is not None and total.exact:
+    whole = lowering.scalars[stmt.lhs.tensor.name]
+    if whole.total is not None and whole.total.exact:
         return False
     for access in cin.accesses(stmt.rhs):
         if access.tensor.policy == "scalar":
             continue
         cursor = loop.env.cursors[access]
         below = access.tensor.format.levels[cursor.level + (access in key) :]
-        if cursor.found is not None or not all(isinstance(level, Dense) for level in below):
+        looked_up = access.tensor.policy == scatter.POLICY and whole.mark is None
+        if cursor.found is not None or not (looked_up or all(isinstance(level, Dense) for level in below)):
             return False
     return walker.side_by_side
 
@@ -53,7 +54,8 @@ def accumulate(loop: Loop, key: Leaders, walker: Walker) -> None:
     whole = b.and_(b.sub(segment.hi, segment.lo), b.i64(-COPIES))
     end = b.named("end", b.add(segment.lo, whole))
     with b.if_(b.lt(segment.lo, end)):
-        if vectors.lanewise(stmt, loop.var):
+        found = all(a.tensor.policy != scatter.POLICY for a in cin.accesses(stmt.rhs))
+        if found and vectors.lanewise(stmt, loop.var):
             _in_lanes(loop, stmt, key, walker, end)
         else:
             _in_registers(loop, stmt, key, walker, end)
