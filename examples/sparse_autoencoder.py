@@ -67,19 +67,19 @@ def init(key: Any, inputs: int) -> Params:
     return parts
 
 
-def loss(params: Params, X: Any) -> Any:
-    """The mean squared error of the reconstruction of a csr matrix of images."""
+def loss(params: Params, X: Any, images: Any) -> Any:
+    """The mean squared error of the reconstruction of images, which the encoder reads as a csr matrix `X`."""
     hidden = nn.relu(nn.linear(X, params["W1"], params["b1"]))
-    return nn.mean_squared_error(nn.sigmoid(nn.linear(hidden, params["W2"], params["b2"])), X)
+    return nn.mean_squared_error(nn.sigmoid(nn.linear(hidden, params["W2"], params["b2"])), images)
 
 
 optimizer = nn.adam(RATE)
 
 
 @sj.jit
-def step(params: Params, state: Any, X: Any) -> Any:
-    """(params, state, X) -> (params, state, loss)"""
-    value, grads = sj.value_and_grad(loss)(params, X)
+def step(params: Params, state: Any, X: Any, images: Any) -> Any:
+    """(params, state, X, images) -> (params, state, loss)"""
+    value, grads = sj.value_and_grad(loss)(params, X, images)
     updates, state = optimizer.update(grads, state, params)
     return nn.apply_updates(params, updates), state, value
 
@@ -92,7 +92,8 @@ def train(images: np.ndarray, epochs: int, seed: int = 0, say: Callable[[str], A
     for epoch in range(epochs):
         before, order, total = time.process_time(), rng.permutation(len(images)), []
         for k in range(0, len(images) - BATCH + 1, BATCH):
-            params, state, value = step(params, state, sj.array(X[order[k : k + BATCH]]))
+            batch = order[k : k + BATCH]
+            params, state, value = step(params, state, sj.array(X[batch]), images[batch])
             total.append(float(value.todense()))
         spent = time.process_time() - before
         say(f"epoch {epoch + 1}: loss {statistics.mean(total):.5f}, {1e3 * spent / len(total):.2f} ms per batch")
@@ -114,7 +115,7 @@ def contenders(params: Params) -> dict[str, Callable[[np.ndarray], float]]:
         return float(np.square(special.expit(hidden @ W2 + b2) - images).mean())
 
     found = {
-        "sparsejax": lambda images: float(run(params, sj.array(images, format="csr")).todense()),
+        "sparsejax": lambda images: float(run(params, sj.array(images, format="csr"), images).todense()),
         "SciPy": scipy_loss,
     }
     if importlib.util.find_spec("torch"):

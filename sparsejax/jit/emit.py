@@ -80,7 +80,7 @@ def load(b: Builder, pointer: Val, position: Val, dtype: DType, lanes: int = 1, 
     if dtype.kind == "c":
         return Num(dtype, parts.load(b, pointer, position, type, lanes, name))
     value = b.load(pointer, position, vector_of(type, lanes), name)
-    return Num(dtype, (b.ne(value, 0),)) if dtype.kind == "b" else Num(dtype, (value,))
+    return Num(dtype, (b.compare("ne", value, _like(b, value, 0)),)) if dtype.kind == "b" else Num(dtype, (value,))
 
 
 def store(b: Builder, pointer: Val, position: Val, value: Num) -> None:
@@ -88,7 +88,8 @@ def store(b: Builder, pointer: Val, position: Val, value: Num) -> None:
     if value.kind == "c":
         parts.store(b, pointer, position, (value.parts[0], value.parts[1]))
         return
-    b.store(pointer, position, b.convert("zext", value.val, "i8") if value.kind == "b" else value.val)
+    bytes_ = vector_of("i8", lanes_of(value.val.type))
+    b.store(pointer, position, b.convert("zext", value.val, bytes_) if value.kind == "b" else value.val)
 
 
 def lanes(b: Builder, values: Sequence[Num]) -> Num:
@@ -179,7 +180,7 @@ def _defined(b: Builder, body: cin.Expr, args: list[Num]) -> Num:
 
 def lanewise(op: str, kinds: Collection[str]) -> bool:
     """Whether `op` works lane by lane on values of these kinds, its result's among them, without a call of a scalar library function."""
-    if not set(kinds) <= set("iufc" if op == "cast" else "iufcb"):
+    if not set(kinds) <= set("biufc"):
         return False
     known = operators.OPERATORS.get(op)
     body = None if known is None else known.body

@@ -294,7 +294,7 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
         return False
     decided = [a for c in simplify.conditions(body) if not simplify.decides(var, c) for a in cin.accesses(c)]
     used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
-    if any(a.dtype.kind not in "iufc" for a in used):
+    if any(a.dtype.kind not in "biufc" for a in used) or (body.lhs.dtype.kind == "b" and body.op is not None):
         return False
     if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
         return False
@@ -332,7 +332,7 @@ def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
             return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
         kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
         return emit.lanewise(expr.op, kinds) and all(_lanewise(a, var) for a in expr.args)
-    return expr.dtype.kind in "iufc" or (expr.dtype.kind == "b" and isinstance(expr, cin.Literal))
+    return expr.dtype.kind in "biufc"
 
 
 def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:
