@@ -51,7 +51,8 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 class Results:
-    """Memory for the dense results of one kernel: read-only arrays of `count` elements that are `value`, one after the other.
+    """Memory for the dense results of one kernel: read-only arrays of `count` elements that are `value` (None: anything), one after
+    the other.
 
     >>> results = Results(3, np.dtype("f8"), 1.0)
     >>> vals, slot = results.take()
@@ -90,13 +91,13 @@ class Results:
 
 
 def aligned(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
-    """An array of `count` equal elements in fresh memory, and its address, a multiple of `ALIGNMENT`. O(count)."""
+    """An array of `count` elements that are `value` (None: anything) in fresh memory, and its address, a multiple of `ALIGNMENT`. O(count)."""
     spare = ALIGNMENT // dtype.itemsize
     whole = np.zeros(count + spare, dtype)
     address = address_of(whole)
     start = -address % ALIGNMENT // dtype.itemsize
     made = whole[start : start + count]
-    if value != 0:
+    if value is not None and value != 0:
         made.fill(value)
     return made, address + start * dtype.itemsize
 
@@ -167,13 +168,15 @@ def _class_of(size: int) -> int:
 
 
 def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
-    """A read-only array of `count` equal elements for a kernel to write, `count * dtype.itemsize >= SMALLEST`; and its address.
+    """A read-only array of `count` elements that are `value` (None: anything) for a kernel to write, `count * dtype.itemsize >= SMALLEST`; and its address.
 
     MemoryError when there is no memory, also after all free blocks were given up. O(count).
     """
     size = count * dtype.itemsize
     memory = _take(_class_of(size))
-    if value != 0:
+    if value is None:
+        pass
+    elif value != 0:
         start = memory.address - memory.raw.ctypes.data
         memory.raw[start : start + size].view(dtype).fill(value)
     elif not memory.fresh:

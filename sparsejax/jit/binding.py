@@ -52,7 +52,8 @@ class Binding:
     """A kernel with everything about its output that does not change from call to call.
 
     `op` is the operator by which a dense output accumulates (None: it is assigned); `expected` tells how many coordinates
-    to make room for at first, per level that starts a segment. `constants` are the numbers that it reads (`numbers`).
+    to make room for at first, per level that starts a segment. `constants` are the numbers that it reads (`numbers`). Memory of a
+    `whole` result, all of which the kernel assigns, is not cleared.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Binding:
         expected: tuple[int, ...] = (),
         constants: NDArray[Any] | None = None,
         shared: given.Shared | None = None,
+        whole: bool = False,
     ) -> None:
         self._kernel = kernel
         self._call: Callable[[bytes], int] | None = None
@@ -72,6 +74,7 @@ class Binding:
         self._dense = all(isinstance(level, Dense) for level in output.format.levels)
         self._size = math.prod(output.format.level_extents(output.shape))
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
+        self._content = None if whole else self._start
         if self._dense:
             if self._size * output.dtype.itemsize > 2**62:
                 raise MemoryError(
@@ -80,7 +83,7 @@ class Binding:
             fill = 0 if output.format.is_dense else output.fill_value
             self._template = dense_template(output.format, output.shape, output.dtype.type(fill))
             self._extents = _pack(_extents(output.format, output.shape))
-            self._results = arena.Results(self._size, output.dtype, self._start, self._extents)
+            self._results = arena.Results(self._size, output.dtype, self._content, self._extents)
             self._shape = output.shape
             self._sizes: dict[int, arena.Results] = {}
             return
@@ -135,7 +138,7 @@ class Binding:
         if results is None:
             if len(self._sizes) > 64:
                 self._sizes.clear()
-            results = self._sizes[size] = arena.Results(size, self._dtype, self._start, extents)
+            results = self._sizes[size] = arena.Results(size, self._dtype, self._content, extents)
         slots = self._first
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)

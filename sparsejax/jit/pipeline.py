@@ -268,7 +268,9 @@ class KernelRunner:
         compiled, output = runtime.compile_text(recipe.text), self.nest.output
         kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
         area = None if constants is None else constants.area()
-        bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared)
+        bound = binding.Binding(
+            kernel, output, self.nest.op, recipe.expected, area, recipe.shared, _assigns_all(self.nest)
+        )
         return Planned(bound, recipe.moves)
 
     def _recipe(self, observed: Observed, constants: Numbers | None) -> plan_cache.Recipe:

@@ -78,9 +78,9 @@ def test_rows_are_walked_where_they_are_shared():
     text = sj.jit(softmax).lower(A).as_text("cin")
     assert text.splitlines()[:4] == [
         "forall i",
-        "  where w: append float64",
+        "  where w: overlay float64",
         "    forall j",
-        "      w[j] = expm1(A[i,j])",
+        "      w[@A[i,j]] = expm1(A[i,j])",
     ]
 
 
