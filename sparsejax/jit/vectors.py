@@ -12,7 +12,7 @@ lanes for all. In a range, an access is contiguous in the loop's variable, or in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -292,8 +292,7 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     reached = (a for a in (body.lhs, *cin.accesses(body.rhs)) if a not in walked)
     if any(var in cin.bound_by(a) and var not in a.indices for a in reached):
         return False
-    decided = [a for c in simplify.conditions(body) if not simplify.decides(var, c) for a in cin.accesses(c)]
-    used = [body.lhs, *(a for a in cin.accesses(body.rhs) if a not in decided)]
+    used = [body.lhs, *_read(body.rhs, var)]
     if any(a.dtype.kind not in "biufc" for a in used) or (body.lhs.dtype.kind == "b" and body.op is not None):
         return False
     if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
@@ -311,6 +310,16 @@ def lanewise(body: cin.Assign, var: cin.IndexVar) -> bool:
         and emit.lanewise(body.op or "", body.lhs.dtype.kind)
         and _lanewise(body.rhs, var)
     )
+
+
+def _read(expr: cin.Expr, var: cin.IndexVar) -> Iterator[cin.Access]:
+    """The accesses of `expr` but those in the conditions of masks that are decided before a loop over `var` starts."""
+    if isinstance(expr, cin.Access):
+        yield expr
+    elif isinstance(expr, cin.Call):
+        decided = expr.op == "masked" and not simplify.decides(var, expr.args[0])
+        for arg in expr.args[1:] if decided else expr.args:
+            yield from _read(arg, var)
 
 
 def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:

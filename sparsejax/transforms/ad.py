@@ -214,7 +214,7 @@ class _Backward:
             return
         aval = atom.aval
         assert ct.shape == aval.shape, f"a cotangent has shape {ct.shape} instead of {aval.shape}"
-        ct = as_dtype(ct, aval.dtype)
+        ct = refilled(as_dtype(ct, aval.dtype))  # a negated one has fill -0.0
         if not aval.is_dense and ct.format != aval.format:
             ct = settle(ct, self.operand(atom))
         known = self.cts.get(atom)

@@ -162,16 +162,21 @@ def _indexed(x, how, axis):
             return x[(*before, 0)]
 
 
+def _over_zero(x):
+    """`x` dense where its fill is not zero, or is minus zero: a carry keeps its fill."""
+    return x if x.fill_value == 0 and not np.signbit(x.fill_value) else x.asformat("dense")
+
+
 def _looped(how, x, y):
     scale = snp.tanh(snp.sum(y)) + 1.5
     match how:
         case "fori":
-            start = x if x.fill_value == 0 else x.asformat("dense")
+            start = _over_zero(x)
             return lax.fori_loop(0, 3, lambda i, c: snp.sin(c) * scale, start)
         case "scan":
             return lax.scan(lambda c, row: (snp.tanh(c * 0.5 + snp.sum(row)), snp.sin(row) * c), scale, x)[1]
         case "cond":
-            start = x if x.fill_value == 0 else x.asformat("dense")
+            start = _over_zero(x)
             return lax.cond(snp.sum(start) > 0.3, lambda c: snp.sin(c) * scale, lambda c: c * 2.0, start)
         case "map":
             return lax.map(lambda row: snp.tanh(row) * scale, x)

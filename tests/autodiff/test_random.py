@@ -44,3 +44,8 @@ def test_every_family_of_rules_is_drawn():
         "unions and fills",
         "min and max",
     }
+
+
+def test_cotangents_of_loops_that_were_negated():
+    """Over fill -0.0."""
+    assert programs.check(1002087) is None

@@ -93,3 +93,12 @@ def test_masks_of_stored_entries_let_dense_levels_below_run_in_lanes():
     kept = values != 0
     wanted = np.stack([(v @ X) @ X.T for v in np.moveaxis(values, 2, 0)], axis=2) * kept
     np.testing.assert_allclose(f(V, X).todense(), wanted, rtol=1e-12)
+
+
+def test_what_is_stored_in_other_orders_is_not_read_in_lanes():
+    """Values of a masked operand whose innermost level is another variable."""
+    rng = np.random.default_rng(2)
+    values, b = rng.standard_normal((4, 2, 3)), rng.standard_normal((2, 3))
+    A, B = snp.asarray(values).asformat("(c,d,d)@(2,0,1)"), snp.asarray(b).asformat("(q,d)@(1,0)")
+    made = sj.einsum("bca,ca->cb", A, B, semiring="max_plus")
+    np.testing.assert_allclose(made.todense(), (values + b).max(axis=2).T)
