@@ -159,18 +159,15 @@ class Bitmap(Workspace):
 
     def _count_off(self, b: Builder, bits: Val, first: Val, target: Val, count: Var, at_once: int) -> None:
         """Append `first + k` to a list for every bit k. So many as there mostly are, are written whether they are there or not."""
-        left, at = b.var("left", bits), b.var("at", b.get(count))
-
-        def some() -> None:
+        left, at, going = b.var("left", bits), b.var("at", b.get(count)), b.var("going", b.const("i1", 1))
+        with b.while_(lambda: b.get(going)):
+            here = b.get(left)
             for k in range(at_once):
-                here = b.get(left)
                 self._put_key(b, target, b.add(b.get(at), k), b.add(first, _lowest(b, here)))
-                b.set(left, b.and_(here, b.sub(here, 1)))
-
-        some()
-        with b.while_(lambda: b.ne(b.get(left), 0)):
+                here = b.named("left", b.and_(here, b.sub(here, 1)))
+            b.set(left, here)
             b.increment(at, at_once)
-            some()
+            b.set(going, b.ne(here, 0))
         b.increment(count, b.call("llvm.ctpop.i64", "i64", [bits]))
 
     def reset(self, b: Builder) -> None:
