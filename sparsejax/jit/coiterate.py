@@ -89,7 +89,7 @@ def _shape(loop: Loop) -> None:
         else:
             gaps.gaps(loop)
     elif unions.applies(loop):
-        unions.union(loop, merge.cases, merge.single)
+        unions.union(loop, merge.cases)
     elif len(needed) > 1:
         merge.cases(loop)
     elif len(needed[0]) == 1:

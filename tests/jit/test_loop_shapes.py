@@ -67,6 +67,31 @@ def test_segments_of_like_length_are_merged():
     assert 1000 < iterations < 1910
 
 
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "banded", "ell"])
+def test_unions_take_a_step_for_every_coordinate(form):
+    (a, x), (b, y), (c, z) = row(4000, 1000, form), row(4000, 900, "csr", 1), row(4000, 50, "csr", 2)
+    for function in (lambda a, b: (a - b).sum(), snp.add, snp.maximum, lambda a, b: snp.arctan2(a, b) + a):
+        made, iterations = run(function, a, b)
+        np.testing.assert_allclose(np.sum(made), function(x, y).sum())
+        assert iterations <= a.nnz + b.nnz + 40
+    made, iterations = run(lambda a, b, c: (a + b + c).sum(axis=1), a, b, c)
+    np.testing.assert_array_equal(made, (x + y + z).sum(axis=1))
+    assert iterations <= 2 * (a.nnz + b.nnz + c.nnz) + 40
+
+
+def test_room_is_made_once_for_a_segment():
+    (a, _), (b, _) = row(400, 100, "csr"), row(400, 90, "csr", 1)
+    text = loops(lambda a, b: a + b, a, b)
+    body = text[text.index("while ") :]
+    assert "realloc" not in body and "hit" in body
+
+
+def test_rows_of_a_product_are_fetched_ahead():
+    (a, _), (b, _) = row(400, 100, "csr"), row(400, 90, "csr", 1)
+    assert "prefetch" in loops(lambda a, b: a.T @ b, a, b)
+    assert "prefetch" not in loops(lambda a, b: a + b, a, b)
+
+
 def runs(n, dtype=float):
     """Five runs in `n` coordinates, as an array; and the value and length of each."""
     start = np.array([0, 10, n // 3, n // 2, n - 5])

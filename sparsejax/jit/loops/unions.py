@@ -21,7 +21,7 @@ from dataclasses import replace
 from sparsejax.formats import Dense, Format
 from sparsejax.jit import cin, emit, simplify
 from sparsejax.jit.builder import Val
-from sparsejax.jit.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.loops.walker import Loop, Walker
 from sparsejax.jit.operands import Scalar
 
 MOST = 3
@@ -59,8 +59,8 @@ def _reached(loop: Loop, access: cin.Access) -> bool:
     return cursor.found is None and all(isinstance(level, Dense) for level in below)
 
 
-def union(loop: Loop, rest: Callable[[Loop], None], alone: Callable[[Loop, Leaders], None]) -> None:
-    """Merge the leaders of `loop` while all of them last; then the only one that is left by `alone`, or several by `rest`."""
+def union(loop: Loop, rest: Callable[[Loop], None]) -> None:
+    """Merge the leaders of `loop` while all of them last; then walk the only one that is left, or merge several by `rest`."""
     b = loop.b
     walkers = [w for a, w in loop.walkers.items() if any(a in key for key in loop.cases)]
     present = [b.var("p", w.segment.lo) for w in walkers]
@@ -98,13 +98,13 @@ def union(loop: Loop, rest: Callable[[Loop], None], alone: Callable[[Loop, Leade
 
             together = functools.reduce(b.and_, there)
             b.if_else(together, lambda: step([b.i64(1)] * len(walkers), first), some)
-        left = {w.access: _from(loop, w, b.get(p)) for w, p in zip(walkers, present, strict=True)}
-        loop = replace(loop, walkers={**loop.walkers, **left})
-        if len(walkers) > 2:
-            rest(loop)
+        if len(walkers) == 2:
+            for w, p in zip(walkers, present, strict=True):
+                with b.for_(b.get(p), w.segment.hi, "p") as place:
+                    loop.at_place(frozenset([w.access]), w, place)
             return
-        for w in walkers:
-            alone(loop, frozenset([w.access]))
+        left = {w.access: _from(loop, w, b.get(p)) for w, p in zip(walkers, present, strict=True)}
+        rest(replace(loop, walkers={**loop.walkers, **left}))
 
 
 def _from(loop: Loop, walker: Walker, place: Val) -> Walker:

@@ -15,7 +15,8 @@ once as in Langdale, Lemire, "Parsing gigabytes of JSON per second" (2019), sect
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
@@ -115,7 +116,7 @@ class Bitmap(Workspace):
     def _compare_all(self, b: Builder, count: Val) -> None:
         lanes, zero = 16 if self._narrow else 8, b.const(self._key_type, 0)
         vector = vector_of(self._key_type, lanes)
-        with b.for_(b.i64(0), count, "q", lanes) as q:
+        with _vectors(b, count, lanes) as q:
             own, rank = b.load(self._keys, q, vector, "keys"), b.var("rank", b.splat(zero, lanes))
             with b.for_(b.i64(0), count, "r") as r:
                 below = b.lt(b.splat(b.load(self._keys, r, self._key_type, "j"), lanes), own)
@@ -126,7 +127,7 @@ class Bitmap(Workspace):
 
     def _walk_marks(self, b: Builder) -> None:
         b.set(self.count, b.i64(0))
-        with b.for_(b.i64(0), self._size, "k", LANES) as k:
+        with _vectors(b, self._size, LANES) as k:
             self._count_off(b, self._take(b, self._marks, k), k, self._list, self.count, 4)
 
     def _walk_groups(self, b: Builder) -> None:
@@ -136,7 +137,7 @@ class Bitmap(Workspace):
             b.store(self._block_marks, block, one)
             b.store(self._group_marks, b.binary("lshr", block, b.i64(WORD)), one)
         found = b.var("found", b.i64(0))
-        with b.for_(b.i64(0), self._groups, "g", LANES) as first:
+        with _vectors(b, self._groups, LANES) as first:
             left = b.var("left", self._take(b, self._group_marks, first))
             with b.while_(lambda: b.ne(b.get(left), 0)):
                 bits = b.get(left)
@@ -159,18 +160,15 @@ class Bitmap(Workspace):
 
     def _count_off(self, b: Builder, bits: Val, first: Val, target: Val, count: Var, at_once: int) -> None:
         """Append `first + k` to a list for every bit k. So many as there mostly are, are written whether they are there or not."""
-        left, at = b.var("left", bits), b.var("at", b.get(count))
-
-        def some() -> None:
+        left, at, going = b.var("left", bits), b.var("at", b.get(count)), b.var("going", b.const("i1", 1))
+        with b.while_(lambda: b.get(going)):
+            here = b.get(left)
             for k in range(at_once):
-                here = b.get(left)
                 self._put_key(b, target, b.add(b.get(at), k), b.add(first, _lowest(b, here)))
-                b.set(left, b.and_(here, b.sub(here, 1)))
-
-        some()
-        with b.while_(lambda: b.ne(b.get(left), 0)):
+                here = b.named("left", b.and_(here, b.sub(here, 1)))
+            b.set(left, here)
             b.increment(at, at_once)
-            some()
+            b.set(going, b.ne(here, 0))
         b.increment(count, b.call("llvm.ctpop.i64", "i64", [bits]))
 
     def reset(self, b: Builder) -> None:
@@ -231,6 +229,14 @@ class Scattered(Bitmap):
     def locate(self, b: Builder, level: int, place: Place, coordinate: Val) -> tuple[Val, Val] | None:
         mark = b.load(self._marks, coordinate, "i8", "mark")
         return coordinate, b.ne(mark, b.const("i8", 0))
+
+
+@contextmanager
+def _vectors(b: Builder, count: Val, lanes: int) -> Iterator[Val]:
+    """A step for every `lanes` of `count` elements, a power of two; what it yields is the first of them."""
+    shift = b.i64(lanes.bit_length() - 1)
+    with b.for_(b.i64(0), b.named("vectors", b.binary("lshr", b.add(count, lanes - 1), shift)), "w") as number:
+        yield b.named("first", b.binary("shl", number, shift))
 
 
 def _lowest(b: Builder, bits: Val) -> Val:
