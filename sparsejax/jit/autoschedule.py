@@ -414,9 +414,11 @@ class Model(Cardinalities):
         first = self._region(order)
         if first is None or not (dense := [v for v in order[first:-1] if v in self.nest.indices]):
             return None
+        if dense[-1] is order[-1].outer:
+            return None
         reductions = tuple(v for v in order[first:-1] if v not in dense)
         before, inside = self.walk(order[:first]).cost, self.walk((*order[:first], *reductions)).cost
-        times = math.prod(self.extents[v] for v in dense) / min(ROWS, self.extents[dense[-1]])
+        times = math.prod(self.extents[v] for v in dense) / min(ROWS, max(1, self.extents[dense[-1]]))
         return before + (inside - before) * times
 
     def _scattering(
