@@ -20,58 +20,59 @@ FLUSH = 4096.0  # entries of the first list of `coordinate`
 
 Terms = dict[str, dict[str, float]]
 
-# Fitted by `python -m benchmarks.workspaces --fit` on an AMD EPYC, one thread, to the points that are there for it; `start` (a use that
-# nothing is inserted in), `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand. A nanosecond is about an iteration
-# of a scalar loop. What assembling the result costs is part of the price; what all policies have in common is little of it.
+# Fitted by `python -m benchmarks.workspaces --fit` on an idle AMD EPYC, one thread, to the points that are there for it. `start` (a use
+# that nothing is inserted in), `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand, and where the fit says
+# nothing or next to nothing of a bitmap, a little is taken. A nanosecond is about an iteration of a scalar loop. What assembling the
+# result costs is part of the price; what all policies have in common is little of it.
 NANOSECONDS: Terms = {
     "bitmap": {
-        "insert": 0.89,
-        "insert_far": 1.38,
-        "entry": 2.5,
-        "entry_far": 10.0,
-        "position": 0.399,
-        "ranked": 1.5,
-        "walked": 1.5,
-        "grouped": 4.0,
-        "top": 20.0,
-        "use": 4.61,
+        "insert": 0.614,
+        "insert_far": 0.5,
+        "entry": 0.5,
+        "entry_far": 11.5,
+        "position": 0.177,
+        "ranked": 3.54,
+        "walked": 4.71,
+        "grouped": 1.0,
+        "top": 5.0,
+        "use": 1.5,
         "start": 3.0,
         "block": 0.2,
         "whole": 0.3,
     },
     "hash": {
-        "insert": 2.3,
-        "far": 16.6,
-        "grow": 15.1,
-        "entry": 3.86,
-        "pass": 1.15,
-        "pass_far": 20.0,
-        "short": 0.462,
-        "use": 4.19,
+        "insert": 0.365,
+        "far": 14.8,
+        "grow": 9.98,
+        "entry": 2.83,
+        "pass": 2.99,
+        "pass_far": 16.4,
+        "short": 1.51,
+        "use": 3.86,
         "start": 5.0,
     },
     "coordinate": {
-        "insert": 1.76,
-        "pass": 1.64,
-        "pass_far": 0.886,
-        "short": 0.378,
-        "merge": 2.53,
-        "merge_far": 7.3,
-        "entry": 1.91,
-        "use": 19.7,
+        "insert": 2.07,
+        "pass": 1.23,
+        "pass_far": 2.14,
+        "short": 0.088,
+        "merge": 1.0,
+        "merge_far": 4.79,
+        "entry": 4.28,
+        "use": 8.13,
         "start": 1.5,
     },
     "bucket": {
-        "insert": 4.14,
-        "pass": 3.24,
+        "insert": 1.38,
+        "pass": 3.12,
         "pass_far": 1.5,
-        "short": 3.26,
-        "growth": 398.0,
-        "entry": 13.6,
-        "use": 37.6,
+        "short": 3.48,
+        "growth": 397.0,
+        "entry": 14.3,
+        "use": 26.4,
         "start": 8.0,
     },
-    "tree": {"insert": 0.0, "level": 4.56, "level_far": 26.7, "entry": 11.3, "use": 0.0, "start": 5.0},
+    "tree": {"insert": 0.0, "level": 4.15, "level_far": 19.7, "entry": 6.75, "use": 0.0, "start": 5.0},
 }
 
 
