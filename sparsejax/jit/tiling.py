@@ -77,7 +77,8 @@ def _tiled(stmt: cin.Forall) -> cin.Stmt | None:
     register = cin.Access(cin.Tensor(f"{lhs.tensor.name}_t", (), lhs.dtype, Format(()), identity, "scalar"), ())
     producer = cin.around([v for v in loops if v not in dense], cin.Assign(register, op, rhs))
     made: cin.Stmt = cin.Forall(inner.var, cin.Where(cin.Assign(lhs, op, register), producer), "tile")
-    if dense and dense[-1] is not inner.var.outer:  # the last block of a dimension has fewer coordinates: rows would differ
+    # the last block of a dimension has fewer coordinates than others: its rows would differ
+    if dense and dense[-1] is not inner.var.outer:
         return cin.around(dense[:-1], cin.Forall(dense[-1], made, "tile"))
     return cin.around(dense, made)
 
