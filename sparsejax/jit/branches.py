@@ -118,6 +118,7 @@ class _Pricing:
             priced = [t for t in tried if t is not None]
             if not priced:
                 impossible.append(number)
+                runs[number] = 1.0
                 return Place(parent, 0, placement.variables(nest, number))
             place, cost, times, moved = min(priced, key=lambda t: t[1].total)
             runs[number] = times
