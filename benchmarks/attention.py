@@ -9,14 +9,13 @@ Processor time per step on one thread, interleaved; float32, dropout 0.1, AdamW,
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import sparsejax as sj
+from benchmarks.training import in_turn
 from examples import bigbird
 from sparsejax import nn
 
@@ -91,15 +90,7 @@ def main() -> None:
         steps = {
             name: make(sizes, params, ids, labels, mask) for name, make in (("sparsejax", ours), ("torch", torch_step))
         }
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for run in steps.values():
-            run()
-        for _ in range(options.rounds):
-            for name, run in steps.items():
-                before = time.process_time()
-                run()
-                times[name].append(time.process_time() - before)
-        first, second = (statistics.median(times[name]) for name in steps)
+        first, second = in_turn(steps, options.rounds).values()
         print(
             f"{length} tokens, mask {100 * mask.nnz / length**2:.1f} %: sparsejax {1e3 * first:.0f} ms, dense attention in torch "
             f"{1e3 * second:.0f} ms per step of {options.batch} texts ({second / first:.2f} x)",

@@ -201,6 +201,19 @@ def jax_gat(graph: gcn.Graph, A: Any) -> Step:
     return jax_adam(loss, [jnp.asarray(w) for w in gat_weights(graph)], 0.005, X)
 
 
+def in_turn(steps: dict[str, Step], rounds: int) -> dict[str, float]:
+    """Median seconds of processor time of each, run in turn; each has run once before."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for run in steps.values():
+        run()
+    for _ in range(rounds):
+        for name, run in steps.items():
+            before = time.process_time()
+            run()
+            times[name].append(time.process_time() - before)
+    return {name: statistics.median(spent) for name, spent in times.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="a planetoid npz file")
@@ -216,17 +229,9 @@ def main() -> None:
     for name, make in others:
         if importlib.util.find_spec(name):
             steps[name] = make(graph, A)
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for run in steps.values():
-        run()
-    for _ in range(options.rounds):
-        for name, run in steps.items():
-            before = time.process_time()
-            run()
-            times[name].append(time.process_time() - before)
-    base = statistics.median(times["sparsejax"])
-    for name, spent in times.items():
-        median = statistics.median(spent)
+    medians = in_turn(steps, options.rounds)
+    for name, median in medians.items():
+        base = medians["sparsejax"]
         print(f"{name}: {1e3 * median:.2f} ms per step ({median / base:.2f} x the time of sparsejax)")
 
 
