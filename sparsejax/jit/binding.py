@@ -113,9 +113,9 @@ class Binding:
         seen.setflags(write=False)
         return own, Storage.dense(self._template, seen, {})
 
-    def call(self, slots: NDArray[np.int64], vals: NDArray[Any], clear: bool) -> Callable[[], None]:
-        """The kernel over fixed slots, as a function; with `clear`, the output is cleared before."""
-        run, address, start, fill = self._kernel.run_at, slots.ctypes.data, self._start, vals.fill
+    def call(self, slots: NDArray[np.int64], vals: NDArray[Any]) -> Callable[[], None]:
+        """The kernel over fixed slots, as a function; the output is cleared before, unless all of it is assigned."""
+        run, address, start, fill = self._kernel.run_at, slots.ctypes.data, self._content, vals.fill
 
         def cleared() -> None:
             fill(start)
@@ -128,7 +128,7 @@ class Binding:
             if status:
                 runtime.check(status)
 
-        return cleared if clear else plain
+        return plain if self._content is None else cleared
 
     def run_over(self, inputs: Sequence[Storage], like: Storage) -> NDArray[Any]:
         """Call the kernel on these inputs; its output, one value at every position of `like` (`positions`)."""
@@ -179,12 +179,13 @@ class Binding:
             runtime.check(status)
         return self._adoption.take(after)
 
-    def run_into(self, inputs: Sequence[Storage], vals: NDArray[Any], clear: bool) -> Storage:
-        """Call a kernel with a dense output, into memory that only the result refers to; with `clear`, it is cleared before."""
+    def run_into(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> Storage:
+        """Call a kernel with a dense output, into memory that only the result refers to; it is cleared before, unless all of it is
+        assigned."""
         slots = self.fixed(inputs, vals)
-        if clear:
+        if self._content is not None:
             memory: Any = (ctypes.c_char * vals.nbytes).from_address(int(slots[-1]))
-            np.frombuffer(memory, vals.dtype).fill(self._start)
+            np.frombuffer(memory, vals.dtype).fill(self._content)
         status = (self._call or self._callable())(slots.tobytes())
         if status:
             runtime.check(status)

@@ -30,13 +30,13 @@ class Bound:
         self._places: dict[int, list[Place]] = {}
         self._keep: list[Any] = []
 
-    def add(self, bound: Binding, inputs: Sequence[Storage], vals: NDArray[Any] | None, clear: bool) -> Storage:
+    def add(self, bound: Binding, inputs: Sequence[Storage], vals: NDArray[Any] | None) -> Storage:
         """Bind a kernel with a dense output; where that is after a run: in `vals`, if given."""
         own, made = bound.output(vals)
         slots = bound.fixed(inputs, own)
         for storage, place in zip(inputs, bound.places(inputs), strict=True):
             self._places.setdefault(id(storage), []).append((slots, place))
-        self._calls.append(bound.call(slots, own, clear))
+        self._calls.append(bound.call(slots, own))
         self._keep += [slots, own, *inputs]
         return made
 

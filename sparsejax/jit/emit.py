@@ -408,9 +408,8 @@ def _extremum(b: Builder, op: str, args: list[Num]) -> Num:
         return choose(b, wins, x, y)
     better = _test(b, "gt" if plain == "maximum" else "lt", x.kind, y.val, x.val)
     made = b.select(better, y.val, x.val)
-    if (
-        x.kind == "f"
-    ):  # a NaN on either side wins (where this is a running extremum, that of y is known early), or loses
+    # a NaN on either side wins (where this is a running extremum, that of y is known early), or loses
+    if x.kind == "f":
         last = y.val if op == plain else x.val
         made = b.select(b.compare("uno", last, last), y.val, made)
     return Num(x.dtype, (made,))

@@ -284,7 +284,7 @@ def _once(nest: Nest) -> Nest:
         nest.producers[0].target.tensor.name,
         tuple(extents[v] for v in shared),
         dtype,
-        _dense(len(shared)),
+        Format.parse("dense", len(shared)),
         dtype.type(0),
     )
     target = cin.Access(made, shared)
@@ -304,10 +304,6 @@ def _factors(expr: cin.Expr) -> list[cin.Expr]:
 
 def _product(factors: Sequence[cin.Expr]) -> cin.Expr:
     return functools.reduce(lambda x, y: cin.Call("multiply", (x, y), x.dtype), factors)
-
-
-def _dense(rank: int) -> Format:
-    return Format((Dense(),) * rank)
 
 
 def _scatters(eqn: Eqn) -> bool:

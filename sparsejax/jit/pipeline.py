@@ -142,7 +142,7 @@ class KernelRunner:
         if planned.moves:
             inputs = self._moved(planned, inputs, origins)
         if into is not None:
-            return planned.binding.run_into(inputs, into, clear=not _assigns_all(self.nest))
+            return planned.binding.run_into(inputs, into)
         result = planned.binding.run(inputs)
         return result if self.exact else adapt.finished(result, self.step.output.aval)
 
@@ -207,7 +207,7 @@ class KernelRunner:
         if not all(fixed[position] for position, _ in planned.moves):
             return None
         inputs = self._moved(planned, inputs)
-        return bound.add(planned.binding, inputs, vals, clear=not _assigns_all(self.nest))
+        return bound.add(planned.binding, inputs, vals)
 
     def observe(self, inputs: Sequence[Storage]) -> Observed:
         """The facts that a plan depends on, rounded."""

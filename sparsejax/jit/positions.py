@@ -115,13 +115,9 @@ def values_of(storage: Storage) -> Storage:
         form = storage.format
         inner = _inner(form, storage.shape)
         shape = (len(storage.vals) // max(1, math.prod(inner)), *inner)
-        made = Storage(_dense(len(shape)), shape, storage.fill_value, ((),) * len(shape), storage.vals)
+        made = Storage(Format.parse("dense", len(shape)), shape, storage.fill_value, ((),) * len(shape), storage.vals)
         known = storage.cache["values"] = made
     return known
-
-
-def _dense(rank: int) -> Format:
-    return Format((Dense(),) * rank)
 
 
 def _last(form: Format) -> int:
@@ -274,7 +270,7 @@ def _beside(access: cin.Access, head: cin.Access, at: cin.Index, size: int, resu
     below = form.order[_last(form) + 1 :]
     shape = (size, *(tensor.shape[d] for d in below))
     lacking = form if isinstance(at, cin.Position) else result
-    made = replace(tensor, shape=shape, format=_dense(len(shape)), result=lacking)
+    made = replace(tensor, shape=shape, format=Format.parse("dense", len(shape)), result=lacking)
     return cin.Access(made, (at, *(head.indices[d] for d in below)))
 
 
@@ -307,7 +303,9 @@ def _onto(nest: Nest, at: cin.Index, own: cin.Access, size: int) -> Nest:
     for p in nest.producers:
         below = own.tensor.format.order[_last(own.tensor.format) + 1 :]
         shape = (size, *(own.tensor.shape[d] for d in below))
-        targets[p.target] = cin.Access(replace(p.target.tensor, shape=shape, format=_dense(len(shape))), indices)
+        targets[p.target] = cin.Access(
+            replace(p.target.tensor, shape=shape, format=Format.parse("dense", len(shape))), indices
+        )
     producers = tuple(p.moved(lambda expr: cin.substitute(expr, targets)) for p in nest.producers)
     value = cin.substitute(nest.value, targets)
     return Nest(replace(out.tensor, result=None), indices, producers, value)

@@ -268,7 +268,7 @@ def _identity(n: int, dtype: Any) -> Any:
 
 
 def _stack_typing(*avals: Aval) -> Aval:
-    return Aval((len(avals), *avals[0].shape), avals[0].dtype, Format.parse("dense", avals[0].ndim + 1), 0)
+    return rules.dense((len(avals), *avals[0].shape), avals[0].dtype)
 
 
 def _stack_transpose(ct: Any, *xs: Any) -> list[Any]:

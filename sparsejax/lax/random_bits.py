@@ -15,7 +15,7 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.formats import Format, convert, ingest
+from sparsejax.formats import convert, ingest
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
@@ -105,7 +105,7 @@ def _permutation_call(key: Storage, out_aval: Aval, count: int) -> Storage:
 
 permutation_p = Primitive(
     "permutation",
-    typing=lambda key, count: Aval((count, *key.shape), np.int64, Format.parse("dense", 1 + key.ndim), 0),
+    typing=lambda key, count: rules.dense((count, *key.shape), np.int64),
     reference=_shuffled,
     call=_permutation_call,
     jvp=lambda primals, tangents, out, count: None,

@@ -10,18 +10,15 @@ from numpy.typing import NDArray
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
-from sparsejax.formats import Format, convert, lines
+from sparsejax.formats import convert, lines
 from sparsejax.formats.storage import Storage
+from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.batching import faithful, spread
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.linear import keep
 from sparsejax.lax.structural import convert_format, normal_axis
 
 INT: np.dtype[Any] = np.dtype(np.int64)
-
-
-def _dense(shape: tuple[int, ...], dtype: Any) -> Aval:
-    return Aval(shape, dtype, Format.parse("dense", len(shape)), 0)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -48,7 +45,7 @@ def _cumsum_transpose(ct: Any, x: Linear, axis: int, reverse: bool) -> list[Any]
 
 cumsum_p: Primitive = Primitive(
     "cumsum",
-    typing=lambda x, axis, reverse: _dense(x.shape, x.dtype),
+    typing=lambda x, axis, reverse: rules.dense(x.shape, x.dtype),
     reference=_cumsum_reference,
     call=_cumsum_call,
     jvp=lambda primals, tangents, out, axis, reverse: cumsum(tangents[0], axis, reverse),
@@ -78,7 +75,7 @@ def _sort_jvp(primals: list[Any], tangents: list[Any], out: Any, axis: int) -> A
             'x.asformat("dense") instead'
         )
     index, t = argsort(primals[0], axis), tangents[0]
-    places = [np.arange(n).reshape([-1 if d == k else 1 for d in range(t.ndim)]) for k, n in enumerate(t.shape)]
+    places = np.ogrid[tuple(map(slice, t.shape))]
     return t[tuple(index if d == axis else p for d, p in enumerate(places))]
 
 
@@ -106,7 +103,7 @@ def sort(x: Any, axis: int = -1) -> Any:
 
 argsort_p = Primitive(
     "argsort",
-    typing=lambda x, axis: _dense(x.shape, INT),
+    typing=lambda x, axis: rules.dense(x.shape, INT),
     reference=lambda x, axis: np.argsort(x, axis=axis, kind="stable"),
     call=lambda x, out_aval, axis: convert.from_dense(
         np.argsort(convert.to_dense(x), axis=axis, kind="stable"), out_aval.format, 0
@@ -131,7 +128,7 @@ def argsort(x: Any, axis: int = -1) -> Any:
 
 first_absent_p: Primitive = Primitive(
     "first_absent",
-    typing=lambda x, axis: _dense(_without(x.shape, axis), INT),
+    typing=lambda x, axis: rules.dense(_without(x.shape, axis), INT),
     reference=lambda x, axis: np.full(_without(np.shape(x), axis), np.shape(x)[axis]),
     call=lambda x, out_aval, axis: convert.from_dense(lines.first_absent(x, axis), out_aval.format, 0),
     jvp=lambda primals, tangents, out, axis: None,
@@ -157,9 +154,7 @@ def _places_call(x: Storage, out_aval: Aval, axis: int) -> Storage:
 places_p: Primitive = Primitive(
     "places",
     typing=lambda x, axis: Aval(x.shape, INT, x.format, 0),
-    reference=lambda x, axis: np.broadcast_to(
-        np.arange(np.shape(x)[axis]).reshape([-1 if d == axis else 1 for d in range(np.ndim(x))]), np.shape(x)
-    ),
+    reference=lambda x, axis: np.broadcast_to(np.ogrid[tuple(map(slice, np.shape(x)))][axis], np.shape(x)),
     call=_places_call,
     jvp=lambda primals, tangents, out, axis: None,
     batch=lambda size, x, axis: places_p.bind(faithful(x).value, axis=axis),
@@ -192,7 +187,7 @@ def _nonzero_call(x: Storage, out_aval: Aval, size: int, fill: int) -> Storage:
 
 nonzero_p = Primitive(
     "nonzero",
-    typing=lambda x, size, fill: _dense((max(1, x.ndim), size), INT),
+    typing=lambda x, size, fill: rules.dense((max(1, x.ndim), size), INT),
     reference=lambda x, size, fill: _padded(np.stack(np.nonzero(np.atleast_1d(x))), size, fill),
     call=_nonzero_call,
     jvp=lambda primals, tangents, out, size, fill: None,
@@ -222,7 +217,7 @@ def _unique_reference(x: Any, size: int) -> list[NDArray[Any]]:
 
 unique_p = Primitive(
     "unique",
-    typing=lambda x, size: (_dense((size,), x.dtype), _dense((size,), INT)),
+    typing=lambda x, size: (rules.dense((size,), x.dtype), rules.dense((size,), INT)),
     reference=_unique_reference,
     call=_unique_call,
     multiple=True,

@@ -180,7 +180,7 @@ def _unit_axes_notation(x: rules.Operand, shape: tuple[int, ...]) -> cin.Definit
 
 unit_axes_p = Primitive(
     "unit_axes",
-    typing=lambda x, shape: Aval(shape, x.dtype, Format.parse("dense", len(shape)), 0),
+    typing=lambda x, shape: rules.dense(shape, x.dtype),
     reference=lambda x, shape: np.reshape(x, shape),
     notation=_unit_axes_notation,
     call=lambda x, out_aval, shape: structural.reshape(x, shape, out_aval.format),

@@ -16,8 +16,9 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.formats import Format, convert
+from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
+from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.batching import moved, spread
 from sparsejax.lax.contract import contract
 from sparsejax.lax.indexing import select
@@ -89,10 +90,6 @@ def _indices_call(x: Storage, out_aval: Aval, k: int) -> Storage:
     return convert.from_dense(made.reshape(out_aval.shape), out_aval.format, 0)
 
 
-def _dense(shape: tuple[int, ...], dtype: Any) -> Aval:
-    return Aval(shape, dtype, Format.parse("dense", len(shape)), np.dtype(dtype).type(0))
-
-
 def _indices_batch(size: int, x: Batched, k: int) -> Any:
     made = top_k_indices_p.bind(moved(x.value, x.value.ndim - 1, 0), k=k)
     return moved(made, 0, made.ndim - 1)
@@ -100,7 +97,7 @@ def _indices_batch(size: int, x: Batched, k: int) -> Any:
 
 top_k_indices_p = Primitive(
     "top_k_indices",
-    typing=lambda x, k: _dense((*x.shape[:-1], k), INDEX),
+    typing=lambda x, k: rules.dense((*x.shape[:-1], k), INDEX),
     reference=lambda x, k: _top_of_dense(_rows(x), k).reshape(*x.shape[:-1], k),
     call=_indices_call,
     batch=_indices_batch,
@@ -143,7 +140,7 @@ def _along_batch(size: int, x: Any, indices: Any) -> Any:
 
 take_along_last_p = Primitive(
     "take_along_last",
-    typing=lambda x, indices: _dense(indices.shape, x.dtype),
+    typing=lambda x, indices: rules.dense(indices.shape, x.dtype),
     reference=lambda x, indices: np.take_along_axis(x, indices.astype(np.int64), -1),
     call=_along_call,
     batch=_along_batch,

@@ -9,9 +9,15 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.avals import Aval
+from sparsejax.formats import Format
 from sparsejax.jit import cin, infer_formats, simplify
 
 Operand = cin.Tensor | cin.Literal
+
+
+def dense(shape: tuple[int, ...], dtype: Any) -> Aval:
+    """The type of a dense result, which no notation tells."""
+    return Aval(shape, dtype, Format.parse("dense", len(shape)), 0)
 
 
 def operands_of(avals: Sequence[Aval]) -> list[Operand]:

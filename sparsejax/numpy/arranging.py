@@ -169,6 +169,5 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
         raise ValueError(
             f"indices of shape {index.shape} must have as many dimensions as the array, of shape {x.shape}"
         )
-    shape = [-1] + [1] * (x.ndim - 1)
-    numbers = [np.arange(n).reshape(np.roll(shape, d)) for d, n in enumerate(x.shape)]
+    numbers = np.ogrid[tuple(map(slice, x.shape))]
     return getitem(x, tuple(index if d == place else numbers[d] for d in range(x.ndim)))
