@@ -243,6 +243,9 @@ class Model(Cardinalities):
         super().__init__(facts, extents, met)
         self._counts: tuple[float, ...] | None = None
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
+        self._computed: dict[tuple[cin.IndexVar, frozenset[cin.IndexVar]], tuple[cin.Expr, str | None]] = {}
+        self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
+        self._used: dict[tuple[cin.IndexVar, ...], policies.Choice | None] = {}
         self._walks: dict[tuple[cin.IndexVar, ...], _State] = {(): _State((), frozenset(), 0.0, 1.0)}
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
@@ -258,8 +261,12 @@ class Model(Cardinalities):
     def computed(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> tuple[cin.Expr, str | None]:
         """What a loop over `var` inside those of `bound` computes: a reduction (and its operator), where one of them runs over what is
         reduced."""
-        within = (self.reduced[v] for v in (var, *sorted(bound, key=str)) if v in self.reduced)
-        return next(((expr, op) for expr, op in within if var in cin.variables(expr)), (self.expr, None))
+        key = var, bound
+        if key not in self._computed:
+            within = (self.reduced[v] for v in (var, *sorted(bound, key=str)) if v in self.reduced)
+            made = next(((expr, op) for expr, op in within if var in cin.variables(expr)), (self.expr, None))
+            self._computed[key] = made
+        return self._computed[key]
 
     def leaves(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar], gone: Collection[cin.Access]) -> bool:
         """Whether a loop over `var` inside those of `bound` has something to do where operands are absent."""
@@ -328,6 +335,16 @@ class Model(Cardinalities):
             self._walks[order] = self.extend(self.walk(order[:-1]), order[-1])
         return self._walks[order]
 
+    def _level(self, access: cin.Access, var: cin.IndexVar) -> tuple[int, bool, frozenset[cin.IndexVar]]:
+        """The last level of `access` with the index `var`, whether it is dense, and the other variables of the levels before it."""
+        key = access, var
+        if key not in self._levels:
+            stored = [access.level_index(level) for level in range(len(access.indices))]
+            last = max(level for level, index in enumerate(stored) if index == var)
+            outer = frozenset(ix for ix in stored[:last] if isinstance(ix, cin.IndexVar) and ix != var)
+            self._levels[key] = last, isinstance(access.tensor.format.levels[last], Dense), outer
+        return self._levels[key]
+
     def roles(self, state: _State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
         """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how
         many dense operands it walks with a stride."""
@@ -336,10 +353,8 @@ class Model(Cardinalities):
         for access in self.accesses:
             if var not in access.indices:
                 continue
-            level = max(lv for lv in range(len(access.indices)) if access.level_index(lv) == var)
-            dense = isinstance(access.tensor.format.levels[level], Dense)
-            outer = {access.level_index(lv) for lv in range(level)} - {var}
-            if not dense and any(isinstance(ix, cin.IndexVar) and ix not in bound for ix in outer):
+            level, dense, outer = self._level(access, var)
+            if not dense and not outer <= bound:
                 discordant.add(access)
             if not dense and self._better_as_copy(access, var, state):
                 discordant.add(access)
@@ -518,6 +533,11 @@ class Model(Cardinalities):
 
     def workspace(self, state: _State) -> policies.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""
+        if state.order not in self._used:
+            self._used[state.order] = self._workspace(state)
+        return self._used[state.order]
+
+    def _workspace(self, state: _State) -> policies.Choice | None:
         how, p = assembly(self.nest.output, self.storage, state.order)
         if how != SCATTER:
             return None

@@ -16,21 +16,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 OK, OUT_OF_MEMORY = 0, 1
 
 
-@dataclass(frozen=True)
-class Val:
-    """A value: its text and its type."""
+class Val(NamedTuple):
+    """A value: its text and its type. (A named tuple: a kernel makes thousands, three times as fast as data classes are.)"""
 
     ref: str
     type: str
 
 
-@dataclass(frozen=True)
-class Var:
+class Var(NamedTuple):
     """A mutable local variable."""
 
     name: str
@@ -193,7 +191,7 @@ class Builder(ABC):
         return a if b == 0 else self.binary("sub", a, self._int(a, b))
 
     def mul(self, a: Val, b: Val | int) -> Val:
-        return a if b in (1, self.i64(1)) else self.binary("mul", a, self._int(a, b))
+        return a if b == 1 or b == self.i64(1) else self.binary("mul", a, self._int(a, b))
 
     def lt(self, a: Val, b: Val | int) -> Val:
         return self.compare("slt", a, self._int(a, b))

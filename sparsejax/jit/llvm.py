@@ -57,8 +57,13 @@ class LLVMBuilder(Builder):
             self._body.append("  " + line)
 
     def _value(self, text: str, type: str, stem: str = "t") -> Val:
-        name = self._fresh(stem)
-        self._emit(f"{name} = {text}")
+        if stem == "t":  # most of them
+            self._count += 1
+            name = f"%t{self._count}"
+        else:
+            name = self._fresh(stem)
+        if self._open:
+            self._body.append(f"  {name} = {text}")
         return Val(name, type)
 
     def _label(self, label: str) -> None:
@@ -77,6 +82,8 @@ class LLVMBuilder(Builder):
 
     # values
     def const(self, type: str, value: int | float) -> Val:
+        if type == "i64":
+            return Val(str(int(value)), type)
         if type in _FLOAT:
             single = struct.unpack("f", struct.pack("f", float(value)))[0] if type == "float" else float(value)
             return Val(f"0x{struct.unpack('<Q', struct.pack('<d', single))[0]:016X}", type)
