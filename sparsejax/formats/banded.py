@@ -31,6 +31,7 @@ class Banded(Level):
     letter: ClassVar[str] = "s"
     locates: ClassVar[bool] = True
     contiguous: ClassVar[bool] = True
+    fills: ClassVar[bool] = True
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "start": "crd"}

@@ -32,6 +32,7 @@ class Diagonal(Level):
     letter: ClassVar[str] = "o"
     compact: ClassVar[bool] = False
     relative: ClassVar[bool] = True
+    fills: ClassVar[bool] = True
 
     def buffer_types(self) -> dict[str, str]:
         return {"count": "pos", "off": "pos"}

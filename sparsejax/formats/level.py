@@ -11,6 +11,7 @@ A level maps a parent position and a coordinate to a child position. Properties 
     shared      several coordinates may share one position (such a level is the last one)
     contiguous  the coordinates of a segment are consecutive, as are their positions (`Segment.first` is their first)
     relative    its coordinates depend on those of the level above (such a level is not the outermost one)
+    fills       what is assembled may have more entries than it was given, of the fill
 
 The NumPy half works on runs: one level, or consecutive coordinate levels, which share their positions; `buffers` is one tuple
 of arrays per level of the run, `extents` one number. It says what a level means, converts between formats and checks what users bring.
@@ -44,6 +45,7 @@ class Level:
     shared: ClassVar[bool] = False
     relative: ClassVar[bool] = False
     contiguous: ClassVar[bool] = False
+    fills: ClassVar[bool] = False
 
     @property
     def unique(self) -> bool:

@@ -95,6 +95,7 @@ def _infer(
     sparse = tuple(dict.fromkeys(a for a in cin.accesses(definition.rhs) if not a.tensor.format.is_dense))
     fill = _fill(definition, rhs, sparse, dtype)
     masks = _masks(definition.rhs)
+    masks_out = False in masks.values()
     sparse = tuple(a for a in sparse if masks.get(a) is not False)
     order = _mode_order(definition, sparse)
     kinds: list[Any] = []
@@ -111,7 +112,10 @@ def _infer(
             why = _NO_FILL if fill is None else _REMAINS if owners else _UNRESTRICTED
             rules.append((why if sparse else _ALL_DENSE, owners))
         elif definition.op is None:
-            kinds.append(_kept([_level_of(a, index) for a in owners], level, len(order)))
+            kept = _kept([_level_of(a, index) for a in owners], level, len(order))
+            above = (definition.indices[order[level - 1]], kinds[-1]) if level else None
+            exact = not kept.fills or (not masks_out and _represents(kept, owners, index, above, rhs, fill))
+            kinds.append(kept if exact else Compressed())
             rules.append((_FALLS_BACK, owners))
         else:
             roots = tuple(a for a in owners if _is_root(a, index, few))
@@ -139,6 +143,32 @@ def _kept(levels: list[Level], number: int, count: int) -> Level:
     agreed = all(level == first for level in levels) and not isinstance(first, LooseCompressed) and first.unique
     stands = not (first.relative and number == 0) and not (first.shared and number + 1 < count)
     return first if agreed and stands else Compressed()
+
+
+def _represents(
+    kept: Level,
+    owners: tuple[cin.Access, ...],
+    index: cin.Index,
+    above: tuple[cin.Index, Level] | None,
+    rhs: cin.Expr,
+    fill: Any,
+) -> bool:
+    """Whether a level that fills gaps has none to fill here, so that the result has the entries of the expression, and those only: bands of
+    one operand or common to all, and diagonals of all rows, below the index that they are relative to."""
+    if kept.relative and any(_above(a, index) != (above and above[0]) for a in owners):
+        return False
+    if all(_falls_back(rhs, (a,), fill) for a in owners):
+        return True
+    whole = above is not None and all(
+        isinstance(a.tensor.format.levels[_level_number(a, index) - 1], Dense) for a in owners
+    )
+    return kept.relative and whole
+
+
+def _above(access: cin.Access, index: cin.Index) -> cin.Index | None:
+    """The index of the level above that of `index`."""
+    number = _level_number(access, index)
+    return access.level_index(number - 1) if number else None
 
 
 def _fill(definition: cin.Definition, rhs: cin.Expr, sparse: tuple[cin.Access, ...], dtype: np.dtype[Any]) -> Any:

@@ -106,7 +106,7 @@ def _contract(
         dots = [_contiguous(x, ls) not in other for x, ls in zip(operands, inputs, strict=False)]
         operands = tuple(x if k < count and dots[k] else _in_lanes(x) for k, x in enumerate(operands))
     form = batched_format(single.format, outermost if single.is_dense else ragged(operands))
-    batch = max((x for ls in inputs for x in ls), default=0) + 1
+    batch = _unused(*inputs, output)
     labels = _more(operands, inputs, batch)
     values = [x.value if isinstance(x, Batched) else x for x in operands[:count]]
     if not any(batch in ls for ls in labels):  # the mask alone is batched
@@ -146,9 +146,14 @@ def _in_lanes(x: Any) -> Any:
 contract_p.batch = _contract
 
 
+def _unused(*labels: Labels) -> int:
+    """A label that none of these are."""
+    return max((x for ls in labels for x in ls), default=-1) + 1
+
+
 def _first(size: int, *operands: Any, inputs: tuple[Labels, ...], output: Labels, summed: Labels, **params: Any) -> Any:
     count = len(inputs)
-    batch = max(x for ls in (*inputs, output) for x in ls) + 1
+    batch = _unused(*inputs, output)
     best = operands[count]
     if not any(isinstance(x, Batched) for x in operands[:count]):
         operands = (Batched(spread(operands[0], size), element(operands[0])), *operands[1:])
@@ -165,7 +170,7 @@ def _pick(size: int, *operands: Any, **params: Any) -> Any:
     inputs, moving, chosen, output = (params[k] for k in ("inputs", "moving", "chosen", "output"))
     count = len(inputs)
     masked, form = params["masked"], params["format"]
-    batch = max(x for ls in (moving, *inputs, output) for x in ls) + 1
+    batch = _unused(moving, *inputs, output)
     operands = tuple(faithful(x) for x in operands)
     if not any(isinstance(x, Batched) for x in operands[: count + 1]):
         operands = (Batched(spread(operands[0], size), element(operands[0])), *operands[1:])

@@ -196,6 +196,31 @@ def test_formats_follow_from_types(function, expected, fill):
         np.testing.assert_allclose(made.todense(), function(*dense).todense(), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda A, B, x: A + B, "(d,c)"),
+        (lambda A, B, x: A * B, "banded"),
+        (lambda A, B, x: snp.sqrt(A), "banded"),
+        (lambda A, B, x: A * x[:, None], "(q,s)"),
+        (lambda A, B, x: A.asformat("dia") + B.asformat("dia"), "dia"),
+        (lambda A, B, x: A.asformat("(c,o)") + B.asformat("(c,o)"), "(c,c)"),
+        (lambda A, B, x: sj.einsum("ij,kj->ikj", A.asformat("dia"), B), "(d,d,c)"),
+        (lambda A, B, x: sj.einsum("ij->ij", A, mask=B, complement=True), "(d,c)"),
+    ],
+)
+def test_bands_and_diagonals_are_kept_where_they_fill_nothing(function, expected):
+    rng = np.random.default_rng(1)
+    a, b = (rng.random((5, 6)) * (rng.random((5, 6)) < 0.3) for _ in range(2))
+    x = np.array([1.0, 0, 2, 0, 3])
+    A, B, s = sj.array(a, format="banded"), sj.array(b, format="banded"), sj.array(x, format="(c)")
+    made = sj.jit(function)(A, B, s)
+    assert str(made.format) == str(sj.formats.Format.parse(expected, made.ndim))
+    plain = function(*(v.asformat("coo") for v in (A, B)), s) if expected != "banded" else None
+    if plain is not None and "asformat" not in function.__code__.co_names:
+        assert made.nnz == plain.nnz
+
+
 def test_out_format_pins_the_result():
     A = sj.array(matrix("f8"), format="csr", copy=True)
     for form in ("csc", "coo", "dense", "dcsc"):

@@ -111,6 +111,13 @@ def grid():
         yield pytest.param(name, form, marks=() if usual else pytest.mark.slow)
 
 
+def test_derivatives_of_semirings_over_scalars():
+    f = sj.grad(lambda x, y: sj.einsum(",->", x, y, semiring="max_plus") ** 2, (0, 1))
+    xs, ys = np.arange(3.0), np.array([1.0, -1.0, 2.0])
+    for made in sj.vmap(f)(xs, ys):
+        np.testing.assert_allclose(made, 2 * (xs + ys))
+
+
 @pytest.mark.parametrize(("name", "form"), list(grid()))
 def test_operations_equal_the_loop(name, form):
     """The batch in front, in the middle and behind, for every operation in another of the formats."""
