@@ -83,6 +83,40 @@ def test_many_callers_at_once(crew):
     assert not faults
 
 
+def tasks():
+    return {int(name) for name in os.listdir("/proc/self/task")}
+
+
+def processor(task):
+    with open(f"/proc/self/task/{task}/stat") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[36])
+
+
+@pytest.mark.skipif(not pool.SUPPORTED or len(os.sched_getaffinity(0)) < 2, reason="takes two processors")
+def test_a_worker_leaves_the_processor_of_its_caller(monkeypatch):
+    monkeypatch.setattr(threads, "_crews", {})
+    config.update("num_threads", 2)
+    kernel, given, every, before = row_kernel(), table(64, 20_000), os.sched_getaffinity(0), tasks()
+    home = min(every)
+    try:
+        os.sched_setaffinity(0, {home})
+        assert threads.run(kernel.address, given) == builder.OK
+        (worker,) = tasks() - before
+        for rights in ({home}, every):  # it sleeps there, and may go anywhere
+            os.sched_setaffinity(worker, rights)
+            assert threads.run(kernel.address, given) == builder.OK
+            time.sleep(0.1)
+        assert threads.run(kernel.address, given) == builder.OK
+        deadline = time.monotonic() + 10
+        while processor(worker) == home and time.monotonic() < deadline:
+            time.sleep(0.01)  # no more calls: it must leave when it is woken up
+        assert processor(worker) != home
+        assert os.sched_getaffinity(worker) == every
+    finally:
+        os.sched_setaffinity(0, every)
+        config.update("num_threads", 0)
+
+
 def test_an_interrupt_stops_between_rows(crew):
     kernel, given = row_kernel(), table(2000, 10_000_000)  # more than ten seconds in all
     threads.run(kernel.address, table(8, 1))
