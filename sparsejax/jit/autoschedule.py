@@ -106,6 +106,8 @@ class Schedule:
     """In a kernel of several statements, where every producer is computed."""
     scattered: tuple[str, ...] = ()
     """Operands whose fibers are scattered into a workspace, where they are read again and again (`scatter`)."""
+    registers: frozenset[str] = frozenset()
+    """In a kernel of several statements, sparse results that are computed in all of their loops (`placement.statement`)."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ class _State:
     cost: float
     survivors: float
     scattered: tuple[str, ...] = ()
+    fixed: tuple[tuple[int, float], ...] = ()
+    """What scattering costs, with the number of loops around it."""
 
 
 def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
@@ -171,14 +175,14 @@ def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
     return Model(nest, facts).level_counts()
 
 
-def with_targets(nest: Nest, facts: Facts) -> Facts:
-    """`facts` with the positions of the results of producers."""
+def with_targets(nest: Nest, facts: Facts, registers: Collection[str] = ()) -> Facts:
+    """`facts` with the positions of the results of producers, of which those in `registers` are read as dense arrays."""
     made = facts
     for number, p in enumerate(nest.producers):
         tensor = p.target.tensor
         counts = tuple(itertools.accumulate(map(float, tensor.shape), operator.mul))
-        if tensor.lacks:
-            counts = level_counts(placement.statement(nest, number), made)
+        if tensor.lacks and tensor.name not in registers:
+            counts = level_counts(placement.statement(nest, number, registers), made)
         made = replace(made, counts={**made.counts, tensor.name: counts or (1.0,)})
     return made
 
@@ -386,6 +390,7 @@ class Model(Cardinalities):
         leaders, discordant, strided = self.roles(state, var)
         work = self.iterations(leaders, var, bound)
         each, fixed, scattered, around = 1.0, 0.0, state.scattered, state.cost
+        where = 0
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1]
             each = STRIDED if strided else VECTOR
@@ -394,13 +399,15 @@ class Model(Cardinalities):
         elif len(leaders) > 1:
             each = MERGE
             for access in leaders:
-                extra = self._scattering(access, leaders, var, state)
-                if extra is None:
+                found = self._scattering(access, leaders, var, state)
+                if found is None:
                     continue
+                inside, extra = found
                 rest = [a for a in leaders if a != access]
                 fewer, once = self.iterations(rest, var, bound), MERGE if len(rest) > 1 else LOOKUP
                 if extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
                     work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
+                    where = inside
         density = self.density(self.computed(var, bound)[0], var, bound)
         if density is None or self.leaves(
             var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.indices]
@@ -414,7 +421,8 @@ class Model(Cardinalities):
             most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
         survivors = state.survivors * most
         cost = around + state.survivors * work * each + fixed
-        return _State((*state.order, var), discordant, cost, survivors, scattered)
+        paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
+        return _State((*state.order, var), discordant, cost, survivors, scattered, paid)
 
     def _region(self, order: tuple[cin.IndexVar, ...]) -> int | None:
         """Where the loops of an order begin that become tiles."""
@@ -438,11 +446,11 @@ class Model(Cardinalities):
 
     def _scattering(
         self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State
-    ) -> float | None:
-        """What it costs to scatter the fibers of a leader over `var` for loops that read them again and again; None where there are no
-        such loops, or the others cannot lead alone."""
+    ) -> tuple[int, float] | None:
+        """Inside how many loops to scatter the fibers of a leader over `var` for loops that read them again and again, and what that
+        costs; None where there are no such loops, or the others cannot lead alone."""
         depth = scatter.depth(access, var, state.order)
-        if depth is None or not self._scatters or access in self._kept:
+        if depth is None or not self._scatters or access in self._kept or access.tensor.policy == placement.KEPT:
             return None
         if not policies.fits((self.extents[var],), access.dtype.itemsize, self.facts[access.tensor.name][-1]):
             return None
@@ -450,7 +458,7 @@ class Model(Cardinalities):
         if self.leaves(var, frozenset(state.order), rest):
             return None
         around = state.order[:depth]
-        return SCATTERED * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
+        return depth, SCATTERED * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
 
     def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: _State) -> bool:
         """Whether walking the sparse outermost level of `access` again and again costs more than a copy in which that

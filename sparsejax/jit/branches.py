@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sparsejax.formats import Format
 from sparsejax.jit import autoschedule, cin, conversion_costs, placement
 from sparsejax.jit.autoschedule import Candidate, Cost, Loop, Schedule
 from sparsejax.jit.facts import Facts
@@ -29,12 +28,17 @@ WHOLE = 16.0  # per entry of a result that is kept whole
 
 def choose(nest: Nest, facts: Facts) -> Schedule | None:
     """The cheapest schedule of `nest`; None where no loops are shared that a part of a sparse result could be kept in."""
-    pricing = _Pricing(nest, facts)
-    found = [s for s in map(pricing.schedule, _orders(nest)) if s is not None]
+    loose = _Pricing(nest, facts, None)
+    found = loose.schedules()
+    shared = frozenset(name for s in found.values() for name in s.registers)
+    if shared:
+        found = _Pricing(nest, facts, frozenset(), loose).schedules()
+        for order, made in _Pricing(nest, facts, shared, loose).schedules().items():
+            found[order] = min(found.get(order, made), made, key=lambda s: s.cost.total)
     if not found:
         return None
-    found.sort(key=lambda s: s.cost.total)
-    return replace(found[0], candidates=tuple(Candidate(s.order, s.cost) for s in found))
+    cheapest = sorted(found.values(), key=lambda s: s.cost.total)
+    return replace(cheapest[0], candidates=tuple(Candidate(s.order, s.cost) for s in cheapest))
 
 
 def keeps_whole(nest: Nest, schedule: Schedule) -> bool:
@@ -56,15 +60,15 @@ def loops(nest: Nest, facts: Facts, schedule: Schedule) -> tuple[Loop, ...]:
     """What the cost of the loops is made of: those of the value, then every producer's own."""
     if not nest.nested:
         return autoschedule.loops(nest, facts, schedule.order)
-    pricing, last = _Pricing(nest, facts), len(nest.producers)
-    made = list(autoschedule.loops(statement(nest, last), pricing.facts, schedule.order))
+    pricing, last = _Pricing(nest, facts, schedule.registers), len(nest.producers)
+    made = list(autoschedule.loops(pricing.statements[last], pricing.facts, schedule.order))
     places: list[Place | None] = [*schedule.places, Place(last, 0, schedule.order)]
     runs = {last: 1.0}
     for number in reversed(range(last)):
         place = schedule.places[number]
         runs[number] = pricing.runs(places, place, runs)
         scale = runs[number] / pricing.survivors(number, place.loops[: place.depth])
-        for loop in autoschedule.loops(statement(nest, number), pricing.facts, place.loops)[place.depth :]:
+        for loop in autoschedule.loops(pricing.statements[number], pricing.facts, place.loops)[place.depth :]:
             times = (loop.starts * scale, loop.iterations * scale, loop.survivors * scale)
             made.append(Loop(loop.var, *times, loop.leaders))
     return tuple(made)
@@ -76,19 +80,41 @@ def _orders(nest: Nest) -> Iterator[Loops]:
     return iter([nest.storage_indices])
 
 
-Priced = tuple[Place, Cost, float, tuple[tuple[str, Format], ...]]
-"""A producer inside so many loops of its parent: its own loops, what it costs, how often it runs, what is converted for it."""
+Priced = tuple[Place, Cost, float, Schedule]
+"""A producer inside so many loops of its parent: its own loops, what it costs, how often it runs, how it is scheduled by itself."""
 
 
 class _Pricing:
-    """What the statements of a nest cost, each looked at once under every prefix of shared loops."""
+    """What the statements of a nest cost, each looked at once under every prefix of shared loops.
 
-    def __init__(self, nest: Nest, facts: Facts) -> None:
-        self.nest, self.facts = nest, autoschedule.with_targets(nest, facts)
-        count = len(nest.producers) + 1
-        self.models = [autoschedule.Model(statement(nest, k), self.facts, scatters=False) for k in range(count)]
+    Sparse results in `registers` are computed in all of their loops, which they do not lead then, and no others are (None: those that
+    seem cheapest so, although they are taken to lead these loops). `known` are prices of the same statements.
+    """
+
+    def __init__(
+        self, nest: Nest, facts: Facts, registers: frozenset[str] | None, known: _Pricing | None = None
+    ) -> None:
+        self.nest, self.registers = nest, registers
+        self.facts = autoschedule.with_targets(nest, facts, registers or ())
+        self.statements = [statement(nest, k, registers or ()) for k in range(len(nest.producers) + 1)]
+        self.models = [autoschedule.Model(s, self.facts) for s in self.statements]
         self._best: dict[tuple[int, Loops], Schedule | None] = {}
         self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
+        if known is not None:
+            same = [self._reads(k) == known._reads(k) for k in range(len(self.models))]
+            self.models = [
+                known.models[k] if kept else m for k, (m, kept) in enumerate(zip(self.models, same, strict=True))
+            ]
+
+    def _reads(self, number: int) -> list[object]:
+        """What the price of a statement depends on."""
+        read = dict.fromkeys(a.tensor for e in self.statements[number].expressions for a in cin.accesses(e))
+        return [self.statements[number], *((t.name, t.format, self.facts.counts.get(t.name)) for t in read)]
+
+    def schedules(self) -> dict[Loops, Schedule]:
+        """The schedule for every order of the value's loops that can run."""
+        made = ((order, self.schedule(order)) for order in _orders(self.nest))
+        return {order: found for order, found in made if found is not None}
 
     def best(self, number: int, shared: Loops) -> Schedule | None:
         """The cheapest schedule of a statement inside `shared` loops."""
@@ -110,7 +136,7 @@ class _Pricing:
         """The schedule with the value's loops in `order`."""
         nest, last = self.nest, len(self.nest.producers)
         value = self.models[last].given(order)
-        runs, moves = {last: 1.0}, list(value.conversions)
+        runs, moves, looked_up = {last: 1.0}, list(value.conversions), list(value.scattered)
         spent, impossible = [value.cost], list[int]()
 
         def cheapest(number: int, made: list[Place | None], parent: int, most: int) -> Place:
@@ -120,10 +146,11 @@ class _Pricing:
                 impossible.append(number)
                 runs[number] = 1.0
                 return Place(parent, 0, placement.variables(nest, number))
-            place, cost, times, moved = min(priced, key=lambda t: t[1].total)
+            place, cost, times, best = min(priced, key=lambda t: t[1].total)
             runs[number] = times
             spent.append(cost)
-            moves.extend(moved)
+            moves.extend(best.conversions)
+            looked_up.extend(best.scattered)
             return place
 
         found = placement.places(nest, order, cheapest)
@@ -134,7 +161,12 @@ class _Pricing:
         total = Cost(sum(c.loops for c in spent), sum(c.output for c in spent), sum(c.conversions for c in spent))
         if not math.isfinite(total.total):
             return None
-        return Schedule(order, tuple(dict.fromkeys(moves)), total, places=tuple(found))
+        full = [
+            k for k, p in enumerate(found) if nest.producers[k].target.tensor.lacks and not placement.kept(nest, k, p)
+        ]
+        registers = frozenset(nest.producers[k].target.tensor.name for k in full)
+        how = tuple(found), tuple(dict.fromkeys(looked_up)), registers
+        return Schedule(order, tuple(dict.fromkeys(moves)), total, (), None, "", *how)
 
     def at(self, number: int, made: list[Place | None], place: Place, runs: dict[int, float]) -> Priced | None:
         """A producer at a place; None where what is left of its result cannot be kept there."""
@@ -150,8 +182,15 @@ class _Pricing:
         times = self.runs(made, place, runs)
         place = Place(place.parent, place.depth, best.order)
         rest = placement.kept(nest, number, place)
+        if self.registers is not None and target.tensor.lacks and bool(rest) == (target.tensor.name in self.registers):
+            return None
         before, inside = self.prefix(number, shared)
-        often, output = times / inside, 0.0
+        often, output, once = times / inside, 0.0, 0.0
+        for depth, cost in self.models[number].walk(best.order).fixed:
+            if depth < place.depth:  # in loops around those that this statement adds
+                before += cost
+                around = Place(place.parent, depth, ())
+                once += cost * self.runs(made, around, runs) / self.survivors(number, shared[:depth])
         if rest and target.tensor.lacks:
             place = replace(place, policy=best.workspace or "append")
             each = APPEND if place.depth else WHOLE
@@ -160,7 +199,7 @@ class _Pricing:
         elif rest and not (number + 1 == len(nest.producers) and placement.accumulates(nest, place)):
             size = math.prod(float(target.tensor.shape[target.indices.index(v)]) for v in rest)
             output = (autoschedule.VECTOR if place.depth else WHOLE) * size * times
-        return place, Cost((best.cost.loops - before) * often, output, best.cost.conversions), times, best.conversions
+        return place, Cost((best.cost.loops - before) * often + once, output, best.cost.conversions), times, best
 
     def missed(self, number: int, reader: int, rest: Loops) -> float:
         """How often a reader of what is kept waits for dense operands that it finds by the entries: these lie far apart in memory."""

@@ -60,7 +60,7 @@ def concretize(
     statements with its producers at their `places`. The operands `looked_up` are read from workspaces (`scatter`)."""
     nest = _started(nest)
     if nest.nested:
-        return _program(nest, placement.loops_of(nest, order, places))
+        return _program(nest, placement.loops_of(nest, order, places), looked_up)
     how, p = assembly(nest.output, nest.storage_indices, order)
     merged = _many_merged(nest, order)
     if merged is not None:

@@ -88,7 +88,7 @@ def short(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> fro
 
 
 def positions(storage: Storage) -> tuple[float, ...]:
-    """The number of positions of every level, rounded to a power of two so that schedules are reused.
+    """The number of positions of every level, rounded to a power of two so that schedules are reused, but where the type tells it.
 
     Where positions are unused, or hold several entries, entries count.
     Inside a coordinate run, where positions repeat coordinates, the expected number of distinct ones stands in.
@@ -108,7 +108,13 @@ def _of_dense(shape: tuple[int, ...], format: Format) -> tuple[float, ...]:
 
 
 def _all_rounded(storage: Storage) -> tuple[float, ...]:
-    return tuple(map(rounded, exact_positions(storage)))
+    return _rounded_below(storage.format, exact_positions(storage))
+
+
+def _rounded_below(form: Format, counts: Counts) -> Counts:
+    """Counts rounded, but those of dense levels above all sparse ones, which the type tells."""
+    sparse = next((lv for lv, level in enumerate(form.levels) if not isinstance(level, Dense)), 0)
+    return (*counts[:sparse], *map(rounded, counts[sparse:]))
 
 
 def exact_positions(storage: Storage) -> tuple[float, ...]:
@@ -145,8 +151,8 @@ def expected(form: Format, shape: Sequence[int], entries: float) -> tuple[float,
             count *= extent
         else:
             count = size * -math.expm1(-entries / size) if size else 0.0
-        counts.append(rounded(count))
-    return tuple(counts) or (1.0,)
+        counts.append(count)
+    return _rounded_below(form, tuple(counts)) or (1.0,)
 
 
 def rounded(count: float) -> float:

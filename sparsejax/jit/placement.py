@@ -128,16 +128,29 @@ def fits(target: cin.Access, shared: Collection[cin.Index]) -> bool:
     return not below or (set(outer[:depth]) <= set(shared) and not all(isinstance(x, Dense) for x in below))
 
 
-def statement(nest: Nest, number: int) -> Nest:
-    """One statement of `nest` as a kernel that reads the results of others as tensors, which cannot be converted."""
-    read = {
-        p.target.tensor.name: cin.Access(replace(p.target.tensor, policy=KEPT), p.target.indices)
-        for p in nest.producers
-    }
+def statement(nest: Nest, number: int, registers: Collection[str] = ()) -> Nest:
+    """One statement of `nest` as a kernel that reads the results of others as tensors, which cannot be converted.
+
+    Those in `registers` are computed where they are read, in all of their loops, which they do not lead: a reduction is found there like
+    an element of a dense array, anything else is what stands for it.
+    """
+    read: dict[str, cin.Access] = {}
+    inlined: dict[cin.Access, cin.Expr] = {}
+    for q in nest.producers:
+        tensor = q.target.tensor
+        if tensor.name in registers:
+            if q.op is None:
+                inlined[q.target] = cin.substitute(q.rhs, inlined)
+            tensor = replace(tensor, format=Format((Dense(),) * len(q.target.indices)))
+        read[tensor.name] = cin.Access(replace(tensor, policy=KEPT), q.target.indices)
+
+    def reading(expr: cin.Expr) -> cin.Expr:
+        return cin.replaced(cin.substitute(expr, inlined), read)
+
     if number == len(nest.producers):
-        return Nest(nest.output, nest.indices, (), cin.replaced(nest.value, read))
+        return Nest(nest.output, nest.indices, (), reading(nest.value))
     p = nest.producers[number]
-    rhs, indices = cin.replaced(p.rhs, read), cin.variables(p.target)
+    rhs, indices = reading(p.rhs), cin.variables(p.target)
     output = replace(p.target.tensor, name="out")
     if p.op is None:
         return Nest(output, indices, (), rhs)

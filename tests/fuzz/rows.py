@@ -14,7 +14,7 @@ import sparsejax.numpy as snp
 from sparsejax import nn
 from sparsejax.core.array import Array
 from sparsejax.formats import convert
-from sparsejax.jit import estimates
+from sparsejax.jit import autoschedule, estimates
 from tests.fuzz.levels import OUTPUTS, random_format
 
 UNARY = ("exp", "expm1", "log1p", "sqrt", "absolute", "negative", "square")
@@ -142,7 +142,9 @@ def check(seed: int) -> str | None:
         last.insert(0, rng.randrange(len(axes) + len(steps)))
     with np.errstate(all="ignore"):
         want = run(steps, inputs)
-        with mock.patch.object(estimates, "CALL", estimates.CALL if seed % 2 else 1e9):  # whatever can be one kernel is
+        one = mock.patch.object(estimates, "CALL", estimates.CALL if seed % 2 else 1e9)  # whatever can be one kernel is
+        scatters = mock.patch.object(autoschedule, "SCATTERED", autoschedule.SCATTERED if seed % 3 else 0.0)
+        with one, scatters:
             got = sj.jit(lambda *args: [run(steps, args)[k] for k in last])(*inputs)
     for k, ours in zip(last, got, strict=True):
         text = f"seed {seed} value {k} of {steps}; inputs {[str(a.format) for a in inputs]}"

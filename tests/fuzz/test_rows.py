@@ -44,6 +44,7 @@ PROGRAMS = {
     "sparse attention": (lambda A, X: nn.dot_product_attention(X, X, X, A), 1),
     "softmax of sampled products": (lambda A, X: nn.softmax(sj.einsum("ik,jk->ij", X, X, mask=A)), 1),
     "graph attention": (lambda A, X: nn.softmax(nn.leaky_relu(A * X[:, :1] + A * X[:, 1])) @ X, 1),
+    "sum of a masked sparse product": (lambda A, X: snp.sum(A * (A @ A)), 1),
     "rows of a sparse product, normalised": (lambda A, X: nn.softmax(A @ A), 1),
     "an intermediate that is a result": (lambda A, X: (s := snp.sum(A, axis=1, keepdims=True), A / s), 2),
 }
@@ -72,6 +73,16 @@ def test_rows_that_are_read_twice_are_kept():
     (kernel,) = sj.explain(lambda A: nn.softmax(A @ A))(A).kernels
     assert ": bitmap" in kernel.cin
     assert any("moves in: cost" in text and "apart" in text for text in kernel.fused)
+
+
+def test_what_a_mask_keeps_is_found_in_scattered_rows():
+    """Triangles: elements of the product are computed where the mask has entries, each by looking up a row in a scattered one."""
+    B = sj.array(np.ones((200, 200)) * (np.random.default_rng(3).random((200, 200)) < 0.1), format="csr")
+    (kernel,) = sj.explain(lambda A: snp.sum(A * (A @ A)))(
+        B,
+    ).kernels
+    assert "scattered" in kernel.cin and "j: led by A" in str(kernel), kernel
+    assert kernel.cin.index("scattered") < kernel.cin.index("forall j")
 
 
 def test_rows_are_walked_where_they_are_shared():
