@@ -6,6 +6,7 @@ one line, fill 0     · 3 · -1        sorted   -1 · · 3        first coordina
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -57,14 +58,36 @@ def sort(storage: Storage, axis: int, format: Format) -> Storage:
     if storage.format.is_dense:
         made = np.sort(convert.to_dense(storage), axis=axis)
         return convert.from_dense(made, format, storage.fill_value)
+    coords, vals, place = _sorted(storage, axis)
+    coords[axis] = place
+    return convert.from_coords(coords, vals, storage.shape, format, storage.fill_value)
+
+
+def _sorted(storage: Storage, axis: int) -> tuple[Array, Array, Array]:
+    """The coordinates and values of stored entries, line by line in increasing order, and where they go along `axis`."""
     fill = storage.fill_value
     coords, vals = convert.to_coords(distinct(storage))
     order, line, rank, starts = _ranks(coords, axis, vals)
     coords, vals = coords[:, order], vals[order]
     count = np.diff(np.append(starts, len(vals)))
     below = ~np.isnan(vals) if fill != fill else vals < fill
-    coords[axis] = np.where(below, rank, storage.shape[axis] - count[line] + rank)
-    return convert.from_coords(coords, vals, storage.shape, format, fill)
+    return coords, vals, np.where(below, rank, storage.shape[axis] - count[line] + rank)
+
+
+def moves(storage: Storage, axis: int, dtype: np.dtype[Any]) -> Storage:
+    """Which stored entry `sort` puts where: ones at (coordinates of the sorted entry, its coordinate along `axis` before), in coo.
+
+    >>> row = convert.from_dense(np.array([0, 3, 0, -1]), Format.parse("coo", 1), 0)
+    >>> convert.to_coords(moves(row, 0, np.dtype(float)))[0].T
+    array([[0, 3],
+           [3, 1]])
+    """
+    coords, _, place = _sorted(storage, axis)
+    before = coords[axis].copy()
+    coords[axis] = place
+    shape = (*storage.shape, storage.shape[axis])
+    made = np.vstack([coords, before])
+    return convert.from_coords(made, np.ones(len(before), dtype), shape, Format.parse("coo", len(shape)), dtype.type(0))
 
 
 def first_absent(storage: Storage, axis: int) -> Array:

@@ -203,8 +203,10 @@ def _take(size: int, index_size: int) -> runtime.Kernel:
 
 def _part(b: Builder, key_size: int) -> pass_loops.Part:
     """A part of the entries to be ordered: slots first, end, buckets, shift, mask, key, and a place for each bucket."""
-    numbers = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "buckets", "shift", "mask")))
-    return pass_loops.Part(*numbers, *_vectors(b, 5, (key_size, 8), ("key", "places")))
+    first, end, buckets, shift, mask = (
+        b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "buckets", "shift", "mask"))
+    )
+    return pass_loops.Part(first, end, buckets, shift, mask, *_vectors(b, 5, (key_size, 8), ("key", "places")))
 
 
 @functools.cache

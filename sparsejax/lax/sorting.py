@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
-from sparsejax.formats import convert, lines
+from sparsejax.formats import Format, convert, lines
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.batching import faithful, spread
+from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
-from sparsejax.lax.linear import keep
-from sparsejax.lax.structural import convert_format, normal_axis
+from sparsejax.lax.linear import keep, sample
+from sparsejax.lax.structural import convert_format, normal_axis, transpose
 
 INT: np.dtype[Any] = np.dtype(np.int64)
 
@@ -68,15 +69,35 @@ def cumsum(x: Any, axis: int = 0, reverse: bool = False) -> Any:
 # -------------------------------------------------------------------------------------------------------------- sort
 
 
+moves_p: Primitive = Primitive(
+    "moves",
+    typing=lambda x, axis, dtype: Aval(
+        (*x.shape, x.shape[axis]), dtype, Format.parse("coo", len(x.shape) + 1), dtype.type(0)
+    ),
+    reference=lambda x, axis, dtype: np.eye(x.shape[axis], dtype=dtype)[np.argsort(x, axis=axis, kind="stable")],
+    call=lambda x, out_aval, axis, dtype: lines.moves(x, axis, dtype),
+    jvp=lambda primals, tangents, out, axis, dtype: None,
+    batch=lambda size, x, axis, dtype: _swapped(moves_p.bind(faithful(x).value, axis=axis, dtype=dtype)),
+)
+"""Which stored entry goes where when lines are sorted: ones at (coordinates of the sorted entry, its coordinate along `axis` before)."""
+
+
+def _swapped(x: Any) -> Any:
+    """The last two axes of `x` exchanged."""
+    return transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
 def _sort_jvp(primals: list[Any], tangents: list[Any], out: Any, axis: int) -> Any:
-    if not primals[0].format.is_dense:
-        raise NotImplementedError(
-            f"the derivative of sort is there for dense arrays, not for one in format {primals[0].format}; sort "
-            'x.asformat("dense") instead'
-        )
-    index, t = argsort(primals[0], axis), tangents[0]
-    places = np.ogrid[tuple(map(slice, t.shape))]
-    return t[tuple(index if d == axis else p for d, p in enumerate(places))]
+    """Of sparse lines d sort(x)[.., r, ..] = sum_j moves[.., r, .., j] dx[.., j, ..]: what follows is that of a contraction."""
+    x, t = primals[0], tangents[0]
+    if x.format.is_dense:
+        index = argsort(x, axis)
+        places = np.ogrid[tuple(map(slice, t.shape))]
+        return t[tuple(index if d == axis else p for d, p in enumerate(places))]
+    labels = tuple(range(x.ndim))
+    before = tuple(x.ndim if d == axis else d for d in labels)
+    moves = moves_p.bind(x, axis=axis, dtype=np.dtype(t.dtype))
+    return sample(contract([moves, t], [(*labels, x.ndim), before], labels, None, t.dtype), out)
 
 
 sort_p = Primitive(

@@ -20,7 +20,7 @@ UNARY = ("sin", "tanh", "logistic", "square", "negative", "exp", "arctan", "abso
 BINARY = ("add", "subtract", "multiply", "multiply", "maximum", "minimum")
 REDUCTIONS = ("sum", "sum", "mean", "max", "min", "prod")
 SEMIRINGS = ("min_plus", "max_plus", "max_times", "min_max", "plus_min")
-INDEXING = ("roll", "flip", "take", "first")
+INDEXING = ("roll", "flip", "take", "first", "sort")
 LOOPS = ("fori", "scan", "cond", "map")
 SOLVERS = ("spsolve", "cg", "gmres")
 NETWORKS = ("softmax", "logsumexp", "relu", "gelu", "silu", "softplus", "segment_sum", "segment_max", "segment_softmax")
@@ -158,6 +158,8 @@ def _indexed(x, how, axis):
             return snp.flip(x, axis)
         case "take":
             return snp.take(x, np.roll(np.arange(x.shape[axis])[::-1], 1), axis)
+        case "sort":
+            return snp.sort(x, axis)
         case "first":
             return x[(*before, 0)]
 
