@@ -119,7 +119,8 @@ class Chunked:
         layout, rows = self._layout, len(table)
         own = table[:, -2 - layout.size : -2]  # the slots of the output
         for head in layout.heads:
-            own[:, head.count] = -(-own[:, head.count] * (3 if rows > 1 else 2) // (2 * rows))  # not all are of one size
+            expected = own[:, head.count]
+            own[:, head.count] = expected if rows == 1 else -(-expected * 3 // (2 * rows))  # some make more than others
         edges = layout.edges()
         if edges:
             own[:, layout.heads[0].pos] = edges
