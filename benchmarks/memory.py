@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks import datasets, matrices, workspace_points
 from benchmarks.workspace_points import CSC, CSR, DCSC, DCSR, Point
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, counting, facts, forecast, pipeline, report
+from sparsejax.jit import autoschedule, counting, facts, forecast, heap, pipeline, report
 
 SLACK = 2 << 20
 ALLOWED = 2.0
@@ -88,6 +88,7 @@ def measure(point: Point) -> dict[str, float | str]:
     for storage in inputs:
         storage.cache.pop("converted", None)
     gc.collect()
+    heap.drop()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS")

@@ -16,6 +16,8 @@ dense_limit    a kernel with sparse operands makes no dense result of more than 
 num_threads    threads that a kernel may use, the caller's included: 0 (default) for `OMP_NUM_THREADS`, else the processors that this
                process may run on
 parallel_work  iterations from which on a kernel is run by several threads (default 65536)
+free_memory    MiB of memory that are kept for later results and workspaces once nobody uses them (default: a sixteenth of the machine's,
+               from 256 to 1024); less is given back to the system at once, and 0 keeps none
 """
 
 from __future__ import annotations
@@ -37,7 +39,23 @@ _texts: dict[str, str] = {"cache_dir": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
 GIBIBYTE = 1 << 30
 """Up to so many bytes are never out of proportion, see `dense_limit`."""
-_numbers: dict[str, int] = {"dense_limit": 1000, "num_threads": 0, "parallel_work": 1 << 16}
+
+
+def _sixteenth() -> int:
+    """MiB: a sixteenth of the memory of the machine, from 256 to 1024."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not known here
+        memory = 0
+    return min(max(memory >> 24, 256), 1024)
+
+
+_numbers: dict[str, int] = {
+    "dense_limit": 1000,
+    "num_threads": 0,
+    "parallel_work": 1 << 16,
+    "free_memory": _sixteenth(),
+}
 
 
 def _read_environment() -> None:
@@ -175,6 +193,12 @@ def num_threads() -> int:
 def parallel_work() -> int:
     """Iterations from which on a kernel is run by several threads."""
     found: int = _scope.get().get("parallel_work", _numbers["parallel_work"])
+    return found
+
+
+def free_memory() -> int:
+    """MiB of free memory that are kept."""
+    found: int = _scope.get().get("free_memory", _numbers["free_memory"])
     return found
 
 

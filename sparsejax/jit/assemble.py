@@ -10,27 +10,24 @@ Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord /
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
-from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
+from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor
-from sparsejax.jit.memory import clear, fill
+from sparsejax.jit.memory import clear, fill, null, resized
 from sparsejax.jit.operands import Axis
-
-MADV_HUGEPAGE = 14
 
 
 class Growable:
-    """A buffer on the C heap that doubles when it is full."""
+    """A buffer that doubles when it is full."""
 
     def __init__(self, b: Builder, name: str, size: int) -> None:
         self._size = size
-        self._pointer = b.var(name, b.convert("inttoptr", b.i64(0), "ptr"))
+        self._pointer = b.var(name, null(b))
         self._capacity = b.var(f"{name}_room", b.i64(0))
 
     def pointer(self, b: Builder) -> Val:
@@ -47,27 +44,11 @@ class Growable:
         room = b.named("room", b.get(self._capacity))
         with b.if_(b.lt(room, needed)):
             grown = b.named("grown", b.max(b.named("twice", b.mul(room, 2)), b.max(needed, b.i64(16))))
-            fresh = b.call("realloc", "ptr", [b.get(self._pointer), b.mul(grown, self._size)])
-            with b.if_(b.eq(b.convert("ptrtoint", fresh, "i64"), 0)):
-                b.fail(OUT_OF_MEMORY)
+            fresh = resized(b, b.get(self._pointer), grown, self._size)
             b.set(self._pointer, fresh)
             if zero:
                 clear(b, fresh, room, grown, self._size)
-            if sys.platform == "linux":
-                self._ask_for_huge_pages(b, fresh, b.mul(grown, self._size))
             b.set(self._capacity, grown)
-
-    def _ask_for_huge_pages(self, b: Builder, pointer: Val, size: Val) -> None:
-        """First touches of a large fresh buffer cost a fault per 4 KB otherwise (NumPy asks for its arrays too).
-
-        From the page that the buffer begins in: were that page left out, its mapping would be two, which `realloc` copies instead of
-        moving.
-        """
-        with b.if_(b.lt(b.i64(1 << 22), size)):
-            address = b.convert("ptrtoint", pointer, "i64")
-            start = b.named("start", b.and_(address, b.i64(-4096)))
-            whole = b.add(size, b.sub(address, start))
-            b.call("madvise", "i32", [b.convert("inttoptr", start, "ptr"), whole, b.const("i32", MADV_HUGEPAGE)])
 
 
 @dataclass(frozen=True)

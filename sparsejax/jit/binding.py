@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
-from sparsejax.jit import abi, arena, chunked, cin, given, operators, runtime
+from sparsejax.jit import abi, arena, chunked, cin, given, heap, operators, runtime
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
@@ -94,7 +94,8 @@ class Binding:
         counts = expected if len(expected) == len(heads) else (0,) * len(heads)
         extents = _extents(output.format, output.shape)
         pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(heads)
-        self._empty = _pack((*extents, *((0,) * pointers), *counts))
+        self._before = _pack((*extents, *((0,) * pointers)))
+        self._make_room(counts)
 
     def fixed(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> NDArray[np.int64]:
         """The slots of a call with a dense output in `vals`."""
@@ -177,7 +178,14 @@ class Binding:
         if status:
             self._adoption.release(after)
             runtime.check(status)
+        counts = self._adoption.counts(after)
+        if any(n > room for n, room in zip(counts, self._room, strict=True)):
+            self._make_room([max(n + (n >> 3), room) for n, room in zip(counts, self._room, strict=True)])
         return self._adoption.take(after)
+
+    def _make_room(self, counts: Sequence[int]) -> None:
+        """Make room for so many coordinates from the next call on: what grows is moved, to pages that are touched for the first time."""
+        self._room, self._empty = tuple(counts), self._before + _pack(counts)
 
     def run_into(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> Storage:
         """Call a kernel with a dense output, into memory that only the result refers to; it is cleared before, unless all of it is
@@ -273,7 +281,12 @@ class _Adoption:
             self._levels.append((extent, pos, count, crd, convert.crd_dtype(extent)))
         self._vals = places[abi.Slot(name, "vals", 0)]
         self._pointers = [k for slot, k in places.items() if slot.what in ("pos", "crd", "vals")]
+        self._counts = [k - len(places) for slot, k in places.items() if slot.what == "count"]
         self._size = len(places)
+
+    def counts(self, slots: tuple[int, ...]) -> list[int]:
+        """How many coordinates there are, per level that starts a segment."""
+        return [slots[k] for k in self._counts]
 
     def take(self, slots: tuple[int, ...]) -> Storage:
         """The storage; its arrays own the memory that the kernel allocated."""
@@ -285,16 +298,16 @@ class _Adoption:
                 buffers.append(())
                 count *= extent
             elif pos < 0:
-                buffers.append((runtime.adopt(slots[crd], count, dtype),))
+                buffers.append((heap.adopt(slots[crd], count, dtype),))
             else:
-                edges = runtime.adopt(slots[pos], count + 1, _INT64)
+                edges = heap.adopt(slots[pos], count + 1, _INT64)
                 count = slots[number]
-                buffers.append((edges, runtime.adopt(slots[crd], count, dtype)))
+                buffers.append((edges, heap.adopt(slots[crd], count, dtype)))
         output = self._output
-        vals = runtime.adopt(slots[self._vals], count, output.dtype)
+        vals = heap.adopt(slots[self._vals], count, output.dtype)
         return Storage(output.format, output.shape, output.fill_value, tuple(buffers), vals)
 
     def release(self, slots: tuple[int, ...]) -> None:
         """Free what a failed kernel left behind."""
         slots = slots[-self._size :]
-        runtime.release([slots[k] for k in self._pointers])
+        heap.release([slots[k] for k in self._pointers])

@@ -173,9 +173,15 @@ class Builder(ABC):
     @contextmanager
     def masked(self, lanes: int, count: Val) -> Iterator[None]:
         """Touch memory in the first `count` of so many lanes only, inside the block."""
-        self.mask = self.below(lanes, count)
+        with self.under(self.below(lanes, count)):
+            yield
+
+    @contextmanager
+    def under(self, mask: Val | None) -> Iterator[None]:
+        """Touch memory in the lanes of `mask` only, inside the block."""
+        before, self.mask = self.mask, mask
         yield
-        self.mask = None
+        self.mask = before
 
     def named(self, name: str, value: Val) -> Val:
         """`value`; printed loops give it a name here instead of repeating its text."""

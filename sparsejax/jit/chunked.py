@@ -18,7 +18,6 @@ import ctypes
 import functools
 import math
 import struct
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,14 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, assemble, cin, operators, runtime, threads
+from sparsejax.jit import abi, cin, heap, memory, operators, runtime, threads
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.lower import Program
 
 LONG = 1 << 30
 """Iterations, about a second, from which on a kernel runs in chunks also with one thread: what chunks append is moved once more."""
-HUGE = 1 << 22
-"""Bytes from which on huge pages are asked for, as `assemble.Growable` does."""
 _ALONE = struct.pack("2q", 0, 1)
 _COPY, _SHIFT = 0, 1
 _SCALAR = 4
@@ -122,7 +119,8 @@ class Chunked:
         layout, rows = self._layout, len(table)
         own = table[:, -2 - layout.size : -2]  # the slots of the output
         for head in layout.heads:
-            own[:, head.count] = -(-own[:, head.count] // rows)
+            expected = own[:, head.count]
+            own[:, head.count] = expected if rows == 1 else -(-expected * 3 // (2 * rows))  # some make more than others
         edges = layout.edges()
         if edges:
             own[:, layout.heads[0].pos] = edges
@@ -176,15 +174,15 @@ class _Layout:
 
     def edges(self) -> int:
         """Fresh `pos` of the first sparse level, where dense levels lie above it (else 0)."""
-        return _allocate(8 * (self.heads[0].between + 1), zero=True) if self.shared else 0
+        return heap.take(8 * (self.heads[0].between + 1), zero=True) if self.shared else 0
 
     def release(self, own: Ints) -> None:
         """Free what the chunks have allocated."""
         columns = [self.vals, *(p for head in self.heads for p, _ in head.crd)]
         columns += [head.pos for head in self.heads[self.shared :]]
-        runtime.release(own[:, columns].ravel().tolist())
+        heap.release(own[:, columns].ravel().tolist())
         if self.shared:
-            runtime.release([int(own[0, self.heads[0].pos])])
+            heap.release([int(own[0, self.heads[0].pos])])
 
 
 def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
@@ -194,7 +192,7 @@ def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
     counts = own[:, layout.heads[0].count]
 
     def new(size: int) -> int:
-        fresh.append(_allocate(size))
+        fresh.append(heap.take(size))
         return fresh[-1]
 
     def piece(target: Any, source: Ints, length: Any, by: Any, kind: int, owned: Any) -> None:
@@ -235,7 +233,7 @@ def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
         # chunk by chunk, so that what one thread wrote last is read first
         table = np.ascontiguousarray(np.stack(rows, 1).reshape(-1, 6))
     except BaseException:
-        runtime.release(fresh)
+        heap.release(fresh)
         raise
     return _run(layout, own, table, fresh, made)
 
@@ -247,7 +245,7 @@ def _run(layout: _Layout, own: Ints, table: Ints, fresh: list[int], made: list[i
     try:
         threads.run(_placing().address, table)
     except BaseException:
-        runtime.release([*fresh, shared, *table[:, 5].tolist()])
+        heap.release([*fresh, shared, *table[:, 5].tolist()])
         raise
     return made
 
@@ -256,17 +254,6 @@ def _before(counts: Ints) -> Ints:
     """The sums of what stands before each."""
     sums: Ints = np.cumsum(counts) - counts
     return sums
-
-
-def _allocate(size: int, zero: bool = False) -> int:
-    """Memory of the C heap."""
-    address: int | None = _libc.calloc(size, 1) if zero else _libc.malloc(max(1, size))
-    if not address:
-        raise MemoryError("sparsejax: the result of this operation does not fit in memory")
-    if size > HUGE and sys.platform == "linux":
-        start = address // 4096 * 4096
-        _libc.madvise(start, size + (address - start), assemble.MADV_HUGEPAGE)
-    return address
 
 
 @functools.cache
@@ -287,13 +274,6 @@ def _placing() -> runtime.Kernel:
         b.call("memcpy", "ptr", [target, source, length])
 
     b.if_else(b.eq(kind, _SHIFT), shift, copy)
-    b.call("free", "void", [b.slot(5, "ptr", "owned")])
+    memory.free(b, b.slot(5, "ptr", "owned"))
     b.set_slot(5, b.i64(0))
     return runtime.compile_text(b.finish(lambda: None))
-
-
-_libc: Any = ctypes.CDLL(None)
-_libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
-_libc.calloc.argtypes, _libc.calloc.restype = [ctypes.c_size_t, ctypes.c_size_t], ctypes.c_void_p
-if hasattr(_libc, "madvise"):
-    _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from sparsejax.jit import loader
+
 PIPELINE = "sroa, simplifycfg, instcombine; opt 2; pic"
 """What `Engine.object` does with a text: part of the identity of objects on disk, to be changed with it."""
 
@@ -79,6 +81,9 @@ class Engine:
             )
         self._links += 1
         library = self.llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol("kernel")
+        for name, address in loader.PROVIDED.items():
+            if b"\0%s\0" % name.encode() in image:
+                library.import_symbol(name, address())
         tracker = library.link(self._jit, f"sparsejax{self._links}")
         return int(tracker["kernel"]), tracker
 

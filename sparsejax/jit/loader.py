@@ -1,7 +1,8 @@
 """Machine code into memory: a linker for what kernels are, one ELF object of code and constants for x86-64.
 
     object   -> sections that occupy memory, laid out one after the other
-    symbols  -> places in them; functions of the C library get a stub each: `jmp *[rip]` and the address
+    symbols  -> places in them; functions of the C library, and what is `PROVIDED`, get a stub each: `jmp *[rip]` and the address,
+                which is also the entry of the global offset table by which data are found
     image    -> copied into fresh pages, which become executable and are never writeable again
 
 It needs no LLVM, so that a process that finds its kernels in the object cache never imports it; and pages are returned with the kernel,
@@ -18,6 +19,7 @@ import mmap
 import platform
 import struct
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,8 +35,9 @@ _RELOCATABLE, _X86_64 = 1, 62
 _PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8
 _WRITE, _ALLOC, _COMPRESSED, _TLS = 1, 2, 0x800, 0x400
 _ABS64, _PC32, _PLT32 = 1, 2, 4
+_GOT = 9, 41, 42
 _STUB = bytes.fromhex("ff2500000000")  # jmp *[rip]; the address follows
-_STUB_SIZE = 16
+_STUB_SIZE, _STUB_ADDRESS = 16, 6
 _ALIGNMENT_LIMIT = 4096
 
 
@@ -140,12 +143,13 @@ def _load(image: bytes, symbol: str) -> Code:
             continue
         for offset in range(section.offset, section.offset + section.size, _RELOCATION.size):
             where, what, number, addend = _RELOCATION.unpack_from(image, offset)
-            if what not in (_ABS64, _PC32, _PLT32):
+            if what not in (_ABS64, _PC32, _PLT32, *_GOT):
                 raise Unsupported(f"a relocation of type {what}")
             row = symbol_row(number)
-            if what == _PC32 and not row[3]:
-                raise Unsupported("data of another library")
-            patches.append(_Patch(what, places[section.info] + where, place_of(row), addend))
+            if (what == _PC32 and not row[3]) or (what in _GOT and row[3]):
+                raise Unsupported("data of another library, or a table entry for our own")
+            target = place_of(row) + (_STUB_ADDRESS if what in _GOT else 0)
+            patches.append(_Patch(what, places[section.info] + where, target, addend))
     for number in range(symbols[0].size // _SYMBOL.size):
         row = symbol_row(number)
         if row[3] in places and name_of(row) == symbol:
@@ -166,8 +170,14 @@ def _append(memory: bytearray, image: bytes, section: _Section) -> None:
     )
 
 
+PROVIDED: dict[str, Callable[[], int]] = {}
+"""The addresses of what kernels use besides the C library, by name; worked out when it is first asked for."""
+
+
 def address_of(name: str) -> int:
-    """The address of a function that this process has loaded; Unsupported when there is none."""
+    """The address of what is provided, or of a function that this process has loaded; Unsupported when there is none."""
+    if name in PROVIDED:
+        return PROVIDED[name]()
     try:
         function = _libc[name]
     except AttributeError:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit import abi, cin, coiterate, emit, operands, overlay, simplify, strips, sums, vectors
+from sparsejax.jit import abi, cin, coiterate, emit, operands, overlay, simplify, strips, sums, vectors, whole
 from sparsejax.jit.assemble import Output, Span
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Brief, Cursor, Env
@@ -49,6 +49,11 @@ class Program:
         extents = {var: shapes[name][dimension] for var, (name, dimension) in self.extents.items()}
         found = None if self.stmt is None else overlay.settle(self.stmt, self.inputs, self.output, extents)
         return self if found is None else replace(self, stmt=found[0], given=found[1])
+
+    @property
+    def whole(self) -> bool:
+        """Whether every element of a dense output is assigned, whatever it held before."""
+        return not self.chunking.partial and whole.assigned(self.stmt, self.output) is not None
 
     @property
     def shared(self) -> Shared | None:

@@ -1,17 +1,21 @@
-"""Memory of a kernel: blocks from the C heap, cleared and filled."""
+"""Memory of a kernel: blocks (`heap`), cleared and filled."""
 
 from __future__ import annotations
 
-from sparsejax.jit import emit
+from sparsejax.jit import emit, heap, heap_text
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
 
 
+def block(b: Builder, old: Val, size: Val, what: int = heap.PLAIN) -> Val:
+    """What `heap` makes of a request."""
+    return b.call(heap_text.NAME, "ptr", [old, size, b.i64(what)])
+
+
 def allocate(b: Builder, count: Val, size: int, zero: bool = True) -> Val:
-    """`count` elements of `size` bytes from the C heap; the kernel fails when there is no memory."""
+    """`count` elements of `size` bytes; the kernel fails when there is no memory."""
     some = b.named("some", b.max(count, b.i64(1)))
-    pointer = b.call("calloc", "ptr", [some, b.i64(size)]) if zero else b.call("malloc", "ptr", [b.mul(some, size)])
-    with b.if_(b.eq(b.convert("ptrtoint", pointer, "i64"), 0)):
-        b.fail(OUT_OF_MEMORY)
+    pointer = block(b, null(b), b.mul(some, size), heap.SPARSE if zero else heap.PLAIN)
+    check(b, pointer)
     return pointer
 
 
@@ -36,16 +40,26 @@ def null(b: Builder) -> Val:
     return b.convert("inttoptr", b.i64(0), "ptr")
 
 
+def resized(b: Builder, pointer: Val, count: Val, size: int) -> Val:
+    """The block `pointer` with room for `count` elements of `size` bytes, elsewhere perhaps; the kernel fails, keeping it, when there is no memory."""
+    fresh = block(b, pointer, b.mul(count, size))
+    check(b, fresh)
+    return fresh
+
+
 def resize(b: Builder, pointer: Var, count: Val, size: int) -> None:
     """Make the block `pointer` hold `count` elements of `size` bytes; the kernel fails, keeping it, when there is no memory."""
-    fresh = b.call("realloc", "ptr", [b.get(pointer), b.mul(count, size)])
-    check(b, fresh)
-    b.set(pointer, fresh)
+    b.set(pointer, resized(b, b.get(pointer), count, size))
+
+
+def free(b: Builder, pointer: Val) -> None:
+    """Give a block back, or nothing where there is none."""
+    block(b, pointer, b.i64(0))
 
 
 def release(b: Builder, pointer: Var) -> None:
-    """Free the block `pointer` and forget it."""
-    b.call("free", "void", [b.get(pointer)])
+    """Give the block `pointer` back and forget it."""
+    free(b, b.get(pointer))
     b.set(pointer, null(b))
 
 

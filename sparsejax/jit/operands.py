@@ -17,7 +17,7 @@ from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit, operators, sums
 from sparsejax.jit.builder import Builder, Val, Var
-from sparsejax.jit.memory import allocate, fill
+from sparsejax.jit.memory import allocate, fill, free
 from sparsejax.jit.workspaces.protocol import Workspace
 
 
@@ -159,7 +159,7 @@ class DenseArea:
         return emit.load(b, self.vals, position, self.tensor.dtype, lanes, self.tensor.name)
 
     def free(self, b: Builder) -> None:
-        b.call("free", "void", [b.get(self._own)])
+        free(b, b.get(self._own))
 
 
 class Overlay(DenseArea):

@@ -62,7 +62,7 @@ class Pool:
         self.workers = workers
         self._turn = threading.Lock()
         self._code = runtime.compile_text(text())
-        keep(self._code)
+        runtime.keep(self._code)
         # never freed: workers sleep on it until the process ends
         self._state = _libc.calloc(_STATE_WORDS + 8, 8)
         if not self._state:
@@ -97,15 +97,10 @@ class Pool:
         return ctypes.c_int64.from_address(self._state + 8 * number).value
 
 
-def keep(thing: Any) -> None:
-    """Keep an object until the process ends, through the end of the interpreter."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
 def _start(code: int, state: int) -> Any:
     """A detached thread that runs `code` as a worker; signals go to others."""
     seat = (ctypes.c_int64 * 2)(state, _WORKER)
-    keep(seat)
+    runtime.keep(seat)
     handle = ctypes.c_void_p()
     old = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:

@@ -1,4 +1,4 @@
-"""From LLVM text to a callable, and the memory that kernels hand back.
+"""From LLVM text to a callable.
 
     LLVM text -> object (`engine`, or `object_cache` where another process has compiled it) -> executable memory (`loader`)
 
@@ -16,19 +16,12 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.jit import engine, loader, object_cache
 
 log = logging.getLogger("sparsejax")
-
-SMALL = 1 << 14
-"""Bytes up to which copying a result is cheaper than an object that owns foreign memory."""
 
 
 class Kernel:
@@ -131,49 +124,9 @@ def compile_count() -> int:
     return _compiled
 
 
-class _Owned:
-    """Memory from the C heap that NumPy arrays refer to; freed with the last of them."""
-
-    def __init__(self, address: int, count: int, dtype: np.dtype[Any]) -> None:
-        self._address = address
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (count,),
-            "typestr": dtype.str,
-            "data": (address, True),
-        }
-
-    def __del__(self) -> None:
-        _free(self._address)
-
-
-_libc = ctypes.CDLL(None)
-_libc.free.argtypes = [ctypes.c_void_p]
-_libc.free.restype = None
-_free = _libc.free
-
-
-def adopt(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A read-only array over `count` elements that a kernel allocated; the array owns the memory (or a copy, when small)."""
-    if address == 0 or count == 0:
-        if address:
-            _free(address)
-        empty = np.empty(0, dtype)
-        empty.flags.writeable = False
-        return empty
-    size = count * dtype.itemsize
-    if size <= SMALL:
-        copied = np.frombuffer(ctypes.string_at(address, size), dtype)
-        _free(address)
-        return copied
-    return np.asarray(_Owned(address, count, dtype))
-
-
-def release(addresses: Sequence[int]) -> None:
-    """Free what a failed kernel left behind."""
-    for address in addresses:
-        if address:
-            _free(address)
+def keep(thing: Any) -> None:
+    """Keep an object until the process ends, through the end of the interpreter."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def check(status: int) -> None:

@@ -1,6 +1,7 @@
 """Strips: the code of tiled loops (`tiling`), one register per vector of the strip.
 
-    for k0 in 0 .. n by 32:             four vectors of 64 bytes, then one, then 16 bytes, then single values
+    for k0 in 0 .. n by 32:             four vectors of 64 bytes, then two, then one, of which some lanes are masked at the end where the
+                                        processor can; else 16 bytes, then single values
       t0 .. t3 = 0
       for p in pos[i] .. pos[i + 1]:    any loops: co-iteration knows nothing of strips
         a = vals[p]
@@ -11,7 +12,7 @@ While a strip is being emitted, every assignment is made for all its lanes. Wher
 of the outer one, with registers for each: what has no row is read once for all of them.
 
     for b0 in 0 .. m by 4:              four rows, then one
-      for k0 in 0 .. n by 16:           two vectors to a row, then one, ...
+      for k0 in 0 .. n by 16:           two vectors to a row, then one
         for p in pos[i] .. pos[i + 1]:
           x = B[crd[p], k0 .. k0 + 15]
           t00 .. t01 += vals[p, b0] * x
@@ -25,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparsejax.jit import cin, emit
+from sparsejax.jit import cin, emit, host
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Env
 
@@ -39,12 +40,13 @@ ROWS, VECTORS_PER_ROW = 4, 2
 
 @dataclass
 class Strip:
-    """The strip in work: `vectors` vectors of `lanes` lanes along `var`, in every one of its rows."""
+    """The strip in work: `vectors` vectors of `lanes` lanes along `var`, in every one of its rows; of which those of `mask` exist."""
 
     var: cin.IndexVar
     lanes: int
     vectors: int
     rows: Rows | None = None
+    mask: Val | None = None
 
     @property
     def registers(self) -> int:
@@ -102,11 +104,15 @@ def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
     most = VECTORS if rows is None or rows.count == 1 else VECTORS_PER_ROW
-    for lanes, vectors in dict.fromkeys(((widest, most), (widest, 1), (max(1, widest // 4), 1), (1, 1))):
-        width = lanes * vectors
-        end = extent if width == 1 else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
+    masks = host.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
+    narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
+    widths = dict.fromkeys(((widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
+    for number, (lanes, vectors) in enumerate(widths):
+        width, last = lanes * vectors, number + 1 == len(widths)
+        end = extent if last else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
         with b.for_(done, end, var.name, width) as index:
-            lowering.strip = Strip(var, lanes, vectors, rows)
+            mask = b.below(lanes, b.sub(extent, index)) if last and masks else None
+            lowering.strip = Strip(var, lanes, vectors, rows, mask)
             lowering.guarded(stmt.body, lowering.resolve(env.bind(var, index), stmt.body))
             lowering.strip = None
         done = end
@@ -166,7 +172,8 @@ def _assign_row(
             registers.set(b, number, value)
         else:
             position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
-            lowering.write_lanes(stmt, env, position, value, strip.lanes)
+            with b.under(strip.mask):
+                lowering.write_lanes(stmt, env, position, value, strip.lanes)
 
 
 def _leaf(lowering: Lowering, access: cin.Access, env: Env, vector: int) -> emit.Num:
@@ -174,7 +181,8 @@ def _leaf(lowering: Lowering, access: cin.Access, env: Env, vector: int) -> emit
     b, strip = lowering.b, lowering.strip
     assert strip is not None
     position = _shifted(b, env.cursors[access].pos, vector * strip.lanes)
-    return lowering.operands[access.tensor.name].leaf(b, position, strip.lanes)
+    with b.under(strip.mask):
+        return lowering.operands[access.tensor.name].leaf(b, position, strip.lanes)
 
 
 def _shifted(b: Builder, position: Val, by: int) -> Val:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val
-from sparsejax.jit.memory import fill, null, resize
+from sparsejax.jit.memory import fill, free, null, resize
 from sparsejax.jit.workspaces.protocol import Workspace
 
 FIRST = 64  # keys that there is room for at first
@@ -36,7 +36,7 @@ class Append(Workspace):
 
     def free(self, b: Builder) -> None:
         for pointer in (*self._keys, self._vals):
-            b.call("free", "void", [b.get(pointer)])
+            free(b, b.get(pointer))
 
     def extend(self, b: Builder, count: Val) -> Val:
         """Make room for `count` more keys; the position of the first."""

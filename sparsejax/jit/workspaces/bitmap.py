@@ -24,7 +24,7 @@ from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.llvm import vector_of
-from sparsejax.jit.memory import allocate, fill
+from sparsejax.jit.memory import allocate, fill, free
 from sparsejax.jit.workspaces.costs import FEW, LANES, MANY, RANKED
 from sparsejax.jit.workspaces.protocol import Workspace
 
@@ -68,7 +68,7 @@ class Bitmap(Workspace):
 
     def free(self, b: Builder) -> None:
         for pointer in self._owned:
-            b.call("free", "void", [b.get(pointer)])
+            free(b, b.get(pointer))
 
     def insert(self, b: Builder, coordinates: Sequence[Val], value: emit.Num) -> None:
         (index,) = self.packing.pack(b, coordinates)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
-from sparsejax.jit.memory import allocate, check
+from sparsejax.jit.memory import allocate, free, resized
 from sparsejax.jit.workspaces.lists import Lists, Pointers
 from sparsejax.jit.workspaces.protocol import Listed
 
@@ -43,8 +43,8 @@ class Bucket(Listed):
         with b.if_(b.ne(b.convert("ptrtoint", table, "i64"), 0)), b.for_(b.i64(0), b.i64(1 << DIGIT), "d") as d:
             record = b.mul(d, self._fields)
             for k in range(self._arrays):
-                b.call("free", "void", [b.load(table, b.add(record, k), "ptr", "list")])
-        b.call("free", "void", [table])
+                free(b, b.load(table, b.add(record, k), "ptr", "list"))
+        free(b, table)
 
     def insert(self, b: Builder, coordinates: Sequence[Val], value: emit.Num) -> None:
         key = self.packing.pack(b, coordinates)
@@ -82,9 +82,7 @@ class Bucket(Listed):
             grown = b.named("grown", b.max(b.mul(room, 2), b.i64(FIRST)))
             for k, size in enumerate((*[8] * self.entries.words, self.tensor.dtype.itemsize)):
                 place = b.add(record, k)
-                fresh = b.call("realloc", "ptr", [b.load(table, place, "ptr", "list"), b.mul(grown, size)])
-                check(b, fresh)
-                b.store(table, place, fresh)
+                b.store(table, place, resized(b, b.load(table, place, "ptr", "list"), grown, size))
             b.store(table, b.add(record, self._arrays), grown)
 
     def _order(self, b: Builder, spare: Lists, table: Val, record: Val) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import OUT_OF_MEMORY, Builder, Val, Var
-from sparsejax.jit.memory import null, release
+from sparsejax.jit.memory import block, null, release
 from sparsejax.jit.workspaces.keys import Key, same
 from sparsejax.jit.workspaces.lists import Pointers
 from sparsejax.jit.workspaces.protocol import Listed
@@ -93,7 +93,7 @@ class Hash(Listed):
             (listed, half, 8),
         ]
         for pointer, count, size in blocks:
-            b.set(pointer, b.call("malloc", "ptr", [b.mul(count, size)]))
+            b.set(pointer, block(b, null(b), b.mul(count, size)))
         complete = b.var("complete", b.const("i1", 1))
         for pointer, _, _ in blocks:
             there = b.ne(b.convert("ptrtoint", b.get(pointer), "i64"), 0)

@@ -1,4 +1,4 @@
-"""Lists of (key, value) entries: parallel arrays on the C heap that grow; sorting, reducing and merging them.
+"""Lists of (key, value) entries: parallel arrays that grow; sorting, reducing and merging them.
 
     sort      LSD radix sort over the bits in which the keys differ; insertion sort for short lists; nothing for sorted ones
     reduce    entries with equal keys become one, combined in order
@@ -17,7 +17,7 @@ import numpy as np
 
 from sparsejax.jit import emit
 from sparsejax.jit.builder import Builder, Val, Var
-from sparsejax.jit.memory import allocate, clear, null, release, resize
+from sparsejax.jit.memory import allocate, clear, free, null, release, resize
 from sparsejax.jit.workspaces.keys import Key, less, same
 
 SHORT = 32  # insertion sort up to here
@@ -196,7 +196,7 @@ class Entries:
                     with b.if_(b.ne(b.and_(b.binary("lshr", bits, shift), mask), 0)):
                         self._pass(b, lists, spare, count, counts, word, (shift, size, mask))
                         swap(b, lists, spare)
-        b.call("free", "void", [counts])
+        free(b, counts)
 
     def _pass(
         self,

@@ -32,6 +32,7 @@ from sparsejax.formats import Dense
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
+from sparsejax.jit.memory import free
 from sparsejax.jit.workspaces.keys import packing
 from sparsejax.jit.workspaces.lists import Entries
 
@@ -116,7 +117,7 @@ class Listed(Workspace):
 
     def free(self, b: Builder) -> None:
         for pointer in self.owned():
-            b.call("free", "void", [b.get(pointer)])
+            free(b, b.get(pointer))
 
     def coordinate(self, b: Builder, level: int, position: Val) -> Val:
         word = b.load(b.get(self.sorted.keys[self.packing.fields[level].word]), position, "i64", "key")

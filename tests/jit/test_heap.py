@@ -1,0 +1,234 @@
+"""Blocks of kernels and results: what is written stays, nobody shares, and what is free is bounded, in any order and on any thread."""
+
+import ctypes
+import os
+import resource
+import sys
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+from sparsejax import config
+from sparsejax.jit import engine, heap, heap_text, loader, runtime
+
+MIB = 1 << 20
+pytestmark = pytest.mark.skipif(not heap_text.SUPPORTED, reason="blocks are recycled where there is mremap")
+
+
+@pytest.fixture(autouse=True)
+def empty():
+    heap.drop()
+    yield
+    heap.drop()
+
+
+def block(old, size, what=heap.PLAIN):
+    return heap._function()(old, size, what) or 0
+
+
+def portable():
+    """The function of systems without `mremap`, which works here too."""
+    code = runtime.compile_text(heap_text.text(supported=False))
+    call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address)
+    call.code = code
+    return lambda old, size, what=heap.PLAIN: call(old, size, what) or 0
+
+
+def linked():
+    """The same machine code as `heap`'s, placed by LLVM's linker, which must find the state."""
+    address, keep = engine.engine().link(engine.engine().object(heap_text.text()))
+    call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
+    call.code = keep
+    return lambda old, size, what=heap.PLAIN: call(old, size, what) or 0
+
+
+class Model:
+    """Random requests; every live block is marked with its number at both ends."""
+
+    def __init__(self, function, seed):
+        self.function, self.rng, self.live, self.number = function, np.random.default_rng(seed), {}, 0
+
+    def size(self):
+        return int(self.rng.choice([8, 500, 2 << 10, 200 << 10, 300 << 10, MIB, 5 * MIB, 9 * MIB])) + int(
+            self.rng.integers(0, 4096)
+        )
+
+    def mark(self, address, size):
+        self.number += 1
+        text = self.number.to_bytes(4, "little") * 2
+        for at in (address, address + size - 8):
+            ctypes.memmove(at, text, 8)
+        self.live[address] = size, text
+
+    def check(self, address):
+        size, text = self.live[address]
+        assert ctypes.string_at(address, 4) == text[:4]
+        return size, text
+
+    def step(self):
+        what = self.rng.integers(0, 5)
+        if what < 2 or not self.live:
+            size, kind = self.size(), int(self.rng.choice([heap.PLAIN, heap.ZERO, heap.SPARSE, heap.EXACT]))
+            address = self.function(None, size, kind)
+            assert address and address not in self.live
+            if kind in (heap.ZERO, heap.SPARSE):
+                assert not any(ctypes.string_at(address, size))
+            self.mark(address, size)
+            return
+        address = int(self.rng.choice(list(self.live)))
+        size, text = self.check(address)
+        if what == 2:
+            grown = size + self.size()
+            del self.live[address]
+            moved = self.function(address, grown)
+            assert ctypes.string_at(moved, 4) == text[:4] and ctypes.string_at(moved + size - 4, 4) == text[4:]
+            self.mark(moved, grown)
+        elif what == 3:
+            used = max(8, size // 3)
+            self.function(address, used, heap.SETTLE)
+            ctypes.memmove(address + used - 8, text, 8)
+            self.live[address] = used, text
+        else:
+            assert ctypes.string_at(address + size - 4, 4) == text[4:]
+            del self.live[address]
+            self.function(address, 0)
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.step()
+            while len(self.live) > 12:
+                address = next(iter(self.live))
+                self.check(address)
+                del self.live[address]
+                self.function(address, 0)
+        for address in list(self.live):
+            self.check(address)
+            self.function(address, 0)
+
+
+@pytest.mark.parametrize("function", [lambda: block, portable, linked], ids=["loaded", "portable", "linked"])
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_keep_what_is_written_and_are_apart(function, seed):
+    Model(function(), seed).run(400)
+    assert heap.held() <= heap.limit()
+
+
+@pytest.mark.parametrize("mebibytes", [0, 7, 64])
+def test_threads_take_blocks_apart_within_the_bound(mebibytes):
+    faults = []
+
+    def work(seed):
+        try:
+            Model(block, seed).run(150)
+        except BaseException as error:
+            faults.append(error)
+
+    with config.using(free_memory=mebibytes):
+        heap.give(heap.take(8))  # tells the bound
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert 0 <= heap.held() <= mebibytes * MIB
+    heap.drop()
+    assert heap.held() == 0
+
+
+@pytest.mark.parametrize("size", [300 << 10, MIB, 5 * MIB, 40 * MIB])
+def test_a_block_is_taken_again_where_it_fits(size):
+    first = block(None, size)
+    assert first % heap_text.ALIGNMENT == 0
+    block(first, 0)
+    assert size <= heap.held() <= size + size // 7 + 2 * MIB
+    assert block(None, size // 4) != first  # more than twice what is needed
+    assert block(None, size - size // 10) == first
+    assert heap.held() == 0
+
+
+def test_results_are_never_in_blocks_much_larger_than_they_are():
+    first = heap.take(10 * MIB)
+    heap.give(first)
+    assert heap.take(6 * MIB) != first
+    assert heap.take(9 * MIB) == first
+
+
+def test_what_a_result_does_not_use_goes_back():
+    address = block(None, 40 * MIB)
+    ctypes.memset(address, 1, 40 * MIB)
+    block(address, 3 * MIB, heap.SETTLE)
+    assert ctypes.string_at(address, 3 * MIB) == b"\1" * (3 * MIB)
+    block(address, 0)
+    assert heap.held() <= 6 * MIB
+
+
+def test_the_bound_is_a_flag():
+    with config.using(free_memory=0):
+        heap.give(heap.take(MIB))
+        assert heap.held() == 0
+    with config.using(free_memory=8):
+        blocks = [heap.take(3 * MIB) for _ in range(5)]
+        for taken in blocks:
+            heap.give(taken)
+        assert 3 * MIB < heap.held() <= 8 * MIB
+        assert heap.take(3 * MIB) in blocks[-2:]  # the oldest have gone
+    heap.give(heap.take(MIB))
+
+
+def test_no_more_memory_is_an_error_and_leaves_the_old_block():
+    address = block(None, MIB)
+    ctypes.memset(address, 5, MIB)
+    assert block(address, 1 << 59) == 0 and block(address, 1 << 62) == 0
+    assert ctypes.string_at(address, MIB) == b"\5" * MIB
+    with pytest.raises(MemoryError, match="does not fit in memory"):
+        heap.take(1 << 59)
+    block(address, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_child_has_a_list_that_works():
+    blocks = [block(None, MIB) for _ in range(4)]
+    for address in blocks:
+        block(address, 0)
+    child = os.fork()
+    if not child:
+        try:
+            Model(block, 0).run(60)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_results_that_grow_touch_no_fresh_pages(threads):
+    rng, n, e = np.random.default_rng(0), 20_000, 100_000
+    parts = [
+        sp.csr_array((rng.random(e), (rng.integers(0, n, e), rng.integers(0, n, e))), shape=(n, n)) for _ in range(2)
+    ]
+    A, B = (sj.array(p) for p in parts)
+    f = sj.jit(lambda A, B: ((A @ B) * 2).sum(axis=0))
+
+    def faults():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    with config.using(num_threads=threads):
+        for _ in range(3):
+            result = A @ B
+            f(A, B)
+        before = faults()
+        for _ in range(5):
+            result = A @ B
+    assert result.nnz > 300_000
+    assert faults() - before < 1000  # 6 MB for each: 1,500
+
+
+def test_names_that_kernels_use_are_provided():
+    assert loader.address_of(heap_text.NAME) == heap._code().address
+    with pytest.raises(loader.Unsupported):
+        loader.address_of("sparsejax_nothing")
+    assert sys.getrefcount(heap._code()) > 2
