@@ -10,7 +10,8 @@ from sparsejax.lax import (  # noqa: F401  (rules of transformations)
 )
 from sparsejax.lax.contract import contract, contract_p, einsum
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
-from sparsejax.lax.loops import cond, fori_loop, map, scan, switch, while_loop
+from sparsejax.lax.loops import cond, fori_loop, scan, switch, while_loop
+from sparsejax.lax.mapping import map
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import broadcast_to, convert_format, entries, pattern, refill, reshape, transpose

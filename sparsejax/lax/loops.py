@@ -1,4 +1,4 @@
-"""`cond`, `switch`, `while_loop`, `fori_loop`, `scan` and `map`: the names, arguments and errors of JAX.
+"""`cond`, `switch`, `while_loop`, `fori_loop` and `scan`: the names, arguments and errors of JAX.
 
 The functions are traced once and compiled once, also outside `jit`; what they close over may be arrays or traced values. Where a result
 must have the type of another value (a carry, the first branch), it is converted to its format. Python numbers are weakly typed.
@@ -394,17 +394,6 @@ def _length(scanned: Sequence[Any], length: Any, paths: Sequence[str]) -> int:
         listed = ", ".join(f"{p}: {n}" for p, n in zip(paths, extents, strict=True))
         raise ValueError(f"scan got values with different leading axis sizes: {listed}.")
     return int(extents[0])
-
-
-def map(f: Callable[[Any], Any], xs: Any) -> Any:
-    """`f` of every slice of `xs` along the first axis, stacked: a `scan` without a carry.
-
-    >>> import sparsejax as sj, numpy as np
-    >>> map(lambda row: row.sum(), sj.array(np.eye(3), format="csr"))
-    Array([1., 1., 1.], dtype=float64)
-    """
-    _callable(f, "f of map")
-    return scan(lambda _, x: ((), f(x)), (), xs)[1]
 
 
 # ------------------------------------------------------------------------------------------------------------ fori_loop

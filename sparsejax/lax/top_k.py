@@ -153,8 +153,8 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
 
     Of a sparse array, entries that are not stored count as the fill value. Of equal entries the first come first, NaN before all
     numbers. Values are differentiable. ValueError where `k` is negative or larger than the extent, TypeError for complex numbers.
-    O(size) for dense arrays, O(n log n) for n = nnz + k rows for sparse ones. To keep no more than one row of a product,
-    `lax.map(lambda row: top_k(B @ row, k), A)`.
+    O(size) for dense arrays, O(n log n) for n = nnz + k rows for sparse ones. To keep no more than some rows of a product,
+    `lax.map(lambda row: top_k(row @ B, k), A, batch_size=256)`.
 
     >>> import sparsejax as sj
     >>> A = sj.array(np.array([[0.0, -1.0, 5.0, 2.0], [-3.0, 0.0, 0.0, 0.0]]), format="csr")

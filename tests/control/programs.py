@@ -69,7 +69,8 @@ def check(seed: int) -> str | None:
                 step = lambda c, x: body(snp, c, *[x, *rest][: len(rest)])  # noqa: E731
                 return lax.scan(step, carry, xs, reverse=kind == "reverse")
             case "map":
-                return lax.map(lambda x: body(snp, x, *rest)[1], xs)
+                size = (None, 1, 2, 4)[seed % 4]  # of blocks
+                return lax.map(lambda x: body(snp, x, *rest)[1], xs, batch_size=size)
             case "cond":
                 return lax.cond(snp.sum(carry) > 4, lambda c: body(snp, c, *rest)[0], lambda c: c * 2, carry)
             case "switch":

@@ -281,6 +281,50 @@ def test_operands_are_not_changed():
     np.testing.assert_array_equal(x, X)
 
 
+@pytest.mark.parametrize("size", [1, 3, 7, 10])
+def test_maps_in_blocks(size):
+    """Blocks that fit and that leave a rest; dense, sparse and integer results, and derivatives."""
+    rng = np.random.default_rng(0)
+    A, B = sj.array(rng.random((7, 6)) * (rng.random((7, 6)) < 0.4), format="csr"), rng.random((6, 5))
+    f = lambda row: (lax.top_k(row @ B, 2), row * 2, row.sum())  # noqa: E731
+    for made, want in zip(
+        sj.tree_util.tree_leaves(sj.jit(lambda A: lax.map(f, A, batch_size=size))(A)),
+        sj.tree_util.tree_leaves(lax.map(f, A)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(made.todense(), want.todense(), rtol=1e-14)
+        assert made.aval == want.aval
+
+    def loss(A, size):
+        return (lax.map(lambda row: snp.sin(row @ B).sum(), A, batch_size=size) ** 2).sum()
+
+    grads = [sj.grad(loss)(A, s) for s in (size, None)]
+    assert grads[0].format == A.format
+    np.testing.assert_allclose(grads[0].todense(), grads[1].todense(), rtol=1e-12)
+    assert lax.map(lambda x: x * 2, np.zeros((0, 3)), batch_size=size).shape == (0, 3)
+
+
+def test_maps_in_blocks_store_a_block():
+    """Of the product no more than a block is stored."""
+    A, B = sj.array(np.eye(4096, 64), format="csr"), np.ones((64, 4096))
+    program = sj.jit(lambda A: lax.map(lambda row: lax.top_k(row @ B, 1)[0], A, batch_size=64))
+    assert program.lower(A).compile().memory_analysis().temp_size_in_bytes < 8 * 4096 * 64 * 4
+
+
+@pytest.mark.parametrize(
+    ("xs", "size", "error"),
+    [
+        (np.ones(3), 0, "positive"),
+        (np.ones(3), 1.5, "integer"),
+        (3.0, 2, "first axis"),
+        ((np.ones(2), np.ones(3)), 2, "first axis"),
+    ],
+)
+def test_errors_of_maps_in_blocks(xs, size, error):
+    with pytest.raises((TypeError, ValueError), match=error):
+        lax.map(lambda x: x, xs, batch_size=size)
+
+
 def test_nested_loops_and_branches():
     a = matrix()
 
