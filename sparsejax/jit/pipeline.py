@@ -37,6 +37,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit import (
     adapt,
     algorithm1,
+    assigned,
     autoschedule,
     binding,
     blocks,
@@ -268,9 +269,7 @@ class KernelRunner:
         compiled, output = runtime.compile_text(recipe.text), self.nest.output
         kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
         area = None if constants is None else constants.area()
-        bound = binding.Binding(
-            kernel, output, self.nest.op, recipe.expected, area, recipe.shared, _assigns_all(self.nest)
-        )
+        bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole)
         return Planned(bound, recipe.moves)
 
     def _recipe(self, observed: Observed, constants: Numbers | None) -> plan_cache.Recipe:
@@ -281,7 +280,8 @@ class KernelRunner:
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared)
+        whole = assigned.assigns_all(program) or _maps_dense(self.nest)
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, whole)
 
     def known(self, observed: Observed) -> facts.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
@@ -305,8 +305,8 @@ class KernelRunner:
         return schedule, parallel.parallelize(program, schedule.cost)
 
 
-def _assigns_all(nest: Nest) -> bool:
-    """Whether the kernel writes every element of a dense result: values of dense operands, no reduction and no mask."""
+def _maps_dense(nest: Nest) -> bool:
+    """Whether the kernel writes every element of a dense result, blocked or not: values of dense operands, no reduction and no mask."""
     return not nest.producers and all(t.format.is_dense for t in nest.inputs) and not _masks(nest.value)
 
 

@@ -32,13 +32,15 @@ from sparsejax.jit.nest import Nest, Producer
 @dataclass(frozen=True)
 class Recipe:
     """Everything that running a kernel takes besides its nest: LLVM text, inputs by position with the formats they are converted to
-    first, how many coordinates to make room for, how it is cut into chunks, and which buffers of an input are the output's own."""
+    first, how many coordinates to make room for, how it is cut into chunks, which buffers of an input are the output's own, and whether
+    the whole of a dense result is assigned (`assigned`)."""
 
     text: str
     moves: tuple[tuple[int, Format], ...]
     expected: tuple[int, ...]
     cut: chunked.Cut | None
     shared: given.Shared | None = None
+    whole: bool = False
 
 
 _KEPT = 256
@@ -98,7 +100,9 @@ def _encoded(recipe: Recipe) -> bytes:
     moves = [(position, str(form), form.ndim) for position, form in recipe.moves]
     cut = None if recipe.cut is None else vars(recipe.cut)
     shared = None if recipe.shared is None else vars(recipe.shared)
-    head = json.dumps({"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared})
+    head = json.dumps(
+        {"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared, "whole": recipe.whole}
+    )
     return f"{head}\n{recipe.text}".encode()
 
 
@@ -108,7 +112,7 @@ def _decoded(record: bytes) -> Recipe:
     moves = tuple((position, Format.parse(form, ndim)) for position, form, ndim in fields["moves"])
     cut = None if fields["cut"] is None else chunked.Cut(**fields["cut"])
     shared = None if fields["shared"] is None else given.Shared(**fields["shared"])
-    return Recipe(text, moves, tuple(fields["expected"]), cut, shared)
+    return Recipe(text, moves, tuple(fields["expected"]), cut, shared, bool(fields["whole"]))
 
 
 def key(nest: Nest, *settings: Hashable) -> str:

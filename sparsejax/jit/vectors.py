@@ -191,9 +191,9 @@ class VectorLoop:
         lanes: int,
         follow: Follow | None,
         copy: int = 0,
-        kept: Mapping[cin.Expr, emit.Num] | None = None,
+        known: Mapping[cin.Expr, emit.Num] | None = None,
     ) -> emit.Num:
-        """The `lanes` coordinates from `index`, and what was computed of them; `kept` has values that are known."""
+        """The `lanes` coordinates from `index`, and what was computed of them; `known` has values that are."""
         lowering, body, (env, scalars) = self.lowering, self.body, prepared
         b, total = lowering.b, self.totals.get((lanes, copy))
         splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
@@ -201,10 +201,9 @@ class VectorLoop:
         here = lowering.resolve(here, body)
         if self.beside is not None:
             self.beside(index, lanes)
-        value = lowering.value(body.rhs, here, lanes, {**splats, **(kept or {})})
-        if b.mask is not None and total is not None:
-            nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
-            value = emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
+        value = lowering.value(body.rhs, here, lanes, {**splats, **(known or {})})
+        if total is not None:
+            value = kept(b, body, value, lanes)
         if lanes == 1:
             lowering.write(body, here, value)
         elif total is None:
@@ -274,6 +273,14 @@ def _folded(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.N
             halves = [emit.Num(value.dtype, tuple(b.extract(p, k) for p in value.parts)) for k in range(2)]
         value = emit.apply(b, body.op or "", halves, value.dtype)
     return value
+
+
+def kept(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.Num:
+    """`value`, which `body` accumulates, in the lanes that the mask selects; in the others nothing."""
+    if b.mask is None:
+        return value
+    nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
+    return emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
 
 
 def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:
