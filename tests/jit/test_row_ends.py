@@ -57,3 +57,23 @@ def test_a_tensor_of_short_fibers():
 def test_one_vector_ends_a_row():
     text = sj.jit(lambda A, x: A @ x).lower(sj.array(np.ones((3, 9)), format="csr"), np.ones(9)).as_text("loops")
     assert "+4 below" in text
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c16"])
+def test_rows_of_less_than_two_entries(dtype):
+    """Rows of which most are empty or hold one entry, and some many; what stands behind a row spoils it if it is read."""
+    rng = np.random.default_rng(4)
+    lengths = rng.choice([0, 0, 0, 1, 1, 2, 3], 200)
+    lengths[[20, 199]] = 8, 25
+    dense = matrix(lengths, 40, dtype, rng)
+    for form in ("csr", "coo", "(d,h)"):
+        A = sj.array(dense, format=form)
+        np.testing.assert_array_equal(sj.jit(lambda A: A.sum(axis=1))(A).todense(), dense.sum(axis=1))
+        np.testing.assert_array_equal(sj.jit(lambda A: (A * A + A).sum(axis=1))(A).todense(), (dense**2 + dense).sum(1))
+        if dtype != "c16":
+            np.testing.assert_array_equal(sj.jit(lambda A: A.max(axis=1))(A).todense(), dense.max(axis=1))
+            np.testing.assert_array_equal(sj.jit(lambda A: A.min(axis=1))(A).todense(), dense.min(axis=1))
+    if dtype == "f8":
+        dense = np.where((dense > 0) & (np.arange(200)[:, None] % 2 == 0), np.inf, dense)
+        A = sj.array(dense, format="csr")
+        np.testing.assert_array_equal(sj.jit(lambda A: A.sum(axis=1))(A).todense(), dense.sum(axis=1))

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, emit, host, operators, scatter, sums, vectors
+from sparsejax.jit import cin, emit, operators, scatter, sums, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Env
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
@@ -36,7 +36,7 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         return False
     if stmt.op is None or not operators.get(stmt.op).associative or not operators.get(stmt.op).commutative:
         return False
-    if (walker.access.tensor.name, walker.level) in lowering.program.short:
+    if loop.is_short(walker):
         return False
     whole = lowering.scalars[stmt.lhs.tensor.name]
     if whole.total is not None and whole.total.exact:
@@ -76,11 +76,8 @@ def accumulate(loop: Loop, key: Leaders, walker: Walker) -> None:
 def _stored(loop: Loop, stmt: cin.Assign, walker: Walker) -> Val | None:
     """How many places the level that is walked has in all, where lanes behind a segment may be read and left out: the place there has a
     coordinate of this level too. None where they may not."""
-    whole = loop.lowering.scalars[stmt.lhs.tensor.name]
-    masks = host.has_masks() and whole.mark is None
-    if not masks or not all(a.dtype.kind in "iuf" for a in (stmt.lhs, *cin.accesses(stmt.rhs))):
-        return None
-    return loop.stored(walker)
+    marked = loop.lowering.scalars[stmt.lhs.tensor.name].mark is not None
+    return None if marked or not vectors.maskable(stmt) else loop.stored(walker)
 
 
 def _in_lanes(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: Val, stored: Val | None = None) -> Val:

@@ -178,6 +178,10 @@ class Loop:
         coordinate = walker.segment.coordinate(place)
         self.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
 
+    def is_short(self, walker: Walker) -> bool:
+        """Whether the segments that `walker` walks are expected to hold fewer than two entries."""
+        return (walker.access.tensor.name, walker.level) in self.lowering.program.short
+
     def stored(self, walker: Walker) -> Val | None:
         """The number of places of all segments of the level that `walker` walks, which lie one behind the other; None where they do not,
         or that is not known."""
