@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsejax.formats import Dense
+from sparsejax.formats import Compressed, Coordinate, Dense
 from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit, operators, sums
@@ -72,6 +72,10 @@ class Input:
 
     def locate(self, b: Builder, level: int, place: Place, coordinate: Val) -> tuple[Val, Val] | None:
         return self.tensor.format.levels[level].locate(b, self.buffers[level], place, coordinate)
+
+    def listed(self, level: int) -> bool:
+        """Whether a level has its coordinates in memory, those of all segments one behind the other."""
+        return isinstance(self.tensor.format.levels[level], Compressed | Coordinate)
 
     def stored(self, b: Builder, level: int) -> Val | None:
         """The number of positions of a level; None where some level down to it does not tell its own."""

@@ -77,8 +77,8 @@ class VectorLoop:
     ) -> None:
         self.beside = beside
         self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
-        used, widest = (body.lhs, *cin.accesses(body.rhs)), self.widest(body)
-        self.masks = not count and beside is None and host.has_masks() and all(a.dtype.kind in "iuf" for a in used)
+        widest = self.widest(body)
+        self.masks = not count and beside is None and maskable(body)
         if self.masks:
             self.widths: tuple[int, ...] = (widest,)
         elif count:
@@ -133,6 +133,14 @@ class VectorLoop:
         end = self._vectors(prepared, lo, hi, lanes, follow)
         with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
             self._at(prepared, end, lanes, follow)
+
+    def run_few(self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, follow: Follow | None) -> None:
+        """The coordinates lo to hi (lo <= hi) of a reduction, mostly no more than some lanes of one vector: this one is not asked for."""
+        b, (lanes,) = self.lowering.b, self.widths
+        with b.masked(lanes, b.sub(hi, lo)):
+            self._at(prepared, lo, lanes, follow)
+        with b.for_(b.add(lo, lanes), hi, self.var.name, lanes) as index, b.masked(lanes, b.sub(hi, index)):
+            self._at(prepared, index, lanes, follow)
 
     def once(
         self,
@@ -191,9 +199,9 @@ class VectorLoop:
         lanes: int,
         follow: Follow | None,
         copy: int = 0,
-        kept: Mapping[cin.Expr, emit.Num] | None = None,
+        known: Mapping[cin.Expr, emit.Num] | None = None,
     ) -> emit.Num:
-        """The `lanes` coordinates from `index`, and what was computed of them; `kept` has values that are known."""
+        """The `lanes` coordinates from `index`, and what was computed of them; `known` has values that are."""
         lowering, body, (env, scalars) = self.lowering, self.body, prepared
         b, total = lowering.b, self.totals.get((lanes, copy))
         splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
@@ -201,10 +209,9 @@ class VectorLoop:
         here = lowering.resolve(here, body)
         if self.beside is not None:
             self.beside(index, lanes)
-        value = lowering.value(body.rhs, here, lanes, {**splats, **(kept or {})})
-        if b.mask is not None and total is not None:
-            nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
-            value = emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
+        value = lowering.value(body.rhs, here, lanes, {**splats, **(known or {})})
+        if total is not None:
+            value = kept(b, body, value, lanes)
         if lanes == 1:
             lowering.write(body, here, value)
         elif total is None:
@@ -274,6 +281,19 @@ def _folded(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.N
             halves = [emit.Num(value.dtype, tuple(b.extract(p, k) for p in value.parts)) for k in range(2)]
         value = emit.apply(b, body.op or "", halves, value.dtype)
     return value
+
+
+def maskable(body: cin.Assign) -> bool:
+    """Whether some lanes of a vector can be left out, in memory too."""
+    return host.has_masks() and all(a.dtype.kind in "iuf" for a in (body.lhs, *cin.accesses(body.rhs)))
+
+
+def kept(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.Num:
+    """`value`, which `body` accumulates, in the lanes that the mask selects; in the others nothing."""
+    if b.mask is None:
+        return value
+    nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
+    return emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
 
 
 def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:

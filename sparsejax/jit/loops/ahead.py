@@ -12,7 +12,7 @@ ahead by itself. Places behind the end of a segment are those of the next one, w
 
 from __future__ import annotations
 
-from sparsejax.formats import Compressed, Coordinate, Dense
+from sparsejax.formats import Dense
 from sparsejax.jit import cin
 from sparsejax.jit.builder import SIZES, Builder, Val
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
@@ -62,19 +62,12 @@ def _scattered(loop: Loop, access: cin.Access) -> bool:
     level = loop.env.cursors[access].level
     if level + 1 >= len(levels) or access.level_index(level) != loop.var:
         return False
-    return isinstance(levels[level], Dense) and _listed(operand, level + 1)
-
-
-def _listed(operand: Input, level: int) -> bool:
-    """Whether a level has its coordinates in memory, those of all segments one behind the other."""
-    return isinstance(operand.tensor.format.levels[level], Compressed | Coordinate)
+    return isinstance(levels[level], Dense) and operand.listed(level + 1)
 
 
 def _last(loop: Loop, walker: Walker) -> Val:
     """The last place of all segments of the level that is walked, or of this one where that is not known."""
-    b, operand, stored = loop.b, loop.lowering.operands.get(walker.access.tensor.name), None
-    if isinstance(operand, Input) and _listed(operand, walker.level):
-        stored = operand.stored(b, walker.level)
+    b, stored = loop.b, loop.stored(walker)
     return b.named("last", b.sub(walker.segment.hi if stored is None else stored, 1))
 
 

@@ -20,7 +20,7 @@ from sparsejax.jit import cin, emit, host, simplify
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Cursor
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
-from sparsejax.jit.vectors import VectorLoop, vectorizable
+from sparsejax.jit.vectors import VectorLoop, maskable, vectorizable
 from sparsejax.jit.workspaces.append import Append
 
 
@@ -55,6 +55,13 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
 def _along(access: cin.Access, walker: Walker) -> bool:
     """Whether `access` is a vector of values beside the walked one."""
     return len(access.indices) == 1 and cin.beside(access, (walker.access,))
+
+
+def _few(loop: Loop, stmt: cin.Assign, walker: Walker) -> bool:
+    """Whether a register accumulates segments that mostly hold less than two entries: whether there is any is not to be foreseen."""
+    if stmt.lhs.tensor.policy != "scalar" or loop.lowering.scalars[stmt.lhs.tensor.name].mark is not None:
+        return False
+    return loop.is_short(walker) and maskable(stmt)
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
@@ -98,6 +105,11 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
             if sink is not None:
                 output.commit(b, count)
             return
+    if sink is None and _few(loop, stmt, walker):
+        vector = VectorLoop(lowering, loop.var, stmt)
+        vector.run_few(vector.prepared(env), segment.lo, segment.hi, follow)
+        vector.finish(env)
+        return
     with nullcontext() if sink is not None else b.if_(b.lt(segment.lo, segment.hi)):
         vector = VectorLoop(lowering, loop.var, stmt, beside=beside if writes else None)
         vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not emit.elementary(stmt.rhs))

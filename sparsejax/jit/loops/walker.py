@@ -11,6 +11,7 @@ from sparsejax.formats.walk import Segment, gallop
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.operands import Input
 
 if TYPE_CHECKING:
     from sparsejax.jit.lower import Lowering
@@ -176,6 +177,18 @@ class Loop:
         """The coordinate at one place of a walker that leads alone, its places side by side."""
         coordinate = walker.segment.coordinate(place)
         self.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
+
+    def is_short(self, walker: Walker) -> bool:
+        """Whether the segments that `walker` walks are expected to hold fewer than two entries."""
+        return (walker.access.tensor.name, walker.level) in self.lowering.program.short
+
+    def stored(self, walker: Walker) -> Val | None:
+        """The number of places of all segments of the level that `walker` walks, which lie one behind the other; None where they do not,
+        or that is not known."""
+        operand = self.lowering.operands.get(walker.access.tensor.name)
+        if not isinstance(operand, Input) or not operand.listed(walker.level):
+            return None
+        return operand.stored(self.b, walker.level)
 
     def walkers_of(self, key: Leaders) -> list[Walker]:
         return [w for a, w in self.walkers.items() if a in key]

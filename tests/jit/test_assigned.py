@@ -1,0 +1,69 @@
+"""Results whose memory is not cleared: every element is assigned, whatever stood there."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.jit import arena
+
+FORMATS = ["csr", "csc", "coo", "dcsr", "lil", "ell", "(d,b)", "(d,r)", "dense", "bsr:2x3"]
+FUNCTIONS = {
+    "product": lambda m, A, B, x: A @ x,
+    "rows": lambda m, A, B, x: A.sum(axis=1),
+    "columns": lambda m, A, B, x: A.sum(axis=0),
+    "mapped": lambda m, A, B, x: m.exp(A @ x) + 1,
+    "matrix": lambda m, A, B, x: A @ m.stack([x, x * 2, x + 1], axis=1),
+    "tile": lambda m, A, B, x: A @ (x[:, None] * m.arange(40.0)),
+    "both": lambda m, A, B, x: (A @ x) * (B @ x),
+    "mapping": lambda m, A, B, x: m.exp(x) * x,
+    "masked": lambda m, A, B, x: m.where(x > 0, x, 0) + A[0],
+    "largest": lambda m, A, B, x: A.max(axis=1),
+    "added": lambda m, A, B, x: (A + B) @ x,
+    "outer": lambda m, A, B, x: (A @ x)[:, None] * x,
+    "diagonal": lambda m, A, B, x: m.diag(A[:, :7]) * x[:7],
+}
+
+
+@pytest.fixture
+def dirty(monkeypatch):
+    """Fresh memory that nobody wants cleared holds a number that spoils every result."""
+    clean, large = arena.aligned, arena.full
+
+    def spoiled(count, dtype, value):
+        made, address = clean(count, dtype, 77 if value is None else value)
+        return made, address
+
+    monkeypatch.setattr(arena, "aligned", spoiled)
+    monkeypatch.setattr(arena, "full", lambda n, dtype, value: large(n, dtype, 77 if value is None else value))
+
+
+def operands(form, rng, rows=7, cols=11):
+    matrices = []
+    for other in (form, "csr"):
+        dense = np.where(rng.random((rows, cols)) < 0.3, rng.integers(1, 5, (rows, cols)), 0).astype(float)
+        dense[2] = 0
+        matrices.append(sj.array(dense, format=other))
+    return (*matrices, sj.array(rng.integers(-3, 4, cols).astype(float)))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_results_in_used_memory(dirty, form, name):
+    args = operands(form, np.random.default_rng(3))
+    made = sj.jit(functools.partial(FUNCTIONS[name], snp))(*args)
+    np.testing.assert_allclose(made.todense(), FUNCTIONS[name](np, *(a.todense() for a in args)))
+
+
+@pytest.mark.parametrize(
+    ("form", "whole"), [("csr", True), ("coo", False), ("dcsr", False), ("csc", False), ("ell", True), ("(d,b)", True)]
+)
+def test_what_is_not_cleared(form, whole):
+    """Rows that are counted are assigned one by one; where something sparse leads them, or columns come first, the rest is cleared."""
+    A, _, x = operands(form, np.random.default_rng(3), 300, 11)
+    product = sj.jit(lambda A, x: A @ x)
+    product(A, x)
+    runner = product._last.kernel
+    assert (runner.plan(runner.observe([A.storage, x.storage])).binding._content is None) == whole
