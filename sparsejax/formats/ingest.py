@@ -10,7 +10,7 @@ from sparsejax import dtypes
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, scipy_io, structural
 from sparsejax.formats.format import Format
-from sparsejax.formats.ownership import own, refuse_copy
+from sparsejax.formats.ownership import copied, own, refuse_copy
 from sparsejax.formats.segments import Array
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape, validate
@@ -158,16 +158,16 @@ def _from_array(obj: Any, dtype: Any, copy: bool | None, freeze: bool = True) ->
     form = Format.parse("dense", array.ndim)
     if fortran:
         form = Format(form.levels, tuple(reversed(range(array.ndim))))
-    if array.dtype != wanted:
-        refuse_copy(copy, f"the source has dtype {array.dtype} and is needed as {wanted}")
-        array = array.astype(wanted)
-    elif not fortran and not array.flags.c_contiguous:
+    if not fortran and not array.flags.c_contiguous:
         refuse_copy(copy, "the source is not contiguous")
-        array = np.ascontiguousarray(array)
-    elif freeze and isinstance(obj, np.ndarray):
-        flat = own(array.reshape(-1, order="F" if fortran else "C"), wanted, copy, "the source", obj)
-        return Storage(form, array.shape, wanted.type(0), ((),) * array.ndim, flat)
-    flat = array.reshape(-1, order="F" if fortran else "C")
+        flat = copied(array, wanted).reshape(-1)
+    else:
+        flat = array.reshape(-1, order="F" if fortran else "C")
+        if freeze and isinstance(obj, np.ndarray):
+            flat = own(flat, wanted, copy, "the source", obj)
+        elif array.dtype != wanted:
+            refuse_copy(copy, f"the source has dtype {array.dtype} and is needed as {wanted}")
+            flat = copied(flat, wanted)
     return Storage(form, array.shape, wanted.type(0), ((),) * array.ndim, flat)
 
 

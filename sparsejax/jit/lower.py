@@ -271,7 +271,7 @@ class Lowering:
     def _where(self, stmt: cin.Where, env: Env) -> None:
         tensor = cin.workspace(stmt)
         b = self.b
-        if self.output.sparse and tensor.lacks and self._visits_nothing(stmt.producer):
+        if self.output.sparse and tensor.lacks and self.visits_nothing(stmt.producer):
             gone = {a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name}
             left = simplify.exhaust_stmt(stmt.consumer, gone)
             if left is not None:
@@ -315,18 +315,18 @@ class Lowering:
         if isinstance(area, Workspace):
             area.reset(b)
 
-    def _visits_nothing(self, stmt: cin.Stmt) -> bool:
+    def visits_nothing(self, stmt: cin.Stmt) -> bool:
         """Whether all assignments of `stmt` are in loops over nothing, as its types show."""
         match stmt:
             case cin.Forall(var, body, _):
                 name, dimension = self.program.extents[var]
                 tensors = (*self.program.inputs, self.program.output)
                 empty = next(t for t in tensors if t.name == name).shape[dimension] == 0
-                return empty or self._visits_nothing(body)
+                return empty or self.visits_nothing(body)
             case cin.Where(consumer, _):
-                return self._visits_nothing(consumer)
+                return self.visits_nothing(consumer)
             case cin.Seq(stmts):
-                return all(map(self._visits_nothing, stmts))
+                return all(map(self.visits_nothing, stmts))
         return False
 
     def _sum(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> sums.Sum | None:

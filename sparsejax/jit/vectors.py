@@ -36,6 +36,8 @@ Follow = Callable[[Val], Mapping[cin.Access, Cursor]]
 """The cursors of contiguous sparse accesses at a coordinate."""
 Beside = Callable[[Val, int], None]
 """What else is to be done for some lanes from a coordinate on."""
+Prepared = tuple[Env, dict[cin.Expr, emit.Num]]
+"""What does not change in a range: resolved cursors and the values of invariants."""
 
 
 def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
@@ -91,23 +93,25 @@ class VectorLoop:
         if var not in cin.bound_by(body.lhs):
             whole = lowering.scalars[body.lhs.tensor.name].total
             self.copies = copies if whole is None or not whole.exact else 1
-            sets = [(n, c) for n in self.widths if n > 1 for c in range(self.copies if n == widest else 1)]
-            self.totals = {(lanes, copy): Lanes(lowering, body, lanes) for lanes, copy in sets}
+            self.totals = {(lanes, copy): Lanes(lowering, body, lanes) for lanes, copy in self.sets(widest)}
+
+    def sets(self, widest: int) -> list[tuple[int, int]]:
+        """The sets of lanes of a reduction: how many lanes, and the number of the copy."""
+        return [(n, c) for n in self.widths if n > 1 for c in range(self.copies if n == widest else 1)]
 
     @staticmethod
     def widest(body: cin.Assign) -> int:
         """The lanes of a whole vector."""
         return strips.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
 
-    def prepared(self, env: Env) -> tuple[Env, dict[cin.Expr, emit.Num]]:
-        """What does not change in a range: resolved cursors and the values of invariants."""
+    def prepared(self, env: Env) -> Prepared:
         env = self.lowering.resolve(env, self.body)
         same = cin.largest(self.body.rhs, lambda a: self.var not in cin.bound_by(a) or a in self.fixed)
         return env, {e: self.lowering.value(e, env) for e in same}
 
     def run(
         self,
-        prepared: tuple[Env, dict[cin.Expr, emit.Num]],
+        prepared: Prepared,
         lo: Val,
         hi: Val,
         follow: Follow | None = None,
@@ -125,26 +129,24 @@ class VectorLoop:
                 b.set(done, self._vectors(prepared, b.get(done), hi, lanes, follow))
         self._lanes(prepared, b.get(done), hi, 1, follow)
 
-    def _run_masked(
-        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, follow: Follow | None
-    ) -> None:
+    def _run_masked(self, prepared: Prepared, lo: Val, hi: Val, follow: Follow | None) -> None:
         """The coordinates lo to hi, those behind the last whole vector in some of its lanes."""
         b, (lanes,) = self.lowering.b, self.widths
         end = self._vectors(prepared, lo, hi, lanes, follow)
         with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
-            self._at(prepared, end, lanes, follow)
+            self.at(prepared, end, lanes, follow)
 
     def run_few(self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, follow: Follow | None) -> None:
         """The coordinates lo to hi (lo <= hi) of a reduction, mostly no more than some lanes of one vector: this one is not asked for."""
         b, (lanes,) = self.lowering.b, self.widths
         with b.masked(lanes, b.sub(hi, lo)):
-            self._at(prepared, lo, lanes, follow)
+            self.at(prepared, lo, lanes, follow)
         with b.for_(b.add(lo, lanes), hi, self.var.name, lanes) as index, b.masked(lanes, b.sub(hi, index)):
-            self._at(prepared, index, lanes, follow)
+            self.at(prepared, index, lanes, follow)
 
     def once(
         self,
-        prepared: tuple[Env, dict[cin.Expr, emit.Num]],
+        prepared: Prepared,
         lo: Val,
         hi: Val,
         follow: Follow | None,
@@ -156,24 +158,22 @@ class VectorLoop:
             a: kept[a.tensor.name] for a in cin.accesses(self.body.rhs) if a.tensor.name in kept
         }
         with b.masked(lanes, b.sub(hi, lo)):
-            value = self._at(prepared, lo, lanes, follow, 0, own)
+            value = self.at(prepared, lo, lanes, follow, 0, own)
         if not self.totals:
             kept[self.body.lhs.tensor.name] = value
 
-    def _vectors(
-        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, lanes: int, follow: Follow | None
-    ) -> Val:
+    def _vectors(self, prepared: Prepared, lo: Val, hi: Val, lanes: int, follow: Follow | None) -> Val:
         """As many vectors as fit between `lo` and `hi`; where the last one ends."""
         b = self.lowering.b
         for copies in dict.fromkeys((self.copies if lanes == self.widths[0] else 1, 1)):
             end = b.named("end", b.add(lo, b.and_(b.sub(hi, lo), b.i64(-lanes * copies))))
             with b.for_(lo, end, self.var.name, lanes * copies) as index:
                 for copy in range(copies):
-                    self._at(prepared, b.add(index, copy * lanes), lanes, follow, copy)
+                    self.at(prepared, b.add(index, copy * lanes), lanes, follow, copy)
             lo = end
         return lo
 
-    def run_block(self, prepared: tuple[Env, dict[cin.Expr, emit.Num]]) -> None:
+    def run_block(self, prepared: Prepared) -> None:
         """All coordinates of a block."""
         b, done = self.lowering.b, 0
         for lanes in self.widths:
@@ -182,19 +182,17 @@ class VectorLoop:
                 self._lanes(prepared, b.i64(done), b.i64(end), lanes, None)
             else:
                 for lo in range(done, end, lanes):
-                    self._at(prepared, b.i64(lo), lanes, None)
+                    self.at(prepared, b.i64(lo), lanes, None)
             done = end
 
-    def _lanes(
-        self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, lanes: int, follow: Follow | None
-    ) -> None:
+    def _lanes(self, prepared: Prepared, lo: Val, hi: Val, lanes: int, follow: Follow | None) -> None:
         """`lanes` coordinates at a time."""
         with self.lowering.b.for_(lo, hi, self.var.name, lanes) as index:
-            self._at(prepared, index, lanes, follow)
+            self.at(prepared, index, lanes, follow)
 
-    def _at(
+    def at(
         self,
-        prepared: tuple[Env, dict[cin.Expr, emit.Num]],
+        prepared: Prepared,
         index: Val,
         lanes: int,
         follow: Follow | None,
@@ -209,7 +207,7 @@ class VectorLoop:
         here = lowering.resolve(here, body)
         if self.beside is not None:
             self.beside(index, lanes)
-        value = lowering.value(body.rhs, here, lanes, {**splats, **(known or {})})
+        value = self.value(here, lanes, {**splats, **(known or {})})
         if total is not None:
             value = kept(b, body, value, lanes)
         if lanes == 1:
@@ -219,6 +217,10 @@ class VectorLoop:
         else:
             total.add(value)
         return value
+
+    def value(self, env: Env, lanes: int, known: dict[cin.Expr, emit.Num]) -> emit.Num:
+        """What the body computes in some lanes; `known` has values that are known, and gets those that are computed."""
+        return self.lowering.value(self.body.rhs, env, lanes, known)
 
     def finish(self, env: Env) -> None:
         """Add up the lanes of a reduction."""
@@ -257,6 +259,13 @@ class Lanes:
 
 def add_up(lowering: Lowering, body: cin.Assign, env: Env, totals: Sequence[Lanes]) -> None:
     """Add all lanes to what `body` accumulates, by halves: adding one by one takes as long as a short row. Widest first."""
+    b, made = lowering.b, gathered(lowering, body, totals)
+    if made is not None:
+        lowering.write(body, env, _folded(b, body, made, 1))
+
+
+def gathered(lowering: Lowering, body: cin.Assign, totals: Sequence[Lanes]) -> emit.Num | None:
+    """All lanes in as many as the narrowest of `totals` has, widest first; None where they are added to an exact sum at once."""
     b, made = lowering.b, None
     for lanes in totals:
         if lanes.sum is not None and lanes.sum.exact:
@@ -266,8 +275,7 @@ def add_up(lowering: Lowering, body: cin.Assign, env: Env, totals: Sequence[Lane
         made = (
             own if made is None else emit.apply(b, body.op or "", [_folded(b, body, made, lanes.count), own], own.dtype)
         )
-    if made is not None:
-        lowering.write(body, env, _folded(b, body, made, 1))
+    return made
 
 
 def _folded(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.Num:
@@ -294,6 +302,47 @@ def kept(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.Num:
         return value
     nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
     return emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
+
+
+def transposed(b: Builder, body: cin.Assign, values: Sequence[emit.Num], rounds: int) -> list[emit.Num]:
+    """Every one of `values` with its lanes added up: at most 2**rounds of them, all but one round for all at once.
+
+        x0 x1 x2 x3   y0 y1 y2 y3     ->   x0+x1 y0+y1 x2+x3 y2+y3     ->   x0+x1+x2+x3 y0+y1+y2+y3
+
+    The order in which the lanes of one are added up depends on `rounds` alone, not on how many there are.
+    """
+
+    def picked(p: Val, q: Val, lanes: Sequence[int]) -> Val:
+        return b.shuffle(p, q, lanes) if len(lanes) > 1 else b.extract(p, *lanes)
+
+    def added(x: emit.Num, y: emit.Num, even: Sequence[int], odd: Sequence[int]) -> emit.Num:
+        pairs = list(zip(x.parts, y.parts, strict=True))
+        both = [emit.Num(x.dtype, tuple(picked(p, q, lanes) for p, q in pairs)) for lanes in (even, odd)]
+        made = emit.apply(b, body.op or "", both, x.dtype)
+        return emit.Num(made.dtype, tuple(b.named("added", part) for part in made.parts))
+
+    group, made, count = 1, list(values), len(values)
+    for _ in range(rounds):
+        lanes = lanes_of(made[0].val.type)
+        if lanes == group:
+            break
+        starts = range(0, lanes, 2 * group)
+        even = [k + g for k in starts for g in range(group)]
+        if len(made) == 1:
+            made = [added(made[0], made[0], even, [k + group for k in even])]
+            continue
+        pairs = [
+            [k + side * lanes + g for k in starts for side in range(2) for g in range(shift, shift + group)]
+            for shift in (0, group)
+        ]
+        made = [added(x, y, *pairs) for x, y in zip(made[::2], made[1::2], strict=True)]
+        group *= 2
+    made = [_folded(b, body, value, group) for value in made]
+    if group == 1:
+        return made
+    return [emit.Num(value.dtype, tuple(b.extract(p, k) for p in value.parts)) for value in made for k in range(group)][
+        :count
+    ]
 
 
 def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:

@@ -4,6 +4,7 @@ shape          when                                       file      loop
 counted        no leader                                  counted   for v in lo .. hi, in lanes or at once
 single walk    one leader, one case                       merge     for p in lo .. hi: v = crd[p]
   in lanes     nothing but its values changes             places    for p in lo .. hi by 8, entries appended side by side
+  side by side a sum in lanes at every place              jammed    for p in lo .. hi by 4: four sums at once
   runs         a run-length level                         merge     for q in runs: counted over start[q] .. stop[q]
   bands        consecutive coordinates, of all leaders    merge     counted over what they have in common
 intersection   two leaders, both needed                   merge     two cursors: merged, or galloped through

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor
-from sparsejax.jit.loops import ahead, places, unrolled
+from sparsejax.jit.loops import ahead, jammed, places, unrolled
 from sparsejax.jit.loops.counted import Ranges
 from sparsejax.jit.loops.walker import END, Leaders, Loop, Walker
 
@@ -35,6 +35,9 @@ def single(loop: Loop, key: Leaders) -> None:
         return
     if unrolled.applies(loop, key, walker):
         unrolled.accumulate(loop, key, walker)
+        return
+    if jammed.applies(loop, key, walker):
+        jammed.walk(loop, key, walker)
         return
     if walker.side_by_side:
         with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:

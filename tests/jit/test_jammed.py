@@ -1,0 +1,96 @@
+"""Reductions at several places of a walk at once: right for any lengths, formats and dtypes, and the same bits wherever a place stands."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from tests.fuzz import engine
+
+FORMATS = ["csr", "coo", "dcsr", "ell", "csc", "lil", "hash"]
+
+
+@pytest.fixture
+def quick():
+    """Without optimisation: products may be fused with sums in one place and not in another."""
+    with engine.quick():
+        yield
+
+
+def factors(rng, rows, cols, extent, dtype):
+    def drawn(*shape):
+        made = rng.standard_normal(shape) * 4
+        return (made + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else made).astype(dtype)
+
+    keep = np.arange(cols) < rng.integers(0, cols + 1, (rows, 1))  # rows of every length
+    return np.where(keep, drawn(rows, cols), 0).astype(dtype), drawn(rows, extent), drawn(cols, extent)
+
+
+EXPRESSIONS = {
+    "sampled": (lambda A, U, V: sj.einsum("ij,ik,jk->ij", A, U, V), lambda A, U, V: A * (U @ V.T)),
+    "masked": (lambda A, U, V: A * (U @ V.T) + A, lambda A, U, V: A * (U @ V.T) + A),
+    "summed": (lambda A, U, V: (A * (U @ V.T)).sum(), lambda A, U, V: (A * (U @ V.T)).sum()),
+    "rows": (lambda A, U, V: (A * (U @ V.T)).sum(axis=1), lambda A, U, V: (A * (U @ V.T)).sum(axis=1)),
+    "distances": (
+        lambda A, U, V: A * ((U[:, None, :] - V[None, :, :]) ** 2).sum(axis=2),
+        lambda A, U, V: A * ((U[:, None, :] - V[None, :, :]) ** 2).sum(axis=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_expressions_over_formats(quick, name, form):
+    ours, theirs = EXPRESSIONS[name]
+    rng = np.random.default_rng(0)
+    A, U, V = factors(rng, 9, 11, 21, np.float64)
+    made = sj.jit(ours)(sj.array(A, format=form), U, V)
+    np.testing.assert_allclose(made.todense(), theirs(A, U, V), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i4", "i8"])
+@pytest.mark.parametrize("extent", [1, 2, 7, 16, 37])
+def test_dtypes_and_extents(quick, dtype, extent):
+    A, U, V = factors(np.random.default_rng(extent), 8, 10, extent, dtype)
+    made = sj.jit(EXPRESSIONS["sampled"][0])(sj.array(A, format="csr"), U, V)
+    wide = "c16" if np.dtype(dtype).kind == "c" else "f8"
+    want = EXPRESSIONS["sampled"][1](*(x.astype(wide) for x in (A, U, V)))
+    tolerance = 1e-5 if dtype in ("f4", "c8") else 1e-12
+    np.testing.assert_allclose(made.todense(), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_other_reductions(quick, reduce):
+    A, U, V = factors(np.random.default_rng(1), 9, 11, 13, np.float64)
+    pattern = sj.array((A != 0).astype(float), format="csr")
+    made = sj.jit(lambda P, U, V: P * getattr(snp, reduce)(U[:, None, :] * V[None, :, :], axis=2))(pattern, U, V)
+    want = (A != 0) * getattr(np, reduce)(U[:, None, :] * V[None, :, :], axis=2)
+    np.testing.assert_array_equal(made.todense(), want)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_a_value_does_not_depend_on_its_neighbours(dtype):
+    rng = np.random.default_rng(2)
+    A, U, V = factors(rng, 40, 23, 37, dtype)
+    sampled = sj.jit(EXPRESSIONS["sampled"][0])
+    whole = sampled(sj.array(A, format="csr"), U, V).todense()
+    for _ in range(3):
+        kept = np.where(rng.random(A.shape) < 0.7, A, 0)
+        made = sampled(sj.array(kept, format="csr"), U, V).todense()
+        np.testing.assert_array_equal(made[kept != 0], whole[kept != 0])
+
+
+def test_the_loop_takes_several_places():
+    A, U, V = factors(np.random.default_rng(3), 30, 30, 16, np.float64)
+    text = sj.jit(EXPRESSIONS["sampled"][0]).lower(sj.array(A, format="csr"), U, V).as_text("loops")
+    once = [line for line in text.splitlines() if " = B.vals" in line]
+    several, one = text.index("step 4"), text.rindex("for p")
+    assert several < one
+    assert len(once) == 4  # the row of U: in vectors and what is left over, for four places and for one
+
+
+def test_no_terms_at_all():
+    A = sj.array(np.eye(5), format="csr")
+    empty = np.zeros((5, 0))
+    made = sj.jit(EXPRESSIONS["sampled"][0])(A, empty, empty)
+    np.testing.assert_array_equal(made.todense(), np.zeros((5, 5)))
