@@ -11,7 +11,8 @@ not; targets of dense levels above one run of these, where entries are sorted by
     csr to csc   owners, count, add up, move         coo to csr   offsets; columns and values are shared
     csr to coo   owners; the rest is shared          csf to (d,q,q)   owners, take, owners, take, take, offsets
 
-With many entries, passes one by one run on threads and cost no more; so do conversions that are not covered. A kernel is compiled, or
+With many entries, passes one by one run on threads and cost no more; so do conversions that are not covered, or have many more buckets than
+entries. A kernel is compiled, or
 loaded, for a conversion of `passes.MANY` entries, or when a plan has been asked for `OFTEN` times: until then the passes of NumPy
 cost less.
 
@@ -34,7 +35,7 @@ from sparsejax.formats.segments import MAX_POSITIONS
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import arena, binding, pass_loops, runtime
 from sparsejax.jit.builder import Builder, Val
-from sparsejax.jit.compiled_passes import FAR, lanes
+from sparsejax.jit.compiled_passes import FAR, SPREAD, lanes
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pass_loops import LANES, Part, Vector
 
@@ -92,7 +93,7 @@ class Plan:
         """`storage` in the target format; None where passes one by one are cheaper."""
         vals, buffers = storage.vals, storage.buffers
         entries = len(vals)
-        if entries >= FAR or len(buffers[self._heads[-1]][-1]) != entries:
+        if entries >= FAR or (self.sorts and self.parents > SPREAD * max(entries, passes.MANY)):
             return None
         made: list[Array] = []
         if not self._idle:
