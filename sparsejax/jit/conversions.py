@@ -42,6 +42,8 @@ from sparsejax.jit.pass_loops import LANES, Part, Vector
 OFTEN = 128
 """Small conversions after which a kernel has paid for its loading, and soon for its compilation."""
 
+BUCKETS = 1 << 14
+"""Buckets that any number of entries may be sorted into."""
 Array = NDArray[Any]
 _INT64 = np.dtype(np.int64)
 
@@ -93,7 +95,7 @@ class Plan:
         """`storage` in the target format; None where passes one by one are cheaper."""
         vals, buffers = storage.vals, storage.buffers
         entries = len(vals)
-        if entries >= FAR or (self.sorts and self.parents > SPREAD * max(entries, passes.MANY)):
+        if entries >= FAR or (self.sorts and self.parents > max(BUCKETS, SPREAD * entries)):
             return None
         made: list[Array] = []
         if not self._idle:

@@ -110,7 +110,9 @@ def test_small_arrays_wait_for_their_kernel(monkeypatch):
     assert conversions.converted(stored((31, 47), "dcsr", compiled_passes.FAR * 2, "i2"), csc) is not None
 
 
-def test_many_entries_go_through_passes_on_threads():
+def test_many_entries_or_buckets_go_through_passes(monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    assert conversions.converted(stored((9, 10**6), "csr", 30), Format.parse("csc", 2)) is None
     assert conversions.converted(stored((900, 900), "csr", 300_000), Format.parse("csc", 2)) is None
 
 
