@@ -13,8 +13,8 @@ not; targets of dense levels above one run of these, where entries are sorted by
 
 With many entries, passes one by one run on threads and cost no more; so do conversions that are not covered, or have many more buckets than
 entries. A kernel is compiled, or
-loaded, for a conversion of `passes.MANY` entries, or when a plan has been asked for `OFTEN` times: until then the passes of NumPy
-cost less.
+loaded, for a conversion of `passes.MANY` entries; loaded when a plan has been asked for `LOADED` times, compiled after `COMPILED`: until then
+the passes of NumPy cost less.
 
 Source: "Automatic Generation of Efficient Sparse Tensor Format Conversion Routines", sections 4 to 6.
 """
@@ -39,8 +39,8 @@ from sparsejax.jit.compiled_passes import FAR, SPREAD, lanes
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pass_loops import LANES, Part, Vector
 
-OFTEN = 128
-"""Small conversions after which a kernel has paid for its loading, and soon for its compilation."""
+LOADED, COMPILED = 16, 128
+"""Small conversions after which a kernel is loaded that another process has compiled; after which it is compiled."""
 
 BUCKETS = 1 << 14
 """Buckets that any number of entries may be sorted into."""
@@ -137,15 +137,19 @@ class Plan:
         return Storage.of_frozen(self.target, self.shape, storage.fill_value, (*((),) * self.depth, *levels), vals)
 
     def _kernel(self, width: int, entries: int) -> runtime.Kernel | None:
-        """The kernel; None as long as it is not worth being compiled."""
+        """The kernel; None as long as it is not worth being loaded, or compiled."""
         self._asked += 1
-        if entries < passes.MANY and self._asked < OFTEN and not self._kernels:
+        pays = entries >= passes.MANY or self._asked >= COMPILED
+        if not pays and self._asked != LOADED:
             return None
         b = LLVMBuilder()
         emitter = _Emitter(self, b)
         emitter.emit(width)
-        self._temporaries = emitter.columns_kept
-        kernel = self._kernels[width] = runtime.compile_text(b.finish(lambda: None))
+        text = b.finish(lambda: None)
+        kernel = runtime.compile_text(text) if pays else runtime.known_text(text)
+        if kernel is not None:
+            self._temporaries = emitter.columns_kept
+            self._kernels[width] = kernel
         return kernel
 
 

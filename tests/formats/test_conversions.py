@@ -7,7 +7,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.formats import Format, convert, passes, validate
-from sparsejax.jit import compiled_passes, conversions
+from sparsejax.jit import compiled_passes, conversions, runtime
 
 MATRICES = ("csr", "csc", "coo", "dcsr", "dcsc", "(q,q)@(1,0)", "(d,q)@(1,0)")
 TENSORS = (
@@ -103,11 +103,25 @@ def test_small_arrays_wait_for_their_kernel(monkeypatch):
     """A kernel is not compiled for a few small conversions, and serves them when it is there."""
     storage, csc = stored((31, 47), "dcsr", 20, "i2"), Format.parse("csc", 2)
     conversions._plan.cache_clear()
-    monkeypatch.setattr(conversions, "OFTEN", 5)
+    monkeypatch.setattr(conversions, "COMPILED", 5)
+    monkeypatch.setattr(conversions, "LOADED", 3)
+    monkeypatch.setattr(runtime, "known_text", lambda text: None)
     made = [conversions.converted(storage, csc) for _ in range(6)]
     assert [m is None for m in made] == [True] * 4 + [False] * 2
     same(made[-1], passed(storage, csc, monkeypatch))
-    assert conversions.converted(stored((31, 47), "dcsr", compiled_passes.FAR * 2, "i2"), csc) is not None
+
+
+def test_small_arrays_load_a_kernel_that_is_known(monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    storage, csr = stored((31, 47), "dcsc", 20, "i2"), Format.parse("csr", 2)
+    conversions._plan.cache_clear()
+    assert conversions.converted(storage, csr) is not None
+    before = runtime.compile_count()
+    monkeypatch.setattr(passes, "MANY", 4096)
+    monkeypatch.setattr(conversions, "LOADED", 3)
+    conversions._plan.cache_clear()
+    assert [conversions.converted(storage, csr) is None for _ in range(4)] == [True, True, False, False]
+    assert runtime.compile_count() == before
 
 
 def test_many_entries_or_buckets_go_through_passes(monkeypatch):
