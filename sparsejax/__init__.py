@@ -24,7 +24,7 @@ from sparsejax.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
-from sparsejax.jit import compiled_passes  # noqa: F401  (conversions of many entries)
+from sparsejax.jit import conversions  # noqa: F401  (conversions as machine code)
 from sparsejax.jit.explain import explain
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring

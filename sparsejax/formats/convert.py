@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,18 @@ from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.level import Level
 from sparsejax.formats.segments import MAX_POSITIONS, Above, Array
 from sparsejax.formats.segments import crd_dtype as crd_dtype
 from sparsejax.formats.storage import Storage
+
+_planned: Callable[[Storage, Format], Storage | None] | None = None
+
+
+def use(planned: Callable[[Storage, Format], Storage | None]) -> None:
+    """Convert by `planned` what it gives a result for."""
+    global _planned
+    _planned = planned
 
 
 def convert(storage: Storage, format: Format) -> Storage:
@@ -39,6 +48,9 @@ def convert(storage: Storage, format: Format) -> Storage:
     """
     if format == storage.format:
         return storage
+    planned = None if _planned is None else _planned(storage, format)
+    if planned is not None:
+        return planned
     if storage.format.is_dense or format.is_dense:
         return from_dense(to_dense(storage), format, storage.fill_value)
     columns, vals = storage.expand()
@@ -71,6 +83,31 @@ def levels_to_sort(source: Format, target: Format, joined: int | None = None) ->
         names = [number, *names]
         targets = [[number, *parts] if parts[0][0] == joined else parts for parts in targets]
     return ordering.passes_between(names, targets)
+
+
+@functools.lru_cache(maxsize=1024)
+def counting_sorts(source: Format, target: Format) -> int | None:
+    """How many counting sorts (0 or 1) turn entries of `source` into those of `target`, if that is all there is to do: both list distinct
+    coordinates, and the target in one run below dense levels, which alone they must be sorted by. Else None.
+
+    >>> csr, csc, dcsr = (Format.parse(name, 2) for name in ("csr", "csc", "dcsr"))
+    >>> counting_sorts(csr, csc), counting_sorts(dcsr, csr), counting_sorts(csr, dcsr)
+    (1, 0, None)
+    """
+    depth = len(target.runs) - 1
+    above, below = target.levels[:depth], target.levels[depth:]
+    listed = source.levels[1:] if isinstance(source.levels[0], Dense) else source.levels
+    if source.blocked or target.blocked or not (_lists(listed) and _lists(below)):
+        return None
+    places = levels_to_sort(source, target)
+    if places is None or places > depth or not all(isinstance(level, Dense) for level in above):
+        return None
+    return min(places, 1)
+
+
+def _lists(levels: Sequence[Level]) -> bool:
+    """Whether there are levels, all of which list distinct coordinates in segments."""
+    return bool(levels) and all(isinstance(level, Compressed | Coordinate) and level.unique for level in levels)
 
 
 def _parts_of_level(form: Format, level: int, blocks: Sequence[int]) -> list[tuple[int, bool]]:

@@ -49,6 +49,20 @@ class Storage:
         made.vals, made.cache = vals, cache
         return made
 
+    @staticmethod
+    def of_frozen(
+        format: Format,
+        shape: tuple[int, ...],
+        fill_value: Any,
+        buffers: tuple[tuple[NDArray[Any], ...], ...],
+        vals: NDArray[Any],
+    ) -> Storage:
+        """The storage of buffers that are read-only already."""
+        made: Storage = _new(Storage)
+        made.format, made.shape, made.fill_value, made.buffers = format, shape, fill_value, buffers
+        made.vals, made.cache = vals, {}
+        return made
+
     def with_values(self, vals: NDArray[Any], fill_value: Any) -> Storage:
         """Other values over the same pattern: the same index buffers, and what is known of them."""
         made = Storage(self.format, self.shape, fill_value, self.buffers, vals)

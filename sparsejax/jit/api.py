@@ -23,7 +23,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
 from sparsejax.formats.storage import Template
-from sparsejax.jit import misses, pipeline, report
+from sparsejax.jit import library_call, misses, pipeline, report
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
@@ -36,11 +36,11 @@ _NUMBERS = frozenset([bool, int, float, complex])
 
 
 class _Shortcut(NamedTuple):
-    """A signature of arrays alone whose only result is made by one kernel from the arguments as they come."""
+    """A signature of arrays alone whose only result is made by one kernel or library call from the arguments as they come."""
 
     operands: tuple[tuple[Aval, Template | None], ...]
     """Types, and the templates of NumPy arrays that have them."""
-    kernel: pipeline.KernelRunner
+    kernel: pipeline.KernelRunner | library_call.LibraryCall
     result: Aval
 
 

@@ -3,6 +3,10 @@
 Every statement is a kernel of its own to the scheduler, whose outermost loops are those that it shares: the value's loops follow the
 storage of the output, a producer's are the cheapest under its prefix. It costs what its own loops do, as often as the loops around it
 run in its parent.
+
+A sparse result that is computed in all of its loops, an element at a time, is found in a register there: what leads these loops are the
+other operands of its reader. In  s += M[i,j] * w[i,j],  w[i,j] += A[i,k] * B[k,j]  the loop over j visits the entries of the mask M, not
+those of the product. Such nests are priced with these results as elements of dense arrays, beside those that keep all of them.
 """
 
 from __future__ import annotations

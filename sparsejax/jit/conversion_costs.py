@@ -9,8 +9,10 @@ import math
 from collections.abc import Sequence
 
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level, ordering
+from sparsejax.formats.convert import counting_sorts
 from sparsejax.formats.passes import MANY
 from sparsejax.jit import cin
+from sparsejax.jit.compiled_passes import FAR
 from sparsejax.jit.facts import Facts
 
 CACHE = 1 << 20  # bytes of a second-level cache
@@ -31,7 +33,10 @@ NANOSECONDS = {
     "sort_far": 0.5,
     "histogram": 0.6,
     "root": 0.6,
+    "plan": 4_000.0,
+    "count": 1.7,
 }
+"""The last two are of conversions in one kernel call (`conversions`), where columns cost what it takes to expand them."""
 
 
 def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -> dict[str, float]:
@@ -40,22 +45,25 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
     >>> terms(Format.parse("coo", 2), Format.parse("csc", 2), (10, 20), 30.0)
     {'call': 1.0, 'column': 60.0, 'root': 20.0, 'call_sort': 1.0, 'sort_few': 30.0}
     """
-    made = {"call": 1.0, "column": entries * after.ndim}
+    counted = counting_sorts(before, after) if MANY <= entries < FAR else None
+    made = {"call": 1.0, "column": entries * after.ndim} if counted is None else {"plan": 1.0}
     if isinstance(before.levels[0], Dense):
         made["expand_root"] = float(shape[before.order[0]])
     if not isinstance(before.levels[-1], Coordinate):
-        made |= {"call_expand": 1.0, "expand": entries}
+        made |= {"expand": entries} | ({"call_expand": 1.0} if counted is None else {})
     if isinstance(after.levels[0], Dense):
         made["root"] = float(shape[after.order[0]])
     else:
         made["compress"] = entries
+    if counted is not None:
+        return made | {"count": counted * entries, "sort_far": counted * entries * missed(16.0 * entries)}
     sorts = float(ordering.passes_between(before.order, [(d,) for d in after.order]))
     if sorts and entries < MANY:
         made |= {"call_sort": sorts, "sort_few": sorts * entries}
     elif sorts:
-        counted = sum(min(float(shape[d]), max(DIGITS, entries)) for d in after.order[: int(sorts)])
+        buckets = sum(min(float(shape[d]), max(DIGITS, entries)) for d in after.order[: int(sorts)])
         far = sorts * entries * missed(16.0 * entries)
-        made |= {"call_sort": sorts, "sort": sorts * entries, "sort_far": far, "histogram": counted}
+        made |= {"call_sort": sorts, "sort": sorts * entries, "sort_far": far, "histogram": buckets}
     return made
 
 

@@ -138,7 +138,7 @@ class Part:
 
 def counted(b: Builder, part: Part) -> None:
     """The entries of every bucket."""
-    clear(b, part.places.pointer, b.i64(0), part.buckets, 8)
+    clear(b, part.places.pointer, b.i64(0), part.buckets, part.places.size)
     with b.for_(part.first, part.end, "p") as p:
         here = part.bucket(b, p)
         part.places.put(b, here, b.add(part.places.get(b, here), 1))
@@ -152,8 +152,8 @@ def summed(b: Builder, parts: Val, buckets: Val, places: Vector, pos: Vector) ->
         at = b.var("at", r)
         with b.for_(b.i64(0), parts, "part"):
             here, before = b.get(at), b.get(total)
-            b.increment(total, places.get(b, here))
-            places.put(b, here, before)
+            b.increment(total, places.number(b, here))
+            places.put(b, here, places.element(b, before))
             b.increment(at, buckets)
     pos.put(b, buckets, b.get(total))
 
@@ -164,14 +164,14 @@ def moved(b: Builder, part: Part, moves: Pairs, ahead: bool) -> None:
     with b.for_(part.first, part.end, "p") as p:
         if ahead:
             places.prefetch(b, part.bucket(b, b.min(b.add(p, LATER), last)))
-            soon = b.named("soon", places.get(b, part.bucket(b, b.min(b.add(p, SOON), last))))
+            soon = b.named("soon", places.number(b, part.bucket(b, b.min(b.add(p, SOON), last))))
             for _, target in moves:
                 target.prefetch(b, soon)
         here = part.bucket(b, p)
-        to = b.named("to", places.get(b, here))
+        to = b.named("to", places.number(b, here))
         for source, target in moves:
             target.put(b, to, source.get(b, p))
-        places.put(b, here, b.add(to, 1))
+        places.put(b, here, places.element(b, b.add(to, 1)))
 
 
 def distinct(b: Builder, entries: Val, number: Vector, moves: Pairs) -> None:

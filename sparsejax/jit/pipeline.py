@@ -51,6 +51,7 @@ from sparsejax.jit import (
     fills,
     fuse,
     intermediates,
+    library_call,
     lower,
     moments,
     parallel,
@@ -363,12 +364,15 @@ class Plan(Body):
         """Whether results share no memory with operands: kernels make them."""
         self.alone = self._single()
 
-    def _single(self) -> KernelRunner | None:
-        """The kernel that is all there is to do, if it reads the operands as they come."""
+    def _single(self) -> KernelRunner | library_call.LibraryCall | None:
+        """The kernel or library call that is all there is to do, if it reads the operands as they come."""
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
         if len(self.steps) != 1 or self._literals or self._reads[0] != list(range(count)) or self.results != [count]:
             return None
-        return self.steps[0] if isinstance(self.steps[0], KernelRunner) else None
+        step = self.steps[0]
+        if isinstance(step, KernelRunner):
+            return step
+        return None if step.eqn.bodies or step.eqn.primitive.multiple else library_call.LibraryCall(step)
 
     def _steps(self, storages: Sequence[Storage]) -> list[fuse.Step]:
         given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
@@ -503,15 +507,8 @@ def execute(closed: ClosedJaxpr, arrays: Sequence[Array], donated: Collection[in
     results = plan.run(storages, {first + k: storages[first + k] for k in spare} if spare else None)
     if not plan.fresh:
         borrowed = [s for s in storages if "transient" in s.cache]
-        results = [_owned(s, borrowed) for s in results]
+        results = [library_call.owned(s, borrowed) for s in results]
     return list(map(made, results, plan.out_avals))
-
-
-def _owned(result: Storage, borrowed: list[Storage]) -> Storage:
-    """`result`, copied where it shares memory that the caller may change after the call."""
-    if not any(np.may_share_memory(result.vals, s.vals) for s in borrowed):
-        return result
-    return Storage(result.format, result.shape, result.fill_value, result.buffers, result.vals.copy())
 
 
 def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ordering, passes, selection, structural, validate
-from sparsejax.jit import compiled_passes
+from sparsejax.jit import compiled_passes, conversions
 from tests.formats import strategies
 
 
@@ -95,6 +95,7 @@ def test_every_road_through_the_counting_passes(data):
         patch.setattr(passes, "MANY", data.draw(st.sampled_from([0, 4096])))
         patch.setattr(compiled_passes, "SPREAD", data.draw(st.sampled_from([0, 4])))
         patch.setattr(ordering, "HEAD", data.draw(st.sampled_from([1, 4096])))
+        patch.setattr(convert, "_planned", data.draw(st.sampled_from([None, conversions.converted])))
         storage, array = data.draw(strategies.storages(4))
         for _ in range(2):
             storage = convert.convert(storage, data.draw(strategies.formats(array.ndim)))

@@ -1,0 +1,169 @@
+"""Conversions in one kernel call against the passes one by one."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.formats import Format, convert, passes, validate
+from sparsejax.jit import compiled_passes, conversions, runtime
+
+MATRICES = ("csr", "csc", "coo", "dcsr", "dcsc", "(q,q)@(1,0)", "(d,q)@(1,0)")
+TENSORS = (
+    "coo",
+    "csf",
+    "(d,c,c)",
+    "(d,q,q)",
+    "(d,q,q)@(1,0,2)",
+    "(d,d,c)@(1,0,2)",
+    "(c,q,q)@(2,0,1)",
+    "(d,d,c)@(2,1,0)",
+)
+
+
+def stored(shape, form, entries, dtype="f8", seed=0):
+    """Random entries; rows of very different lengths, and many without any."""
+    rng = np.random.default_rng(seed)
+    coords = np.stack([(n * rng.random(entries) ** power).astype(np.int64) for n, power in zip(shape, (3, 1, 2))])
+    vals = rng.integers(0, 2 if dtype == "?" else 9, entries).astype(dtype)
+    return convert.from_coords(coords, vals, shape, Format.parse(form, len(shape)), 0)
+
+
+def passed(storage, form, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(convert, "_planned", None)
+        return convert.convert(storage, form)
+
+
+def same(made, expected):
+    validate.validate(made)
+    assert (made.format, made.shape, made.fill_value) == (expected.format, expected.shape, expected.fill_value)
+    for ours, theirs in zip(
+        (*sum(made.buffers, ()), made.vals), (*sum(expected.buffers, ()), expected.vals), strict=True
+    ):
+        assert ours.dtype == theirs.dtype and not ours.flags.writeable
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def pairs(names, ndim):
+    forms = [Format.parse(name, ndim) for name in names]
+    return [(a, b) for a, b in itertools.permutations(forms, 2) if conversions._plan(a, b, (9,) * ndim, np.dtype("f8"))]
+
+
+def test_which_are_planned():
+    found = {(str(a), str(b)) for a, b in pairs(MATRICES, 2)}
+    assert {("csr", "csc"), ("csc", "csr"), ("coo", "csr"), ("coo", "csc"), ("csr", "coo"), ("dcsr", "csc")} <= found
+    assert ("csr", "dcsr") not in found and ("csr", "(q,q)@(1,0)") not in found
+    assert len(found) > 15 and len(pairs(TENSORS, 3)) > 15
+
+
+@pytest.mark.parametrize("pair", [*pairs(MATRICES, 2), *pairs(TENSORS, 3)], ids=lambda pair: "-".join(map(str, pair)))
+def test_plans_and_passes_agree(pair, monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    source, target = pair
+    for entries, shape in (
+        (0, (4, 3, 5)),
+        (1, (1, 1, 1)),
+        (300, (40, 30, 20)),
+        (300, (4, 5, 900)),
+        (3000, (700, 9, 50)),
+    ):
+        storage = stored(shape[: source.ndim], str(source), entries)
+        made = conversions.converted(storage, target)
+        assert made is not None
+        same(made, passed(storage, target, monkeypatch))
+
+
+@pytest.mark.parametrize("dtype", ["?", "i2", "f4", "i8", "c16"])
+def test_values_of_any_width_move(dtype, monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    storage, csc = stored((30, 40), "csr", 200, dtype), Format.parse("csc", 2)
+    same(conversions.converted(storage, csc), passed(storage, csc, monkeypatch))
+
+
+def test_wide_coordinates(monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    storage = stored((50, 2**40), "(c,c)@(1,0)", 200)
+    for name in ("csr", "(d,q)"):
+        target = Format.parse(name, 2)
+        same(conversions.converted(storage, target), passed(storage, target, monkeypatch))
+
+
+def test_what_stays_as_it_is_is_shared(monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    coo = stored((30, 40), "coo", 200)
+    csr = convert.convert(coo, Format.parse("csr", 2))
+    assert csr.vals is coo.vals and csr.buffers[1][1] is coo.buffers[1][0]
+    listed = convert.convert(csr, Format.parse("(d,q)", 2))
+    assert listed.buffers[1][0] is csr.buffers[1][0] and listed.vals is csr.vals
+
+
+def test_small_arrays_wait_for_their_kernel(monkeypatch):
+    """A kernel is not compiled for a few small conversions, and serves them when it is there."""
+    storage, csc = stored((31, 47), "dcsr", 20, "i2"), Format.parse("csc", 2)
+    conversions._plan.cache_clear()
+    monkeypatch.setattr(conversions, "COMPILED", 5)
+    monkeypatch.setattr(conversions, "LOADED", 3)
+    monkeypatch.setattr(runtime, "known_text", lambda text: None)
+    made = [conversions.converted(storage, csc) for _ in range(6)]
+    assert [m is None for m in made] == [True] * 4 + [False] * 2
+    same(made[-1], passed(storage, csc, monkeypatch))
+
+
+def test_small_arrays_load_a_kernel_that_is_known(monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    storage, csr = stored((31, 47), "dcsc", 20, "i2"), Format.parse("csr", 2)
+    conversions._plan.cache_clear()
+    assert conversions.converted(storage, csr) is not None
+    before = runtime.compile_count()
+    monkeypatch.setattr(passes, "MANY", 4096)
+    monkeypatch.setattr(conversions, "LOADED", 3)
+    conversions._plan.cache_clear()
+    assert [conversions.converted(storage, csr) is None for _ in range(4)] == [True, True, False, False]
+    assert runtime.compile_count() == before
+
+
+def test_many_entries_or_buckets_go_through_passes(monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    assert conversions.converted(stored((9, 10**6), "csr", 30), Format.parse("csc", 2)) is None
+    assert conversions.converted(stored((900, 900), "csr", 300_000), Format.parse("csc", 2)) is None
+
+
+def test_jitted_and_eager_conversions(monkeypatch):
+    monkeypatch.setattr(passes, "MANY", 0)
+    A = sj.array(np.diag(np.arange(1.0, 6.0))[:, ::-1].copy(), format="csr")
+    f = sj.jit(lambda A: A.asformat("csc"))
+    for _ in range(3):
+        for made in (f(A), A.asformat("csc")):
+            assert str(made.format) == "csc"
+            np.testing.assert_array_equal(made.todense(), A.todense())
+
+
+def test_results_of_views_do_not_share_memory_that_the_caller_may_change():
+    f = sj.jit(lambda x: x.reshape(2, 3))
+    x = np.arange(6.0)
+    made = [f(x) for _ in range(3)]
+    x[:] = 0
+    for y in made:
+        np.testing.assert_array_equal(y.todense(), np.arange(6.0).reshape(2, 3))
+
+
+@pytest.mark.parametrize("wide", [2, 8])
+@pytest.mark.parametrize(("entries", "parents"), [(0, 3), (1, 1), (500, 60), (300, 9000), (60, 60)])
+def test_offsets_in_parts(entries, parents, wide):
+    """Each part writes its own places and no others."""
+    rng = np.random.default_rng(entries)
+    parent = np.sort(rng.integers(0, parents, entries)).astype(np.int32)
+    expected = passes.Passes().offsets(parent, parents)
+    for parts in (1, 2, 5):
+        pos, seen = np.full(parents + 1, -1), np.zeros(parents + 1, int)
+        for k in range(parts):
+            own = np.full(parents + 1, -1)
+            ends = entries * k // parts, entries * (k + 1) // parts
+            numbers = (*ends, entries, parents, compiled_passes._address(parent), compiled_passes._address(own))
+            compiled_passes._run(compiled_passes._offsets(4, wide), *numbers)
+            seen += own >= 0
+            pos = np.where(own >= 0, own, pos)
+        np.testing.assert_array_equal(pos, expected)
+        assert (seen == 1).all() or not entries
