@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
+from sparsejax.jit import host
+
 OK, OUT_OF_MEMORY = 0, 1
 
 
@@ -167,6 +169,10 @@ class Builder(ABC):
         """The kernel's text; `epilogue` is emitted once, where every path leaves the kernel."""
 
     # shared ---------------------------------------------------------------------------------------------------
+    def has_masks(self) -> bool:
+        """Whether strips end in a vector of which some lanes are masked."""
+        return host.has_masks()
+
     mask: Val | None = None
     """The lanes that loads and stores of vectors touch; others are read as one, of which every function has a value. None: all."""
 

@@ -25,6 +25,9 @@ CACHE_LINE = 64
 class CountingBuilder(LLVMBuilder):
     """The LLVM builder with a counter of iterations, written to slot `slot` at the end."""
 
+    def has_masks(self) -> bool:
+        return False  # bodies are counted for all lanes of a strip
+
     def __init__(self, slot: int) -> None:
         super().__init__()
         self._slot = slot

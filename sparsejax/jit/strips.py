@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparsejax.jit import cin, emit, host
+from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Env
 
@@ -104,7 +104,7 @@ def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
     most = VECTORS if rows is None or rows.count == 1 else VECTORS_PER_ROW
-    masks = host.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
+    masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     widths = dict.fromkeys(((widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
     for number, (lanes, vectors) in enumerate(widths):
