@@ -235,6 +235,7 @@ class Model(Cardinalities):
         places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
         self._beside = {p.access: places.count(p) for p in places}
         written = {ix for ix in nest.indices if isinstance(ix, cin.Position)}
+        self._placed = {v for p in written for v in cin.variables_of(p)}
         # how many others an access is beside; those that cannot be copied, as the copies have other positions
         self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
         first = [p.rhs for p in nest.producers] or [nest.value]
@@ -508,7 +509,7 @@ class Model(Cardinalities):
         used = self.workspace(state)
         if used is not None:
             output = used.cost * max(1, len(nest.producers))
-        elif nest.producers and not nest.direct and self.storage[p:] and len(self.storage) > nest.output.format.ndim:
+        elif nest.producers and not nest.direct and not self._placed.isdisjoint(self.storage[p:]):
             output = math.inf  # positions are known inside all loops of their array
         elif nest.producers and not nest.direct and self.storage[p:]:
             # a dense workspace is cleared for every iteration of the loops around it
@@ -564,7 +565,7 @@ class Model(Cardinalities):
     def level_counts(self) -> tuple[float, ...]:
         """The expected number of positions of every storage level of the output: dense levels multiply, sparse ones
         have as many as there are distinct coordinates among the points that the whole loop nest visits, by chance or as observed."""
-        if len(self.storage) > self.nest.output.format.ndim:
+        if self._placed:
             return (self.walk(self.storage).survivors,) * self.nest.output.format.ndim
         if self._counts is None:
             points, met = self.points(self.walk(self.nest.variables)), self.facts.collisions

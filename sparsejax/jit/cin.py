@@ -314,10 +314,11 @@ def variables(expr: Expr) -> tuple[IndexVar, ...]:
 
 def bound_by(access: Access) -> tuple[IndexVar, ...]:
     """The index variables on which the place of `access` depends: its own, and those of an access that it is beside."""
-    return tuple(dict.fromkeys(v for ix in access.indices for v in _variables_of(ix)))
+    return tuple(dict.fromkeys(v for ix in access.indices for v in variables_of(ix)))
 
 
-def _variables_of(index: Index) -> tuple[IndexVar, ...]:
+def variables_of(index: Index) -> tuple[IndexVar, ...]:
+    """The index variables that an index depends on: a position on those of the levels down to its own."""
     if isinstance(index, Position):
         levels = range(index.level + 1)
         return tuple(v for lv in levels if isinstance(v := index.access.level_index(lv), IndexVar))

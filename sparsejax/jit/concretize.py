@@ -132,7 +132,7 @@ def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ..
 
 def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how: str) -> cin.Access:
     old = producer.target.tensor
-    shape = tuple(nest.output.shape[nest.indices.index(v)] for v in rest)
+    shape = tuple(old.shape[producer.target.indices.index(v)] for v in rest)
     if not rest:
         form, policy = Format(()), "scalar"
     elif how in policies.POLICIES:

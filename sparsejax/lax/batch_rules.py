@@ -14,7 +14,7 @@ from sparsejax.core.primitive import Primitive
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import Format, convert
 from sparsejax.lax import indexing, linear, random_bits, semiring_rules
-from sparsejax.lax.batching import aligned, element, faithful, ragged, spread
+from sparsejax.lax.batching import aligned, element, faithful, moved, ragged, spread
 from sparsejax.lax.contract import Labels, contract_p
 from sparsejax.lax.elementwise import aval_of, cast_p, primitives, unary_p, where_p
 from sparsejax.lax.reduce import reduce_p
@@ -25,6 +25,7 @@ from sparsejax.lax.structural import (
     convert_p,
     diagonal_p,
     entries_p,
+    expand_dims,
     expand_p,
     pattern,
     pattern_p,
@@ -43,14 +44,31 @@ Rule = Callable[..., Any]
 
 
 def _elementwise(primitive: Primitive) -> Rule:
-    """op(x[i,b], y[j,b], z[i,j,0]): operands broadcast as before, the batch being last."""
+    """op(x[i,b], y[j,b], z[i,j,0]): operands broadcast as before, the batch being last. Where patterns come in storage orders that do not
+    agree, so that dimensions come in their own order, op(x[b,i], y[b,j], z[i,j]): the pattern of each element is below the batch.
+    """
 
     def rule(size: int, *operands: Any, **params: Any) -> Any:
         if any(not is_python_scalar(x) and x.aval.ndim for x in operands):
             operands = _alike([faithful(x) for x in operands], primitive, params)
-        return primitive.bind(*(aligned(x) for x in operands), **params)
+        last = [aligned(x) for x in operands]
+        made = primitive.typing(*(aval_of(x) if is_python_scalar(x) else x.aval for x in last), **params)
+        if not made.is_dense or _out_aval(primitive, operands, params).is_dense:
+            return primitive.bind(*last, **params)
+        most = max(element(x).ndim for x in operands if not is_python_scalar(x))
+        return moved(primitive.bind(*(_led(x, most) for x in operands), **params), 0, most)
 
     return rule
+
+
+def _led(x: Any, ndim: int) -> Any:
+    """The value of an operand as NumPy broadcasts it in a result that has the batch before `ndim` other dimensions."""
+    if not isinstance(x, Batched):
+        return x
+    made = moved(x.value, x.value.ndim - 1, 0)
+    for _ in range(ndim - x.aval.ndim):
+        made = expand_dims(made, 1)
+    return made
 
 
 def _alike(operands: list[Any], primitive: Primitive, params: dict[str, Any]) -> tuple[Any, ...]:

@@ -120,3 +120,21 @@ def test_cotangents_of_masked_dense_results_that_come_sparse(complement):
     rng = np.random.default_rng(3)
     x, m = array(rng, (4, 3)), rng.random((4, 3)) < 0.5
     check(rng, lambda x: sj.einsum("ij->ij", x, mask=m, complement=complement).asformat("(c,d)").sum(axis=1), x)
+
+
+@pytest.mark.parametrize("form", ["csr", "(c,d)", "(e,d)", "(e,d)@(1,0)", "csc", "(l,e)@(1,0)"])
+def test_sums_of_masked_contractions_over_dense_rows(form):
+    """Both terms are accumulated inside the loops that know the positions of the pattern: rows here, which are dense."""
+    rng = np.random.default_rng(0)
+    dense, D = rng.random((4, 5)) * (rng.random((4, 5)) < 0.6), rng.random((3, 5, 4))
+
+    def f(A):
+        x = sj.einsum("cab,cab,ba->ca", D, D, A)
+        return sj.einsum("ca,ca,ba->", x, x, A)
+
+    A = sj.array(dense, format=form)
+    grad = sj.grad(f)
+    want = sj.grad(f)(sj.array(dense)).todense() * (dense != 0)
+    again = sj.vjp(grad, sj.array(dense))[1](sj.array(dense))[0].todense() * (dense != 0)
+    for g, w in ((grad, want), (lambda A: sj.vjp(grad, A)[1](A)[0], again)):
+        np.testing.assert_allclose(sj.jit(g)(A).todense() * (dense != 0), w, rtol=1e-12)

@@ -352,3 +352,14 @@ def test_sampled_products(k):
         compare(f, axes, *(x if hasattr(x, "format") else sj.array(x) for x in args))
     text = sj.jit(sj.vmap(f, in_axes=(0, None, None))).lower(V, U, W).as_text("plan")
     assert ("w[i,j] reduces add of multiply(B[i,l], C[j,l])" in text) == (k > 0), text
+
+
+def test_patterns_in_orders_that_do_not_agree():
+    """The batch goes in front where dimensions come in their own order, so that results keep the pattern of every element."""
+    c = array(rng(), (2, 4), "(q,s)@(1,0)")
+    f = lambda b: snp.where(c > 0.5, (c * 2).asformat("coo"), b)  # noqa: E731
+    stack = array(rng(), (2, 3, 4), "(d,d,c)")
+    made = sj.vmap(f, in_axes=1)(stack)
+    elements = [f(sj.array(stack.todense()[:, k], format="csr")) for k in range(3)]
+    assert not made.format.is_dense and made.nnz == sum(e.nnz for e in elements)
+    np.testing.assert_array_equal(made.todense(), np.stack([e.todense() for e in elements]))
