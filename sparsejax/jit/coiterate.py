@@ -21,7 +21,7 @@ from sparsejax.formats.walk import Place, lower_bound
 from sparsejax.jit import cin, host, simplify, strips
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Brief, Cursor, Env
-from sparsejax.jit.loops import counted, gaps, merge, parts, unions
+from sparsejax.jit.loops import counted, flat, gaps, merge, parts, unions
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Input
 from sparsejax.jit.workspaces.protocol import Workspace
@@ -82,7 +82,11 @@ def _shape(loop: Loop) -> None:
     if not loop.cases:
         return
     if not needed:
-        counted.counted(loop)
+        rows = flat.rows_of(loop)
+        if rows:
+            flat.blocks(loop, rows)
+        else:
+            counted.counted(loop)
     elif frozenset() in loop.cases:
         if gaps.overwrites(loop):
             _shape(gaps.plain_pass(loop))

@@ -20,6 +20,11 @@ Counts = tuple[float, ...]
 """The number of positions of each storage level."""
 
 
+MANY, LONGEST, BLOCK = 1 << 15, 32, 2048
+"""Positions of a level from which on its segments are taken in blocks (the processor remembers the lengths of fewer, if they come again);
+positions of a segment, on average, up to which; and of a block, about."""
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known about the inputs of one kernel: positions by tensor, by join the coupling (`moments.coupling`), how many
@@ -85,6 +90,19 @@ def short(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> fro
         for level in range(1, len(t.format.levels))
         if known[t.name][level] < 2 * known[t.name][level - 1] and not isinstance(t.format.levels[level], Dense)
     )
+
+
+def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], int]:
+    """Levels of inputs, by name and number, that are expected to hold many positions in segments of moderate length: how many of these,
+    a power of two, hold about `BLOCK` positions. Inputs that are `moved` into other formats are not known."""
+    found = {}
+    for tensor in inputs:
+        levels = () if tensor.name in moved else tensor.format.levels
+        for level in range(1, len(levels)):
+            above, count = known[tensor.name][level - 1 : level + 1]
+            if isinstance(levels[level - 1], Dense) and count >= MANY and count <= LONGEST * above:
+                found[tensor.name, level] = int(max(64, min(BLOCK, rounded(BLOCK * above / count))))
+    return found
 
 
 def positions(storage: Storage) -> tuple[float, ...]:

@@ -42,6 +42,8 @@ class Program:
     """The operand whose positions are the output's."""
     short: frozenset[tuple[str, int]] = frozenset()
     """Levels of inputs whose segments are expected to hold fewer than two entries: walks over these are kept simple."""
+    blocks: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Levels of inputs that are expected to hold many entries in segments of moderate length: how many of these make a block (`flat`)."""
 
     def settled(self) -> Program:
         """The program with the operand whose positions are the output's, where there is one."""
@@ -288,7 +290,7 @@ class Lowering:
             )
             scalar: Scalar | strips.Registers
             if self.strip is None:
-                scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self._sum(stmt, tensor, env))
+                scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self.sum_of(stmt, tensor, env))
                 if isinstance(stmt.producer, cin.Forall) and stmt.producer.kind == "parallel":
                     self._reduced(stmt, scalar, env)
                     return
@@ -329,7 +331,7 @@ class Lowering:
                 return all(map(self.visits_nothing, stmts))
         return False
 
-    def _sum(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> sums.Sum | None:
+    def sum_of(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> sums.Sum | None:
         """The running sum of a scalar workspace that is one."""
         if not sums.is_sum(stmt.producer, tensor):
             return None

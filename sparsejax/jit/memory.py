@@ -19,6 +19,12 @@ def allocate(b: Builder, count: Val, size: int, zero: bool = True) -> Val:
     return pointer
 
 
+def aligned(b: Builder, pointer: Val, bytes: int = 64) -> Val:
+    """The first address from `pointer` on that is a multiple of `bytes`, a power of two."""
+    address = b.add(b.convert("ptrtoint", pointer, "i64"), bytes - 1)
+    return b.convert("inttoptr", b.and_(address, b.i64(-bytes)), "ptr")
+
+
 def clear(b: Builder, pointer: Val, lo: Val, hi: Val, size: int) -> None:
     """Zero the elements lo to hi of `size` bytes each."""
     address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(lo, size))

@@ -301,8 +301,9 @@ class KernelRunner:
             schedule = SCHEDULERS[config.scheduler()](nest, known, config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
-        short = facts.short(nest.inputs, known, dict(schedule.conversions))
-        program = replace(program_of(self.nest, schedule).settled(), short=short)
+        moved = dict(schedule.conversions)
+        short, taken = facts.short(nest.inputs, known, moved), facts.blocks(nest.inputs, known, moved)
+        program = replace(program_of(self.nest, schedule).settled(), short=short, blocks=taken)
         return schedule, parallel.parallelize(program, schedule.cost)
 
 

@@ -136,12 +136,21 @@ class VectorLoop:
         with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
             self.at(prepared, end, lanes, follow)
 
-    def run_few(self, prepared: tuple[Env, dict[cin.Expr, emit.Num]], lo: Val, hi: Val, follow: Follow | None) -> None:
-        """The coordinates lo to hi (lo <= hi) of a reduction, mostly no more than some lanes of one vector: this one is not asked for."""
+    def run_few(
+        self,
+        prepared: tuple[Env, dict[cin.Expr, emit.Num]],
+        lo: Val,
+        hi: Val,
+        follow: Follow | None,
+        vectors: int = 1,
+    ) -> None:
+        """The coordinates lo to hi (lo <= hi) of a reduction, mostly no more than some lanes of so many vectors: these are not asked for."""
         b, (lanes,) = self.lowering.b, self.widths
-        with b.masked(lanes, b.sub(hi, lo)):
-            self.at(prepared, lo, lanes, follow)
-        with b.for_(b.add(lo, lanes), hi, self.var.name, lanes) as index, b.masked(lanes, b.sub(hi, index)):
+        for first in range(0, vectors * lanes, lanes):
+            at = b.add(lo, first)
+            with b.masked(lanes, b.sub(hi, at)):
+                self.at(prepared, at, lanes, follow)
+        with b.for_(b.add(lo, vectors * lanes), hi, self.var.name, lanes) as index, b.masked(lanes, b.sub(hi, index)):
             self.at(prepared, index, lanes, follow)
 
     def once(

@@ -19,6 +19,7 @@ from sparsejax.formats import Dense
 from sparsejax.formats.walk import Segment, lower_bound
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val
+from sparsejax.jit.loops import flat
 from sparsejax.jit.loops.walker import Loop, Walker
 from sparsejax.jit.operands import Input
 
@@ -59,11 +60,15 @@ def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
     before = work(b.i64(0))
     whole = b.named("whole", b.sub(work(loop.extent), before))
 
+    rows = flat.rows_of(loop)
+
     def cut_at(k: Val) -> Val:
         target = b.named("target", b.add(before, b.binary("sdiv", b.mul(whole, k), chunks)))
         found = lower_bound(b, lambda v: b.lt(work(v), target), b.i64(0), loop.extent)
         if counted and isinstance(loop.body, cin.Assign):
             found = b.and_(found, b.i64(-LANES))  # what runs in lanes and what is left over is the same for any chunks
+        elif rows:
+            found = b.and_(found, b.i64(-rows))
         return b.named("cut", b.select(b.lt(k, chunks), found, loop.extent))
 
     begin = b.named("cut", b.select(b.lt(b.i64(0), chunk), cut_at(chunk), b.i64(0)))

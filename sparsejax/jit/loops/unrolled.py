@@ -17,7 +17,7 @@ additional tests cost more than they save (a quarter).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sparsejax.formats import Dense
 from sparsejax.jit import cin, emit, operators, scatter, sums, vectors
@@ -84,17 +84,7 @@ def _in_lanes(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: V
     """The places before `end`, as many as there are lanes at a time. Where it is known how many are `stored`, what is left fills some
     lanes of one more vector. Where the places end that were visited."""
     b, lowering, lanes = loop.b, loop.lowering, vectors.Lanes(loop.lowering, stmt, COPIES)
-    around = lowering.resolve(loop.env, stmt)
-    same = cin.largest(stmt.rhs, lambda a: loop.var not in cin.bound_by(a))
-    once = {e: emit.splat(b, lowering.value(e, around), COPIES) for e in dict.fromkeys(same)}
-    read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if loop.var in cin.bound_by(a)]
-
-    def at(first: Val) -> emit.Num:
-        places = _places(loop, first)
-        envs = [_at(loop, stmt, walker, place) for place in places]
-        known: dict[cin.Expr, emit.Num] = {**once, **{a: _leaves(loop, a, places, envs) for a in read}}
-        return lowering.value(stmt.rhs, envs[0], COPIES, known)
-
+    at = reader(loop, stmt, walker, COPIES)
     with b.for_(walker.segment.lo, end, "p", COPIES, some=stored is None) as first:
         lanes.add(at(first))
     if stored is not None:
@@ -108,9 +98,27 @@ def _in_lanes(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: V
     return end
 
 
-def _places(loop: Loop, first: Val) -> list[Val]:
+def reader(loop: Loop, stmt: cin.Assign, walker: Walker, lanes: int) -> Callable[[Val], emit.Num]:
+    """What `stmt` accumulates at so many places of `walker`, as lanes: a function of the first place. What is the same at all
+    places is computed here."""
+    b, lowering = loop.b, loop.lowering
+    around = lowering.resolve(loop.env, stmt)
+    same = cin.largest(stmt.rhs, lambda a: loop.var not in cin.bound_by(a))
+    once = {e: emit.splat(b, lowering.value(e, around), lanes) for e in dict.fromkeys(same)}
+    read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if loop.var in cin.bound_by(a)]
+
+    def at(first: Val) -> emit.Num:
+        places = _places(loop, first, lanes)
+        envs = [_at(loop, stmt, walker, place) for place in places]
+        known: dict[cin.Expr, emit.Num] = {**once, **{a: _leaves(loop, a, places, envs) for a in read}}
+        return lowering.value(stmt.rhs, envs[0], lanes, known)
+
+    return at
+
+
+def _places(loop: Loop, first: Val, count: int) -> list[Val]:
     b = loop.b
-    return [first, *(b.named("q", b.add(first, number)) for number in range(1, COPIES))]
+    return [first, *(b.named("q", b.add(first, number)) for number in range(1, count))]
 
 
 def _at(loop: Loop, stmt: cin.Assign, walker: Walker, place: Val) -> Env:
@@ -125,9 +133,9 @@ def _leaves(loop: Loop, access: cin.Access, places: Sequence[Val], envs: Sequenc
     b, operand = loop.b, loop.lowering.operands[access.tensor.name]
     positions = [env.cursors[access].pos for env in envs]
     if positions == list(places):
-        return operand.leaf(b, positions[0], COPIES)
+        return operand.leaf(b, positions[0], len(places))
     if len(set(positions)) == 1:
-        return emit.splat(b, operand.leaf(b, positions[0]), COPIES)
+        return emit.splat(b, operand.leaf(b, positions[0]), len(places))
     return emit.lanes(b, [operand.leaf(b, position) for position in positions])
 
 
@@ -139,7 +147,7 @@ def _in_registers(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, en
         total = None if whole.total is None else sums.Sum(b, tensor.name, tensor.dtype, False)
         copies.append(Scalar(b, tensor, tracked=False, total=total))
     with b.for_(walker.segment.lo, end, "p", COPIES, some=True) as first:
-        for copy, place in zip(copies, _places(loop, first), strict=True):
+        for copy, place in zip(copies, _places(loop, first, COPIES), strict=True):
             lowering.scalars[tensor.name] = copy
             loop.at_place(key, walker, place)
     lowering.scalars[tensor.name] = whole

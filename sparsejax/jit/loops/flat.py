@@ -1,0 +1,199 @@
+"""Rows in blocks: what a reduction adds up is computed for all entries of a block of rows, and then added up row by row.
+
+    for i0 in .. by 256:
+      for p in pos[i0] .. pos[i0 + 256] by 8:   t[p - pos[i0] ..] = vals[p ..] * (x[crd[p]], x[crd[p + 1]], ...)
+      for i in i0 .. i0 + 256:
+        w = the sum of t[pos[i] - pos[i0] .. pos[i + 1] - pos[i0]], some lanes of a vector as a rule
+        y[i] = w
+
+A loop over the entries of a row ends unforeseen where rows differ in length: that costs as much as eight entries, and what the
+processor has asked memory for ahead is lost. Here no branch depends on a single row. Blocks whose rows are alike in length (a stencil),
+or that have too many entries (`ENTRIES`), run row by row; this is decided block by block from the lengths of some rows, so that nobody
+needs to know them before. Only levels of many entries are worth it (`Program.blocks`): of few, the processor remembers all lengths.
+
+Applies to outermost loops whose body reduces one fiber into a register and goes on with the result, where what is reduced depends on
+no row but through that fiber. Chunks begin where blocks do: the bits of a result do not depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sparsejax.formats import Dense, Format
+from sparsejax.formats.level import segment_below, segment_of
+from sparsejax.jit import cin, emit, operators, simplify, strips, vectors
+from sparsejax.jit.builder import Val
+from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.loops import unrolled
+from sparsejax.jit.loops.walker import Loop, Walker
+from sparsejax.jit.memory import aligned
+from sparsejax.jit.operands import Buffer, DenseArea, Input, Scalar
+
+ENTRIES = 4096
+"""Entries of a block, at most: their values stay in the first cache."""
+LANES = 8
+VECTORS, MOST = 512, 2
+"""Vectors of the rows of a block, about, and of one row, that are read without asking whether it has as many."""
+SAMPLES = 3
+"""Where lengths of eight rows of a block are compared with those of the next rows; one of four must differ."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The parts of a body: `where` sums up `stmt` over `var`, led by `leader`, whose level `level` holds the rows."""
+
+    where: cin.Where
+    stmt: cin.Assign
+    var: cin.IndexVar
+    leader: cin.Access
+    level: int
+
+
+def rows_of(loop: Loop) -> int:
+    """How many rows a block has; 0 where the loop does not run in blocks."""
+    found = _match(loop)
+    return 0 if found is None else loop.lowering.program.blocks[found.leader.tensor.name, found.level + 1]
+
+
+def _match(loop: Loop) -> _Rows | None:
+    lowering, body = loop.lowering, loop.cases.get(frozenset())
+    if len(loop.cases) != 1 or loop.env.bound or lowering.strip is not None or loop.enters:
+        return None
+    if not isinstance(body, cin.Where) or simplify.conditions(body) or lowering.output.sparse:
+        return None
+    match body.producer:
+        case cin.Forall(var, cin.Assign() as stmt, kind) if kind not in ("vector", "parallel", "tile"):
+            pass
+        case _:
+            return None
+    tensor = cin.workspace(body)
+    if tensor.policy != "scalar" or any(w.lhs.tensor.policy is not None for w in cin.writes(body.consumer)):
+        return None
+    if any(a.tensor.name == tensor.name and a.tensor != tensor for a in cin.accesses(body.consumer)):
+        return None
+    leader = next((a for a in cin.accesses(stmt.rhs) if loop.var in cin.bound_by(a)), None)
+    if leader is None or not _leads(loop, leader, var):
+        return None
+    others = [a for a in cin.accesses(stmt.rhs) if a != leader]
+    if any(loop.var in cin.bound_by(a) or not _dense(a) for a in others):
+        return None
+    operator = operators.get(stmt.op or "") if stmt.op else None
+    if operator is None or not (operator.associative and operator.commutative):
+        return None
+    if not vectors.maskable(stmt) or not vectors.lanewise(stmt, var):
+        return None
+    return _Rows(body, stmt, var, leader, loop.env.cursors[leader].level)
+
+
+def _leads(loop: Loop, leader: cin.Access, var: cin.IndexVar) -> bool:
+    """Whether the levels left of `leader` are a dense one of rows, and one that lists their entries."""
+    operand, cursor = loop.lowering.operands.get(leader.tensor.name), loop.env.cursors[leader]
+    if not isinstance(operand, Input) or cursor.found is not None or cursor.level + 2 != len(leader.indices):
+        return False
+    rows, entries = leader.level_index(cursor.level), leader.level_index(cursor.level + 1)
+    if (rows, entries) != (loop.var, var) or not isinstance(leader.tensor.format.levels[cursor.level], Dense):
+        return False
+    within = (leader.tensor.name, cursor.level + 1) in loop.lowering.program.blocks
+    return within and operand.listed(cursor.level + 1) and "pos" in operand.buffers[cursor.level + 1]
+
+
+def _dense(access: cin.Access) -> bool:
+    return access.tensor.policy is None and all(isinstance(level, Dense) for level in access.tensor.format.levels)
+
+
+def blocks(loop: Loop, rows: int) -> None:
+    """The loop, `rows` coordinates at a time."""
+    b, lowering, found = loop.b, loop.lowering, _match(loop)
+    assert found is not None
+    tensor = cin.Tensor(
+        f"{found.leader.tensor.name}_t", (ENTRIES,), found.stmt.rhs.dtype, Format((Dense(),)), 0, "dense"
+    )
+    spare = strips.VECTOR_BYTES // tensor.dtype.itemsize
+    kept = DenseArea(b, tensor, [b.i64(ENTRIES + LANES + spare)])
+    kept.vals = aligned(b, kept.vals)
+    lowering.operands[tensor.name] = kept
+    with b.for_(loop.begin, loop.extent, loop.var.name, rows) as first:
+        end = b.named("end", b.min(b.add(first, rows), loop.extent))
+        start, stop = _edge(loop, found, first), _edge(loop, found, end)
+        flat = b.var("flat", b.const("i1", 0))
+        with b.if_(b.and_(b.eq(b.sub(end, first), rows), b.lt(b.sub(stop, start), ENTRIES + 1))):
+            b.set(flat, _uneven(loop, found, first, rows))
+
+        def at_once(first: Val = first, end: Val = end, start: Val = start, stop: Val = stop) -> None:
+            _fill(loop, found, kept, first, start, stop)
+            with b.for_(first, end, loop.var.name, some=True) as row:
+                _row(loop, found, kept, row, start, max(1, min(MOST, VECTORS // rows)))
+
+        def one_by_one(first: Val = first, end: Val = end) -> None:
+            with b.for_(first, end, loop.var.name, some=True) as row:
+                loop.at(row, frozenset(), {})
+
+        b.if_else(b.get(flat), at_once, one_by_one)
+
+
+def _at_row(loop: Loop, found: _Rows, row: Val) -> Env:
+    return loop.lowering.resolve(loop.env.bind(loop.var, row), found.where)
+
+
+def _buffers(loop: Loop, found: _Rows) -> tuple[Input, dict[str, Buffer]]:
+    operand = loop.lowering.operands[found.leader.tensor.name]
+    assert isinstance(operand, Input)
+    return operand, operand.buffers[found.level + 1]
+
+
+def _edge(loop: Loop, found: _Rows, row: Val) -> Val:
+    """Where the entries of a row begin, which may be the one behind the last."""
+    _, buffers = _buffers(loop, found)
+    return loop.b.load(buffers["pos"].pointer, _at_row(loop, found, row).cursors[found.leader].pos, "i64", "edge")
+
+
+def _uneven(loop: Loop, found: _Rows, first: Val, rows: int) -> Val:
+    """Whether many rows of a block differ in length from the next one, as loops over four entries at a time see it."""
+    b, (_, buffers), total = loop.b, _buffers(loop, found), loop.b.i64(0)
+    three, two = (b.splat(b.i64(n), LANES) for n in (3, 2))
+
+    def vectors_of(length: Val) -> Val:
+        return b.binary("ashr", b.binary("add", length, three), two)
+
+    for sample in range(SAMPLES):
+        row = b.add(first, sample * (rows // SAMPLES))
+        place = _at_row(loop, found, row).cursors[found.leader].pos
+        edges = [b.load(buffers["pos"].pointer, b.add(place, k), f"<{LANES} x i64>", "edges") for k in range(3)]
+        lengths = [b.binary("sub", edges[k + 1], edges[k]) for k in range(2)]
+        differ = b.compare("ne", *map(vectors_of, lengths))
+        count = b.call("llvm.ctpop.i8", "i8", [b.convert("bitcast", differ, "i8")])
+        total = b.add(total, b.convert("zext", count, "i64"))
+    return b.lt(b.i64(SAMPLES * LANES // 4), total)
+
+
+def _fill(loop: Loop, found: _Rows, kept: DenseArea, first: Val, start: Val, stop: Val) -> None:
+    """What is added up, for all entries of a block, `LANES` at a time: those behind its end are not read again."""
+    b, (operand, buffers), stmt = loop.b, _buffers(loop, found), found.stmt
+    segment = segment_of(b, buffers, start, stop)
+    inner = replace(loop, var=found.var, env=_at_row(loop, found, first))
+    walker = Walker(found.leader, found.level + 1, segment, ranged=False)
+    stored = operand.stored(b, found.level + 1)
+    assert stored is not None
+    values = unrolled.reader(inner, stmt, walker, LANES)
+    whole = b.and_(b.add(b.sub(stop, start), LANES - 1), b.i64(-LANES))
+    end = b.named("end", b.add(start, b.min(whole, b.and_(b.sub(stored, start), b.i64(-LANES)))))
+    with b.for_(start, end, "p", LANES) as place:
+        emit.store(b, kept.vals, b.sub(place, start), values(place))
+    single = unrolled.reader(inner, stmt, walker, 1)
+    with b.for_(end, stop, "p") as place:
+        emit.store(b, kept.vals, b.sub(place, start), single(place))
+
+
+def _row(loop: Loop, found: _Rows, kept: DenseArea, row: Val, start: Val, usual: int) -> None:
+    """Add up one row, which mostly fits so many vectors, and go on with the sum."""
+    b, lowering, (_, buffers) = loop.b, loop.lowering, _buffers(loop, found)
+    env, position = _at_row(loop, found, row), cin.IndexVar(f"{found.var.name}_t")
+    segment = segment_below(b, buffers, env.cursors[found.leader].pos)
+    read = cin.Access(kept.tensor, (position,))
+    scalar = found.stmt.lhs.tensor
+    lowering.scalars[scalar.name] = Scalar(b, scalar, False, lowering.sum_of(found.where, scalar, env))
+    env = env.with_cursors({read: Cursor(0, b.i64(0))})
+    vector = vectors.VectorLoop(lowering, position, replace(found.stmt, rhs=read))
+    vector.run_few(vector.prepared(env), b.sub(segment.lo, start), b.sub(segment.hi, start), None, usual)
+    vector.finish(env)
+    lowering.guarded(found.where.consumer, env)
