@@ -131,7 +131,7 @@ class _Reductions(vectors.VectorLoop):
         self._same = {}
         for number, scalar in enumerate(self.scalars):
             self.lowering.scalars[self._name] = scalar
-            made = super().at(self.places[number], index, lanes, follow, number, kept)
+            made = super().at(self.places[number], index, lanes, follow, number, known)
         return made
 
     def value(self, env: Env, lanes: int, known: dict[cin.Expr, emit.Num]) -> emit.Num:
