@@ -1,6 +1,6 @@
 """Strips: the code of tiled loops (`tiling`), one register per vector of the strip.
 
-    for k0 in 0 .. n by 32:             four vectors of 64 bytes, then two, then one, of which some lanes are masked at the end where the
+    for k0 in 0 .. n by 32:             16 or four vectors of 64 bytes, then two, then one, of which some lanes are masked at the end where the
                                         processor can; else 16 bytes, then single values
       t0 .. t3 = 0
       for p in pos[i] .. pos[i + 1]:    any loops: co-iteration knows nothing of strips
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from sparsejax.jit.lower import Lowering
 
 VECTOR_BYTES = 64
-VECTORS = 4
+VECTORS, WIDE = 4, 16
+"""Vectors of a strip; and of one where registers are plenty: longer pieces of rows at a time, and fewer walks over sparse loops."""
 ROWS, VECTORS_PER_ROW = 4, 2
 
 
@@ -106,7 +107,8 @@ def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -
     most = VECTORS if rows is None or rows.count == 1 else VECTORS_PER_ROW
     masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
-    widths = dict.fromkeys(((widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
+    wide = ((widest, WIDE),) if rows is None and _fits(stmt.body) else ()
+    widths = dict.fromkeys((*wide, (widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
     for number, (lanes, vectors) in enumerate(widths):
         width, last = lanes * vectors, number + 1 == len(widths)
         end = extent if last else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
@@ -116,6 +118,12 @@ def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -
             lowering.guarded(stmt.body, lowering.resolve(env.bind(var, index), stmt.body))
             lowering.strip = None
         done = end
+
+
+def _fits(stmt: cin.Stmt) -> bool:
+    """Whether `WIDE` vectors of what a strip accumulates are half of the registers: there are 32 where there are masks."""
+    written = dict.fromkeys(w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy == "scalar")
+    return host.has_masks() and len(written) == 1 and all(a.dtype.kind != "c" for a in written)
 
 
 def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
