@@ -60,6 +60,7 @@ class Plan:
         self.keys, self.listed = target.order[: self.depth], target.order[self.depth :]
         self.parents = math.prod(shape[d] for d in self.keys)
         self.sorts = sorts
+        self._above = ((),) * self.depth
         self._heads = [first for first, _ in source.runs if not isinstance(source.levels[first], Dense)]
         self._columns = self._plain_columns()
         below_one_dense = isinstance(source.levels[0], Dense) and len(source.runs) == 2
@@ -132,9 +133,9 @@ class Plan:
         else:
             pos = np.array([0, entries])
             pos.setflags(write=False)
-        crds = [made[k][:entries] if level < 0 else buffers[level][k] for level, k in self._places]
-        levels = ((pos, crds[0]), *((crd,) for crd in crds[1:]))
-        return Storage.of_frozen(self.target, self.shape, storage.fill_value, (*((),) * self.depth, *levels), vals)
+        first, *rest = [made[k][:entries] if level < 0 else buffers[level][k] for level, k in self._places]
+        levels = (*self._above, (pos, first), *[(crd,) for crd in rest])
+        return Storage.of_frozen(self.target, self.shape, storage.fill_value, levels, vals)
 
     def _kernel(self, full: bool, entries: int) -> runtime.Kernel | None:
         """The kernel; None as long as it is not worth being loaded, or compiled."""
