@@ -44,7 +44,8 @@ class CompiledPasses(Passes):
         ends = [entries * k // parts for k in range(parts + 1)]
         behind = entries, parents, _address(parent), _address(pos)
         _run_parts(
-            _offsets(parent.itemsize, lanes(entries, parents)), [(*pair, *behind) for pair in itertools.pairwise(ends)]
+            _offsets(parent.itemsize, crowded(entries, parents)),
+            [(*pair, *behind) for pair in itertools.pairwise(ends)],
         )
         return pos
 
@@ -95,9 +96,9 @@ class CompiledPasses(Passes):
         return made
 
 
-def lanes(entries: int, parents: int) -> int:
-    """How many places of `pos` to write at once: short gaps between rows that hold entries are bridged without a branch."""
-    return 2 if entries >= 2 * parents else 8
+def crowded(entries: int, parents: int) -> bool:
+    """Whether few rows are expected to be empty."""
+    return entries >= 2 * parents
 
 
 def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 0) -> tuple[Array, list[Array]]:
@@ -182,13 +183,13 @@ def _owners(size: int) -> runtime.Kernel:
 
 
 @functools.cache
-def _offsets(size: int, lanes: int) -> runtime.Kernel:
+def _offsets(size: int, full: bool) -> runtime.Kernel:
     b = LLVMBuilder()
     first, end, entries, parents = (
         b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "entries", "parents"))
     )
     parent, pos = _vectors(b, 4, (size, 8), ("parent", "pos"))
-    pass_loops.offsets(b, first, end, entries, parents, parent, pos, lanes)
+    pass_loops.offsets(b, first, end, entries, parents, parent, pos, full)
     return _compiled(b)
 
 

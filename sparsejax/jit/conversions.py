@@ -35,7 +35,7 @@ from sparsejax.formats.segments import MAX_POSITIONS
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import arena, binding, pass_loops, runtime
 from sparsejax.jit.builder import Builder, Val
-from sparsejax.jit.compiled_passes import FAR, SPREAD, lanes
+from sparsejax.jit.compiled_passes import FAR, SPREAD, crowded
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pass_loops import LANES, Part, Vector
 
@@ -60,6 +60,7 @@ class Plan:
         self.keys, self.listed = target.order[: self.depth], target.order[self.depth :]
         self.parents = math.prod(shape[d] for d in self.keys)
         self.sorts = sorts
+        self._above = ((),) * self.depth
         self._heads = [first for first, _ in source.runs if not isinstance(source.levels[first], Dense)]
         self._columns = self._plain_columns()
         below_one_dense = isinstance(source.levels[0], Dense) and len(source.runs) == 2
@@ -79,7 +80,7 @@ class Plan:
         """Whether everything is shared."""
         self._makes_pos = bool(self.depth) and not self._same_pos
         self._asked = 0
-        self._kernels: dict[int, runtime.Kernel] = {}
+        self._kernels: dict[bool, runtime.Kernel] = {}
         self._temporaries = 0
         """Columns that the kernels keep for themselves."""
         number = len(self._made) + self._makes_pos + self.sorts
@@ -99,8 +100,8 @@ class Plan:
             return None
         made: list[Array] = []
         if not self._idle:
-            width = lanes(entries, self.parents)
-            kernel = self._kernels.get(width) or self._kernel(width, entries)
+            full = crowded(entries, self.parents)
+            kernel = self._kernels.get(full) or self._kernel(full, entries)
             if kernel is None:
                 return None
             slots = storage.cache.get("slots") or binding.input_slots(storage)
@@ -132,11 +133,11 @@ class Plan:
         else:
             pos = np.array([0, entries])
             pos.setflags(write=False)
-        crds = [made[k][:entries] if level < 0 else buffers[level][k] for level, k in self._places]
-        levels = ((pos, crds[0]), *((crd,) for crd in crds[1:]))
-        return Storage.of_frozen(self.target, self.shape, storage.fill_value, (*((),) * self.depth, *levels), vals)
+        first, *rest = [made[k][:entries] if level < 0 else buffers[level][k] for level, k in self._places]
+        levels = (*self._above, (pos, first), *[(crd,) for crd in rest])
+        return Storage.of_frozen(self.target, self.shape, storage.fill_value, levels, vals)
 
-    def _kernel(self, width: int, entries: int) -> runtime.Kernel | None:
+    def _kernel(self, full: bool, entries: int) -> runtime.Kernel | None:
         """The kernel; None as long as it is not worth being loaded, or compiled."""
         self._asked += 1
         pays = entries >= passes.MANY or self._asked >= COMPILED
@@ -144,12 +145,12 @@ class Plan:
             return None
         b = LLVMBuilder()
         emitter = _Emitter(self, b)
-        emitter.emit(width)
+        emitter.emit(full)
         text = b.finish(lambda: None)
         kernel = runtime.compile_text(text) if pays else runtime.known_text(text)
         if kernel is not None:
             self._temporaries = emitter.columns_kept
-            self._kernels[width] = kernel
+            self._kernels[full] = kernel
         return kernel
 
 
@@ -232,7 +233,7 @@ class _Emitter:
             made = joined
         return made
 
-    def emit(self, width: int) -> None:
+    def emit(self, full: bool) -> None:
         b, plan = self.b, self.plan
         columns, count = self.columns()
         if self.pos is None:
@@ -242,7 +243,7 @@ class _Emitter:
         for d in plan.keys:
             parents = b.mul(parents, self._extents[d])
         if not plan.sorts:
-            pass_loops.offsets(b, zero, count, count, parents, key, self.pos, width)
+            pass_loops.offsets(b, zero, count, count, parents, key, self.pos, full)
             return
         assert self.vals is not None
         places = self.temporary(4)  # the last one, as it may be longer

@@ -21,8 +21,10 @@ class LibraryCall:
     def run(self, inputs: Sequence[Storage]) -> Storage:
         """The result for these inputs; a copy where it would share memory that the caller may change after the call."""
         made: Storage = self._call(*inputs, out_aval=self._aval, **self._params)
-        borrowed = [s for s in inputs if "transient" in s.cache]
-        return owned(made, borrowed) if borrowed else made
+        for s in inputs:
+            if "transient" in s.cache:
+                return owned(made, [s for s in inputs if "transient" in s.cache])
+        return made
 
 
 def owned(result: Storage, borrowed: Sequence[Storage]) -> Storage:

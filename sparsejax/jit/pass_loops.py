@@ -4,7 +4,8 @@
                will touch is prefetched: its bucket first, its new place later (2 to 3 times as fast on a million entries). Entries of
                an earlier part come first in every bucket
     owners     a vector of equal numbers at the beginning of every segment; the next segment overwrites what is too much
-    offsets    behind the row of the entry before, a vector of the entry's number; the next row overwrites what is too much
+    offsets    of crowded rows: every entry writes where its row would end after it; of sparse ones: behind the row of the entry before, a
+               vector of the entry's number. In both, what comes later overwrites what is too much
     distinct   every entry is written at the place of the one before or behind it, without a branch
 
 Source: counting sort as in Gustavson, "Two fast algorithms for sparse matrices" (1978), and "Automatic Generation of Efficient Sparse
@@ -16,11 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparsejax.formats.walk import lower_bound
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.memory import clear
 
 LANES = 16
 """Numbers that are written at once: room for as many is left behind what `owners` writes."""
+ROWS = 8
+"""Rows that are looked at, or written, at once."""
 SOON, LATER = 16, 32
 """How many entries ahead new places and buckets are prefetched."""
 
@@ -82,23 +86,59 @@ def owners(b: Builder, parents: Val, pos: Vector, out: Vector) -> None:
 
 
 def offsets(
-    b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector, pos: Vector, lanes: int
+    b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector, pos: Vector, crowded: bool
 ) -> None:
-    """Those of rows up to that of the last of the entries from `first` to `end`, but for those up to that of the one before `first`."""
+    """What the entries from `first` to `end` tell: each part writes places of its own, together all."""
+    (_ends if crowded else _starts)(b, first, end, entries, parents, parent, pos)
+
+
+def _ends(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector, pos: Vector) -> None:
+    """Where rows end that end here: every entry writes the end of its row, of which the last one counts; empty rows get what is before."""
+    low, high, stop = b.var("low", b.i64(0)), b.var("high", parents), b.var("stop", end)
+    with b.if_(b.lt(b.i64(0), first)):
+        b.set(low, b.add(parent.number(b, first), 1))
+    with b.if_(b.lt(end, entries)):
+        following = b.named("following", parent.number(b, end))
+        b.set(high, following)
+        b.set(stop, lower_bound(b, lambda p: b.lt(parent.number(b, p), following), first, end))
+    after = b.named("after", b.add(b.get(high), 1))
+    with b.if_(b.lt(b.get(low), after)):
+        clear(b, pos.pointer, b.get(low), after, 8)
+        with b.for_(first, b.get(stop), "p") as p:
+            pos.put(b, b.add(parent.number(b, p), 1), b.add(p, 1))
+        start = b.named("start", b.max(b.get(low), b.i64(1)))
+        vectors = b.binary("sdiv", b.sub(after, start), b.i64(ROWS))
+        with b.for_(b.i64(0), vectors, "w") as w:
+            at = b.named("at", b.add(start, b.mul(w, ROWS)))
+            empty = b.eq(b.load(pos.pointer, at, f"<{ROWS} x i64>"), b.splat(b.i64(0), ROWS))
+            with b.if_(b.ne(b.convert("bitcast", empty, f"i{ROWS}"), b.const(f"i{ROWS}", 0))):
+                _filled(b, pos, at, b.add(at, ROWS))
+        _filled(b, pos, b.add(start, b.mul(vectors, ROWS)), after)
+
+
+def _filled(b: Builder, pos: Vector, lo: Val, hi: Val) -> None:
+    """Where nothing was written, what stands before."""
+    with b.for_(lo, hi, "r") as r:
+        here = pos.get(b, r)
+        pos.put(b, r, b.select(b.eq(here, 0), pos.get(b, b.sub(r, 1)), here))
+
+
+def _starts(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector, pos: Vector) -> None:
+    """Where rows start that start here, and the empty ones before them: every entry writes its number behind the row of the one before,
+    several times; the next row overwrites what is too much."""
     before, p = b.var("before", b.i64(-1)), b.var("p", first)
     with b.if_(b.lt(b.i64(0), first)):
         b.set(before, parent.number(b, b.sub(first, 1)))
     inside = b.var("inside", b.i64(-1))  # a vector behind an earlier row stays before the last one
     with b.if_(b.lt(first, end)):
-        b.set(inside, b.sub(parent.number(b, b.sub(end, 1)), lanes))
+        b.set(inside, b.sub(parent.number(b, b.sub(end, 1)), ROWS))
     bound = b.get(inside)
     with b.while_(lambda: b.and_(b.lt(b.get(p), end), b.lt(b.get(before), bound))):
         here, row = b.get(p), b.get(before)
-        value, at = b.splat(here, lanes), b.add(row, 1)
-        b.store(pos.pointer, at, value)
+        b.store(pos.pointer, b.add(row, 1), b.splat(here, ROWS))
         now = b.named("now", parent.number(b, here))
-        with b.if_(b.lt(b.add(row, lanes), now)):
-            _equal(b, pos, b.add(row, 1 + lanes), b.add(now, 1), here)
+        with b.if_(b.lt(b.add(row, ROWS), now)):
+            _equal(b, pos, b.add(row, 1 + ROWS), b.add(now, 1), here)
         b.set(before, now)
         b.increment(p)
     with b.while_(lambda: b.lt(b.get(p), end)):

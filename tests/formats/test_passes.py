@@ -27,6 +27,16 @@ def test_owners_and_offsets(parents, longest):
         equal(MANY.offsets(owners.astype(index), parents), pos)
 
 
+@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize(("entries", "parents"), [(200_000, 3000), (200_000, 3), (140_000, 1_000_000)])
+def test_offsets_are_the_same_for_any_number_of_threads(entries, parents, threads):
+    """Rows go over from one part to the next; the last rows are empty."""
+    rng = np.random.default_rng(entries)
+    parent = np.sort((parents * rng.random(entries) ** 2 / 1.5).astype(np.int32))
+    with sj.config.using(num_threads=threads):
+        equal(MANY.offsets(parent, parents), FEW.offsets(parent, parents))
+
+
 @pytest.mark.parametrize("key", [np.int32, np.int64])
 @pytest.mark.parametrize("dtype", ["?", "u2", "f4", "i8", "c16"])
 @pytest.mark.parametrize(("size", "extent"), [(0, 3), (1, 1), (17, 5), (5000, 60), (5000, 2**31 - 1), (3000, 8192)])
