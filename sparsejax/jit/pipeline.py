@@ -269,9 +269,7 @@ class KernelRunner:
         compiled, output = runtime.compile_text(recipe.text), self.nest.output
         kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
         area = None if constants is None else constants.area()
-        bound = binding.Binding(
-            kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole or _assigns_all(self.nest)
-        )
+        bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole)
         return Planned(bound, recipe.moves)
 
     def _recipe(self, observed: Observed, constants: Numbers | None) -> plan_cache.Recipe:
@@ -282,7 +280,8 @@ class KernelRunner:
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole)
+        whole = program.whole or (program.stmt is not None and _assigns_all(self.nest))
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, whole)
 
     def known(self, observed: Observed) -> facts.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""

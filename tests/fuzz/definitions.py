@@ -312,7 +312,7 @@ def planned(case: Case) -> Callable[[], Storage]:
     program = concretize.concretize(blocks.split(reading), order, workspace).settled()
     converted = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
-    bound = binding.Binding(kernel, made.output, step.nest.op, shared=program.shared)
+    bound = binding.Binding(kernel, made.output, step.nest.op, shared=program.shared, whole=program.whole)
     return lambda: adapt.finished(bound.run(converted), step.output.aval)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from tests import poison
 from tests.autodiff import programs as derivatives
 from tests.control import programs as control
 from tests.enumeration import pairwise
@@ -103,6 +104,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--optimise", action="store_true", help="compile with the shipped pipeline")
     args = parser.parse_args()
+    poison.install()
     first, last = map(int, args.seeds.split(":"))
     tally = Tally.of(args.log)
     tally.next = max(first, tally.next)

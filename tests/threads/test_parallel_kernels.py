@@ -52,7 +52,7 @@ def check(seed, blocked):
     nest = runner.nest
     compiled = runtime.compile_text(lower.lower(program, LLVMBuilder()))
     kernel = chunked.Chunked(compiled, nest.output, chunked.Cut.of(program))
-    bound = binding.Binding(kernel, nest.output, nest.op, shared=program.shared)
+    bound = binding.Binding(kernel, nest.output, nest.op, shared=program.shared, whole=program.whole)
     results = []
     for threads in THREADS:
         config.update("num_threads", threads)
