@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparsejax.jit import cin, emit
+from sparsejax.jit import cin, emit, host
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Env
 
