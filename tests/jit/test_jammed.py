@@ -80,9 +80,10 @@ def test_a_value_does_not_depend_on_its_neighbours(dtype):
         np.testing.assert_array_equal(made[kept != 0], whole[kept != 0])
 
 
-def test_the_loop_takes_several_places():
+@pytest.mark.parametrize("name", ["sampled", "summed"])
+def test_the_loop_takes_several_places(name):
     A, U, V = factors(np.random.default_rng(3), 30, 30, 16, np.float64)
-    text = sj.jit(EXPRESSIONS["sampled"][0]).lower(sj.array(A, format="csr"), U, V).as_text("loops")
+    text = sj.jit(EXPRESSIONS[name][0]).lower(sj.array(A, format="csr"), U, V).as_text("loops")
     once = [line for line in text.splitlines() if " = B.vals" in line]
     several, one = text.index("step 4"), text.rindex("for p")
     assert several < one

@@ -19,6 +19,7 @@ loop around a dense one; reference section "SDDMM".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
@@ -38,10 +39,12 @@ PLACES = 2**ROUNDS
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
     """Whether the walk of `walker` alone sums up, in lanes, what is dense at each of its places."""
     stmt, lowering = loop.cases[key], loop.lowering
-    if not isinstance(stmt, cin.Where) or not isinstance(stmt.consumer, cin.Assign) or lowering.strip is not None:
+    found = _reduction(stmt)
+    if found is None or lowering.strip is not None:
         return False
-    inner = stmt.producer
-    if cin.workspace(stmt).policy != "scalar" or not isinstance(inner, cin.Forall) or inner.kind != "vector":
+    first, _ = found
+    inner = first.producer
+    if cin.workspace(first).policy != "scalar" or not isinstance(inner, cin.Forall) or inner.kind != "vector":
         return False
     if loop.span is not None:
         return False  # cut for threads, anywhere: products may be fused with sums for four places, and not for one
@@ -49,9 +52,21 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         return False
     if (walker.access.tensor.name, walker.level) in lowering.program.short or lowering.visits_nothing(inner):
         return False
-    if sums.is_sum(inner, cin.workspace(stmt)) and sums.wants_exact(inner, inside=True):
+    if sums.is_sum(inner, cin.workspace(first)) and sums.wants_exact(inner, inside=True):
         return False
     return all(a.tensor.policy == "scalar" or _located(loop, key, a) for a in cin.accesses(inner.body))
+
+
+def _reduction(stmt: cin.Stmt) -> tuple[cin.Where, cin.Stmt] | None:
+    """What is reduced first in `stmt`, and all that is left to do then, where that has no loops."""
+    match stmt:
+        case cin.Where(cin.Assign(), cin.Where()):
+            found = _reduction(stmt.producer)
+            return None if found is None else (found[0], replace(stmt, producer=found[1]))
+        case cin.Where(cin.Assign()):
+            return stmt, stmt.consumer
+        case _:
+            return None
 
 
 def _located(loop: Loop, key: Leaders, access: cin.Access) -> bool:
@@ -77,17 +92,19 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
 
 def _side_by_side(loop: Loop, key: Leaders, walker: Walker, places: Sequence[Val]) -> None:
     """The reductions at some places at once, then what is done with each."""
-    lowering, stmt = loop.lowering, loop.cases[key]
-    assert isinstance(stmt, cin.Where) and isinstance(stmt.producer, cin.Forall)
+    lowering, found = loop.lowering, _reduction(loop.cases[key])
+    assert found is not None
+    stmt, left = found
+    assert isinstance(stmt.producer, cin.Forall)
     coordinates = [walker.segment.coordinate(place) for place in places]
     cursors = [{walker.access: walker.cursor(p, None, c)} for p, c in zip(places, coordinates, strict=True)]
     envs = [loop.env.with_cursors(k).bind(loop.var, c) for k, c in zip(cursors, coordinates, strict=True)]
     reductions = _Reductions(lowering, stmt, loop.var, [_register(loop, stmt) for _ in places], envs)
     reductions.run(reductions.places[0], loop.b.i64(0), lowering.bound(stmt.producer.var, loop.env))
     reductions.finish(loop.env)
-    for coordinate, found, scalar in zip(coordinates, cursors, reductions.scalars, strict=True):
+    for coordinate, here, scalar in zip(coordinates, cursors, reductions.scalars, strict=True):
         lowering.scalars[cin.workspace(stmt).name] = scalar
-        loop.visit(stmt.consumer, coordinate, found)
+        loop.visit(left, coordinate, here)
 
 
 def _register(loop: Loop, stmt: cin.Where) -> Scalar:
