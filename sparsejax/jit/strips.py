@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparsejax.jit import cin, emit, host
+from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Env
 
@@ -107,7 +107,7 @@ def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -
     most = VECTORS if rows is None or rows.count == 1 else VECTORS_PER_ROW
     masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
-    wide = ((widest, WIDE),) if rows is None and _fits(stmt.body) else ()
+    wide = ((widest, WIDE),) if rows is None and _fits(b, stmt.body) else ()
     widths = dict.fromkeys((*wide, (widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
     for number, (lanes, vectors) in enumerate(widths):
         width, last = lanes * vectors, number + 1 == len(widths)
@@ -120,10 +120,10 @@ def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -
         done = end
 
 
-def _fits(stmt: cin.Stmt) -> bool:
+def _fits(b: Builder, stmt: cin.Stmt) -> bool:
     """Whether `WIDE` vectors of what a strip accumulates are half of the registers: there are 32 where there are masks."""
     written = dict.fromkeys(w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy == "scalar")
-    return host.has_masks() and len(written) == 1 and all(a.dtype.kind != "c" for a in written)
+    return b.has_masks() and len(written) == 1 and all(a.dtype.kind != "c" for a in written)
 
 
 def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
