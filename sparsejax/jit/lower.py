@@ -57,6 +57,11 @@ class Program:
         """Whether every element of a dense output is assigned, whatever it held before."""
         return not self.chunking.partial and whole.assigned(self.stmt, self.output) is not None
 
+    def extent(self, var: cin.IndexVar) -> int:
+        """The extent of a variable, as the types of the program say."""
+        name, dimension = self.extents[var]
+        return next(t for t in (*self.inputs, self.output) if t.name == name).shape[dimension]
+
     @property
     def shared(self) -> Shared | None:
         """What the output shares with an operand: for who calls the kernel."""
@@ -321,10 +326,7 @@ class Lowering:
         """Whether all assignments of `stmt` are in loops over nothing, as its types show."""
         match stmt:
             case cin.Forall(var, body, _):
-                name, dimension = self.program.extents[var]
-                tensors = (*self.program.inputs, self.program.output)
-                empty = next(t for t in tensors if t.name == name).shape[dimension] == 0
-                return empty or self.visits_nothing(body)
+                return not self.program.extent(var) or self.visits_nothing(body)
             case cin.Where(consumer, _):
                 return self.visits_nothing(consumer)
             case cin.Seq(stmts):

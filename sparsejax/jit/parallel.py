@@ -67,7 +67,7 @@ def parallelize(program: Program, cost: Cost) -> Program:
         return serial(obstacle)
     if partial is None:
         return serial(f"{loop.var} is a reduction that cannot be taken apart")
-    extent = _extent(program, loop.var)
+    extent = program.extent(loop.var)
     if extent < 2:
         return serial(f"{loop.var} has one coordinate at most")
     chunks = min(extent, _chunks(program, work, partial))
@@ -143,12 +143,6 @@ def _first_level(access: cin.Access) -> int:
     while level < len(access.indices) and not isinstance(access.level_index(level), cin.IndexVar):
         level += 1
     return level
-
-
-def _extent(program: Program, var: cin.IndexVar) -> int:
-    """The extent of a variable."""
-    name, dimension = program.extents[var]
-    return next(t for t in (*program.inputs, program.output) if t.name == name).shape[dimension]
 
 
 def _chunks(program: Program, work: float, partial: str) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax.jit import host
 from tests.fuzz import engine
 
 SUBSCRIPTS = (
@@ -102,3 +103,24 @@ def test_what_is_stored_in_other_orders_is_not_read_in_lanes():
     A, B = snp.asarray(values).asformat("(c,d,d)@(2,0,1)"), snp.asarray(b).asformat("(q,d)@(1,0)")
     made = sj.einsum("bca,ca->cb", A, B, semiring="max_plus")
     np.testing.assert_allclose(made.todense(), (values + b).max(axis=2).T)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i4"])
+@pytest.mark.parametrize("columns", [127, 128, 129, 256, 300])
+def test_rows_of_many_vectors(columns, dtype):
+    rng = np.random.default_rng(columns)
+    A = (rng.integers(-3, 4, (7, 9)) * (rng.random((7, 9)) < 0.4)).astype(dtype)
+    H = rng.integers(-3, 4, (9, columns)).astype(dtype)
+    with engine.quick():
+        made = sj.jit(lambda A, H: A @ H)(sj.array(A, format="csr"), H)
+    np.testing.assert_array_equal(made.todense(), A @ H)
+
+
+def test_long_rows_are_tiled_widely_where_registers_are_plenty():
+    def texts(columns):
+        return (
+            sj.jit(lambda A, H: A @ H).lower(sj.array(np.eye(5), format="csr"), np.ones((5, columns))).as_text("loops")
+        )
+
+    assert "step 128" not in texts(127)
+    assert ("step 128" in texts(128)) == host.has_masks()
