@@ -112,7 +112,7 @@ class Model:
 @pytest.mark.parametrize("function", [lambda: block, portable, linked], ids=["loaded", "portable", "linked"])
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_keep_what_is_written_and_are_apart(function, seed):
-    Model(function(), seed).run(400)
+    Model(function(), seed).run(250)
     assert heap.held() <= heap.limit()
 
 
@@ -122,7 +122,7 @@ def test_threads_take_blocks_apart_within_the_bound(mebibytes):
 
     def work(seed):
         try:
-            Model(block, seed).run(150)
+            Model(block, seed).run(80)
         except BaseException as error:
             faults.append(error)
 
