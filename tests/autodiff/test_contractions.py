@@ -120,3 +120,12 @@ def test_cotangents_of_masked_dense_results_that_come_sparse(complement):
     rng = np.random.default_rng(3)
     x, m = array(rng, (4, 3)), rng.random((4, 3)) < 0.5
     check(rng, lambda x: sj.einsum("ij->ij", x, mask=m, complement=complement).asformat("(c,d)").sum(axis=1), x)
+
+
+@pytest.mark.parametrize("form", ["bsr:2x2", "(c,d)", "dia"])
+def test_cotangents_of_masked_results_in_formats_that_store_more(form):
+    """They have entries outside the mask, which operands stored in blocks or in whole rows have too."""
+    rng = np.random.default_rng(3)
+    x, m = array(rng, (4, 4), form), array(rng, (4, 4), "coo")
+    check(rng, snp.tril, x, second=True)
+    check(rng, lambda x: sj.einsum("ij->ij", x, mask=m, out_format=form), x)
