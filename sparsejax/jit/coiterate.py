@@ -109,13 +109,17 @@ def _shape(loop: Loop) -> None:
 
 
 def _any_order(loop: Loop) -> bool:
-    """Whether the coordinates of the leader may come in any order: it is alone, and nothing that the loop holds is appended.
+    """Whether the coordinates of the leader may come in any order: it is alone, and nothing that the loop holds is appended,
+    to the output or to what is kept of a row.
 
-    What is accumulated in registers, in place or in a workspace may come in any order; so may what is written a second time.
+    What is accumulated in registers, in place or in a workspace with keys may come in any order; so may what is written a second time.
     """
     output = loop.lowering.output
-    own = [w.lhs for w in cin.writes(loop.body) if w.lhs.tensor.name == output.tensor.name]
+    targets = [w.lhs for w in cin.writes(loop.body)]
+    own = [target for target in targets if target.tensor.name == output.tensor.name]
     if output.sparse and any(loop.env.cursors[target].level <= output.sparse[-1] for target in own):
+        return False
+    if any(target.tensor.policy == "append" and loop.var in target.indices for target in targets):
         return False
     needed = [key for key in loop.cases if key]
     alone = len(needed) == 1 and len(needed[0]) == 1

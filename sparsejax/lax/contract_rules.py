@@ -10,11 +10,13 @@ C[i,j] = sum A[i,j] U[i,k] W[j,k]       D[i,j] = pattern(A)[i,j] * sum U[i,k] W[
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr
 from sparsejax.core.tangents import Linear
+from sparsejax.formats import Format
 from sparsejax.lax import semiring_rules
 from sparsejax.lax.contract import Labels, contract, contract_p
 from sparsejax.lax.elementwise import convert_element_type, elementwise
@@ -61,8 +63,12 @@ def _transpose(
 ) -> list[Any]:
     count = len(inputs)
     (k,) = [k for k, x in enumerate(operands[:count]) if isinstance(x, Linear)]
-    dense = mask is not None and (operands[count].format.is_dense or (out_format is not None and out_format.is_dense))
-    if mask is not None and (dense or ct.format.is_dense or mask == "complement"):  # else it has entries of the result
+    if mask is not None and (
+        mask == "complement"
+        or operands[count].format.is_dense
+        or ct.format.is_dense
+        or _exceeds(out_format, filled=mask == "pattern")
+    ):  # else it has entries of the result, which are among those of the mask
         ct = contract([ct], [output], output, mask=operands[count], complement=mask == "complement")
     factors = [
         (ct, output),
@@ -71,6 +77,15 @@ def _transpose(
     made: list[Any] = [None] * len(operands)
     made[k] = pull(factors, inputs[k], operands[k])
     return made
+
+
+def _exceeds(form: Format | None, filled: bool) -> bool:
+    """Whether a result that is pinned to a format may store what its mask does not: everything in a dense one; else where levels below a
+    sparse one are dense or fill gaps, unless it is `filled`, at the pattern of its mask."""
+    if form is None or form.is_dense:
+        return form is not None
+    below = itertools.dropwhile(lambda level: level.full, form.levels)
+    return not filled and any(level.full or level.fills for level in below)
 
 
 def _factored(

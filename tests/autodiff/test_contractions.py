@@ -138,3 +138,12 @@ def test_sums_of_masked_contractions_over_dense_rows(form):
     again = sj.vjp(grad, sj.array(dense))[1](sj.array(dense))[0].todense() * (dense != 0)
     for g, w in ((grad, want), (lambda A: sj.vjp(grad, A)[1](A)[0], again)):
         np.testing.assert_allclose(sj.jit(g)(A).todense() * (dense != 0), w, rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["bsr:2x2", "(c,d)", "dia"])
+def test_cotangents_of_masked_results_in_formats_that_store_more(form):
+    """They have entries outside the mask, which operands stored in blocks or in whole rows have too."""
+    rng = np.random.default_rng(3)
+    x, m = array(rng, (4, 4), form), array(rng, (4, 4), "coo")
+    check(rng, snp.tril, x, second=True)
+    check(rng, lambda x: sj.einsum("ij->ij", x, mask=m, out_format=form), x)

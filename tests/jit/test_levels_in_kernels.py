@@ -1,6 +1,7 @@
 """Level types in kernels, where their definitions are easily got wrong."""
 
 import numpy as np
+import pytest
 
 import sparsejax as sj
 from sparsejax.core.array import Array
@@ -33,3 +34,16 @@ def test_an_unordered_level_beside_a_diagonal():
         sj.array(2.0),
     )
     assert float(made) == 2 * np.diag(a) @ b
+
+
+@pytest.mark.parametrize("form", ["hash", "(c,h)", "(h,h)"])
+def test_rows_that_a_kernel_keeps_are_in_order(form):
+    """What is kept of an unordered row is met with ordered ones: it cannot be appended in the order of its table."""
+    rng = np.random.default_rng(7)
+    t, a = (np.where(rng.random((6, 12)) < 0.6, rng.uniform(0.5, 1.5, (6, 12)), 0) for _ in range(2))
+    m = np.where(rng.random((6, 6, 12)) < 0.5, rng.uniform(0.5, 1.5, (6, 6, 12)), 0)
+    T, A = sj.array(t, format=form), sj.array(a, format=form)
+    made = sj.jit(lambda m, A, T: sj.einsum("ijk,ik->ij", m, sj.einsum("ij->ij", T, mask=A)))(
+        sj.array(m, format="coo"), A, T
+    )
+    np.testing.assert_allclose(made.todense(), np.einsum("ijk,ik->ij", m, t * (a != 0)), rtol=1e-13)
