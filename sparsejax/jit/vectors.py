@@ -136,14 +136,7 @@ class VectorLoop:
         with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
             self.at(prepared, end, lanes, follow)
 
-    def run_few(
-        self,
-        prepared: tuple[Env, dict[cin.Expr, emit.Num]],
-        lo: Val,
-        hi: Val,
-        follow: Follow | None,
-        vectors: int = 1,
-    ) -> None:
+    def run_few(self, prepared: Prepared, lo: Val, hi: Val, follow: Follow | None, vectors: int = 1) -> None:
         """The coordinates lo to hi (lo <= hi) of a reduction, mostly no more than some lanes of so many vectors: these are not asked for."""
         b, (lanes,) = self.lowering.b, self.widths
         for first in range(0, vectors * lanes, lanes):

@@ -11,8 +11,9 @@ processor has asked memory for ahead is lost. Here no branch depends on a single
 or that have too many entries (`ENTRIES`), run row by row; this is decided block by block from the lengths of some rows, so that nobody
 needs to know them before. Only levels of many entries are worth it (`Program.blocks`): of few, the processor remembers all lengths.
 
-Applies to outermost loops whose body reduces one fiber into a register and goes on with the result, where what is reduced depends on
-no row but through that fiber. Chunks begin where blocks do: the bits of a result do not depend on them.
+Sums of the stored values themselves gain as well (a million rows of half an entry: 1.5 ms, 2.0 where they are read in place). Applies to
+outermost loops whose body reduces one fiber into a register and goes on with the result, where what is reduced depends on no row but
+through that fiber. Chunks begin where blocks do: the bits of a result do not depend on them.
 """
 
 from __future__ import annotations
