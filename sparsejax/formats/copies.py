@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsejax.formats import convert
+from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.storage import Storage
 
@@ -32,7 +32,7 @@ def _gathered(storage: Storage, form: Format) -> Storage:
     places = places_of(storage, form)
     if places.format != form or not places.packed:
         return convert.convert(storage, form)
-    return places.with_values(np.take(storage.vals, places.vals), storage.fill_value)
+    return places.with_values(passes.over(places.vals.size).take(storage.vals, places.vals), storage.fill_value)
 
 
 def places_of(storage: Storage, form: Format) -> Storage:
