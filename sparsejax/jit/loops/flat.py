@@ -33,7 +33,7 @@ from sparsejax.jit.operands import Buffer, DenseArea, Input, Scalar
 ENTRIES = 4096
 """Entries of a block, at most: their values stay in the first cache."""
 LANES = 8
-VECTORS, MOST = 512, 2
+VECTORS, MOST = 1024, 4
 """Vectors of the rows of a block, about, and of one row, that are read without asking whether it has as many."""
 SAMPLES = 3
 """Where lengths of eight rows of a block are compared with those of the next rows; one of four must differ."""
