@@ -47,14 +47,11 @@ def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tu
 def _window_transpose(ct: Any, x: Linear, ranges: tuple[range, ...], axes: tuple[int, ...]) -> list[Any]:
     """ct[k..] at the coordinates that it was taken from: a contraction with a selection per dimension that lost some."""
     kept = [d for d in range(x.ndim) if d not in axes]
-    names = {d: x.ndim + d if len(ranges[d]) < x.shape[d] or ranges[d].step < 0 else d for d in kept}
+    lost = [len(r) < n or r.step < 0 or d in axes for d, (r, n) in enumerate(zip(ranges, x.shape, strict=True))]
+    names = [x.ndim + d if lost[d] else d for d in range(x.ndim)]
     factors: list[Factor] = [(ct, tuple(names[d] for d in kept))]
     for d, chosen in enumerate(ranges):
-        if d in axes:
-            unit = np.zeros(x.shape[d], ct.dtype)
-            unit[chosen[0]] = 1
-            factors.append((asarray(unit), (d,)))
-        elif names[d] != d:
+        if lost[d]:
             factors.append((select(np.asarray(chosen, np.int64), x.shape[d], ct.dtype), (names[d], d)))
     return [pull(factors, tuple(range(x.ndim)), x)]
 

@@ -174,7 +174,7 @@ def unique(x: Any, return_counts: bool = False, *, size: int | None = None) -> A
 def sort(x: Any, axis: int | None = -1) -> Any:
     """`numpy.sort`: every line along `axis` (or the array flattened) in increasing order, NaN last. Format and fill stay.
 
-    Derivatives for dense arrays. O(n log n) for n stored entries.
+    O(n log n) for n stored entries.
 
     >>> import sparsejax as sj
     >>> sort(sj.array(np.array([3, 0, -1, 0]), format="coo")).todense()

@@ -409,7 +409,14 @@ class custom_vjp(_Custom):
             found: list[Any] = []
             for part, ct in zip(_subtrees(tree), given, strict=True):
                 found += [None] * part.num_leaves if ct is None else part.flatten_up_to(ct)
-            return [None if ct is None else _leaf(ct) for ct in found]
+            leaves = [None if ct is None else _leaf(ct) for ct in found]
+            for x, ct in zip(xs, leaves, strict=True):
+                if ct is not None and ct.shape != x.shape:
+                    raise ValueError(
+                        f"Custom VJP bwd rule for function {self.__name__} must produce cotangents of the shapes of its arguments, but got "
+                        f"one of shape {ct.shape} for an argument of shape {x.shape}."
+                    )
+            return leaves
 
         return {"fwd": fwd, "bwd": bwd}
 

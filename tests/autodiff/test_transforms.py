@@ -271,6 +271,16 @@ def test_custom_vjp():
     np.testing.assert_allclose(sj.jit(clipped)(A, x), dense(A) @ x)
 
 
+def test_cotangents_of_custom_functions_have_the_shapes_of_arguments():
+    @sj.custom_vjp
+    def double(x):
+        return x * 2
+
+    double.defvjp(lambda x: (x * 2, None), lambda residuals, ct: (ct[:2],))
+    with pytest.raises(ValueError, match=r"rule for function double .* shape \(2,\) for an argument of shape \(3,\)"):
+        sj.grad(lambda x: double(x).sum())(np.ones(3))
+
+
 def test_static_arguments_of_custom_functions():
     @sj.custom_vjp
     def f(x):

@@ -378,3 +378,12 @@ def test_star_colourings_tell_entries_apart(seed):
     assert ((direct | direct.T) == pattern.toarray()).all()
     own = coloring.alone(pattern, np.zeros(20, np.int64))
     assert not own.all()
+
+
+@pytest.mark.parametrize("function", [lambda x: (x[0] * x**2).sum(), lambda x: x[0] * (x @ x)])
+def test_one_element_that_all_others_meet(function):
+    """The cotangent of x[0] goes to one place, and reaches no other."""
+    x = np.random.default_rng(0).random(9)
+    made = sj.sparse_hessian(function)(x)
+    assert_allclose(made.todense(), sj.hessian(function)(x).todense(), rtol=1e-12)
+    assert made.nnz == 3 * 9 - 2
