@@ -17,7 +17,7 @@ from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.linear import refilled, sample
 from sparsejax.lax.reduce import reduce
-from sparsejax.lax.structural import normal_axes, reshape
+from sparsejax.lax.structural import convert_format, normal_axes, reshape
 from sparsejax.nn.activations import floating
 from sparsejax.transforms.custom import custom_jvp, stop_gradient
 
@@ -37,8 +37,13 @@ def _shifted(x: Any, axes: Axes) -> tuple[Any, Any, Any]:
     else:  # lines of no elements have no largest one
         most = asarray(np.zeros([1 if k in axes else n for k, n in enumerate(x.shape)], x.dtype))
     most = stop_gradient(where(elementwise("isfinite", most), most, 0.0))
-    moved = refilled(x) - at(most, x)
+    moved = _like(refilled(x) - at(most, x), x)
     return most, moved, at(elementwise("exp", moved), x)
+
+
+def _like(made: Any, x: Any) -> Any:
+    """What is computed of the entries of `x`, also in bands: sums are not, since they have gaps in general."""
+    return convert_format(made, x.format) if any(level.fills for level in x.format.levels) else made
 
 
 def _prepared(x: Any, axis: Any) -> tuple[Any, Axes]:
@@ -82,12 +87,15 @@ def log_softmax(x: Any, axis: Any = -1) -> Any:
     """The logarithm of `softmax(x, axis)`, over fill -inf."""
     x, axes = _prepared(x, axis)
     _, moved, grown = _shifted(x, axes)
-    return refilled(moved - at(elementwise("log", reduce("sum", grown, axes, keepdims=True)), x), -np.inf)
+    made = moved - at(elementwise("log", reduce("sum", grown, axes, keepdims=True)), x)
+    return refilled(_like(made, x), -np.inf)
 
 
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) over stored entries along `axis` (default: all); -inf where there are none."""
     x, axes = _prepared(x, axis)
     most, _, grown = _shifted(x, axes)
-    made = elementwise("log", reduce("sum", grown, axes, keepdims=True)) + most
+    sums = reduce("sum", grown, axes, keepdims=True)
+    some = sums > 0  # the others have no slope
+    made = where(some, elementwise("log", where(some, sums, 1.0)), -np.inf) + most
     return made if keepdims else reshape(made, [n for k, n in enumerate(made.shape) if k not in axes])
