@@ -181,12 +181,16 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
             p, place = nest.producers[number], found[number]
             target, op, rhs, around, start = spaces[p.target.tensor.name], p.op, p.rhs, place.loops, place.depth
         stmt: cin.Stmt | None = None
+        register, cut = None, len(around)
         if number < last or not in_place:
-            assign = stmt = cin.Assign(target, op, cin.replaced(rhs, spaces))
             if op is not None and target.tensor.policy == "append":
+                register = _register(target, op)
                 cut = 1 + max(k for k, v in enumerate(around) if v in p.target.indices)
-                stmt, around = _summed(assign, around[cut:]), around[:cut]
+            stmt = cin.Assign(register or target, op, cin.replaced(rhs, spaces))
         for depth in range(len(around), start - 1, -1):
+            if register is not None and depth == cut:
+                assert stmt is not None
+                stmt = cin.Where(cin.Assign(target, None, register), stmt)
             for k in reversed(range(len(found))):
                 if found[k].parent == number and found[k].depth == depth:
                     inner = loops(k)
@@ -200,17 +204,13 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
     return loops(len(nest.producers))
 
 
-def _summed(stmt: cin.Assign, reductions: Loops) -> cin.Stmt:
-    """An assignment that accumulates into an entry which is appended once: through a register."""
-    lhs = stmt.lhs
-    assert stmt.op is not None
-    if not isinstance(lhs.tensor.format.levels[-1], Coordinate):
-        return cin.around(reductions, stmt)  # blocks are accumulated in
-    identity = operators.get(stmt.op).identity(lhs.dtype)
-    scalar = cin.Tensor(f"{lhs.tensor.name}_s", (), lhs.dtype, Format(()), identity, "scalar", lhs.tensor.result)
-    register = cin.Access(scalar, ())
-    inner = cin.around(reductions, cin.Assign(register, stmt.op, stmt.rhs))
-    return cin.Where(cin.Assign(lhs, None, register), inner)
+def _register(target: cin.Access, op: str) -> cin.Access | None:
+    """Where an entry that is appended once is accumulated; None for blocks, which are accumulated in."""
+    if not isinstance(target.tensor.format.levels[-1], Coordinate):
+        return None
+    identity = operators.get(op).identity(target.dtype)
+    name = f"{target.tensor.name}_s"
+    return cin.Access(cin.Tensor(name, (), target.dtype, Format(()), identity, "scalar", target.tensor.result), ())
 
 
 def _workspace(target: cin.Access, rest: Loops, place: Place) -> cin.Access:

@@ -47,3 +47,13 @@ def test_rows_that_a_kernel_keeps_are_in_order(form):
         sj.array(m, format="coo"), A, T
     )
     np.testing.assert_allclose(made.todense(), np.einsum("ijk,ik->ij", m, t * (a != 0)), rtol=1e-13)
+
+
+def test_expressions_that_a_reduction_reads_are_kept_inside_it():
+    """The product is kept in a row inside the loops of the sum, of which the entries of the result are appended once."""
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((4, 4)) < 0.5, rng.random((4, 4)), 2.0)
+    A, S = sj.array(dense, format="csr", fill_value=2.0), sj.array(np.eye(2), format="csr")
+    made = sj.jit(sj.grad(lambda A: sj.numpy.kron(A, S).sum()))(A)
+    assert made.format == A.format
+    np.testing.assert_array_equal(made.todense(), 2.0 * (dense != 2.0))
