@@ -61,7 +61,7 @@ def expand(buffers: Buffers, above: Above) -> tuple[Array, list[Array], Array | 
     """What levels with `pos` and `crd` expand to: see `Level.expand`."""
     pos, crds = buffers[0][0], [level[-1] for level in buffers]
     if above.position is None and above.positions == 1:
-        return np.broadcast_to(np.zeros(1, np.int32), len(crds[0])), crds, None
+        return np.zeros(len(crds[0]), np.int32), crds, None  # pages that nobody reads are never touched
     if above.position is None:
         return passes.over(max(len(pos), len(crds[0]))).owners(pos), crds, None
     parent, position = ranges(*segment_ends(pos, above))

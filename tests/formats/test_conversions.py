@@ -167,3 +167,17 @@ def test_offsets_in_parts(entries, parents, crowded):
             pos = np.where(own >= 0, own, pos)
         np.testing.assert_array_equal(pos, expected)
         assert (seen == 1).all() or not entries
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 6), (7, 1, 6), (1, 1, 90), (1, 90, 60)])
+@pytest.mark.parametrize("form", ["(d,c,c)", "(d,d,c)", "csf", "coo", "(c,d,c)", "(d,c,d)", "(d,q,q)"])
+def test_extents_of_one(shape, form):
+    """One segment below a dense level is not the root: its owners are columns of the result."""
+    dense = np.random.default_rng(0).random(shape)
+    dense[dense < 0.6] = 0
+    A = sj.array(dense, format=form)
+    for other in ("coo", "csf", "(d,c,c)", "(d,d,c)@(2,0,1)"):
+        np.testing.assert_array_equal(A.asformat(other).todense(), dense)
+    flat = sj.numpy.reshape(A, (-1, shape[-1]))
+    np.testing.assert_array_equal(flat.todense(), dense.reshape(flat.shape))
+    np.testing.assert_array_equal(sj.numpy.reshape(flat.asformat("csr"), shape).todense(), dense)
