@@ -62,12 +62,14 @@ def _leaf(value: Any, what: str) -> Any:
     return weak_scalar(value) if is_python_scalar(value) else asarray(value, what)
 
 
-def _leaves(tree: Any, what: str) -> tuple[list[Any], tree_util.PyTreeDef]:
+def leaves_of(tree: Any, what: str) -> tuple[list[Any], tree_util.PyTreeDef]:
+    """The leaves of a pytree as arrays, and its structure; TypeError, naming `what`, for a leaf that is none."""
     leaves, treedef = tree_util.tree_flatten(tree)
     return [_leaf(x, f"a leaf of {what}") for x in leaves], treedef
 
 
-def _callable(function: Any, what: str) -> None:
+def check_callable(function: Any, what: str) -> None:
+    """TypeError, naming `what`, for what is no function."""
     if not callable(function):
         raise TypeError(f"{what} must be a function, but is of type {type(function).__name__}")
 
@@ -129,7 +131,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if not branches:
         raise ValueError("Empty branch sequence")
     for k, branch in enumerate(branches):
-        _callable(branch, f"branch {k} of switch")
+        check_callable(branch, f"branch {k} of switch")
     k = _leaf(index, "the index of switch")
     if k.shape != ():
         raise TypeError(f"Branch index must be scalar, got an array of shape {k.shape}.")
@@ -149,8 +151,8 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     >>> sj.jit(lambda x: cond(x > 0, lambda x: x, lambda x: -x, x))(-3.0)
     Array(3., dtype=float64)
     """
-    _callable(true_fun, "true_fun of cond")
-    _callable(false_fun, "false_fun of cond")
+    check_callable(true_fun, "true_fun of cond")
+    check_callable(false_fun, "false_fun of cond")
     p = _leaf(pred, "the predicate of cond")
     if p.shape != ():
         raise TypeError(f"Pred must be a scalar, got an array of shape {p.shape}.")
@@ -167,12 +169,12 @@ def _branched(
     order: Sequence[int] | None = None,
 ) -> Any:
     """`order` are the functions by index; types follow the first of `functions`."""
-    leaves, tree = _leaves(tuple(operands), f"the operands of {name}")
+    leaves, tree = leaves_of(tuple(operands), f"the operands of {name}")
     trees: list[tree_util.PyTreeDef] = []
 
     def flat(function: Callable[..., Any]) -> Callable[..., list[Any]]:
         def called(*xs: Any) -> list[Any]:
-            outs, out_tree = _leaves(function(*tree_util.tree_unflatten(tree, xs)), f"a result of {name}")
+            outs, out_tree = leaves_of(function(*tree_util.tree_unflatten(tree, xs)), f"a result of {name}")
             trees.append(out_tree)
             return outs
 
@@ -261,15 +263,15 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     >>> while_loop(lambda x: x < 100, lambda x: x * 3, 1)
     Array(243, dtype=int64)
     """
-    _callable(cond_fun, "cond_fun of while_loop")
-    _callable(body_fun, "body_fun of while_loop")
-    init, tree = _leaves(init_val, "init_val of while_loop")
+    check_callable(cond_fun, "cond_fun of while_loop")
+    check_callable(body_fun, "body_fun of while_loop")
+    init, tree = leaves_of(init_val, "init_val of while_loop")
 
     def body(avals: list[Aval]) -> tuple[Traced, tree_util.PyTreeDef]:
         trees: list[tree_util.PyTreeDef] = []
 
         def flat(*xs: Any) -> list[Any]:
-            outs, out_tree = _leaves(body_fun(tree_util.tree_unflatten(tree, xs)), "the result of body_fun")
+            outs, out_tree = leaves_of(body_fun(tree_util.tree_unflatten(tree, xs)), "the result of body_fun")
             trees.append(out_tree)
             return outs
 
@@ -278,7 +280,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     step, init = _carried("while_loop", body, init, tree)
 
     def going(*xs: Any) -> list[Any]:
-        outs, out_tree = _leaves(cond_fun(tree_util.tree_unflatten(tree, xs)), "the result of cond_fun")
+        outs, out_tree = leaves_of(cond_fun(tree_util.tree_unflatten(tree, xs)), "the result of cond_fun")
         if out_tree != tree_util.tree_structure(0):
             raise TypeError(f"cond_fun must return a boolean scalar, but got pytree {out_tree}.")
         (out,) = outs
@@ -320,7 +322,7 @@ def scan(
     >>> scan(lambda total, x: (total + x, total * x), 0.0, np.arange(4.0))
     (Array(6., dtype=float64), Array([0., 0., 2., 9.], dtype=float64))
     """
-    _callable(f, "f of scan")
+    check_callable(f, "f of scan")
     return _scan("scan", f, init, xs, length, reverse)
 
 
@@ -328,8 +330,8 @@ def _scan(
     name: str, f: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool
 ) -> tuple[Any, Any]:
     """`scan` as what the user called, by `name`."""
-    carry, tree = _leaves(init, f"init of {name}")
-    scanned, xs_tree = _leaves(xs, "xs of scan")
+    carry, tree = leaves_of(init, f"init of {name}")
+    scanned, xs_tree = leaves_of(xs, "xs of scan")
     count = _length(scanned, length, _paths(xs_tree, "xs"))
     scanned = [convert_format(x, stacking.stacked(stacking.slices(x.format))) for x in scanned]
     slices = [sliced_aval(x.aval) for x in scanned]
@@ -341,8 +343,8 @@ def _scan(
             made = f(tree_util.tree_unflatten(tree, own), tree_util.tree_unflatten(xs_tree, rest))
             if not isinstance(made, tuple) or len(made) != 2:
                 raise TypeError(f"scan body output must be a pair, got {made}.")
-            outs, out_tree = _leaves(made[0], "the carry that f returns")
-            ys, ys_tree = _leaves(made[1], "the y that f returns")
+            outs, out_tree = leaves_of(made[0], "the carry that f returns")
+            ys, ys_tree = leaves_of(made[1], "the y that f returns")
             trees[:] = [out_tree, ys_tree]
             return [*outs, *(strong(y) for y in ys)]
 
@@ -411,7 +413,7 @@ def fori_loop(
     >>> fori_loop(0, 5, lambda i, total: total + i, 0)
     Array(10, dtype=int64)
     """
-    _callable(body_fun, "body_fun of fori_loop")
+    check_callable(body_fun, "body_fun of fori_loop")
     for what, bound in (("lower", lower), ("upper", upper)):
         kind = (
             np.result_type(bound).kind

@@ -12,12 +12,10 @@ from typing import Any
 
 from sparsejax import tree_util
 from sparsejax.core.batching import Batched
-from sparsejax.core.primitive import asarray, weak_scalar
-from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import Format, stacking
 from sparsejax.lax.batching import batch_jaxpr, moved, spread
 from sparsejax.lax.indexing import concatenate
-from sparsejax.lax.loops import scan, sliced_aval
+from sparsejax.lax.loops import check_callable, leaves_of, scan, sliced_aval
 from sparsejax.lax.structural import convert_format, integer, reshape
 from sparsejax.transforms import staging
 
@@ -34,15 +32,13 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     >>> values.shape, places[19]
     ((20, 2), Array([2, 1], dtype=int32))
     """
-    if not callable(f):
-        raise TypeError(f"f of map must be a function, got {f!r}")
+    check_callable(f, "f of map")
     if batch_size is None:
         return scan(lambda _, x: ((), f(x)), (), xs)[1]
     size = integer(batch_size, "batch_size")
     if size < 1:
         raise ValueError(f"batch_size={size} of map must be positive")
-    leaves, tree = tree_util.tree_flatten(xs)
-    leaves = [asarray(x, "xs of map") for x in leaves]
+    leaves, tree = leaves_of(xs, "xs of map")
     if not leaves or any(x.ndim == 0 or x.shape[0] != leaves[0].shape[0] for x in leaves):
         shapes = [x.shape for x in leaves]
         raise ValueError(f"xs of map must be arrays of one extent along the first axis, got shapes {shapes}")
@@ -73,9 +69,9 @@ def _block(f: Callable[[Any], Any], tree: tree_util.PyTreeDef, block: Sequence[A
     trees: list[tree_util.PyTreeDef] = []
 
     def flat(*elements: Any) -> list[Any]:
-        outs, out_tree = tree_util.tree_flatten(f(tree_util.tree_unflatten(tree, elements)))
+        outs, out_tree = leaves_of(f(tree_util.tree_unflatten(tree, elements)), "what f of map returns")
         trees[:] = [out_tree]
-        return [weak_scalar(x) if is_python_scalar(x) else asarray(x, "a result of f of map") for x in outs]
+        return outs
 
     avals = [sliced_aval(x.aval) for x in block]
     closed = staging.trace_to_jaxpr(flat, avals)

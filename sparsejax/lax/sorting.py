@@ -13,11 +13,11 @@ from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert, lines
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import faithful, spread
+from sparsejax.lax.batching import faithful, moved, spread
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.linear import keep, sample
-from sparsejax.lax.structural import convert_format, normal_axis, transpose
+from sparsejax.lax.structural import convert_format, normal_axis
 
 INT: np.dtype[Any] = np.dtype(np.int64)
 
@@ -77,14 +77,11 @@ moves_p: Primitive = Primitive(
     reference=lambda x, axis, dtype: np.eye(x.shape[axis], dtype=dtype)[np.argsort(x, axis=axis, kind="stable")],
     call=lambda x, out_aval, axis, dtype: lines.moves(x, axis, dtype),
     jvp=lambda primals, tangents, out, axis, dtype: None,
-    batch=lambda size, x, axis, dtype: _swapped(moves_p.bind(faithful(x).value, axis=axis, dtype=dtype)),
+    batch=lambda size, x, axis, dtype: moved(  # behind the coordinate before
+        moves_p.bind(faithful(x).value, axis=axis, dtype=dtype), x.aval.ndim, x.aval.ndim + 1
+    ),
 )
 """Which stored entry goes where when lines are sorted: ones at (coordinates of the sorted entry, its coordinate along `axis` before)."""
-
-
-def _swapped(x: Any) -> Any:
-    """The last two axes of `x` exchanged."""
-    return transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def _sort_jvp(primals: list[Any], tangents: list[Any], out: Any, axis: int) -> Any:

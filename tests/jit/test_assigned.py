@@ -7,7 +7,6 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import arena
 
 FORMATS = ["csr", "csc", "coo", "dcsr", "lil", "ell", "(d,b)", "(d,r)", "dense", "bsr:2x3"]
 FUNCTIONS = {
@@ -27,19 +26,6 @@ FUNCTIONS = {
 }
 
 
-@pytest.fixture
-def dirty(monkeypatch):
-    """Fresh memory that nobody wants cleared holds a number that spoils every result."""
-    clean, large = arena.aligned, arena.full
-
-    def spoiled(count, dtype, value):
-        made, address = clean(count, dtype, 77 if value is None else value)
-        return made, address
-
-    monkeypatch.setattr(arena, "aligned", spoiled)
-    monkeypatch.setattr(arena, "full", lambda n, dtype, value: large(n, dtype, 77 if value is None else value))
-
-
 def operands(form, rng, rows=7, cols=11):
     matrices = []
     for other in (form, "csr"):
@@ -51,7 +37,8 @@ def operands(form, rng, rows=7, cols=11):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("form", FORMATS)
-def test_results_in_used_memory(dirty, form, name):
+def test_results_in_used_memory(form, name):
+    """Memory that nobody clears is poisoned (`tests.poison`)."""
     args = operands(form, np.random.default_rng(3))
     made = sj.jit(functools.partial(FUNCTIONS[name], snp))(*args)
     np.testing.assert_allclose(made.todense(), FUNCTIONS[name](np, *(a.todense() for a in args)))

@@ -7,7 +7,6 @@ import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import Format, validate
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import lower
 from tests.fuzz import engine
 
 
@@ -15,20 +14,6 @@ from tests.fuzz import engine
 def small_kernels_in_chunks():
     with config.using(parallel_work=0), engine.quick():
         yield
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """What every kernel that is planned shares with an operand."""
-    shared, settled = [], lower.Program.settled
-
-    def watched(program):
-        made = settled(program)
-        shared.append(made.shared)
-        return made
-
-    monkeypatch.setattr(lower.Program, "settled", watched)
-    return shared
 
 
 def sparse(rng, shape, holes=True):
@@ -58,7 +43,7 @@ EXTENTS = {"i": 7, "j": 9, "k": 5, "r": 11}
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_values_and_bits(kind, found):
+def test_values_and_bits(kind, planned):
     rng = np.random.default_rng(0)
     for form in MATRICES if kind == "matrix" else TENSORS:
         for formula, outputs in CALLS[kind]:
@@ -80,10 +65,10 @@ def test_values_and_bits(kind, found):
                     made.todense(), np.einsum(formula, *arrays), err_msg=f"{form} {formula} {out}"
                 )
                 assert len(bits) == 1, f"{form} {formula} {out} depends on threads"
-    assert sum(s is not None for s in found) > len(found) // 3
+    assert sum(p.shared is not None for p in planned) > len(planned) // 3
 
 
-def test_buffers_are_shared(found):
+def test_buffers_are_shared():
     A = sj.array(sparse(np.random.default_rng(0), (7, 9)), format="csr")
     made = sj.jit(lambda A: sj.numpy.expm1(A) * 2)(A)
     assert all(np.shares_memory(x, y) for x, y in zip(made.storage.buffers[1], A.storage.buffers[1], strict=True))
@@ -113,20 +98,20 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_other_outputs_have_positions_of_their_own(case, found):
+def test_other_outputs_have_positions_of_their_own(case, planned):
     rng = np.random.default_rng(0)
     a, b = sparse(rng, (7, 9)), sparse(rng, (7, 9))
     operands = [sj.array(x, format="csr") for x in (a, b)]
     made = sj.jit(CASES[case])(*operands)
     np.testing.assert_allclose(made.todense(), CASES[case](a, b) if "mask" not in case else np.where(b > 0.5, a, 0))
-    assert found and not any(found)
+    assert planned and not any(p.shared for p in planned)
 
 
-def test_a_diagonal_may_not_be_stored(found):
+def test_a_diagonal_may_not_be_stored(planned):
     a = sparse(np.random.default_rng(0), (9, 9))
     made = sj.jit(lambda A: sj.einsum("ii->i", A, out_format="coo"))(sj.array(a, format="dcsr"))
     np.testing.assert_array_equal(made.todense(), np.diag(a))
-    assert made.nnz == np.count_nonzero(np.diag(a)) and not any(found)
+    assert made.nnz == np.count_nonzero(np.diag(a)) and not any(p.shared for p in planned)
 
 
 def test_empty_fibers_of_an_operand_leave_no_entry():
