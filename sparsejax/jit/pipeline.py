@@ -280,8 +280,7 @@ class KernelRunner:
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        whole = program.whole or (program.stmt is not None and _assigns_all(self.nest))
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared, whole)
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole)
 
     def known(self, observed: Observed) -> facts.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
@@ -304,15 +303,6 @@ class KernelRunner:
         short, taken = facts.short(nest.inputs, known, moved), facts.blocks(nest.inputs, known, moved)
         program = replace(program_of(self.nest, schedule).settled(), short=short, blocks=taken)
         return schedule, parallel.parallelize(program, schedule.cost)
-
-
-def _assigns_all(nest: Nest) -> bool:
-    """Whether the kernel writes every element of a dense result: values of dense operands, no reduction and no mask."""
-    return not nest.producers and all(t.format.is_dense for t in nest.inputs) and not _masks(nest.value)
-
-
-def _masks(expr: cin.Expr) -> bool:
-    return isinstance(expr, cin.Call) and (expr.op in ("masked", "stored") or any(map(_masks, expr.args)))
 
 
 def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:

@@ -29,7 +29,7 @@ def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
         return None
     loops, made = found
     (lhs,) = {w.lhs for w in cin.writes(made) if w.lhs.tensor.name == output.name}
-    if not loops or len(lhs.indices) != len(loops) or set(lhs.indices) != set(loops):
+    if len(lhs.indices) != len(loops) or set(lhs.indices) != set(loops):
         return None
     used = {lhs, *cin.accesses(made), *(w.lhs for w in cin.writes(made))}
     return made if all(_runs_through(loops, access) for access in used) else None
