@@ -32,15 +32,15 @@ class Sum:
 
     def __init__(self, b: Builder, name: str, dtype: np.dtype[Any], exact: bool, lanes: int = 1) -> None:
         self.dtype = dtype
-        self._wide = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
-        self.exact = exact and dtype == self._wide
-        start = emit.splat(b, emit.constant(b, 0, self._wide), lanes)
+        self.wide = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+        self.exact = exact and dtype == self.wide
+        start = emit.splat(b, emit.constant(b, 0, self.wide), lanes)
         self._sums = [b.var(name, p) for p in start.parts]
         self._lost = [b.var(f"{name}_lost", p) for p in start.parts] if self.exact else []
 
     def add(self, b: Builder, value: emit.Num) -> None:
         """Add `value` (as many lanes as the sum)."""
-        parts = emit.cast(b, value, self._wide).parts
+        parts = emit.cast(b, value, self.wide).parts
         for k, (total, part) in enumerate(zip(self._sums, parts, strict=True)):
             old = b.get(total)
             new = b.binary("fadd", old, part)
@@ -53,7 +53,7 @@ class Sum:
 
     def plain(self, b: Builder) -> emit.Num:
         """The sum in every lane, not rounded, without what was collected beside it."""
-        return emit.Num(self._wide, tuple(map(b.get, self._sums)))
+        return emit.Num(self.wide, tuple(map(b.get, self._sums)))
 
     def get(self, b: Builder) -> emit.Num:
         """The total so far, rounded to `dtype`."""
@@ -64,7 +64,7 @@ class Sum:
                 lost = b.get(self._lost[k])
                 plain = b.select(b.compare("oeq", lost, lost), b.binary("fadd", plain, lost), plain)
             parts.append(plain)
-        return emit.cast(b, emit.Num(self._wide, tuple(parts)), self.dtype)
+        return emit.cast(b, emit.Num(self.wide, tuple(parts)), self.dtype)
 
     @property
     def width(self) -> int:
@@ -79,10 +79,10 @@ class Sum:
     def merge(self, b: Builder, pointer: Val, place: Val) -> None:
         """Add a sum like this one that was saved."""
         parts = [b.load(pointer, b.add(place, k), "double", "part") for k in range(self.width)]
-        self.add(b, emit.Num(self._wide, tuple(parts[: len(self._sums)])))
+        self.add(b, emit.Num(self.wide, tuple(parts[: len(self._sums)])))
         if self._lost:
             lost = (b.select(b.compare("oeq", x, x), x, b.const("double", 0.0)) for x in parts[len(self._sums) :])
-            self.add(b, emit.Num(self._wide, tuple(lost)))
+            self.add(b, emit.Num(self.wide, tuple(lost)))
 
     def absorb(self, b: Builder, lanes: Sum) -> None:
         """Add all lanes of another sum, and what they lost."""
@@ -93,7 +93,7 @@ class Sum:
                 zero = b.splat(b.const("double", 0.0), count)
                 vectors = [b.select(b.compare("oeq", v, v), v, zero) for v in vectors]
             for lane in range(count):
-                self.add(b, emit.Num(self._wide, tuple(b.extract(v, lane) for v in vectors)))
+                self.add(b, emit.Num(self.wide, tuple(b.extract(v, lane) for v in vectors)))
 
 
 def is_sum(stmt: cin.Stmt, tensor: cin.Tensor) -> bool:

@@ -80,6 +80,9 @@ class VectorLoop:
         self.beside = beside
         self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
         widest = self.widest(body)
+        whole = None if var in cin.bound_by(body.lhs) else lowering.scalars[body.lhs.tensor.name].total
+        if whole is not None:
+            widest = min(widest, strips.VECTOR_BYTES // whole.wide.itemsize)
         self.masks = not count and beside is None and maskable(body)
         if self.masks:
             self.widths: tuple[int, ...] = (widest,)
@@ -91,7 +94,6 @@ class VectorLoop:
         self.totals: dict[tuple[int, int], Lanes] = {}
         self.copies = 1
         if var not in cin.bound_by(body.lhs):
-            whole = lowering.scalars[body.lhs.tensor.name].total
             self.copies = copies if whole is None or not whole.exact else 1
             self.totals = {(lanes, copy): Lanes(lowering, body, lanes) for lanes, copy in self.sets(widest)}
 

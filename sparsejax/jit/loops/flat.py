@@ -33,8 +33,8 @@ from sparsejax.jit.operands import Buffer, DenseArea, Input, Scalar
 ENTRIES = 4096
 """Entries of a block, at most: their values stay in the first cache."""
 LANES = 8
-VECTORS, MOST = 1024, 4
-"""Vectors of the rows of a block, about, and of one row, that are read without asking whether it has as many."""
+USUAL, MOST = 3072, 32
+"""Entries of the rows of a block, about, and of one row, that are read without asking whether it has as many."""
 SAMPLES = 3
 """Where lengths of eight rows of a block are compared with those of the next rows; one of four must differ."""
 
@@ -123,7 +123,7 @@ def blocks(loop: Loop, rows: int) -> None:
         def at_once(first: Val = first, end: Val = end, start: Val = start, stop: Val = stop) -> None:
             _fill(loop, found, kept, first, start, stop)
             with b.for_(first, end, loop.var.name, some=True) as row:
-                _row(loop, found, kept, row, start, max(1, min(MOST, VECTORS // rows)))
+                _row(loop, found, kept, row, start, max(LANES, min(MOST, USUAL // rows)))
 
         def one_by_one(first: Val = first, end: Val = end) -> None:
             with b.for_(first, end, loop.var.name, some=True) as row:
@@ -186,7 +186,7 @@ def _fill(loop: Loop, found: _Rows, kept: DenseArea, first: Val, start: Val, sto
 
 
 def _row(loop: Loop, found: _Rows, kept: DenseArea, row: Val, start: Val, usual: int) -> None:
-    """Add up one row, which mostly fits so many vectors, and go on with the sum."""
+    """Add up one row, which mostly has so many entries, and go on with the sum."""
     b, lowering, (_, buffers) = loop.b, loop.lowering, _buffers(loop, found)
     env, position = _at_row(loop, found, row), cin.IndexVar(f"{found.var.name}_t")
     segment = segment_below(b, buffers, env.cursors[found.leader].pos)
@@ -195,6 +195,8 @@ def _row(loop: Loop, found: _Rows, kept: DenseArea, row: Val, start: Val, usual:
     lowering.scalars[scalar.name] = Scalar(b, scalar, False, lowering.sum_of(found.where, scalar, env))
     env = env.with_cursors({read: Cursor(0, b.i64(0))})
     vector = vectors.VectorLoop(lowering, position, replace(found.stmt, rhs=read))
-    vector.run_few(vector.prepared(env), b.sub(segment.lo, start), b.sub(segment.hi, start), None, usual)
+    vector.run_few(
+        vector.prepared(env), b.sub(segment.lo, start), b.sub(segment.hi, start), None, -(-usual // vector.widths[0])
+    )
     vector.finish(env)
     lowering.guarded(found.where.consumer, env)
