@@ -170,6 +170,7 @@ def fitted(quick: bool) -> Iterator[Callable[[], Iterator[Point]]]:
             (1_000, 1),
             (50_000, 0.25),
             (10_000, 10),
+            (500, 100),
         )
     )
     for n, degree in sizes:

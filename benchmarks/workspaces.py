@@ -85,7 +85,7 @@ def measure(point: Point, fitted: bool) -> Row:
     """Run every policy at a point."""
     p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
     shape = tuple(point.nest.output.shape[point.nest.indices.index(v)] for v in point.nest.storage_indices[p:])
-    tried = [n for n in policies.POLICIES if n != "bitmap" or math.prod(map(float, shape)) <= LARGEST]
+    tried = [n for n in policies.POLICIES if n not in policies.DENSE or math.prod(map(float, shape)) <= LARGEST]
     runs = {name: compiled(point, name) for name in tried}
     reference = None
     first = {}
@@ -198,7 +198,7 @@ def plot(rows: Sequence[Row], path: str) -> None:
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for side, (axis, title) in enumerate(zip(axes, ("one variable (per row)", "several variables"), strict=True)):
         chosen = [r for r in rows if (len(r.shape) > 1) == bool(side)]
-        for policy, marker in zip(policies.POLICIES, "osv^D", strict=True):
+        for policy, marker in zip(policies.POLICIES, "oxsv^D", strict=True):
             points = [(r.inserts / r.entries, 1e6 * r.times[policy] / r.inserts) for r in chosen if policy in r.times]
             axis.scatter(*zip(*points, strict=True), s=14, marker=marker, label=policy, alpha=0.75)
         axis.set(xscale="log", yscale="log", xlabel="insertions per entry", title=title)

@@ -7,7 +7,7 @@ explain_cache_misses  log why a call traced anew: what differs from the closest 
 cache_dir      where compiled kernels are kept for other processes: "auto" (default: the user's cache folder), "off", or a folder,
                which must be the user's own and closed to writing by others
 workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
-               "hash", "coordinate", "bucket" or "tree"
+               "marks", "hash", "coordinate", "bucket" or "tree"
 scheduler      how kernels choose their loop order: "cost" (default, from observed data) or "algorithm1" (Scorch's, from
                types alone, for comparison)
 dense_limit    a kernel with sparse operands makes no dense result of more than this many times their bytes (default 1000), and
@@ -32,7 +32,7 @@ from typing import Any
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
 _choices: dict[str, tuple[str, ...]] = {
-    "workspace": ("auto", "bitmap", "hash", "coordinate", "bucket", "tree"),
+    "workspace": ("auto", "bitmap", "marks", "hash", "coordinate", "bucket", "tree"),
     "scheduler": ("cost", "algorithm1"),
 }
 _texts: dict[str, str] = {"cache_dir": "auto"}

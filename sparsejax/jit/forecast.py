@@ -75,7 +75,7 @@ def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
             return 0
         case "dense":
             return size * item
-        case "bitmap":
+        case "bitmap" | "marks":
             inner = tensor.shape[1:]
             padded = tensor.shape[0] << sum(map(keys.bits_of, inner))
             return padded * (item + 1) + padded // 8 + round(8 * entries)

@@ -160,4 +160,8 @@ def _chunks(program: Program, work: float, partial: str) -> int:
 def _areas(program: Program) -> set[cin.Tensor]:
     """The workspaces that cost their extent."""
     assert program.stmt is not None
-    return {w.lhs.tensor for w in cin.writes(program.stmt) if w.lhs.tensor.policy in ("dense", "bitmap", "scattered")}
+    return {
+        w.lhs.tensor
+        for w in cin.writes(program.stmt)
+        if w.lhs.tensor.policy in ("dense", "bitmap", "marks", "scattered")
+    }

@@ -92,7 +92,7 @@ def _program(nest, inputs):
     return concretize.concretize(nest, autoschedule.choose(nest, known).order)
 
 
-@pytest.mark.parametrize("policy", ["bitmap", "hash", "coordinate", "bucket", "tree"])
+@pytest.mark.parametrize("policy", ["bitmap", "marks", "hash", "coordinate", "bucket", "tree"])
 def test_every_workspace_counts_and_sorts(policy):
     """Draining is counted as well, routines included."""
     A, B = matrix(300, 250, 0.05), matrix(250, 300, 0.05, 1)

@@ -77,7 +77,7 @@ SHAPES = [(5000,), (60, 70), (17, 3, 900), (HUGE,), (HUGE, HUGE), (2**31, 5, 2**
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_sequences(policy, shape):
-    if policy == "bitmap" and max(shape) >= 2**20:
+    if policy in policies.DENSE and max(shape) >= 2**20:
         pytest.skip("a bitmap holds every coordinate")
     rng = np.random.default_rng(3)
     for kind in ("random", "few", "same", "ascending", "descending"):
@@ -196,7 +196,7 @@ def test_loops_can_be_read(policy):
     program, _ = program_of((60, 70), np.dtype("f8"), "add", policy)
     text = lower.lower(program, PrettyBuilder())
     assert "kernel:" in text
-    assert policy == "bitmap" or ("sort_1_8" in text) == (policy != "tree")
+    assert policy in policies.DENSE or ("sort_1_8" in text) == (policy != "tree")
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -255,7 +255,7 @@ def limited(policy, room, n):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space, which needs Linux")
-@pytest.mark.parametrize("policy", [p for p in POLICIES if p != "bitmap"])
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p not in policies.DENSE])
 def test_memory_follows_the_entries(policy):
     """300,000 entries of 24 bytes over 2^80 coordinates fit into twice what inputs, result and workspace are declared to take;
     with less than the entries need, the call fails cleanly."""
@@ -276,5 +276,5 @@ def test_bitmaps_do_not_follow_the_extents():
     made = sj.array(a) @ sj.array(a).T
     assert np.array_equal(made.to_scipy().sorted_indices().indices, (a @ a.T).sorted_indices().indices)
     assert policies.fits((2048, 2048), 8, 1.0) and not policies.fits((n, n), 8, 1e4)
-    assert policies.choose((n, n), 8, 1e4, 1e4, 1.0).policy != "bitmap"
+    assert policies.choose((n, n), 8, 1e4, 1e4, 1.0).policy not in policies.DENSE
     assert policies.fits((n, n), 8, 1e11)

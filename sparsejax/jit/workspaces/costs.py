@@ -42,8 +42,18 @@ NANOSECONDS: Terms = {
         "block": 0.2,
         "whole": 0.3,
     },
+    "marks": {
+        "insert": 0.4,
+        "insert_far": 0.5,
+        "entry": 0.5,
+        "entry_far": 11.5,
+        "position": 1.0,
+        "walked": 4.71,
+        "use": 1.5,
+        "start": 3.0,
+    },
     "hash": {
-        "insert": 0.365,
+        "insert": 1.2,
         "far": 14.8,
         "grow": 9.98,
         "entry": 2.83,
@@ -108,6 +118,9 @@ def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
     bitmap = _bitmap(shape, itemsize, inserts, entries, uses, below)
     if bitmap is not None:
         found["bitmap"] = bitmap | use
+        if not below:
+            shared = {name: count for name, count in bitmap.items() if name in NANOSECONDS["marks"]}
+            found["marks"] = {**shared, "walked": started * padded_size(shape) / LANES, **use}
     far = missed(4 * each_out * entry)
     found["hash"] = {
         "insert": inserts,
@@ -162,7 +175,7 @@ def _bitmap(
     bits = sum(map(bits_of, keys))
     if not keys or words_of(keys)[-1] or bits + math.log2(max(1.0, block)) > LARGEST:
         return None
-    padded = float(keys[0]) * 2.0 ** (bits - bits_of(keys[0]))
+    padded = padded_size(keys)
     count = entries / max(1.0, block)
     far = missed(padded * block * (itemsize + 1))
     each = count / uses
@@ -175,6 +188,11 @@ def _bitmap(
     if below:
         return {**found, "block": inserts * (1.0 + far), "whole": entries}
     return {**found, "insert": inserts, "insert_far": inserts * far}
+
+
+def padded_size(shape: Sequence[int]) -> float:
+    """The positions of a bitmap: inner extents are rounded up to powers of two."""
+    return float(shape[0]) * 2.0 ** sum(map(bits_of, shape[1:]))
 
 
 def _drain(count: float, each: float, uses: float, padded: float) -> dict[str, float]:

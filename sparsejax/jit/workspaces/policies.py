@@ -16,11 +16,13 @@ from sparsejax.jit.workspaces.bucket import Bucket
 from sparsejax.jit.workspaces.coordinate import Coordinate
 from sparsejax.jit.workspaces.hashed import Hash
 from sparsejax.jit.workspaces.keys import bits_of, words_of
+from sparsejax.jit.workspaces.marks import Marks
 from sparsejax.jit.workspaces.protocol import Workspace
 from sparsejax.jit.workspaces.tree import Tree
 
 POLICIES: dict[str, type[Workspace]] = {
     "bitmap": Bitmap,
+    "marks": Marks,
     "hash": Hash,
     "coordinate": Coordinate,
     "bucket": Bucket,
@@ -28,6 +30,8 @@ POLICIES: dict[str, type[Workspace]] = {
 }
 KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append, "scattered": Scattered}
 """All workspaces: "append" cannot be chosen, it needs entries in order; "scattered" is that of operands that are looked up."""
+DENSE = ("bitmap", "marks")
+"""Policies whose memory follows the extents."""
 SMALL = 16  # bits of the largest bitmap workspace where nothing is known about the operands
 MISS = 6.0  # nanoseconds, as a loop iteration is about one
 AMPLE, ROOM = 1 << 26, 4.0
@@ -88,7 +92,7 @@ def choose(
 ) -> Choice:
     """The policy for a workspace, the cheapest unless one is `wanted`; infinitely expensive where that one cannot be.
 
-    Policies other than bitmaps cost their compilation too, and bitmaps out of proportion to the entries are left out (`fits`).
+    Policies but the dense ones cost their compilation too, and dense ones out of proportion to the entries are left out (`fits`).
     The last `below` variables are dense in the output.
 
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
@@ -103,9 +107,9 @@ def choose(
     if inserts < FEW:
         fewest = min(FEW, math.prod(map(float, shape)))
         found = costs.costs(costs.terms(shape, itemsize, FEW, max(entries, fewest), uses, below), constants)
-    code = {name: 0.0 if name == "bitmap" else COMPILE for name in found}
+    code = {name: 0.0 if name in DENSE else COMPILE for name in found}
     ranked = sorted(
-        (name for name in found if name != "bitmap" or fits(shape, itemsize, entries)),
+        (name for name in found if name not in DENSE or fits(shape, itemsize, entries)),
         key=lambda name: found[name] + code[name],
     )
     policy = ranked[0]
