@@ -8,6 +8,13 @@
 
 How long a row is, is known only once `pos` has come, and the loop over it mostly ends unforeseen: the processor cannot run far
 ahead by itself. Places behind the end of a segment are those of the next one, which comes next as a rule.
+
+    for p in lo .. hi:                       wide strips, and reductions of several places at once (`jammed`)
+      prefetch B[crd[p + D], k0 .. k1]       a row of a dense operand, line by line
+      t0 .. t15 += a * B[crd[p], k0 .. k1]
+
+A quarter of the time of products with 128 columns in double precision whose rows come from the third-level cache; narrower strips lose up
+to a third, since every prefetch takes the place of a load.
 """
 
 from __future__ import annotations
@@ -15,11 +22,14 @@ from __future__ import annotations
 from sparsejax.formats import Dense
 from sparsejax.jit import cin
 from sparsejax.jit.builder import SIZES, Builder, Val
+from sparsejax.jit.cursor import Env
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Input
 
 DISTANCE = 8
 """Places ahead of the walk at which segments are fetched; where they begin is fetched twice as far ahead."""
+MOST = 4
+"""Lines of a dense row that are fetched, at most: what follows, the processor fetches by itself."""
 LINE = 64
 """Bytes of a line of the cache; of values two are fetched."""
 
@@ -45,6 +55,30 @@ def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
             _prefetch(b, operand.vals, start, size)
             if size > 4:
                 _prefetch(b, operand.vals, b.add(start, LINE // size), size)
+
+
+def rows(loop: Loop, walker: Walker, place: Val, stmt: cin.Assign, env: Env, var: cin.IndexVar, width: int) -> None:
+    """Fetch what `stmt` will read of dense operands: `width` coordinates of `var`, whose first one `env` binds."""
+    found = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if _is_row(a, loop.var, var)]
+    if not found:
+        return
+    b, lowering = loop.b, loop.lowering
+    ahead = b.min(b.add(place, DISTANCE), _last(loop, walker))
+    soon = b.named("soon", walker.segment.coordinate(ahead))
+    there = lowering.resolve(env.bind(loop.var, soon), stmt)
+    for access in found:
+        operand, size = lowering.operands[access.tensor.name], access.tensor.dtype.itemsize
+        assert isinstance(operand, Input)
+        for line in range(min(MOST, -(-width * size // LINE))):
+            position = b.add(there.cursors[access].pos, line * LINE // size)
+            _prefetch(b, operand.vals, position, size)
+
+
+def _is_row(access: cin.Access, picked: cin.IndexVar, along: cin.IndexVar) -> bool:
+    """Whether an access reads, along a variable, a row of a dense operand that another one picks."""
+    tensor = access.tensor
+    dense = tensor.policy is None and all(isinstance(level, Dense) for level in tensor.format.levels)
+    return dense and {picked, along} <= set(access.indices)
 
 
 def _parent(loop: Loop, access: cin.Access, coordinate: Val) -> Val:

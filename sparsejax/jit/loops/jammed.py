@@ -26,6 +26,7 @@ from sparsejax.formats import Dense
 from sparsejax.jit import cin, emit, scatter, simplify, sums, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Env
+from sparsejax.jit.loops import ahead
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Scalar
 
@@ -99,6 +100,11 @@ def _side_by_side(loop: Loop, key: Leaders, walker: Walker, places: Sequence[Val
     coordinates = [walker.segment.coordinate(place) for place in places]
     cursors = [{walker.access: walker.cursor(p, None, c)} for p, c in zip(places, coordinates, strict=True)]
     envs = [loop.env.with_cursors(k).bind(loop.var, c) for k, c in zip(cursors, coordinates, strict=True)]
+    if len(places) > 1:
+        assert isinstance(stmt.producer.body, cin.Assign)
+        var, extent = stmt.producer.var, lowering.program.extent(stmt.producer.var)
+        for place, env in zip(places, envs, strict=True):
+            ahead.rows(loop, walker, place, stmt.producer.body, env.bind(var, loop.b.i64(0)), var, extent)
     reductions = _Reductions(lowering, stmt, loop.var, [_register(loop, stmt) for _ in places], envs)
     reductions.run(reductions.places[0], loop.b.i64(0), lowering.bound(stmt.producer.var, loop.env))
     reductions.finish(loop.env)

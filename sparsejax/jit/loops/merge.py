@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sparsejax.jit import cin
+from sparsejax.jit import cin, strips
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor
 from sparsejax.jit.loops import ahead, jammed, places, unrolled
@@ -42,6 +42,7 @@ def single(loop: Loop, key: Leaders) -> None:
     if walker.side_by_side:
         with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
             ahead.fetch(loop, key, walker, place)
+            _fetch_strip(loop, key, walker, place)
             loop.at_place(key, walker, place)
         return
     present = b.var("p", segment.lo)
@@ -51,6 +52,14 @@ def single(loop: Loop, key: Leaders) -> None:
         end = walker.end_of(b, place, coordinate) if walker.ranged else None
         loop.at(coordinate, key, {walker.access: walker.cursor(place, end, coordinate)})
         b.set(present, walker.after(b, place, coordinate) if end is None else end)
+
+
+def _fetch_strip(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
+    """Fetch what a wide strip will read of dense operands."""
+    strip, stmt = loop.lowering.strip, loop.cases[key]
+    if strip is not None and strip.vectors == strips.WIDE and isinstance(stmt, cin.Assign):
+        here = {walker.access: walker.cursor(place, None, walker.segment.coordinate(place))}
+        ahead.rows(loop, walker, place, stmt, loop.env.with_cursors(here), strip.var, strip.vectors * strip.lanes)
 
 
 def _runs(loop: Loop, key: Leaders, walker: Walker) -> None:
