@@ -63,6 +63,7 @@ def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
 class VectorLoop:
     """`body` over ranges of `var`; accesses in `fixed` have one position in a range, whatever their indices say.
 
+    Vectors have `lanes` lanes, or as many as fit 64 bytes of all that is computed.
     With a `count`, there is one range of as many coordinates (`run_block`). A reduction has `copies` sets of lanes, of which none
     waits for the other.
     """
@@ -76,12 +77,13 @@ class VectorLoop:
         count: int = 0,
         beside: Beside | None = None,
         copies: int = 1,
+        lanes: int = 0,
     ) -> None:
         self.beside = beside
         self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
-        widest = self.widest(body)
         whole = None if var in cin.bound_by(body.lhs) else lowering.scalars[body.lhs.tensor.name].total
-        if whole is not None:
+        widest = lanes or self.widest(body)
+        if whole is not None and not lanes:
             widest = min(widest, strips.VECTOR_BYTES // whole.wide.itemsize)
         self.masks = not count and beside is None and maskable(body)
         if self.masks:

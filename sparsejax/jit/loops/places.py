@@ -98,7 +98,7 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     writes = isinstance(kept, Append) or (first is not None and output.writes_coordinates)
     brief = lowering.brief
     if brief is not None and sink in (None, output) and brief.covers(walker.access, VectorLoop.widest(stmt)):
-        vector = VectorLoop(lowering, loop.var, stmt)
+        vector = VectorLoop(lowering, loop.var, stmt, lanes=brief.lanes)
         if vector.masks:
             vector.once(vector.prepared(env), segment.lo, segment.hi, follow, brief.values)
             vector.finish(env)
