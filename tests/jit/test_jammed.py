@@ -90,6 +90,55 @@ def test_the_loop_takes_several_places(name):
     assert len(once) == 4  # the row of U: in vectors and what is left over, for four places and for one
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_several_sums_at_every_place(quick, form):
+    rng = np.random.default_rng(4)
+    A, _, V = factors(rng, 10, 10, 21, np.float64)
+    W = rng.standard_normal((21, 5))
+
+    def loss(A):
+        return (A @ ((A @ V) @ W)).sum()
+
+    made = sj.jit(sj.grad(loss))(sj.array(A, format=form))
+    ones = np.ones((10, 5))
+    want = (A != 0) * (ones @ (A @ V @ W).T + A.T @ ones @ W.T @ V.T)
+    np.testing.assert_allclose(made.todense(), want, rtol=1e-11, atol=1e-11)
+
+
+def test_several_sums_are_taken_in_one_loop():
+    rng = np.random.default_rng(5)
+    A, _, V = factors(rng, 30, 30, 16, np.float64)
+    W = rng.standard_normal((16, 7))
+
+    def loss(A):
+        return ((A @ ((A @ V) @ W)) ** 2).sum()
+
+    text = sj.jit(sj.grad(loss)).lower(sj.array(A, format="csr")).as_text("loops")
+    assert "step 4" in text[text.index("A.crd") :]
+
+
+@pytest.mark.parametrize("batch", [1, 3, 4, 9])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_coordinates_of_a_counted_loop(quick, batch, dtype):
+    rng = np.random.default_rng(6)
+    A, *_ = factors(rng, 9, 11, 1, dtype)
+    values = np.stack([A * (k + 1) for k in range(batch)])
+    U, V = (np.stack([factors(rng, 9, 11, 13, dtype)[n] for _ in range(batch)]) for n in (1, 2))
+    mapped = sj.jit(sj.vmap(EXPRESSIONS["sampled"][0]))
+    made = mapped(sj.array(values).asformat("(d,c,d)@(1,2,0)"), U, V)
+    want = values * np.einsum("bik,bjk->bij", U, V)
+    tolerance = 1e-5 if dtype == "f4" else 1e-12
+    np.testing.assert_allclose(made.todense(), want, rtol=tolerance, atol=tolerance)
+
+
+def test_a_counted_loop_takes_several_coordinates():
+    rng = np.random.default_rng(7)
+    A, U, V = factors(rng, 12, 12, 16, np.float64)
+    values = sj.array(np.stack([A] * 8)).asformat("(d,c,d)@(1,2,0)")
+    mapped = sj.jit(sj.vmap(EXPRESSIONS["sampled"][0]))
+    assert "step 4" in mapped.lower(values, np.stack([U] * 8), np.stack([V] * 8)).as_text("loops")
+
+
 def test_no_terms_at_all():
     A = sj.array(np.eye(5), format="csr")
     empty = np.zeros((5, 0))

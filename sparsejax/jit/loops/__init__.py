@@ -2,6 +2,7 @@
 
 shape          when                                       file      loop
 counted        no leader                                  counted   for v in lo .. hi, in lanes or at once
+  side by side a sum in lanes at every coordinate         jammed    for v in lo .. hi by 4: four sums at once
   rows         a register reduces one fiber each         flat      blocks of rows: all entries first, then row by row
 single walk    one leader, one case                       merge     for p in lo .. hi: v = crd[p]
   in lanes     nothing but its values changes             places    for p in lo .. hi by 8, entries appended side by side

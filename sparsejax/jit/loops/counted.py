@@ -15,6 +15,7 @@ from sparsejax.formats import Format
 from sparsejax.jit import cin, emit, operators, simplify
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.loops import jammed
 from sparsejax.jit.loops.walker import Leaders, Loop
 from sparsejax.jit.operands import Scalar
 from sparsejax.jit.vectors import Follow, VectorLoop, vectorizable
@@ -82,6 +83,9 @@ class Ranges:
 
 def counted(loop: Loop) -> None:
     """The whole extent, without leaders."""
+    if jammed.applies(loop, frozenset(), None):
+        jammed.walk(loop, frozenset(), None)
+        return
     ranges = Ranges(loop, frozenset())
     ranges.add(loop.begin, loop.extent)
     ranges.finish()

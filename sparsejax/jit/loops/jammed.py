@@ -1,6 +1,6 @@
-"""Several reductions side by side: a walk with a vector loop inside that sums up something for every place.
+"""Several reductions side by side: a walk, or a counted loop, with a vector loop inside that sums up something for every place.
 
-    for p in lo .. hi by 4:                                 one by one where fewer are left
+    for p in lo .. hi by 4:                                 one by one where fewer are left; p is the coordinate of a counted loop
       for k in 0 .. n by 8:
         u = U[i, k .. k + 7]                                what is the same at all places is read once
         t0 += vals[p] * u * V[crd[p], k .. k + 7]
@@ -18,14 +18,13 @@ loop around a dense one; reference section "SDDMM".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
 from sparsejax.jit import cin, emit, scatter, simplify, sums, vectors
 from sparsejax.jit.builder import Val
-from sparsejax.jit.cursor import Env
+from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.loops import ahead
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Scalar
@@ -37,37 +36,51 @@ ROUNDS = 2
 PLACES = 2**ROUNDS
 
 
-def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
-    """Whether the walk of `walker` alone sums up, in lanes, what is dense at each of its places."""
+def applies(loop: Loop, key: Leaders, walker: Walker | None) -> bool:
+    """Whether the walk of `walker` alone, or a loop over all coordinates, sums up, in lanes, what is dense at each of its places."""
     stmt, lowering = loop.cases[key], loop.lowering
-    found = _reduction(stmt)
-    if found is None or lowering.strip is not None:
-        return False
-    first, _ = found
-    inner = first.producer
-    if cin.workspace(first).policy != "scalar" or not isinstance(inner, cin.Forall) or inner.kind != "vector":
+    found, _ = _reductions(stmt)
+    if not found or lowering.strip is not None or simplify.conditions(stmt):
         return False
     if loop.span is not None:
         return False  # cut for threads, anywhere: products may be fused with sums for four places, and not for one
-    if not walker.side_by_side or inner.var.outer is not None or simplify.conditions(stmt):
+    if walker is None:
+        if loop.enters or loop.var.outer is not None:
+            return False
+    elif not walker.side_by_side or loop.is_short(walker):
         return False
-    if (walker.access.tensor.name, walker.level) in lowering.program.short or lowering.visits_nothing(inner):
+    known = {w.lhs.tensor.name for w in cin.writes(stmt)}
+    return all(_independent(loop, key, first, known) for first in found)
+
+
+def _independent(loop: Loop, key: Leaders, first: cin.Where, known: Collection[str]) -> bool:
+    """Whether a reduction in lanes reads nothing of `known`, which the places compute, and all else without a search."""
+    inner, lowering = first.producer, loop.lowering
+    assert isinstance(inner, cin.Forall)
+    if inner.kind != "vector" or inner.var.outer is not None or cin.workspace(first).policy != "scalar":
+        return False
+    if lowering.visits_nothing(inner):
         return False
     if sums.is_sum(inner, cin.workspace(first)) and sums.wants_exact(inner, inside=True):
+        return False
+    if any(a.tensor.name in known for a in cin.accesses(inner.body)):
         return False
     return all(a.tensor.policy == "scalar" or _located(loop, key, a) for a in cin.accesses(inner.body))
 
 
-def _reduction(stmt: cin.Stmt) -> tuple[cin.Where, cin.Stmt] | None:
-    """What is reduced first in `stmt`, and all that is left to do then, where that has no loops."""
+def _reductions(stmt: cin.Stmt) -> tuple[list[cin.Where], cin.Stmt]:
+    """What is reduced in `stmt`, and all that is left to do then; none where some of it would still have loops."""
     match stmt:
-        case cin.Where(cin.Assign(), cin.Where()):
-            found = _reduction(stmt.producer)
-            return None if found is None else (found[0], replace(stmt, producer=found[1]))
-        case cin.Where(cin.Assign()):
-            return stmt, stmt.consumer
-        case _:
-            return None
+        case cin.Assign():
+            return [], stmt
+        case cin.Where(consumer, cin.Forall()):
+            found, left = _reductions(consumer)
+            return ([stmt, *found], left) if found or isinstance(consumer, cin.Assign) else ([], stmt)
+        case cin.Where(consumer, producer):
+            (first, made), (then, used) = _reductions(producer), _reductions(consumer)
+            if (first or isinstance(producer, cin.Assign)) and (then or isinstance(consumer, cin.Assign)):
+                return [*first, *then], cin.Where(used, made)
+    return [], stmt
 
 
 def _located(loop: Loop, key: Leaders, access: cin.Access) -> bool:
@@ -78,38 +91,42 @@ def _located(loop: Loop, key: Leaders, access: cin.Access) -> bool:
     return not searched and all(isinstance(level, Dense) for level in below)
 
 
-def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
-    """The places of `walker`, `PLACES` at a time while there are as many."""
-    b, segment = loop.b, walker.segment
-    count = b.named("count", b.sub(segment.hi, segment.lo))
+def walk(loop: Loop, key: Leaders, walker: Walker | None) -> None:
+    """The places of `walker`, or all coordinates, `PLACES` at a time while there are as many."""
+    b = loop.b
+    lo, hi = (loop.begin, loop.extent) if walker is None else (walker.segment.lo, walker.segment.hi)
+    count = b.named("count", b.sub(hi, lo))
     with loop.room(count):
-        end = b.named("end", b.add(segment.lo, b.and_(count, b.i64(-PLACES))))
-        with b.for_(segment.lo, end, "p", PLACES) as first:
+        end = b.named("end", b.add(lo, b.and_(count, b.i64(-PLACES))))
+        with b.for_(lo, end, "p", PLACES) as first:
             later = [b.named("q", b.add(first, number)) for number in range(1, PLACES)]
             _side_by_side(loop, key, walker, [first, *later])
-        with b.for_(end, segment.hi, "p") as place:
+        with b.for_(end, hi, "p") as place:
             _side_by_side(loop, key, walker, [place])
 
 
-def _side_by_side(loop: Loop, key: Leaders, walker: Walker, places: Sequence[Val]) -> None:
+def _side_by_side(loop: Loop, key: Leaders, walker: Walker | None, places: Sequence[Val]) -> None:
     """The reductions at some places at once, then what is done with each."""
-    lowering, found = loop.lowering, _reduction(loop.cases[key])
-    assert found is not None
-    stmt, left = found
-    assert isinstance(stmt.producer, cin.Forall)
-    coordinates = [walker.segment.coordinate(place) for place in places]
-    cursors = [{walker.access: walker.cursor(p, None, c)} for p, c in zip(places, coordinates, strict=True)]
+    lowering = loop.lowering
+    found, left = _reductions(loop.cases[key])
+    coordinates, cursors = list(places), [dict[cin.Access, Cursor]() for _ in places]
+    if walker is not None:
+        coordinates = [walker.segment.coordinate(place) for place in places]
+        cursors = [{walker.access: walker.cursor(p, None, c)} for p, c in zip(places, coordinates, strict=True)]
     envs = [loop.env.with_cursors(k).bind(loop.var, c) for k, c in zip(cursors, coordinates, strict=True)]
-    if len(places) > 1:
-        assert isinstance(stmt.producer.body, cin.Assign)
-        var, extent = stmt.producer.var, lowering.program.extent(stmt.producer.var)
-        for place, env in zip(places, envs, strict=True):
-            ahead.rows(loop, walker, place, stmt.producer.body, env.bind(var, loop.b.i64(0)), var, extent)
-    reductions = _Reductions(lowering, stmt, loop.var, [_register(loop, stmt) for _ in places], envs)
-    reductions.run(reductions.places[0], loop.b.i64(0), lowering.bound(stmt.producer.var, loop.env))
-    reductions.finish(loop.env)
-    for coordinate, here, scalar in zip(coordinates, cursors, reductions.scalars, strict=True):
-        lowering.scalars[cin.workspace(stmt).name] = scalar
+    made: dict[str, list[Scalar]] = {}
+    for stmt in found:
+        assert isinstance(stmt.producer, cin.Forall) and isinstance(stmt.producer.body, cin.Assign)
+        var, body = stmt.producer.var, stmt.producer.body
+        if len(places) > 1 and walker is not None:
+            for place, env in zip(places, envs, strict=True):
+                ahead.rows(loop, walker, place, body, env.bind(var, loop.b.i64(0)), var, lowering.program.extent(var))
+        scalars = made[cin.workspace(stmt).name] = [_register(loop, stmt) for _ in places]
+        reductions = _Reductions(lowering, stmt, loop.var, scalars, envs)
+        reductions.run(reductions.places[0], loop.b.i64(0), lowering.bound(var, loop.env))
+        reductions.finish(loop.env)
+    for number, (coordinate, here) in enumerate(zip(coordinates, cursors, strict=True)):
+        lowering.scalars.update((name, scalars[number]) for name, scalars in made.items())
         loop.visit(left, coordinate, here)
 
 
