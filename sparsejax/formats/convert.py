@@ -298,8 +298,10 @@ def to_dense(storage: Storage) -> Array:
     """
     form = storage.format
     if form.is_dense:
+        if form.order == tuple(range(form.ndim)):
+            return storage.vals.reshape(storage.shape)
         stored = storage.vals.reshape([storage.shape[d] for d in form.order])
-        return stored.transpose(np.argsort(form.order)) if form.ndim else stored
+        return stored.transpose(np.argsort(form.order))
     if math.prod(storage.shape) > MAX_POSITIONS:
         raise FormatError(f"an array of shape {storage.shape} does not fit in memory as a dense one; keep it sparse")
     if not all(level.unique for level in form.levels):

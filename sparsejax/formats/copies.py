@@ -3,8 +3,13 @@
 before:  A csr with values a, B over the same buffers with values b
 after:   A csc with values a[q], B csc with values b[q]:   q, and the buffers of the copies, are found once
 
+A copy pays when what it would have saved so far has reached its price: so all uses of an array cost at most twice what they would have
+cost, had one known how many there will be. Those of other arrays over the same pattern count too.
+
 Arrays that were made over the pattern of another (`Storage.with_values`) share its memory of copies. Entry p of a copy is entry q[p] of
 the array.
+
+Source: the rule for renting or buying (Karlin, Manasse, Rudolph and Sleator, "Competitive Snoopy Caching", 1988).
 """
 
 from __future__ import annotations
@@ -43,3 +48,20 @@ def places_of(storage: Storage, form: Format) -> Storage:
         numbered = Storage(storage.format, storage.shape, np.int64(0), storage.buffers, numbers)
         known[form] = convert.convert(numbered, form)
     return known[form]
+
+
+def pays(storage: Storage, form: Format, gain: float, price: float, gather: float) -> bool:
+    """Whether to make a copy, for a use that would gain so much by it: it is there, or earlier uses would have gained its price too.
+    `gather` is the price where the pattern has been copied, for the values alone. O(1); remembers the use."""
+    if form in storage.cache.get("converted", ()):
+        return True
+    own = storage.cache.setdefault("gains", {})
+    own[form] = own.get(form, 0.0) + gain
+    pattern = storage.cache.get("pattern")
+    if pattern is None:
+        return bool(own[form] >= price)
+    if form in pattern:
+        return bool(own[form] >= gather)
+    shared = pattern.setdefault("gains", {})
+    shared[form] = shared.get(form, 0.0) + gain - gather
+    return bool(max(own[form], shared[form]) >= price)

@@ -43,8 +43,9 @@ from sparsejax.jit.workspaces import policies
 # is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back.
 STRIDED, VECTOR, MERGE, TAKE = 1.0, 0.2, 4.0, 4.0
 GALLOP = 2.0
-TILED, ROWS = 0.6, 4.0
-"""The share of VECTOR in tiles of two dense loops (`tiling`), and how many rows one has. Set by hand."""
+HELD, TILED, ROWS = 0.4, 0.6, 4.0
+"""The share of VECTOR where rows of the result stay in registers (`tiling`; measured with 7 to 32 columns, 95 entries in a row), that of
+tiles of two dense loops in this, and how many rows one has (set by hand)."""
 LOOKUP, SCATTERED = 1.5, 5.0
 """Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""
 BEAM = 400
@@ -108,6 +109,8 @@ class Schedule:
     """Operands whose fibers are scattered into a workspace, where they are read again and again (`scatter`)."""
     registers: frozenset[str] = frozenset()
     """In a kernel of several statements, sparse results that are computed in all of their loops (`placement.statement`)."""
+    remembered: Candidate | None = None
+    """What is cheaper by a fifth, and gives the same bits, when copies of operands are remembered from earlier calls."""
 
 
 @dataclass(frozen=True)
@@ -310,14 +313,22 @@ class Model(Cardinalities):
             known = {s.order for s in states}
             listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
             states += [self.walk(order) for order in listed if order not in known]
-        priced = sorted(
-            ((self.total(s), k, s) for k, s in enumerate(states)), key=lambda item: (item[0].total, item[1])
-        )
+        priced = sorted(((self.total(s), s) for s in states), key=lambda item: item[0].total)
         priced = [item for item in priced if math.isfinite(item[0].total)]
         if not priced:
             return None
-        cost, _, state = priced[0]
-        return self.schedule(state, cost, tuple(Candidate(s.order, c) for c, _, s in priced[:6]))
+        made = self.schedule(priced[0][1], priced[0][0], tuple(Candidate(s.order, c) for c, s in priced[:6]))
+        return replace(made, remembered=self._remembered(priced))
+
+    def _remembered(self, priced: Sequence[tuple[Cost, _State]]) -> Candidate | None:
+        """The order that is cheapest once copies are remembered, if it adds up in the same order as the cheapest, and not in lanes."""
+        kept, (cost, chosen) = cin.bound_by(cin.Access(self.nest.output, self.nest.indices)), priced[0]
+        sums = [v for v in chosen.order if v not in kept]
+        same = [x for x in priced if [v for v in x[1].order if v not in kept] == sums]
+        free = [(c.loops + c.output, c, s) for c, s in same if s.discordant.isdisjoint(self._beside)]
+        free = [x for x in free if not {*chosen.order[-1:], *x[2].order[-1:]} & {*sums}]
+        least, found, state = min(free, key=lambda x: x[0], default=(math.inf, cost, chosen))
+        return Candidate(state.order, found) if least < 0.8 * (cost.loops + cost.output) else None
 
     def given(self, order: tuple[cin.IndexVar, ...]) -> Schedule:
         """The schedule with loops in a given order, whatever it costs."""
@@ -395,8 +406,9 @@ class Model(Cardinalities):
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1]
             each = STRIDED if strided else VECTOR
-            rows = None if strided else self._in_tiles((*state.order, var))
-            around, each = (around, each) if rows is None else (rows, TILED * VECTOR)
+            if not strided and self._region((*state.order, var)) is not None:
+                rows = self._in_tiles((*state.order, var))
+                around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
         elif len(leaders) > 1:
             each = MERGE
             for access in leaders:

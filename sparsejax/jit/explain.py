@@ -422,7 +422,7 @@ def _kernel(
         () if eqn is None else _format_reasons(step, eqn),
         candidates,
         tuple(map(str, schedule.order)),
-        _order_reason(schedule.order, candidates),
+        _order_reason(schedule.order, candidates) + _later(schedule),
         step.priced,
         branches.loops(runner.plain, known, schedule),
         str(program.chunking),
@@ -443,6 +443,12 @@ def _meetings(runner: pipeline.KernelRunner, known: Facts, counted: Facts) -> tu
             coupling = counted.couplings[join.key]
             made.append(Meeting(names, str(join.var), even * coupling, coupling, known.couplings[join.key]))
     return tuple(made)
+
+
+def _later(schedule: autoschedule.Schedule) -> str:
+    found = schedule.remembered
+    order = "" if found is None else ",".join(map(str, found.order))
+    return order and f"; {order} on the same patterns again and again, once copies have paid off"
 
 
 def _order_reason(order: tuple[cin.IndexVar, ...], candidates: Sequence[Candidate]) -> str:

@@ -57,6 +57,7 @@ from sparsejax.jit import (
     parallel,
     plan_cache,
     positions,
+    remembered,
     rows,
     runtime,
     witnesses,
@@ -90,6 +91,9 @@ class Planned:
     binding: binding.Binding
     moves: tuple[tuple[int, Format], ...]
     """Inputs, by position, that are converted first, with their formats."""
+    observed: Observed = ()
+    account: remembered.Account | None = None
+    """Of a plan with remembered copies, where there is one."""
 
 
 @dataclass
@@ -158,6 +162,8 @@ class KernelRunner:
             planned = self.plan(self.observe(inputs))
             self._last = config.planning(), [(k, name, inputs[k].cache[name]) for k, name in self._watched], planned
         assert planned is not None
+        if planned.account is not None and planned.account.pays(inputs):
+            return self.plan(planned.observed, planned.account.later.order)
         return planned
 
     def actual(self, inputs: Sequence[Storage]) -> tuple[KernelRunner, list[Storage]]:
@@ -250,37 +256,39 @@ class KernelRunner:
                 'raise the limit with sparsejax.config.update("dense_limit", ...)'
             )
 
-    def plan(self, observed: Observed) -> Planned:
-        key = (*config.planning(), observed)
+    def plan(self, observed: Observed, order: remembered.Order = ()) -> Planned:
+        key = (*config.planning(), order, observed)
         with _turn:
             known = self.plans.get(key)
             if known is None:
-                known = self.plans[key] = self._planned(observed)
+                known = self.plans[key] = self._planned(observed, order)
         return known
 
-    def _planned(self, observed: Observed) -> Planned:
-        key = plan_cache.key(self.step.nest, self.shared, config.planning(), observed)
+    def _planned(self, observed: Observed, order: remembered.Order) -> Planned:
+        key = plan_cache.key(self.step.nest, self.shared, config.planning(), observed, order)
         constants = Numbers() if self.shared else None
         recipe = plan_cache.load(key)
         if recipe is None:
-            recipe = self._recipe(observed, constants)
+            recipe = self._recipe(observed, constants, order)
             if not constants:
                 plan_cache.store(key, recipe)
         compiled, output = runtime.compile_text(recipe.text), self.nest.output
         kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
         area = None if constants is None else constants.area()
         bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole)
-        return Planned(bound, recipe.moves)
+        account = None if recipe.later is None else remembered.Account(recipe.later)
+        return Planned(bound, recipe.moves, observed, account)
 
-    def _recipe(self, observed: Observed, constants: Numbers | None) -> plan_cache.Recipe:
+    def _recipe(self, observed: Observed, constants: Numbers | None, order: remembered.Order = ()) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
-        _, program = self.schedule(observed)
+        schedule, program = self.schedule(observed, order)
         text = lower.lower(program, LLVMBuilder(), constants)
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = autoschedule.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole)
+        later = remembered.later(schedule, self.step.nest, self.plain, self.known(observed))
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later)
 
     def known(self, observed: Observed) -> facts.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
@@ -290,10 +298,12 @@ class KernelRunner:
         found = estimates.split(given, self.nest, observed[:count])
         return facts.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
 
-    def schedule(self, observed: Observed) -> tuple[autoschedule.Schedule, lower.Program]:
+    def schedule(self, observed: Observed, order: remembered.Order = ()) -> tuple[autoschedule.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
         nest, known = self.plain, self.known(observed)
-        if nest.nested:
+        if order:
+            schedule: autoschedule.Schedule | None = remembered.schedule(nest, known, order, config.workspace())
+        elif nest.nested:
             schedule = branches.choose(nest, known)
         else:
             schedule = SCHEDULERS[config.scheduler()](nest, known, config.workspace())

@@ -25,15 +25,15 @@ import numpy as np
 import scipy
 
 from sparsejax.formats import Format
-from sparsejax.jit import chunked, cin, given, object_cache
+from sparsejax.jit import chunked, cin, given, object_cache, remembered
 from sparsejax.jit.nest import Nest, Producer
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Everything that running a kernel takes besides its nest: LLVM text, inputs by position with the formats they are converted to
-    first, how many coordinates to make room for, how it is cut into chunks, which buffers of an input are the output's own, and whether
-    all of a dense output is assigned."""
+    first, how many coordinates to make room for, how it is cut into chunks, which buffers of an input are the output's own, whether
+    all of a dense output is assigned, and what is cheaper once copies are remembered."""
 
     text: str
     moves: tuple[tuple[int, Format], ...]
@@ -41,6 +41,7 @@ class Recipe:
     cut: chunked.Cut | None
     shared: given.Shared | None = None
     whole: bool = False
+    later: remembered.Later | None = None
 
 
 _KEPT = 256
@@ -100,9 +101,9 @@ def _encoded(recipe: Recipe) -> bytes:
     moves = [(position, str(form), form.ndim) for position, form in recipe.moves]
     cut = None if recipe.cut is None else vars(recipe.cut)
     shared = None if recipe.shared is None else vars(recipe.shared)
-    head = json.dumps(
-        {"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared, "whole": recipe.whole}
-    )
+    later = None if recipe.later is None else recipe.later.encoded()
+    fields = {"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared, "whole": recipe.whole}
+    head = json.dumps(fields | {"later": later})
     return f"{head}\n{recipe.text}".encode()
 
 
@@ -112,7 +113,8 @@ def _decoded(record: bytes) -> Recipe:
     moves = tuple((position, Format.parse(form, ndim)) for position, form, ndim in fields["moves"])
     cut = None if fields["cut"] is None else chunked.Cut(**fields["cut"])
     shared = None if fields["shared"] is None else given.Shared(**fields["shared"])
-    return Recipe(text, moves, tuple(fields["expected"]), cut, shared, fields["whole"])
+    later = None if fields["later"] is None else remembered.Later.decoded(fields["later"])
+    return Recipe(text, moves, tuple(fields["expected"]), cut, shared, fields["whole"], later)
 
 
 def key(nest: Nest, *settings: Hashable) -> str:

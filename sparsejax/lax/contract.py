@@ -146,9 +146,8 @@ def _reference(
 
 def _call(*args: Storage, out_aval: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, **_: Any) -> Storage:
     dense = [convert.to_dense(a).astype(dtype, copy=False) for a in args]
-    if _is_matmul(inputs, output):
-        made = dense[0] @ dense[1]
-    else:
+    made = _matrix_product(dense, inputs, output)
+    if made is None:
         made = np.einsum(*_numpy_operands(dense, inputs, output), optimize=len(args) > 1)
     return convert.from_dense(np.array(made, dtype, copy=None), out_aval.format, out_aval.fill_value)
 
@@ -162,14 +161,19 @@ def _numpy_operands(args: Sequence[Any], inputs: tuple[Labels, ...], output: Lab
     return [*made, [number[x] for x in output]]
 
 
-def _is_matmul(inputs: tuple[Labels, ...], output: Labels) -> bool:
-    """Whether this is a plain matrix product or matrix-vector product, which BLAS takes as it is."""
-    if len(inputs) != 2 or len(inputs[0]) != 2 or len(set(inputs[0])) != 2:
-        return False
-    (i, k), right = inputs[0], inputs[1]
-    if right == (k,):
-        return output == (i,)
-    return len(right) == 2 and right[0] == k and right[1] not in (i, k) and output == (i, right[1])
+def _matrix_product(args: Sequence[Any], inputs: tuple[Labels, ...], output: Labels) -> Any:
+    """The product of a matrix and a matrix or vector, any of them transposed, which BLAS takes as they are; None of anything else."""
+    if len(inputs) != 2 or len(set(inputs[0])) != 2 or not 0 < len(set(inputs[1])) == len(inputs[1]) < 3:
+        return None
+    (left, right), (rows, columns) = args, inputs
+    shared = set(rows) & set(columns)
+    if len(shared) != 1 or len(rows) != 2 or set(output) != set(rows) ^ set(columns):
+        return None
+    (k,) = shared
+    left, right = left if rows[1] == k else left.T, right if columns[0] == k else right.T
+    if left.shape[1] != right.shape[0]:
+        return None  # one of them is broadcast
+    return left @ right if output[0] in rows else right.T @ left.T
 
 
 def _for_blas(*avals: Aval, ring: Ring | None = None, mask: str | None = None, **params: Any) -> bool:

@@ -1,0 +1,125 @@
+"""Kernels that run on the same patterns again and again: copies of operands once these would have gained their price."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.formats import copies
+from sparsejax.formats.format import Format
+from sparsejax.jit import plan_cache, remembered
+from tests.fuzz import engine
+
+CSC = Format.parse("csc", 2)
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    """Another kernel costs nothing, and is not optimised."""
+    monkeypatch.setattr(remembered, "COMPILING", 0.0)
+    with engine.quick():
+        yield
+
+
+def drawn(rng, rows, cols, dtype=float):
+    values = rng.integers(-9, 10, (rows, cols))
+    return np.where(rng.random((rows, cols)) < 0.1, values, 0).astype(dtype)
+
+
+@pytest.fixture
+def accounts(monkeypatch):
+    """The accounts of all kernels that are planned."""
+    made = []
+
+    class Listed(remembered.Account):
+        def __init__(self, later):
+            super().__init__(later)
+            made.append(self)
+
+    monkeypatch.setattr(remembered, "Account", Listed)
+    return made
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "c16"])
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "(d,c,d)@(0,1,2)"])
+def test_results_do_not_change(cheap, form, dtype):
+    rng = np.random.default_rng(0)
+    A, G = drawn(rng, 300, 200, dtype), drawn(rng, 300, 16, dtype)
+    product, given = sj.jit(lambda A, G: sj.einsum("ki,kj->ij", A, G)), A
+    if form.count("d,") == 2 or "," in form:
+        given, product = np.stack([A, 2 * A], axis=2), sj.jit(lambda A, G: sj.einsum("kib,kj->ijb", A, G))
+    stored = sj.array(given, format=form)
+    want = np.einsum("kib,kj->ijb", given, G) if given.ndim == 3 else A.T @ G
+    for _ in range(12):
+        np.testing.assert_array_equal(product(stored, G).todense(), want)
+    other = sj.array(given * 2, format=form)
+    np.testing.assert_array_equal(product(other, G).todense(), 2 * want)
+
+
+def test_a_copy_is_made_when_it_would_have_paid(cheap, accounts):
+    rng = np.random.default_rng(1)
+    A, G = sj.array(drawn(rng, 500, 300), format="csr"), sj.array(rng.random((500, 16)))
+    product = sj.jit(lambda A, G: sj.einsum("ki,kj->ij", A, G))
+    first = product(A, G).todense()
+    assert CSC not in A.storage.cache.get("converted", {})
+    calls = 1
+    while CSC not in A.storage.cache.get("converted", {}):
+        made, calls = product(A, G).todense(), calls + 1
+        assert calls < 1000
+    later = accounts[0].later
+    price = later.copied[0][2]
+    assert calls == -(-price // later.gain)
+    np.testing.assert_allclose(made, first, rtol=1e-12)
+    B = sj.array(drawn(rng, 500, 300), format="csr")
+    product(B, G)
+    assert CSC not in B.storage.cache.get("converted", {})
+
+
+@pytest.mark.parametrize("columns", [1, 7, 16, 33])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_bits_do_not_depend_on_the_number_of_calls(monkeypatch, accounts, dtype, columns):
+    monkeypatch.setattr(remembered, "COMPILING", 0.0)
+    rng = np.random.default_rng(6)
+    A, G = sj.array(rng.random((400, 300)) * drawn(rng, 400, 300, dtype), format="csr"), rng.random((400, columns))
+    product = sj.jit(lambda A, G: sj.einsum("ki,kj->ij", A, G))
+    first = product(A, G).todense()
+    for _ in range(40):
+        np.testing.assert_array_equal(product(A, G).todense(), first)
+    assert all(a.pays([A.storage, sj.array(G).storage]) for a in accounts)
+
+
+def test_arrays_over_one_pattern_pay_for_its_copy_together():
+    storage = sj.array(drawn(np.random.default_rng(2), 40, 30), format="csr").storage
+    others = [storage.with_values(storage.vals * k, storage.fill_value) for k in range(6)]
+    pays = [copies.pays(s, CSC, gain=30.0, price=50.0, gather=10.0) for s in others]
+    assert pays == [False, False, True, True, True, True]  # each gains 30 and costs 10: 50 is reached by the third
+    copies.converted(others[2], CSC)
+    alone = storage.with_values(storage.vals, storage.fill_value)
+    assert [copies.pays(alone, CSC, 4.0, 50.0, 10.0) for _ in range(3)] == [False, False, True]
+    copies.converted(alone, CSC)
+    assert copies.pays(alone, CSC, 0.0, 50.0, 10.0)
+
+
+def test_arrays_that_share_no_pattern_pay_alone():
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        storage = sj.array(drawn(rng, 40, 30), format="csr").storage
+        assert not copies.pays(storage, CSC, gain=30.0, price=50.0, gather=10.0)
+
+
+def test_recipes_keep_what_is_cheaper_later(accounts):
+    rng = np.random.default_rng(4)
+    A, G = sj.array(drawn(rng, 500, 300), format="csr"), sj.array(rng.random((500, 16)))
+    product = sj.jit(lambda A, G: sj.einsum("ki,kj->ij", A, G))
+    product(A, G)
+    later = accounts[0].later
+    assert later.order == ("i", "k", "j") and later.gain > 0
+    recipe = plan_cache.Recipe("text", (), (), None, later=later)
+    assert plan_cache._decoded(plan_cache._encoded(recipe)) == recipe
+
+
+def test_products_that_keep_rows_in_registers_want_no_copies(accounts):
+    rng = np.random.default_rng(5)
+    A, G = sj.array(drawn(rng, 300, 500), format="csr"), sj.array(rng.random((500, 16)))
+    product = sj.jit(lambda A, G: A @ G)
+    product(A, G)
+    assert not accounts
