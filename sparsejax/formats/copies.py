@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsejax.formats import convert, passes
+from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
 from sparsejax.formats.storage import Storage
 
@@ -37,7 +38,29 @@ def _gathered(storage: Storage, form: Format) -> Storage:
     places = places_of(storage, form)
     if places.format != form or not places.packed:
         return convert.convert(storage, form)
-    return places.with_values(passes.over(places.vals.size).take(storage.vals, places.vals), storage.fill_value)
+    width = _side_by_side(storage.format, form, storage.shape)
+    if width == 1:
+        return places.with_values(passes.over(places.vals.size).take(storage.vals, places.vals), storage.fill_value)
+    rows = places.cache.get("rows")
+    if rows is None:
+        rows = places.cache["rows"] = places.vals[::width] // width
+    taken = np.take(storage.vals.reshape(-1, width), rows, axis=0)
+    return places.with_values(taken.reshape(-1), storage.fill_value)
+
+
+def _side_by_side(before: Format, after: Format, shape: tuple[int, ...]) -> int:
+    """How many values of one format stay together in the other: those of the innermost dense levels that both have.
+
+    >>> _side_by_side(Format.parse("(d,c,d)@(0,1,2)", 3), Format.parse("(d,c,d)@(1,0,2)", 3), (30, 20, 16))
+    16
+    """
+    width = 1
+    inner, other = (list(zip(f.levels, f.order, f.level_extents(shape), strict=True))[::-1] for f in (before, after))
+    for level, same in zip(inner, other, strict=False):
+        if level != same or not isinstance(level[0], Dense):
+            break
+        width *= max(1, level[2])
+    return width
 
 
 def places_of(storage: Storage, form: Format) -> Storage:

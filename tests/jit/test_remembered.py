@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.formats import copies
+from sparsejax.formats import convert, copies
 from sparsejax.formats.format import Format
 from sparsejax.jit import plan_cache, remembered
 from tests.fuzz import engine
@@ -97,6 +97,31 @@ def test_arrays_over_one_pattern_pay_for_its_copy_together():
     assert [copies.pays(alone, CSC, 4.0, 50.0, 10.0) for _ in range(3)] == [False, False, True]
     copies.converted(alone, CSC)
     assert copies.pays(alone, CSC, 0.0, 50.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("csr", "csc"),
+        ("(d,c,d)@(0,1,2)", "(d,c,d)@(1,0,2)"),
+        ("(d,c,d)@(0,1,2)", "(d,d,c)@(2,1,0)"),
+        ("(c,d,d)@(0,1,2)", "(d,d,c)@(1,2,0)"),
+        ("(c,d,d)@(0,1,2)", "(c,d,d)@(0,2,1)"),
+        ("bsr:2x3", "(d,c,d,d)@(1,0,0,1)/(2,3)"),
+        ("bsr:2x3", "(d,c,d,d)@(0,1,0,1)/(3,2)"),
+    ],
+)
+@pytest.mark.parametrize("extents", [(12, 6, 4), (1, 6, 4), (6, 6, 1), (6, 6, 0)])
+def test_copies_over_a_remembered_pattern(before, after, extents):
+    shape = extents if before.count("(d,c,d)") or before.count("(c,d,d)") else extents[:2]
+    rng = np.random.default_rng(5)
+    storage = sj.array(rng.integers(-1, 2, shape).astype(float), format=before).storage
+    wanted = Format.parse(after, len(shape))
+    for k in range(1, 4):
+        again = storage.with_values(storage.vals * k + 0.0, storage.fill_value)
+        made = copies.converted(again, wanted)
+        assert made.format == wanted
+        np.testing.assert_array_equal(convert.to_dense(made), convert.to_dense(again))
 
 
 def test_arrays_that_share_no_pattern_pay_alone():
