@@ -43,9 +43,9 @@ from sparsejax.jit.workspaces import policies
 # is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back.
 STRIDED, VECTOR, MERGE, TAKE = 1.0, 0.2, 4.0, 4.0
 GALLOP = 2.0
-HELD, TILED, ROWS = 0.4, 0.6, 4.0
-"""The share of VECTOR where rows of the result stay in registers (`tiling`; measured with 7 to 32 columns, 95 entries in a row), that of
-tiles of two dense loops in this, and how many rows one has (set by hand)."""
+HELD, START, TILED, ROWS = 0.5, 8.0, 0.6, 4.0
+"""The share of VECTOR where rows of the result stay in registers (`tiling`) and what a row costs (measured: 4 to 95 entries, 4 to 32
+columns); the share of that in tiles of two dense loops, and how many rows one has (set by hand)."""
 LOOKUP, SCATTERED = 1.5, 5.0
 """Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""
 BEAM = 400
@@ -314,8 +314,7 @@ class Model(Cardinalities):
             listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
             states += [self.walk(order) for order in listed if order not in known]
         priced = sorted(((self.total(s), s) for s in states), key=lambda item: item[0].total)
-        priced = [item for item in priced if math.isfinite(item[0].total)]
-        if not priced:
+        if not (priced := [item for item in priced if math.isfinite(item[0].total)]):
             return None
         made = self.schedule(priced[0][1], priced[0][0], tuple(Candidate(s.order, c) for c, s in priced[:6]))
         return replace(made, remembered=self._remembered(priced))
@@ -406,9 +405,11 @@ class Model(Cardinalities):
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1]
             each = STRIDED if strided else VECTOR
-            if not strided and self._region((*state.order, var)) is not None:
+            first = None if strided else self._region((*state.order, var))
+            if first is not None:
                 rows = self._in_tiles((*state.order, var))
                 around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
+                around += START * self.walk(state.order[:first]).survivors
         elif len(leaders) > 1:
             each = MERGE
             for access in leaders:
