@@ -25,8 +25,8 @@ from sparsejax.jit.nest import Nest
 
 COMPILING = 2e7
 """What planning and compiling another kernel costs: 10 to 40 ms, in nanoseconds."""
-GATHER = 1.0
-"""Per value that goes to a copy whose pattern is remembered: 0.7 to 3.8 ns measured, most where caches are left."""
+CALL, GATHER = 2e4, 1.0
+"""Of a copy whose pattern is remembered, and per value that goes to it: 0.7 to 3.8 ns measured, most where caches are left."""
 
 Order = tuple[str, ...]
 """A loop order, by name; empty: the scheduler's."""
@@ -61,7 +61,7 @@ def later(chosen: Schedule, given: Nest, nest: Nest, known: Facts) -> Later | No
         if tensor.name in moved:
             form, entries = moved[tensor.name], known[tensor.name][-1]
             price = conversion_costs.cost(tensor.format, form, tensor.shape, entries)
-            copied.append((number, form, price, GATHER * entries))
+            copied.append((number, form, price, CALL + GATHER * entries))
     gain = chosen.cost.loops + chosen.cost.output - found.cost.loops - found.cost.output
     return Later(tuple(map(str, found.order)), gain, tuple(copied))
 
