@@ -6,6 +6,8 @@ one line, fill 0     · 3 · -1        sorted   -1 · · 3        first coordina
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,31 @@ from sparsejax.formats.storage import Storage
 def distinct(storage: Storage) -> Storage:
     """`storage` as coo: one entry per coordinate, in row-major order."""
     return convert.convert(storage, Format.parse("coo", storage.ndim))
+
+
+def parts(storage: Storage, leading: int) -> Iterator[Storage]:
+    """The arrays at all coordinates of the first `leading` dimensions, in row-major order. Linear in entries and parts.
+
+    >>> both = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
+    >>> [convert.to_dense(part).tolist() for part in parts(both, 1)]
+    [[0.0, 5.0], [6.0, 0.0]]
+    """
+    if not leading:
+        yield storage
+        return
+    outer, shape = storage.shape[:leading], storage.shape[leading:]
+    form = Format.parse("dense" if storage.format.is_dense else "coo", len(shape))
+    if storage.format.is_dense:
+        for part in convert.to_dense(storage).reshape(math.prod(outer), *shape):
+            yield convert.from_dense(part, form, 0)
+        return
+    coords, vals = convert.to_coords(distinct(storage))
+    owner = np.ravel_multi_index(tuple(coords[:leading]), outer)
+    order = np.argsort(owner, kind="stable")
+    ends = np.searchsorted(owner[order], np.arange(math.prod(outer) + 1))
+    for start, stop in pairwise(ends.tolist()):
+        own = order[start:stop]
+        yield convert.from_coords(coords[leading:, own], vals[own], shape, form, storage.fill_value)
 
 
 def nonzero(storage: Storage) -> Array:

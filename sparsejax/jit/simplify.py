@@ -87,12 +87,16 @@ def _is_absent(expr: cin.Expr, value: object = _ANY) -> bool:
 
 
 def _choice(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) -> cin.Expr:
-    """`where` and `masked` with a known condition, or with nothing to choose. Where a mask fails there is no entry."""
+    """`where` and `masked` with a known condition, or with nothing to choose. Where a mask fails, and where a constant is chosen because
+    the condition is absent, there is no entry."""
     condition, yes, no = args
     if op == "masked" and isinstance(no, cin.Literal):
         no = literal(no.value, no.dtype, True)
     if isinstance(condition, cin.Literal):
-        return yes if condition.value else no
+        chosen = yes if condition.value else no
+        if condition.absent and isinstance(chosen, cin.Literal):
+            return literal(chosen.value, chosen.dtype, True)
+        return chosen
     match yes, no:
         case cin.Literal(a, first), cin.Literal(b, second) if first == second and cin.same_value(a, b):
             return literal(a, dtype, yes.absent or no.absent)

@@ -305,7 +305,6 @@ def _share(size: int, x: Any, like: Any) -> Any:
 
 
 linear.share_p.batch = _share
-linear.stack_p.batch = lambda size, *xs: linear.stack_p.bind(*(spread(faithful(x), size) for x in xs))
 
 # ----------------------------------------------------------------------------------------------------------- indexing
 

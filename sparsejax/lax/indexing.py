@@ -23,7 +23,7 @@ from sparsejax.formats import Compressed, Coordinate, Dense, Format, selection, 
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
-from sparsejax.lax.linear import Factor, pull, refilled, zeros
+from sparsejax.lax.linear import Factor, empty, pull, refilled, zeros, zeros_like
 from sparsejax.lax.structural import convert_format, normal_axis
 
 # ---------------------------------------------------------------------------------------------------------- window
@@ -48,12 +48,29 @@ def _window_transpose(ct: Any, x: Linear, ranges: tuple[range, ...], axes: tuple
     """ct[k..] at the coordinates that it was taken from: a contraction with a selection per dimension that lost some."""
     kept = [d for d in range(x.ndim) if d not in axes]
     lost = [len(r) < n or r.step < 0 or d in axes for d, (r, n) in enumerate(zip(ranges, x.shape, strict=True))]
+    long = [d for d in range(x.ndim) if lost[d] and x.shape[d] > SELECTED]
+    if long and x.is_sparse and not ct.format.is_dense and not axes and all(ranges[d].step == 1 for d in long):
+        for d in long:
+            ct, lost[d] = _between(ct, ranges[d], d, x.shape[d]), False
     names = [x.ndim + d if lost[d] else d for d in range(x.ndim)]
     factors: list[Factor] = [(ct, tuple(names[d] for d in kept))]
     for d, chosen in enumerate(ranges):
         if lost[d]:
             factors.append((select(np.asarray(chosen, np.int64), x.shape[d], ct.dtype), (names[d], d)))
     return [pull(factors, tuple(range(x.ndim)), x)]
+
+
+SELECTED = 1 << 24
+"""How long a dimension may be for a selection, which has an entry for every coordinate that is kept."""
+
+
+def _between(x: Any, chosen: range, axis: int, extent: int) -> Any:
+    """A sparse array with nothing before and behind it along `axis`, so that its entries are at the coordinates `chosen`. O(entries)."""
+    parts = [x]
+    for n, place in ((chosen.start, 0), (extent - chosen.stop, 2)):
+        shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
+        parts.insert(place, empty(Aval(shape, x.dtype, x.format, x.fill_value)))
+    return concatenate([part for part in parts if part.shape[axis]], axis)
 
 
 window_p = Primitive(
@@ -192,7 +209,11 @@ def _concatenate_call(*xs: Storage, out_aval: Aval, axis: int) -> Storage:
 
 
 def _concatenate_jvp(primals: Sequence[Any], tangents: Sequence[Any], out: Any, axis: int) -> Any:
-    return concatenate([zeros(x.aval) if t is None else t for x, t in zip(primals, tangents, strict=True)], axis)
+    """A part that is constant has zeros for what it stores."""
+    parts = zip(primals, tangents, strict=True)
+    return concatenate(
+        [t if t is not None else zeros(x.aval) if x.format.is_dense else zeros_like(x) for x, t in parts], axis
+    )
 
 
 def _concatenate_transpose(ct: Any, *xs: Any, axis: int) -> list[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
-from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.primitive import Primitive
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert, structural
 from sparsejax.formats.storage import Storage
@@ -152,6 +152,14 @@ def zeros(aval: Aval) -> Any:
     return full(aval, 0)
 
 
+def empty(aval: Aval) -> Any:
+    """Zero of the type `aval`: dense, or without an entry."""
+    if aval.format.is_dense:
+        return convert_format(zeros(aval), aval.format)
+    nothing = np.zeros((aval.ndim, 0), np.int64), np.zeros(0, aval.dtype)
+    return Array(convert.from_coords(*nothing, aval.shape, aval.format, aval.fill_value))
+
+
 def full(aval: Aval, value: Any) -> Any:
     """A dense array of one value, of the shape and dtype of `aval`."""
     scalar = convert_element_type(value, aval.dtype)
@@ -180,12 +188,13 @@ def pull(factors: Sequence[Factor], labels: tuple[int, ...], to: Linear) -> Any:
     kept = [x for k, x in enumerate(labels) if k not in free]
     shape = [n for k, n in enumerate(to.shape) if k not in free]
     repeated = len(set(kept)) < len(kept)
+    mask = None if not to.is_sparse else reshape(to.pattern, shape) if free else to.pattern
     if len(factors) == 1 and not repeated and set(factors[0][1]) <= set(kept):
-        made = _spread(factors[0], kept, shape, to if not free else None)
+        made = _spread(factors[0], kept, shape, mask)
     else:
-        made = _contracted(factors, kept, shape, to if not free else None)
+        made = _contracted(factors, kept, shape, mask)
     if free:
-        made = settle(reshape(made, to.shape), to)
+        made = keep(reshape(made, to.shape, to.format if mask is not None and shape else None), to)
     return as_dtype(made, to.dtype)
 
 
@@ -218,22 +227,20 @@ def _extents(factors: Sequence[Factor]) -> dict[int, int]:
     return found
 
 
-def _spread(factor: Factor, kept: list[int], shape: list[int], to: Linear | None) -> Any:
-    """One factor with its axes in the order of `kept`, broadcast to `shape`, at the pattern of `to`."""
+def _spread(factor: Factor, kept: list[int], shape: list[int], mask: Any) -> Any:
+    """One factor with its axes in the order of `kept`, broadcast to `shape`, at the pattern of `mask`, if any."""
     value, labels = factor
     order = [x for x in kept if x in labels]
     value = transpose(value, [labels.index(x) for x in order])
     if kept[len(kept) - len(order) :] != order:
         if not value.format.is_dense:
-            return _contracted([(value, tuple(order))], kept, shape, to)
+            return _contracted([(value, tuple(order))], kept, shape, mask)
         extent = dict(zip(order, value.shape, strict=True))
         value = reshape(value, [extent.get(x, 1) for x in kept])
-    if to is not None and to.is_sparse:
-        return sample(value, to.pattern)
-    return broadcast_to(value, shape)
+    return broadcast_to(value, shape) if mask is None else sample(value, mask)
 
 
-def _contracted(factors: Sequence[Factor], kept: list[int], shape: list[int], to: Linear | None) -> Any:
+def _contracted(factors: Sequence[Factor], kept: list[int], shape: list[int], mask: Any) -> Any:
     dtype = np.result_type(*(v.dtype for v, _ in factors))
     operands, inputs = [v for v, _ in factors], [ls for _, ls in factors]
     known = _extents(factors)
@@ -252,9 +259,9 @@ def _contracted(factors: Sequence[Factor], kept: list[int], shape: list[int], to
             operands.append(Array(convert.from_dense(np.ones(1, dtype), Format.parse("dense", 1), 0)))
             inputs.append((name,))
         output.append(name)
-    if to is None or not to.is_sparse:
+    if mask is None:
         return contract(operands, inputs, output, dtype=dtype)
-    return contract(operands, inputs, output, to.format, dtype, mask=to.pattern, filled=True)
+    return contract(operands, inputs, output, mask.format, dtype, mask=mask, filled=True)
 
 
 def _identity(n: int, dtype: Any) -> Any:
@@ -264,40 +271,7 @@ def _identity(n: int, dtype: Any) -> Any:
     )
 
 
-# ----------------------------------------------------------------------------------------------------------- stack
-
-
-def _stack_typing(*avals: Aval) -> Aval:
-    return rules.dense((len(avals), *avals[0].shape), avals[0].dtype)
-
-
-def _stack_transpose(ct: Any, *xs: Any) -> list[Any]:
-    made = []
-    for k, x in enumerate(xs):
-        unit = np.zeros(len(xs), ct.dtype)
-        unit[k] = 1
-        labels = tuple(range(1, ct.ndim))
-        made.append(pull([(ct, (0, *labels)), (asarray(unit), (0,))], labels, x) if isinstance(x, Linear) else None)
-    return made
-
-
-def _stack_jvp(primals: Sequence[Any], tangents: Sequence[Any], out: Any) -> Any:
-    return stack([zeros(x.aval) if t is None else t for x, t in zip(primals, tangents, strict=True)])
-
-
-stack_p = Primitive(
-    "stack",
-    typing=_stack_typing,
-    reference=lambda *xs: np.stack(xs),
-    call=lambda *xs, out_aval: convert.from_dense(np.stack([convert.to_dense(x) for x in xs]), out_aval.format, 0),
-    jvp=_stack_jvp,
-    transpose=_stack_transpose,
-)
-
-
-def stack(arrays: Sequence[Any]) -> Any:
-    """Arrays of one shape and dtype as the rows of a dense array with one more dimension, the first."""
-    return stack_p.bind(*arrays)
+# ----------------------------------------------------------------------------------------------------------- fills
 
 
 def refilled(x: Any, fill: Any = 0) -> Any:

@@ -27,6 +27,7 @@ from sparsejax.lax.contract import Labels, extents_of, factor_of
 from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.linear import keep
 from sparsejax.lax.semiring import Ring
+from sparsejax.lax.structural import diagonal
 
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
 INT: np.dtype[Any] = np.dtype(np.int64)
@@ -207,17 +208,16 @@ def jvp(
     ring: Ring,
 ) -> Any:
     """The tangent of a contraction over `ring`, of its factors and their tangents. NotImplementedError for additions other than
-    +, min and max, and for subscripts that stand twice or are broadcast."""
+    +, min and max."""
+    if ring.add not in ("add", "minimum", "maximum"):
+        raise NotImplementedError(
+            f"a contraction over the semiring {ring} has no derivative here: its addition is not +, min or max"
+        )
     count = len(inputs)
     extents = extents_of([x.shape for x in primals[:count]], inputs)
-    plain = all(len(set(ls)) == len(ls) for ls in inputs) and all(
-        n == extents[x] for p, ls in zip(primals, inputs, strict=False) for n, x in zip(p.shape, ls, strict=True)
-    )
-    if ring.add not in ("add", "minimum", "maximum") or not plain:
-        why = (
-            "its addition is not +, min or max" if plain else "a subscript stands twice in an operand, or is broadcast"
-        )
-        raise NotImplementedError(f"a contraction over the semiring {ring} has no derivative here: {why}")
+    pairs = [_plain((x, t), ls, extents) for x, t, ls in zip(primals, tangents, inputs, strict=False)]
+    inputs = tuple(ls for _, ls in pairs)
+    primals, tangents = zip(*(values for values, _ in pairs), strict=True)
     summed = tuple(x for x in extents if x not in output)
     factors = list(primals[:count])
     more: list[Any] = []
@@ -250,6 +250,24 @@ def jvp(
             ),
         )
     return made
+
+
+def _plain(values: Sequence[Any], labels: Labels, extents: dict[int, int]) -> tuple[list[Any], Labels]:
+    """Values with the same axes (None: no value) whose labels stand once, and have the extents of their axes: diagonals where one stands
+    twice, and new labels, which `extents` takes, for axes of extent one that are broadcast.
+
+    i, i, j -> j, i        j (extent 1, of 5) -> k (extent 1)
+    """
+    made, names = list(values), list(labels)
+    for axis, n in enumerate(made[0].shape):
+        if n != extents[names[axis]]:
+            names[axis] = max(extents) + 1
+            extents[names[axis]] = n
+    while twice := [x for x in names if names.count(x) > 1]:
+        first, second = [axis for axis, x in enumerate(names) if x == twice[0]][:2]
+        made = [None if x is None else diagonal(x, 0, first, second) for x in made]
+        names = [x for axis, x in enumerate(names) if axis not in (first, second)] + [twice[0]]
+    return made, tuple(names)
 
 
 def _product(ring: Ring, x: cin.Expr, y: cin.Expr) -> cin.Expr:

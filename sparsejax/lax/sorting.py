@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.core.avals import Aval
+from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert, lines
@@ -199,16 +201,34 @@ def _padded(found: NDArray[Any], size: int, fill: Any) -> NDArray[Any]:
     return made
 
 
-def _nonzero_call(x: Storage, out_aval: Aval, size: int, fill: int) -> Storage:
-    return convert.from_dense(_padded(lines.nonzero(x), size, fill), out_aval.format, 0)
+def _nonzero_call(x: Storage, out_aval: Aval, size: int, fill: int, leading: int) -> Storage:
+    found = [_padded(lines.nonzero(part), size, fill) for part in lines.parts(x, leading)]
+    return convert.from_dense(_gathered(found, out_aval), out_aval.format, 0)
 
 
-nonzero_p = Primitive(
+def _gathered(found: Sequence[NDArray[Any]], aval: Aval) -> NDArray[Any]:
+    """What was found in all parts of an array as one array."""
+    return np.stack(found).reshape(aval.shape) if found else np.zeros(aval.shape, aval.dtype)
+
+
+def _nonzero_reference(x: Any, size: int, fill: int, leading: int) -> NDArray[Any]:
+    shape = np.shape(x)
+    found = [_padded(np.stack(np.nonzero(np.atleast_1d(x[k]))), size, fill) for k in np.ndindex(shape[:leading])]
+    return np.reshape(found, (*shape[:leading], max(1, len(shape) - leading), size))
+
+
+def _nonzero_batch(count: int, x: Batched, /, leading: int, **params: Any) -> Any:
+    made = nonzero_p.bind(moved(faithful(x).value, x.aval.ndim, 0), leading=leading + 1, **params)
+    return moved(made, 0, made.ndim - 1)
+
+
+nonzero_p: Primitive = Primitive(
     "nonzero",
-    typing=lambda x, size, fill: rules.dense((max(1, x.ndim), size), INT),
-    reference=lambda x, size, fill: _padded(np.stack(np.nonzero(np.atleast_1d(x))), size, fill),
+    typing=lambda x, size, fill, leading: rules.dense((*x.shape[:leading], max(1, x.ndim - leading), size), INT),
+    reference=_nonzero_reference,
     call=_nonzero_call,
-    jvp=lambda primals, tangents, out, size, fill: None,
+    jvp=lambda primals, tangents, out, **params: None,
+    batch=_nonzero_batch,
 )
 
 
@@ -219,25 +239,41 @@ def nonzero(x: Any, size: int, fill: int = 0) -> Any:
     >>> nonzero(np.array([0.0, 5.0]), 2, -1)
     Array([[ 1, -1]], dtype=int64)
     """
-    return nonzero_p.bind(asarray(x), size=size, fill=fill)
+    return nonzero_p.bind(asarray(x), size=size, fill=fill, leading=0)
 
 
-def _unique_call(x: Storage, out_aval: tuple[Aval, Aval], size: int) -> list[Storage]:
-    values, counts = lines.unique(x)
-    made = _padded(values, size, values[0] if len(values) else 0), _padded(counts, size, 0)
-    return [convert.from_dense(m, aval.format, 0) for m, aval in zip(made, out_aval, strict=True)]
+def _first_different(values: NDArray[Any], counts: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    return _padded(values, size, values[0] if len(values) else 0), _padded(counts, size, 0)
 
 
-def _unique_reference(x: Any, size: int) -> list[NDArray[Any]]:
-    values, counts = np.unique(x, return_counts=True)
-    return [_padded(values, size, values[0] if len(values) else 0), _padded(counts, size, 0)]
+def _unique_call(x: Storage, out_aval: tuple[Aval, Aval], size: int, leading: int) -> list[Storage]:
+    found = [_first_different(*lines.unique(part), size) for part in lines.parts(x, leading)]
+    made = zip(zip(*found, strict=True) if found else ((), ()), out_aval, strict=True)
+    return [convert.from_dense(_gathered(values, aval), aval.format, 0) for values, aval in made]
 
 
-unique_p = Primitive(
+def _unique_reference(x: Any, size: int, leading: int) -> list[NDArray[Any]]:
+    outer = np.shape(x)[:leading]
+    found = [_first_different(*np.unique(x[k], return_counts=True), size) for k in np.ndindex(outer)]
+    return [np.reshape([f[k] for f in found], (*outer, size)) for k in range(2)]
+
+
+def _unique_batch(count: int, x: Batched, /, leading: int, **params: Any) -> list[Any]:
+    made = unique_p.bind(moved(faithful(x).value, x.aval.ndim, 0), leading=leading + 1, **params)
+    return [moved(m, 0, m.ndim - 1) for m in made]
+
+
+def _unique_typing(x: Aval, size: int, leading: int) -> tuple[Aval, Aval]:
+    shape = (*x.shape[:leading], size)
+    return rules.dense(shape, x.dtype), rules.dense(shape, INT)
+
+
+unique_p: Primitive = Primitive(
     "unique",
-    typing=lambda x, size: (rules.dense((size,), x.dtype), rules.dense((size,), INT)),
+    typing=_unique_typing,
     reference=_unique_reference,
     call=_unique_call,
+    batch=_unique_batch,
     multiple=True,
 )
 
@@ -249,5 +285,5 @@ def unique(x: Any, size: int) -> tuple[Any, Any]:
     >>> unique(np.array([3, 1, 3]), 3)
     (Array([1, 3, 1], dtype=int64), Array([1, 2, 0], dtype=int64))
     """
-    values, counts = unique_p.bind(convert_element_type(x, asarray(x).dtype), size=size)
+    values, counts = unique_p.bind(convert_element_type(x, asarray(x).dtype), size=size, leading=0)
     return values, counts

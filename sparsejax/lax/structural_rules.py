@@ -17,6 +17,7 @@ from sparsejax.jit import operators
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.linear import aligned, as_dtype, keep, pull, refilled, sample, settle
 from sparsejax.lax.reduce import reduce_p
+from sparsejax.lax.sorting import places
 from sparsejax.lax.structural import (
     broadcast_p,
     broadcast_to,
@@ -141,32 +142,51 @@ def _winner(kind: str, x: Any, t: Any, axes: tuple[int, ...], out: Any) -> Any:
     """
     last = int(operators.highest(np.dtype(np.int64)))
     extents = [n if k in axes else 1 for k, n in enumerate(x.shape)]
-    place = np.arange(math.prod(extents)).reshape(extents)
     best = _back(out, x, axes)
     if x.format.is_dense:
+        place = np.arange(math.prod(extents)).reshape(extents)
         key = where(elementwise("not_equal", x, best), last, place)
         first = reduce_p.bind(key, kind="min", axes=axes, dtype=np.dtype(np.int64))
         return where(elementwise("equal", key, _back(first, x, axes)), t, 0.0)
     ones, counts = pattern(x, x.dtype), pattern(x, np.int64)
     lost = elementwise("not_equal", refilled(x), ones * best)
-    key = where(lost, last, counts * place)
-    first = reduce_p.bind(refill(key, last), kind="min", axes=axes, dtype=np.dtype(np.int64))
-    return where(elementwise("not_equal", key, counts * _back(first, x, axes)), 0.0, t)
+    for place in _places(x, axes, counts):
+        key = where(lost, last, place)
+        first = reduce_p.bind(refill(key, last), kind="min", axes=axes, dtype=np.dtype(np.int64))
+        lost = elementwise("not_equal", key, counts * _back(first, x, axes))
+    return where(lost, 0.0, t)
+
+
+NUMBERED = 1 << 24
+"""How many places of a reduction are numbered by one constant."""
+
+
+def _places(x: Any, axes: tuple[int, ...], counts: Any) -> list[Any]:
+    """Numbers at the stored entries of `x`, which are ordered by them, the first ones first, as they are in row-major order of `axes`."""
+    extents = [n if k in axes else 1 for k, n in enumerate(x.shape)]
+    if math.prod(extents) <= NUMBERED:
+        return [counts * np.arange(math.prod(extents)).reshape(extents)]
+    return [convert_format(places(x, axis), x.format) for axis in axes]
 
 
 def _product(x: Any, t: Any, axes: tuple[int, ...]) -> Any:
-    """The tangent times the product of all other entries, without division by zero: with one zero among the entries it is the
-    product of the rest there, and the zero itself stays a factor elsewhere, so that second derivatives are right too."""
+    """The tangent times the product of all other entries, without division by zero. Among entries that are zero, products of all and of
+    all others are elementary symmetric polynomials of these: constants here, but with derivatives, which are right up to the third.
+    """
     zero = elementwise("equal", x, 0)
     zeros = _back(reduce_p.bind(where(zero, 1, 0), kind="sum", axes=axes, dtype=np.dtype(np.int64)), x, axes)
     safe = where(zero, 1.0, x)
     rest = _back(reduce_p.bind(safe, kind="prod", axes=axes, dtype=t.dtype), x, axes)
-    lone = _back(_sum(where(zero, x, 0.0), axes), x, axes)
+    own = where(zero, x, 0.0)
+    first, squares = (_back(_sum(y, axes), x, axes) for y in (own, own * own))
+    second = (first * first - squares) * 0.5  # of all products of two
+    none, one, two, three = (rest * where(elementwise("equal", zeros, k), 1.0, 0.0) for k in range(4))
     # each term at the pattern of the tangent: a product with it comes first
-    single = where(elementwise("equal", zeros, 1), 1.0, 0.0)
-    double = where(elementwise("equal", zeros, 2), 1.0, 0.0)
-    none = where(elementwise("equal", zeros, 0), 1.0, 0.0)
-    at_zero = where(zero, t, 0.0)
-    others = where(zero, 0.0, t)
-    own = at_zero * (rest * single) + (at_zero * (rest * double)) * (lone - where(zero, x, 0.0))
-    return own + (others * (rest * (none + single * lone))) / safe
+    at_zero, others = where(zero, t, 0.0), where(zero, 0.0, t)
+    alone = at_zero * (one + two * first + three * second)
+    return (
+        alone
+        - (at_zero * own) * (two + three * first)
+        + (at_zero * own) * own * three
+        + (others * (none + one * first + two * second)) / safe
+    )

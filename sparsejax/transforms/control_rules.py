@@ -13,16 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
-from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Var
 from sparsejax.core.tangents import Linear, tangent_aval
-from sparsejax.formats import convert
 from sparsejax.lax.control import Loop, cond_p, plain, scan_p, stacked_aval, while_p
 from sparsejax.lax.elementwise import elementwise
-from sparsejax.lax.linear import zeros, zeros_like
+from sparsejax.lax.linear import empty, zeros, zeros_like
 from sparsejax.lax.loops import Traced, sliced_aval, together
 from sparsejax.lax.structural import convert_format
 from sparsejax.transforms import ad, staging
@@ -38,17 +34,9 @@ def _inexact(avals: Sequence[Aval], wanted: Sequence[bool]) -> list[bool]:
     return [w and tangent_aval(a) is not None for a, w in zip(avals, wanted, strict=True)]
 
 
-def _empty(aval: Aval) -> Any:
-    """Zero of a type: dense, or without an entry."""
-    if aval.format.is_dense:
-        return convert_format(zeros(aval), aval.format)
-    nothing = np.zeros((aval.ndim, 0), np.int64), np.zeros(0, aval.dtype)
-    return Array(convert.from_coords(*nothing, aval.shape, aval.format, aval.fill_value))
-
-
 def _given(aval: Aval, ct: Any) -> Any:
     """A cotangent (None: zero) as a value of a type."""
-    return _empty(aval) if ct is None else convert_format(ct, aval.format)
+    return empty(aval) if ct is None else convert_format(ct, aval.format)
 
 
 def _finished(env: dict[Atom, Any], out: Atom, t: Any) -> Any:
@@ -221,7 +209,7 @@ class _LinearScan:
         consts, carry, _ = self._tangent_avals()
         y_avals = [_tangent(a.aval) for a in self.moved_outs[second:]]
         starts = [_given(a, ct) for a, ct in zip(carry, cts[:second], strict=True)]
-        sums = [_empty(a) for a in consts]
+        sums = [empty(a) for a in consts]
         ct_ys = [_given(stacked_aval(a, self.loop.length), ct) for a, ct in zip(y_avals, cts[second:], strict=True)]
         avals = [*(v.aval for v in self.staying), *carry, *consts, *self._slices(), *(_sliced(a) for a in y_avals)]
         operands = [*staying, *starts, *sums, *per_step, *ct_ys]
@@ -315,7 +303,7 @@ class _LinearCond:
         def branch(k: int) -> Any:
             def body(*args: Any) -> Values:
                 env, outs = ad.known_values(self.lins[k], args)
-                made = [[env[v] if n == k else _empty(v.aval) for v in own] for n, own in enumerate(self.computed)]
+                made = [[env[v] if n == k else empty(v.aval) for v in own] for n, own in enumerate(self.computed)]
                 return [*outs, *(x for own in made for x in own)]
 
             return body

@@ -22,7 +22,7 @@ from sparsejax.core.primitive import Primitive, asarray, weak_scalar
 from sparsejax.core.tangents import Linear, tangent_aval
 from sparsejax.core.trace import Tracer, current, is_python_scalar
 from sparsejax.lax.batching import batch_jaxpr, spread
-from sparsejax.lax.linear import keep, refilled, zeros, zeros_like
+from sparsejax.lax.linear import empty, keep, refilled, zeros, zeros_like
 from sparsejax.lax.reduce import reduce
 from sparsejax.transforms import staging
 
@@ -83,7 +83,7 @@ def _tangent_transpose(cts: list[Any], *operands: Any, call: Call, count: int, w
     residuals, moving = rest[:count], iter(rest[count:])
     full = []
     for ct, atom in zip(cts, call.jaxpr.outputs, strict=True):
-        full.append(zeros(atom.aval) if ct is None else ct)
+        full.append(empty(tangent_aval(atom.aval) or atom.aval) if ct is None else ct)
     found = call.rules["bwd"](xs, residuals, full)
     made = [
         None if ct is None else keep(typed(ct, to), to)

@@ -7,7 +7,6 @@ contract, reduce                   a join: every entry that meets stored entries
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from sparsejax.lax.contract import Labels, contract_p, extents_of
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p, where_p
 from sparsejax.lax.indexing import concatenate_p, window_p
-from sparsejax.lax.linear import sample_p, share_p, stack_p
+from sparsejax.lax.linear import sample_p, share_p
 from sparsejax.lax.reduce import reduce_p
 from sparsejax.lax.semiring_rules import pick_p
 from sparsejax.lax.structural import (
@@ -91,14 +90,13 @@ rules[diagonal_p] = _from(_diagonal)
 rules[window_p] = _from(_window)
 
 
-def _concatenate(operands: Sequence[Pattern], out: Place, axis: int = 0, new: bool = False) -> Rows:
-    """`new`: the operands lack the axis."""
+def _concatenate(operands: Sequence[Pattern], out: Place, axis: int) -> Rows:
     parts, start = [], 0
     for p in operands:
-        stop = start + (1 if new else p.place.shape[axis])
+        stop = start + p.place.shape[axis]
         if p.rows is not None:
             (chosen,) = np.nonzero((out.coords[axis] >= start) & (out.coords[axis] < stop))
-            coords = [c[chosen] - (start if d == axis else 0) for d, c in enumerate(out.coords) if not new or d != axis]
+            coords = [c[chosen] - (start if d == axis else 0) for d, c in enumerate(out.coords)]
             numbers = flat(coords, p.place.shape, len(chosen))
             found, stored = p.place.find(numbers)
             parts.append(matrix(chosen[stored], found[stored], len(out), p.rows))
@@ -107,7 +105,6 @@ def _concatenate(operands: Sequence[Pattern], out: Place, axis: int = 0, new: bo
 
 
 rules[concatenate_p] = _concatenate
-rules[stack_p] = functools.partial(_concatenate, new=True)
 
 # --------------------------------------------------------------------------------------------------------------- joins
 
