@@ -46,6 +46,8 @@ WORKSPACE = 8
 """Iterations for every element of a workspace, which each chunk clears for itself."""
 PARTIAL = 2
 """Iterations for every element of an output that each chunk has for itself."""
+PARTS = 1 << 27
+"""Bytes of all of these."""
 
 
 def parallelize(program: Program, cost: Cost) -> Program:
@@ -153,7 +155,8 @@ def _chunks(program: Program, work: float, partial: str) -> int:
     chunks = max(min(work / SMALL, USUAL), min(work / LARGE, MOST))
     chunks = min(chunks, work / max(1, WORKSPACE * cleared))
     if partial == "output":
-        chunks = min(chunks, work / max(1, PARTIAL * math.prod(program.output.shape)))
+        size = max(1, math.prod(program.output.shape))
+        chunks = min(chunks, work / (PARTIAL * size), PARTS / (size * program.output.dtype.itemsize))
     return int(chunks)
 
 

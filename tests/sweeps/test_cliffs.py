@@ -64,11 +64,21 @@ OPERATIONS = {
 }
 
 
+USUAL = ("where", "max", "prod", "logsumexp", "concatenate", "repeat", "roll of all", "loop", "batch")
+"""What runs by default: others are slow tests."""
+
+
 def loss(f):
     return lambda A: sum(snp.sum(y * y) for y in sj.tree_util.tree_leaves(f(A)))
 
 
-@pytest.mark.parametrize(("name", "form"), zip(OPERATIONS, itertools.cycle(["dcsr", "coo"])))
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        pytest.param(name, form, marks=() if name in USUAL else pytest.mark.slow)
+        for name, form in zip(OPERATIONS, itertools.cycle(["dcsr", "coo"]))
+    ],
+)
 def test_derivatives_are_linear_in_entries(name, form):
     """Gradients, and their derivatives along the matrix, agree with differences; nothing is of the size of the matrix."""
     A = hypersparse(form)

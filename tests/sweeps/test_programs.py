@@ -26,7 +26,7 @@ def objective(p, x):
     return snp.sum((hidden @ p["layers"][1]) ** 2) + 0.01 * snp.sum(p["W"] ** 2)
 
 
-@pytest.mark.parametrize("optimizer", [nn.adam(0.05), nn.adamw(0.05), nn.sgd(0.05), nn.sgd(0.05, momentum=0.9)])
+@pytest.mark.parametrize("optimizer", [nn.adam(0.05), nn.sgd(0.05, momentum=0.9)])
 def test_training_in_one_loop(optimizer):
     """A scan over steps equals a Python loop; the parameters keep their patterns, and the loss falls."""
     p, data = parameters(), np.random.default_rng(3).uniform(-1, 1, (5, N))
@@ -114,7 +114,13 @@ UNKNOWNS = {
 }
 
 
-@pytest.mark.parametrize("name", list(UNKNOWNS))
+USUAL = ("cond", "scan", "while", "gather", "segment_max", "spsolve", "batch", "sort")
+"""What runs by default: others are slow tests."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in UNKNOWNS]
+)
 def test_sparse_jacobians(name):
     """Equal to dense ones, in first and second derivatives, and never denser than what may depend."""
     f = UNKNOWNS[name]
