@@ -10,14 +10,13 @@ there are; the kernel writes these and its pointers back. A kernel returns a sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparsejax.formats import Dense
 from sparsejax.jit import cin
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """One slot: which tensor, what it holds ("extent", "pos", "crd", "vals", "count"), of which dimension or level."""
 
     tensor: str

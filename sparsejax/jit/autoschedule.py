@@ -237,7 +237,8 @@ class Model(Cardinalities):
                     extents.setdefault(index, size)
         places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
         self._beside = {p.access: places.count(p) for p in places}
-        written = {ix for ix in nest.indices if isinstance(ix, cin.Position)}
+        indices: tuple[cin.Index, ...] = nest.indices
+        written = {ix for ix in indices if isinstance(ix, cin.Position)}
         self._placed = {v for p in written for v in cin.variables_of(p)}
         # how many others an access is beside; those that cannot be copied, as the copies have other positions
         self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
@@ -251,7 +252,6 @@ class Model(Cardinalities):
         super().__init__(facts, extents, met)
         self._counts: tuple[float, ...] | None = None
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
-        self._computed: dict[tuple[cin.IndexVar, frozenset[cin.IndexVar]], tuple[cin.Expr, str | None]] = {}
         self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
         self._used: dict[tuple[cin.IndexVar, ...], policies.Choice | None] = {}
         self._walks: dict[tuple[cin.IndexVar, ...], _State] = {(): _State((), frozenset(), 0.0, 1.0)}
@@ -262,25 +262,30 @@ class Model(Cardinalities):
         known: dict[cin.Access, cin.Expr] = {}
         for p in self.nest.producers:
             known[p.target] = simplify.simplify(cin.substitute(p.rhs, known))
-            own = cin.variables(p.rhs)
-            made |= {v: (known[p.target], p.op) for v in own if v not in (*p.target.indices, *self.nest.indices)}
-        return made
+            if known[p.target] == self.expr:
+                known[p.target] = self.expr  # comparisons are faster where they are the same
+            kept = {*p.target.indices, *self.nest.indices}
+            made |= {v: (known[p.target], p.op) for v in cin.variables(p.rhs) if v not in kept}
+        return dict(sorted(made.items(), key=lambda item: item[0].name))
 
     def computed(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> tuple[cin.Expr, str | None]:
         """What a loop over `var` inside those of `bound` computes: a reduction (and its operator), where one of them runs over what is
         reduced."""
-        key = var, bound
-        if key not in self._computed:
-            within = (self.reduced[v] for v in (var, *sorted(bound, key=str)) if v in self.reduced)
-            made = next(((expr, op) for expr, op in within if var in cin.variables(expr)), (self.expr, None))
-            self._computed[key] = made
-        return self._computed[key]
+        within = self.reduced.get(var)
+        if within is not None and var in cin.variables(within[0]):
+            return within
+        for v, (expr, op) in self.reduced.items():
+            if v in bound and var in cin.variables(expr):
+                return expr, op
+        return self.expr, None
 
     def leaves(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar], gone: Collection[cin.Access]) -> bool:
         """Whether a loop over `var` inside those of `bound` has something to do where operands are absent."""
         expr, op = self.computed(var, bound)
         key = expr, frozenset(gone)
-        left = self._left[key] = self._left[key] if key in self._left else simplify.exhaust(*key)
+        left = self._left.get(key)
+        if left is None:
+            left = self._left[key] = simplify.exhaust(*key)
         if op is None:
             return not isinstance(left, cin.Literal)
         operator = operators.get(op)
@@ -346,19 +351,21 @@ class Model(Cardinalities):
     def walk(self, order: Sequence[cin.IndexVar]) -> _State:
         """The state after the loops of `order`."""
         order = tuple(order)
-        if order not in self._walks:
-            self._walks[order] = self.extend(self.walk(order[:-1]), order[-1])
-        return self._walks[order]
+        found = self._walks.get(order)
+        if found is None:
+            found = self._walks[order] = self.extend(self.walk(order[:-1]), order[-1])
+        return found
 
     def _level(self, access: cin.Access, var: cin.IndexVar) -> tuple[int, bool, frozenset[cin.IndexVar]]:
         """The last level of `access` with the index `var`, whether it is dense, and the other variables of the levels before it."""
         key = access, var
-        if key not in self._levels:
+        found = self._levels.get(key)
+        if found is None:
             stored = [access.level_index(level) for level in range(len(access.indices))]
             last = max(level for level, index in enumerate(stored) if index == var)
             outer = frozenset(ix for ix in stored[:last] if isinstance(ix, cin.IndexVar) and ix != var)
-            self._levels[key] = last, isinstance(access.tensor.format.levels[last], Dense), outer
-        return self._levels[key]
+            found = self._levels[key] = last, isinstance(access.tensor.format.levels[last], Dense), outer
+        return found
 
     def roles(self, state: _State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
         """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how

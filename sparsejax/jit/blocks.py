@@ -67,10 +67,10 @@ def adapted(nest: Nest) -> Nest:
         if not wrong:
             return nest
         if _in_blocks(out, wrong):
-            nest = replace(nest, output=replace(nest.output, format=nest.output.format.unblocked()))
+            nest = replace(nest, output=nest.output._replace(format=nest.output.format.unblocked()))
             continue
         moved: dict[cin.Access, cin.Expr] = {
-            a: cin.Access(replace(a.tensor, format=a.tensor.format.unblocked()), a.indices)
+            a: cin.Access(a.tensor._replace(format=a.tensor.format.unblocked()), a.indices)
             for a in accesses
             if _in_blocks(a, wrong)
         }
@@ -126,7 +126,7 @@ def split_definition(definition: cin.Definition, shape: tuple[int, ...]) -> Spli
     parts = parts_of(accesses) if agreed else {}
     moved: dict[cin.Access, cin.Expr] = {}
     for a in accesses:
-        plain = cin.Access(replace(a.tensor, format=a.tensor.format.unblocked()), a.indices)
+        plain = cin.Access(a.tensor._replace(format=a.tensor.format.unblocked()), a.indices)
         moved[a] = split_access(a, parts) if agreed else plain
     inner = [d for d, ix in enumerate(definition.indices) if ix in parts]
     indices = [parts[ix][0] if ix in parts else ix for ix in definition.indices]
@@ -170,7 +170,7 @@ def split_workspace(access: cin.Access, parts: Parts) -> cin.Access:
             shape.append(inner.size)
     full = all(isinstance(level, Dense) for level in access.tensor.format.levels)
     form = Format((Dense() if full else Coordinate(),) * len(shape))  # all that is asked is whether it lacks entries
-    return cin.Access(replace(access.tensor, shape=tuple(shape), format=form), tuple(indices))
+    return cin.Access(access.tensor._replace(shape=tuple(shape), format=form), tuple(indices))
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,7 @@ def split_access(access: cin.Access, parts: Parts) -> cin.Access:
         place = number if form.blocked else form.order[number]
         levels += [level] * len(places[place])
         order += range(first[place], first[place] + len(places[place]))
-    made = replace(
-        tensor,
+    made = tensor._replace(
         shape=tuple(d.extent for d in flat),
         format=Format(levels, order),
         source=form,
@@ -266,7 +265,7 @@ def with_formats(nest: Nest, formats: Mapping[str, Format]) -> Nest:
     for access in nest.reads:
         if access.tensor.name in formats:
             form = joined(access, parts, formats[access.tensor.name])
-            moved[access] = cin.Access(replace(access.tensor, format=form), access.indices)
+            moved[access] = cin.Access(access.tensor._replace(format=form), access.indices)
     return _with_accesses(nest, moved)
 
 

@@ -27,7 +27,7 @@ class Cardinalities:
 
     def __init__(self, facts: Facts, extents: dict[cin.IndexVar, int], meetings: tuple[Meeting, ...]) -> None:
         self.facts, self.extents, self._meetings = facts, extents, meetings
-        self._needed: dict[tuple[cin.Call, cin.Expr], bool] = {}
+        self._parts: dict[cin.Call, tuple[bool, list[cin.Expr]]] = {}
         self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
 
     def card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
@@ -57,8 +57,7 @@ class Cardinalities:
         return max(1e-9, distinct(counts[last], size))
 
     def children(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
-        own = frozenset(v for v in access.indices if isinstance(v, cin.IndexVar))
-        before = own & bound
+        before = bound.intersection(access.indices)
         return self.card(access, before | {var}) / self.card(access, before)
 
     def fiber(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
@@ -73,28 +72,39 @@ class Cardinalities:
         """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
         match expr:
             case cin.Access():
-                if any(isinstance(ix, cin.Position) for ix in expr.indices):
+                if expr.others:
                     return None
                 if var not in expr.indices:
                     return 1.0
                 return min(1.0, self.children(expr, var, bound) / max(1, self.extents[var]))
-            case cin.Call(op, args, _):
+            case cin.Call(op):
                 if op == "logical_not":
                     return 1.0
-                found = [self.density(a, var, bound) for a in args]
-                known = {a: d for a, d in zip(args, found, strict=True) if d is not None}
-                if not known:
-                    return None
-                needed = {a: d for a, d in known.items() if self._needs(expr, a)}
-                return (
-                    math.prod(apart(needed)) if needed else 1.0 - math.prod(1.0 - d for d in apart(known, set.__eq__))
-                )
+                every, parts = self._parts_of(expr)
+                found = [d for a in parts if (d := self.density(a, var, bound)) is not None]
+                if every or not found:
+                    return math.prod(found) if found else None
+                return 1.0 - math.prod([1.0 - d for d in found])
             case _:
                 return None
 
-    def _needs(self, expr: cin.Call, arg: cin.Expr) -> bool:
-        """Whether nothing is left of `expr` where the argument `arg` is absent, as of A / x where A is."""
-        if (expr, arg) not in self._needed:
-            lacking = [a for a in cin.accesses(arg) if a.tensor.lacks]
-            self._needed[expr, arg] = bool(lacking) and isinstance(simplify.exhaust(expr, lacking), cin.Literal)
-        return self._needed[expr, arg]
+    def _parts_of(self, expr: cin.Call) -> tuple[bool, list[cin.Expr]]:
+        """The arguments that decide where `expr` is stored: where all of them are, or else where any is. Each counts once."""
+        found = self._parts.get(expr)
+        if found is None:
+            known = [a for a in dict.fromkeys(expr.args) if self._counts_coordinates(a)]
+            needed = [a for a in known if _needs(expr, a)]
+            found = self._parts[expr] = bool(needed), apart(needed) if needed else apart(known, set.__eq__)
+        return found
+
+    def _counts_coordinates(self, expr: cin.Expr) -> bool:
+        """Whether `expr` has a density."""
+        if isinstance(expr, cin.Call):
+            return expr.op == "logical_not" or bool(self._parts_of(expr)[1])
+        return isinstance(expr, cin.Access) and not expr.others
+
+
+def _needs(expr: cin.Call, arg: cin.Expr) -> bool:
+    """Whether nothing is left of `expr` where the argument `arg` is absent, as of A / x where A is."""
+    lacking = [a for a in cin.accesses(arg) if a.tensor.lacks]
+    return bool(lacking) and isinstance(simplify.exhaust(expr, lacking), cin.Literal)

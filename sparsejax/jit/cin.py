@@ -21,20 +21,18 @@ are frozen, compared by value, and never changed.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsejax.formats import Dense, Format
 
 
-@dataclass(frozen=True)
-class IndexVar:
-    """An index variable; its extent is that of every axis it indexes.
+class IndexVar(NamedTuple):
+    """An index variable; its extent is that of every axis it indexes. (A named tuple: sets and dictionaries of variables are most of scheduling.)
 
     One that runs inside the blocks of `outer` has a constant extent, the `size` of a block; in the last block it runs below
     `rest` only, where that is not zero.
@@ -69,8 +67,7 @@ class Position:
 Index = IndexVar | int | Position
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """A tensor or workspace: `shape` in dimension order, stored as `format`, with `fill_value` where nothing is stored.
 
     `result` is the format of the result that a workspace holds for a while: a dense one lacks no entries.
@@ -112,7 +109,10 @@ class Tensor:
             and same_value(self.fill_value, other.fill_value)
         )
 
-    @functools.cached_property
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    @property
     def lacks(self) -> bool:
         """Whether entries may be absent, rather than have the fill as their value."""
         return not (self.result or self.format).is_dense
@@ -123,14 +123,18 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Access:
-    """`tensor[indices]`, indices in dimension order."""
+    """`tensor[indices]`, indices in dimension order; `others`: the accesses that it is beside (`Position`)."""
 
     tensor: Tensor
     indices: tuple[Index, ...]
     _hash: int = field(init=False, repr=False, compare=False, default=0)
+    others: tuple[Access, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.tensor.name, self.indices)))
+        others = [ix.access for ix in self.indices if isinstance(ix, Position)]
+        if others:
+            object.__setattr__(self, "others", tuple(others))
 
     def __hash__(self) -> int:
         return self._hash
@@ -166,7 +170,12 @@ class Call:
     @functools.cached_property
     def reads(self) -> tuple[Access, ...]:
         """See `accesses`."""
-        return tuple(a for arg in self.args for a in accesses(arg))
+        return tuple([a for arg in self.args for a in accesses(arg)])
+
+    @functools.cached_property
+    def variables(self) -> tuple[IndexVar, ...]:
+        """See `variables`."""
+        return _variables(self.reads)
 
     def __str__(self) -> str:
         name = f"cast<{self.dtype}>" if self.op == "cast" else self.op
@@ -205,6 +214,16 @@ class Assign:
     op: str | None
     rhs: Expr
 
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        """See `accesses`."""
+        return accesses(self.rhs)
+
+    @property
+    def writes(self) -> tuple[Assign, ...]:
+        """See `writes`."""
+        return (self,)
+
 
 @dataclass(frozen=True)
 class Forall:
@@ -212,16 +231,46 @@ class Forall:
     body: Stmt
     kind: str = "serial"
 
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        """See `accesses`."""
+        return self.body.reads
+
+    @property
+    def writes(self) -> tuple[Assign, ...]:
+        """See `writes`."""
+        return self.body.writes
+
 
 @dataclass(frozen=True)
 class Where:
     consumer: Stmt
     producer: Stmt
 
+    @functools.cached_property
+    def reads(self) -> tuple[Access, ...]:
+        """See `accesses`."""
+        return self.producer.reads + self.consumer.reads
+
+    @functools.cached_property
+    def writes(self) -> tuple[Assign, ...]:
+        """See `writes`."""
+        return self.producer.writes + self.consumer.writes
+
 
 @dataclass(frozen=True)
 class Seq:
     stmts: tuple[Stmt, ...]
+
+    @functools.cached_property
+    def reads(self) -> tuple[Access, ...]:
+        """See `accesses`."""
+        return tuple(a for stmt in self.stmts for a in stmt.reads)
+
+    @functools.cached_property
+    def writes(self) -> tuple[Assign, ...]:
+        """See `writes`."""
+        return tuple(w for stmt in self.stmts for w in stmt.writes)
 
 
 Stmt = Assign | Forall | Where | Seq
@@ -244,41 +293,16 @@ def same_value(a: Any, b: Any) -> bool:
     return bool(a == b) or bool(a != a and b != b)
 
 
-def accesses(node: Expr | Stmt) -> Iterator[Access]:
+def accesses(node: Expr | Stmt) -> tuple[Access, ...]:
     """Every access that `node` reads, left to right (left-hand sides are not read); one beside another after that one."""
-    match node:
-        case Access():
-            for index in node.indices:
-                if isinstance(index, Position):
-                    yield index.access
-            yield node
-        case Call():
-            yield from node.reads
-        case Assign(_, _, rhs):
-            yield from accesses(rhs)
-        case Forall(_, body, _):
-            yield from accesses(body)
-        case Where(consumer, producer):
-            yield from accesses(producer)
-            yield from accesses(consumer)
-        case Seq(stmts):
-            for stmt in stmts:
-                yield from accesses(stmt)
+    if not isinstance(node, Access):
+        return () if isinstance(node, Literal) else node.reads
+    return (*node.others, node) if node.others else (node,)
 
 
-def writes(stmt: Stmt) -> Iterator[Assign]:
+def writes(stmt: Stmt) -> tuple[Assign, ...]:
     """Every assignment in `stmt`, in order of execution."""
-    match stmt:
-        case Assign():
-            yield stmt
-        case Forall(_, body, _):
-            yield from writes(body)
-        case Where(consumer, producer):
-            yield from writes(producer)
-            yield from writes(consumer)
-        case Seq(stmts):
-            for inner in stmts:
-                yield from writes(inner)
+    return stmt.writes
 
 
 def map_values(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
@@ -303,17 +327,22 @@ def around(order: Sequence[IndexVar], stmt: Stmt) -> Stmt:
 
 def workspace(where: Where) -> Tensor:
     """The workspace that the producer of `where` fills: what it writes last, after those of any `where` inside."""
-    *_, last = writes(where.producer)
-    return last.lhs.tensor
+    return where.producer.writes[-1].lhs.tensor
 
 
 def variables(expr: Expr) -> tuple[IndexVar, ...]:
     """The index variables of `expr` in order of first appearance."""
-    return tuple(dict.fromkeys(ix for a in accesses(expr) for ix in a.indices if isinstance(ix, IndexVar)))
+    return expr.variables if isinstance(expr, Call) else _variables(accesses(expr))
+
+
+def _variables(read: tuple[Access, ...]) -> tuple[IndexVar, ...]:
+    return tuple(dict.fromkeys([ix for a in read for ix in a.indices if isinstance(ix, IndexVar)]))
 
 
 def bound_by(access: Access) -> tuple[IndexVar, ...]:
     """The index variables on which the place of `access` depends: its own, and those of an access that it is beside."""
+    if not access.others:
+        return _variables((access,))
     return tuple(dict.fromkeys(v for ix in access.indices for v in variables_of(ix)))
 
 
@@ -327,7 +356,7 @@ def variables_of(index: Index) -> tuple[IndexVar, ...]:
 
 def beside(access: Access, others: Collection[Access]) -> bool:
     """Whether `access` is at the position of one of the others."""
-    return any(isinstance(ix, Position) and ix.access in others for ix in access.indices)
+    return bool(access.others) and any(a in others for a in access.others)
 
 
 def largest(expr: Expr, fit: Callable[[Access], bool]) -> Iterator[Expr]:
@@ -358,14 +387,14 @@ def replaced(expr: Expr, by_name: Mapping[str, Access]) -> Expr:
         new = by_name.get(access.tensor.name)
         if new is None:
             return access
-        return Access(dataclasses.replace(new.tensor, fill_value=access.tensor.fill_value), new.indices)
+        return Access(new.tensor._replace(fill_value=access.tensor.fill_value), new.indices)
 
     return substitute(expr, {a: other(a) for a in accesses(expr)})
 
 
 def _moved_along(access: Access, replace: dict[Access, Expr]) -> Access:
     """`access` at the position of what replaces the one that it is beside."""
-    if not any(isinstance(ix, Position) for ix in access.indices):
+    if not access.others:
         return access
     indices: list[Index] = []
     for ix in access.indices:

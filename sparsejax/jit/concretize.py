@@ -39,7 +39,9 @@ IN_ORDER, IN_PLACE, SCATTER = "in order", "in place", "scatter"
 def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequence[cin.IndexVar]) -> tuple[str, int]:
     """How the output is assembled under a loop order, and the length p of the common prefix."""
     p = 0
-    while p < min(len(storage), len(order)) and storage[p] == order[p]:
+    for stored, walked in zip(storage, order, strict=False):
+        if stored != walked:
+            break
         p += 1
     rest = len(storage) - p
     if not rest:
@@ -73,7 +75,7 @@ def concretize(
         if how not in policies.POLICIES:
             return _program(nest, cin.around(order, cin.Assign(out, None, nest.value)), looked_up)
         op = None if merged is None else merged[0]
-        moved = replace(nest.output, name=f"{nest.output.name}_t")
+        moved = nest.output._replace(name=f"{nest.output.name}_t")
         nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), op, nest.value),))
         nest = replace(nest, value=nest.producers[0].target)
     beside = any(isinstance(ix, cin.Position) for ix in nest.indices)
@@ -93,7 +95,7 @@ def _started(nest: Nest) -> Nest:
     if nest.op is None or not nest.output.format.is_dense:
         return nest
     start = nest.producers[-1].target.tensor.fill_value
-    output = replace(nest.output, fill_value=start)
+    output = nest.output._replace(fill_value=start)
     return replace(nest, output=output)
 
 
@@ -102,7 +104,7 @@ def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
     moved: dict[cin.Access, cin.Expr] = {}
     for access in nest.reads:
         form = formats[access.tensor]
-        moved[access] = cin.Access(replace(access.tensor, format=form), access.indices)
+        moved[access] = cin.Access(access.tensor._replace(format=form), access.indices)
     producers = tuple(Producer(p.target, p.op, cin.substitute(p.rhs, moved)) for p in nest.producers)
     return Nest(nest.output, nest.indices, producers, cin.substitute(nest.value, moved))
 

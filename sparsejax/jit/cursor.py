@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.emit import Num
 
 
-@dataclass(frozen=True)
-class Cursor:
+class Cursor(NamedTuple):
     """`level`: the next level to resolve. `pos`: the position reached above it; with `end`, the range [pos, end) of
     positions that share the coordinates so far (inside a coordinate run). `found`: the access is stored only if true.
     `base`: the position above the dense levels that were resolved last."""
@@ -38,18 +38,17 @@ class Brief:
         return same and all(access.level_index(k) == self.leader.level_index(k) for k in levels)
 
 
-@dataclass(frozen=True)
-class Env:
+class Env(NamedTuple):
     """Bound variables and cursors; never changed in place."""
 
     bound: Mapping[cin.IndexVar, Val]
     cursors: Mapping[cin.Access, Cursor]
 
     def bind(self, var: cin.IndexVar, value: Val) -> Env:
-        return replace(self, bound={**self.bound, var: value})
+        return Env({**self.bound, var: value}, self.cursors)
 
     def with_cursors(self, moved: Mapping[cin.Access, Cursor]) -> Env:
-        return replace(self, cursors={**self.cursors, **moved}) if moved else self
+        return Env(self.bound, {**self.cursors, **moved}) if moved else self
 
     def coordinate(self, b: Builder, index: cin.Index) -> Val:
         if isinstance(index, cin.Position):

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ BOOL: DType = np.dtype(np.bool_)
 F64: DType = np.dtype(np.float64)
 
 
-@dataclass(frozen=True)
-class Num:
+class Num(NamedTuple):
     """A value of a NumPy dtype; `parts` holds one machine value, or real and imaginary part."""
 
     dtype: DType

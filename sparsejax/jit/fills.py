@@ -146,7 +146,7 @@ class _Steps:
         definition = cin.Definition(own, "add", expr)
         var = Var(Aval(shape, expr.dtype, *infer_formats.infer(definition, shape, expr.dtype)))
         output = fuse.tensor_of("out", var.aval)
-        output = replace(output, format=adapt.assembled(output.format))
+        output = output._replace(format=adapt.assembled(output.format))
         self.add(of_definition(output, definition), var)
         name = f"v{var.number}"
         self.variables[name] = var
@@ -155,7 +155,7 @@ class _Steps:
     def all(self, tests: Sequence[cin.Expr], var: Var) -> None:
         """Whether tests hold everywhere."""
         output = fuse.tensor_of("out", var.aval)
-        targets = [cin.Access(replace(output, name=f"t{k}", fill_value=np.True_), ()) for k in range(len(tests))]
+        targets = [cin.Access(output._replace(name=f"t{k}", fill_value=np.True_), ()) for k in range(len(tests))]
         producers = tuple(Producer(t, "logical_and", e) for t, e in zip(targets, tests, strict=True))
         value: cin.Expr = targets[0]
         for target in targets[1:]:

@@ -215,7 +215,7 @@ class _Fuser:
         if made.op is None:
             return _Fragment(indices, tuple(producers), rhs)
         identity = operators.get(made.op).identity(out.aval.dtype)
-        temporary = replace(tensor_of(f"t{out.number}", out.aval), fill_value=identity)
+        temporary = tensor_of(f"t{out.number}", out.aval)._replace(fill_value=identity)
         target = cin.Access(temporary, indices)
         return _Fragment(indices, (Producer(target, made.op, rhs),), target)
 
@@ -248,7 +248,7 @@ class _Fuser:
 
     def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
         output = tensor_of("out", var.aval)
-        output = replace(output, format=adapt.assembled(output.format))
+        output = output._replace(format=adapt.assembled(output.format))
         nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
         return canonical(nest, var, self.vars)
 
@@ -369,9 +369,9 @@ def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
         fresh = _tensor_name(len(arguments))
         arguments.append(variables[access.tensor.name])
         form = adapt.without_lone_coordinates(access.tensor.format)
-        tensors[access] = cin.Access(replace(access.tensor, name=fresh, format=form), access.indices)
+        tensors[access] = cin.Access(access.tensor._replace(name=fresh, format=form), access.indices)
     spaces = {
-        p.target.tensor.name: cin.Access(replace(p.target.tensor, name=f"w{k or ''}"), p.target.indices)
+        p.target.tensor.name: cin.Access(p.target.tensor._replace(name=f"w{k or ''}"), p.target.indices)
         for k, p in enumerate(nest.producers)
     }
 

@@ -127,14 +127,14 @@ def _with(step: fuse.KernelStep, var: Var, new: Var) -> fuse.KernelStep:
     nest = step.nest
     if step.output == var:
         targets = {
-            p.target: cin.Access(replace(p.target.tensor, format=form), p.target.indices) for p in nest.producers
+            p.target: cin.Access(p.target.tensor._replace(format=form), p.target.indices) for p in nest.producers
         }
         producers = tuple(p.moved(lambda e: cin.substitute(e, dict(targets))) for p in nest.producers)
         value = cin.substitute(nest.value, dict(targets))
-        return replace(step, nest=Nest(replace(nest.output, format=form), nest.indices, producers, value), output=new)
+        return replace(step, nest=Nest(nest.output._replace(format=form), nest.indices, producers, value), output=new)
     named = {t.name for t, v in zip(nest.inputs, step.arguments, strict=True) if v == var}
     moved: dict[cin.Access, cin.Expr] = {
-        a: cin.Access(replace(a.tensor, format=form), a.indices) for a in nest.reads if a.tensor.name in named
+        a: cin.Access(a.tensor._replace(format=form), a.indices) for a in nest.reads if a.tensor.name in named
     }
     producers = tuple(p.moved(lambda e: cin.substitute(e, moved)) for p in nest.producers)
     changed = Nest(nest.output, nest.indices, producers, cin.substitute(nest.value, moved))

@@ -8,7 +8,7 @@ t += A[i,j] * x[j]             nowhere: x has a single entry wherever A arrives
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,11 +71,11 @@ def joins(expr: cin.Expr, left_out: Collection[str] = ()) -> tuple[Join, ...]:
     return tuple(j for j in found if j.others(j.left) and j.others(j.right))
 
 
-def apart(densities: Mapping[cin.Expr, float], same: Callable[[set[Any], set[Any]], bool] = set.__le__) -> list[float]:
-    """The densities of expressions, but those whose sparse operands are the `same` as, or among, those of another: each counts once."""
-    operands = {e: {a for a in cin.accesses(e) if a.tensor.lacks} for e in densities}
+def apart(exprs: Sequence[cin.Expr], same: Callable[[set[Any], set[Any]], bool] = set.__le__) -> list[cin.Expr]:
+    """Those expressions whose sparse operands are not the `same` as, or among, those of another one that is kept."""
+    operands = {e: {a for a in cin.accesses(e) if a.tensor.lacks} for e in exprs}
     kept: list[cin.Expr] = []
-    for expr in sorted(densities, key=lambda e: -len(operands[e])):
+    for expr in sorted(exprs, key=lambda e: -len(operands[e])):
         if not operands[expr] or not any(same(operands[expr], operands[k]) for k in kept):
             kept.append(expr)
-    return [densities[e] for e in kept]
+    return kept

@@ -6,30 +6,49 @@ are rotated: tested once before the body and once at its end.
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
-from sparsejax.jit.builder import OK, Body, Builder, Formula, Val, Var
+from sparsejax.jit.builder import OK, Block, Body, Builder, Formula, Val, Var
 
 _FLOAT = ("float", "double")
 _SHORT = {"float": "f32", "double": "f64", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64"}
 """Types in the names of intrinsics."""
 
 
+@functools.cache
 def lanes_of(type: str) -> int:
     """The number of lanes of a type (1 for a scalar)."""
     return int(type[1:].split(" x ")[0]) if type.startswith("<") else 1
 
 
+@functools.cache
 def scalar_of(type: str) -> str:
     """The type of one lane."""
     return type[1:-1].split(" x ")[1] if type.startswith("<") else type
 
 
+@functools.cache
 def vector_of(type: str, lanes: int) -> str:
     """The vector type of `lanes` lanes of a scalar type."""
     return type if lanes == 1 else f"<{lanes} x {type}>"
+
+
+_val = tuple.__new__
+"""Makes a `Val` of a pair, without a call of Python's: every instruction has one."""
+
+
+@functools.cache
+def _integer(value: int) -> Val:
+    return Val(str(int(value)), "i64")
+
+
+@functools.cache
+def _compared(type: str) -> tuple[str, str]:
+    """How values of a type are compared, and the type of what comes out."""
+    return "fcmp" if scalar_of(type) in _FLOAT else "icmp", vector_of("i1", lanes_of(type))
 
 
 class LLVMBuilder(Builder):
@@ -49,22 +68,18 @@ class LLVMBuilder(Builder):
     # helpers
     def _fresh(self, stem: str = "t") -> str:
         self._count += 1
-        end = "_" if stem[-1].isdigit() else ""  # w1 and 23 must not be w and 123
-        return f"%{stem}{end}{self._count}"
+        return f"%{stem}.{self._count}"  # w1 and 23 must not be w and 123
 
     def _emit(self, line: str) -> None:
         if self._open:
             self._body.append("  " + line)
 
     def _value(self, text: str, type: str, stem: str = "t") -> Val:
-        if stem == "t":  # most of them
-            self._count += 1
-            name = f"%t{self._count}"
-        else:
-            name = self._fresh(stem)
+        self._count = count = self._count + 1
+        name = f"%t{count}" if stem == "t" else f"%{stem}.{count}"
         if self._open:
             self._body.append(f"  {name} = {text}")
-        return Val(name, type)
+        return _val(Val, (name, type))
 
     def _label(self, label: str) -> None:
         if self._open:
@@ -83,7 +98,7 @@ class LLVMBuilder(Builder):
     # values
     def const(self, type: str, value: int | float) -> Val:
         if type == "i64":
-            return Val(str(int(value)), type)
+            return _integer(int(value))
         if type in _FLOAT:
             single = struct.unpack("f", struct.pack("f", float(value)))[0] if type == "float" else float(value)
             return Val(f"0x{struct.unpack('<Q', struct.pack('<d', single))[0]:016X}", type)
@@ -91,13 +106,19 @@ class LLVMBuilder(Builder):
             return Val("true" if value else "false", type)
         return Val(str(int(value)), type)
 
+    def i64(self, value: int) -> Val:
+        return _integer(value)
+
     def binary(self, op: str, a: Val, b: Val) -> Val:
-        flags = self._flags if op in ("fadd", "fsub", "fmul") else ""
-        return self._value(f"{op}{flags} {a.type} {a.ref}, {b.ref}", a.type)
+        ref, type = a
+        if op in ("fadd", "fsub", "fmul"):
+            op += self._flags
+        return self._value(f"{op} {type} {ref}, {b.ref}", type)
 
     def compare(self, predicate: str, a: Val, b: Val) -> Val:
-        kind = "fcmp" if scalar_of(a.type) in _FLOAT else "icmp"
-        return self._value(f"{kind} {predicate} {a.type} {a.ref}, {b.ref}", vector_of("i1", lanes_of(a.type)))
+        ref, type = a
+        kind, truth = _compared(type)
+        return self._value(f"{kind} {predicate} {type} {ref}, {b.ref}", truth)
 
     def select(self, condition: Val, yes: Val, no: Val) -> Val:
         text = f"select {condition.type} {condition.ref}, {yes.type} {yes.ref}, {no.type} {no.ref}"
@@ -107,9 +128,10 @@ class LLVMBuilder(Builder):
         return a if a.type == type else self._value(f"{op} {a.type} {a.ref} to {type}", type)
 
     def call(self, function: str, returns: str, args: Sequence[Val]) -> Val:
-        signature = ", ".join(a.type for a in args)
-        self._declared[function] = f"declare {returns} @{function}({signature})"
-        text = f"call {returns} @{function}({', '.join(f'{a.type} {a.ref}' for a in args)})"
+        if function not in self._declared:
+            signature = ", ".join([a.type for a in args])
+            self._declared[function] = f"declare {returns} @{function}({signature})"
+        text = f"call {returns} @{function}({', '.join([f'{a.type} {a.ref}' for a in args])})"
         if returns == "void":
             self._emit(text)
             return Val("", "void")
@@ -123,20 +145,21 @@ class LLVMBuilder(Builder):
 
     def load(self, pointer: Val, index: Val, type: str, name: str = "t") -> Val:
         address = self._address(pointer, index, type)
-        if self.mask is not None and lanes_of(type) > 1:
+        if lanes_of(type) == 1:
+            return self._value(f"load {type}, ptr {address}", type, name)
+        if self.mask is not None:
             return self._masked("load", type, f"ptr {address}, {self._lanes_in_memory(type)}, {type} {_ones(type)}")
-        align = "" if lanes_of(type) == 1 else f", align {_alignment(type)}"
-        return self._value(f"load {type}, ptr {address}{align}", type, name)
+        return self._value(f"load {type}, ptr {address}, align {_alignment(type)}", type, name)
 
     def store(self, pointer: Val, index: Val, value: Val) -> None:
-        address = self._address(pointer, index, value.type)
-        if self.mask is not None and lanes_of(value.type) > 1:
-            self._masked(
-                "store", value.type, f"{value.type} {value.ref}, ptr {address}, {self._lanes_in_memory(value.type)}"
-            )
-            return
-        align = "" if lanes_of(value.type) == 1 else f", align {_alignment(value.type)}"
-        self._emit(f"store {value.type} {value.ref}, ptr {address}{align}")
+        ref, type = value
+        address = self._address(pointer, index, type)
+        if lanes_of(type) == 1:
+            self._emit(f"store {type} {ref}, ptr {address}")
+        elif self.mask is not None:
+            self._masked("store", type, f"{type} {ref}, ptr {address}, {self._lanes_in_memory(type)}")
+        else:
+            self._emit(f"store {type} {ref}, ptr {address}, align {_alignment(type)}")
 
     def _lanes_in_memory(self, type: str) -> str:
         """The arguments of a masked load or store that say how memory is aligned, and which lanes there are."""
@@ -162,7 +185,7 @@ class LLVMBuilder(Builder):
 
     # variables
     def var(self, name: str, init: Val) -> Var:
-        var = Var(self._fresh(f"v.{name}."), init.type)
+        var = Var(self._fresh(f"v.{name}"), init.type)
         # zero at entry: an early failure may reach the epilogue before the variable is set
         self._entry.append(f"  {var.name} = alloca {init.type}")
         self._entry.append(f"  store {init.type} zeroinitializer, ptr {var.name}")
@@ -202,35 +225,39 @@ class LLVMBuilder(Builder):
         return self._value(f"extractvalue {pair.type} {pair.ref}, {number}", type)
 
     # control
-    @contextmanager
-    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1, some: bool = False) -> Iterator[Val]:
+    def for_(self, lo: Val, hi: Val, name: str = "i", step: int = 1, some: bool = False) -> AbstractContextManager[Val]:
         counter = self.var(name, lo)
-        with self.while_(lambda: self.lt(self.get(counter), hi), some):
-            index = self.get(counter)
-            yield index
-            self.set(counter, self.binary("add", index, self.i64(step)))
+        loop = self.while_(lambda: self.lt(self.get(counter), hi), some)
+        loop.__enter__()
+        index = self.get(counter)
 
-    @contextmanager
-    def while_(self, condition: Callable[[], Val], some: bool = False) -> Iterator[None]:
+        def end() -> None:
+            self.set(counter, self.binary("add", index, self.i64(step)))
+            loop.__exit__(None, None, None)
+
+        return Block(index, end)
+
+    def while_(self, condition: Callable[[], Val], some: bool = False) -> AbstractContextManager[None]:
         body, done = self._new_label("loop"), self._new_label("done")
         self._jump(f"br label %{body}" if some else f"br i1 {condition().ref}, label %{body}, label %{done}")
         self._label(body)
-        yield
-        if self._open:
-            self._jump(f"br i1 {condition().ref}, label %{body}, label %{done}")
-        self._label(done)
 
-    @contextmanager
-    def _branch(self, condition: Val) -> Iterator[None]:
+        def end() -> None:
+            if self._open:
+                self._jump(f"br i1 {condition().ref}, label %{body}, label %{done}")
+            self._label(done)
+
+        return Block(None, end)
+
+    def if_(self, condition: Val) -> AbstractContextManager[None]:
         yes, done = self._new_label("then"), self._new_label("endif")
         self._jump(f"br i1 {condition.ref}, label %{yes}, label %{done}")
         self._label(yes)
-        yield
-        self._label(done)
+        return Block(None, lambda: self._label(done))
 
     def if_else(self, condition: Val, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
         if no is None:
-            with self._branch(condition):
+            with self.if_(condition):
                 yes()
             return
         then, other, done = self._new_label("then"), self._new_label("else"), self._new_label("endif")
@@ -260,7 +287,7 @@ class LLVMBuilder(Builder):
         for k, var in enumerate(state, 1):
             self.set(var, self.member(made, k, var.type))
         status = self.member(made, 0, "i64")
-        with self._branch(self.ne(status, OK)):
+        with self.if_(self.ne(status, OK)):
             self._fail(status)
 
     def _define(self, name: str, result: str, state: Sequence[Var], args: Mapping[str, Val], body: Body) -> list[str]:
@@ -268,7 +295,7 @@ class LLVMBuilder(Builder):
         kept = self._entry, self._body, self._open, self._status
         self._entry, self._body, self._open = [], [], True
         self._status = self.var("status", self.const("i64", OK))
-        stems = [v.name.removeprefix("%v.").split(".")[0] for v in state]
+        stems = [v.name.removeprefix("%v.").rsplit(".", 1)[0] for v in state]
         types = [v.type for v in state] + [v.type for v in args.values()]
         given = [Val(self._fresh("in"), type) for type in types]
         own = [self.var(stem, value) for stem, value in zip(stems, given, strict=False)]
@@ -321,5 +348,6 @@ def _ones(type: str) -> str:
     return f"<{', '.join([one] * lanes_of(type))}>"
 
 
+@functools.cache
 def _alignment(type: str) -> int:
     return {"i8": 1, "i16": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}[scalar_of(type)]

@@ -219,7 +219,7 @@ class Lowering:
                 continue
             found = cursor.found
             without = simplify.exhaust_stmt(stmt, {access})
-            here = env.with_cursors({access: replace(cursor, found=None)})
+            here = env.with_cursors({access: cursor._replace(found=None)})
 
             def present(env: Env = here) -> None:
                 self.guarded(stmt, self.resolve(env, stmt))
@@ -447,7 +447,8 @@ class Lowering:
                 coordinate = self.b.mul(env.coordinate(self.b, index), axis.step)
                 position = coordinate if scaled is None else self.b.add(scaled, coordinate)
                 below = level > 0 and isinstance(levels[level - 1], Dense)
-                cursor = replace(cursor, level=level + 1, pos=position, base=cursor.base if below else cursor.pos)
+                base = cursor.base if below else cursor.pos
+                cursor = Cursor(level + 1, position, cursor.end, None, base)
             elif target:
                 key = self._key(access, env) if access.tensor.policy in policies.KINDS else None
                 if key is None:

@@ -32,7 +32,6 @@ and all else that reads it has run before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from sparsejax.formats import Dense, Format
 from sparsejax.jit import cin, given, simplify
@@ -84,7 +83,7 @@ def _moved(stmt: cin.Stmt, target: cin.Access, leader: cin.Access, var: cin.Inde
     """`stmt` with what `target` keeps at the positions of `leader`; None where it is read in other ways than entry by entry."""
     old = target.tensor
     lacking = old.result or old.format
-    made = replace(old, format=Format((Dense(),)), policy=POLICY, result=lacking)
+    made = old._replace(format=Format((Dense(),)), policy=POLICY, result=lacking)
 
     def beside(access: cin.Access) -> cin.Access | None:
         (index,) = access.indices

@@ -141,8 +141,8 @@ def statement(nest: Nest, number: int, registers: Collection[str] = ()) -> Nest:
         if tensor.name in registers:
             if q.op is None:
                 inlined[q.target] = cin.substitute(q.rhs, inlined)
-            tensor = replace(tensor, format=Format((Dense(),) * len(q.target.indices)))
-        read[tensor.name] = cin.Access(replace(tensor, policy=KEPT), q.target.indices)
+            tensor = tensor._replace(format=Format((Dense(),) * len(q.target.indices)))
+        read[tensor.name] = cin.Access(tensor._replace(policy=KEPT), q.target.indices)
 
     def reading(expr: cin.Expr) -> cin.Expr:
         return cin.replaced(cin.substitute(expr, inlined), read)
@@ -151,7 +151,7 @@ def statement(nest: Nest, number: int, registers: Collection[str] = ()) -> Nest:
         return Nest(nest.output, nest.indices, (), reading(nest.value))
     p = nest.producers[number]
     rhs, indices = reading(p.rhs), cin.variables(p.target)
-    output = replace(p.target.tensor, name="out")
+    output = p.target.tensor._replace(name="out")
     if p.op is None:
         return Nest(output, indices, (), rhs)
     return Nest(output, indices, (Producer(p.target, p.op, rhs),), p.target)

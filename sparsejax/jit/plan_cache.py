@@ -135,16 +135,7 @@ def spell(node: Any) -> str:
             return f"{node.dtype.str} {node.tobytes().hex()}"
         case tuple():
             return f"({', '.join(map(spell, node))})"
-        case (
-            Nest()
-            | Producer()
-            | cin.Tensor()
-            | cin.Access()
-            | cin.Call()
-            | cin.Literal()
-            | cin.IndexVar()
-            | cin.Position()
-        ):
+        case Nest() | Producer() | cin.Access() | cin.Call() | cin.Literal() | cin.Position():
             names = (name for name, f in node.__dataclass_fields__.items() if f.init)
             return f"{type(node).__name__}({', '.join(spell(getattr(node, name)) for name in names)})"
         case _:

@@ -270,7 +270,7 @@ def _beside(access: cin.Access, head: cin.Access, at: cin.Index, size: int, resu
     below = form.order[_last(form) + 1 :]
     shape = (size, *(tensor.shape[d] for d in below))
     lacking = form if isinstance(at, cin.Position) else result
-    made = replace(tensor, shape=shape, format=Format.parse("dense", len(shape)), result=lacking)
+    made = tensor._replace(shape=shape, format=Format.parse("dense", len(shape)), result=lacking)
     return cin.Access(made, (at, *(head.indices[d] for d in below)))
 
 
@@ -298,17 +298,17 @@ def _onto(nest: Nest, at: cin.Index, own: cin.Access, size: int) -> Nest:
     out = _beside(cin.Access(nest.output, own.indices), own, at, size)
     indices = cast(tuple[cin.IndexVar, ...], out.indices)
     if isinstance(at, cin.Position):
-        return replace(nest, output=replace(out.tensor, result=None), indices=indices)
+        return replace(nest, output=out.tensor._replace(result=None), indices=indices)
     targets: dict[cin.Access, cin.Expr] = {}
     for p in nest.producers:
         below = own.tensor.format.order[_last(own.tensor.format) + 1 :]
         shape = (size, *(own.tensor.shape[d] for d in below))
         targets[p.target] = cin.Access(
-            replace(p.target.tensor, shape=shape, format=Format.parse("dense", len(shape))), indices
+            p.target.tensor._replace(shape=shape, format=Format.parse("dense", len(shape))), indices
         )
     producers = tuple(p.moved(lambda expr: cin.substitute(expr, targets)) for p in nest.producers)
     value = cin.substitute(nest.value, targets)
-    return Nest(replace(out.tensor, result=None), indices, producers, value)
+    return Nest(out.tensor._replace(result=None), indices, producers, value)
 
 
 def _made(step: fuse.KernelStep, nest: Nest, moved: dict[cin.Access, cin.Expr], like: int | None) -> Positional:

@@ -138,7 +138,7 @@ class PrettyBuilder(Builder):
             yield
 
     @contextmanager
-    def _branch(self, condition: Val) -> Iterator[None]:
+    def if_(self, condition: Val) -> Iterator[None]:
         with self._block(f"if {condition.ref}:"):
             yield
 

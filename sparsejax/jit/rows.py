@@ -221,7 +221,7 @@ def _kept(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Nest 
             return None
         producers, target = made.producers, last.target
     else:
-        tensor = replace(source.nest.output, name=f"t{source.output.number}")
+        tensor = source.nest.output._replace(name=f"t{source.output.number}")
         target = cin.Access(tensor, access.indices)
         producers = (*made.producers, Producer(target, None, made.value))
     moved = {name: target}
@@ -303,10 +303,10 @@ def named(step: fuse.KernelStep, variables: dict[str, Var], prefix: str) -> Nest
     for access in nest.reads:
         var = by_name[access.tensor.name]
         variables[_name(var)] = var
-        moved[access] = cin.Access(replace(access.tensor, name=_name(var)), access.indices)
+        moved[access] = cin.Access(access.tensor._replace(name=_name(var)), access.indices)
     spaces: dict[str, cin.Access] = {}
     for k, p in enumerate(nest.producers):
-        target = replace(p.target.tensor, name=f"{prefix}{step.output.number}.{k}")
+        target = p.target.tensor._replace(name=f"{prefix}{step.output.number}.{k}")
         spaces[p.target.tensor.name] = cin.Access(target, p.target.indices)
 
     def move(expr: cin.Expr) -> cin.Expr:

@@ -19,7 +19,6 @@ instead of drained.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from sparsejax.formats import Bitmap, Compressed, Coordinate, Format
 from sparsejax.jit import cin
@@ -70,7 +69,7 @@ def _filled(body: cin.Stmt, access: cin.Access, var: cin.IndexVar) -> cin.Stmt:
     """`body` reading the fiber of `access` over `var` from a workspace."""
     tensor = access.tensor
     extent = tensor.shape[access.indices.index(var)]
-    made = replace(tensor, name=f"{tensor.name}_row", shape=(extent,), format=Format((Bitmap(),)), policy=POLICY)
+    made = tensor._replace(name=f"{tensor.name}_row", shape=(extent,), format=Format((Bitmap(),)), policy=POLICY)
     row = cin.Access(made, (var,))
     consumer = cin.map_values(body, lambda expr: cin.substitute(expr, {access: row}))
     return cin.Where(consumer, cin.Forall(var, cin.Assign(row, None, access)))

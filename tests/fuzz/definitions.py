@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -276,7 +276,7 @@ def step_of(case: Case):
     """The case as a kernel step, with its input storages."""
     names = {name: Var(Aval(s.shape, s.dtype, s.format, s.fill_value)) for name, s in case.storages.items()}
     target = Aval(case.output.shape, case.output.dtype, case.output.format, case.output.fill_value)
-    output = replace(case.output, format=adapt.assembled(case.output.format))
+    output = case.output._replace(format=adapt.assembled(case.output.format))
     made = nest.of_definition(output, case.definition)
     made = nest.Nest(made.output, made.indices, made.producers, simplify.simplify(made.value))
     step = fuse.canonical(made, Var(target), names)

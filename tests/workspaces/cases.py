@@ -8,7 +8,7 @@ entries at other places.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -196,7 +196,7 @@ def stretched(case: Case, seed: int) -> tuple[Case, dict[cin.IndexVar, np.ndarra
     places = {v: np.sort(rng.choice(2**20, case.extents[v], replace=False)) * (sizes[v] >> 20) for v in sizes}
 
     def tensor(old: cin.Tensor, indices: tuple[cin.Index, ...]) -> cin.Tensor:
-        return replace(old, shape=tuple(sizes[v] for v in indices))  # type: ignore[index]
+        return old._replace(shape=tuple(sizes[v] for v in indices))  # type: ignore[index]
 
     moved: dict[cin.Access, cin.Expr] = {}
     storages = {}

@@ -13,8 +13,6 @@ Code and compile time are linear in the parts (`split` makes them). Source: refe
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Val
 from sparsejax.jit.loops.merge import Match, sentinel
@@ -35,7 +33,7 @@ def independent(loop: Loop, keys: list[Leaders]) -> None:
     b = loop.b
 
     def run(coordinate: Val, match: Match) -> None:
-        found = {a: replace(match.cursor(a), found=match.hit[a]) for a in match.hit}
+        found = {a: match.cursor(a)._replace(found=match.hit[a]) for a in match.hit}
         loop.visit(loop.body, coordinate, found)
 
     if frozenset() not in keys:
