@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "sparsejax"
 FLOORS = {
-    0: ["errors", "config", "dtypes", "tree_util"],
+    0: ["errors", "config", "dtypes", "cached", "tree_util"],
     1: ["formats"],
     2: ["core"],
     3: [

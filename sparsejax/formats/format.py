@@ -18,6 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sparsejax.cached import cached_property
 from sparsejax.errors import FormatError
 from sparsejax.formats import passes
 from sparsejax.formats.banded import Banded
@@ -134,12 +135,12 @@ class Format:
         """Whether some dimension is stored by two levels."""
         return len(self.blocks) < len(self.levels)
 
-    @functools.cached_property
+    @cached_property
     def is_dense(self) -> bool:
         """Whether every level is dense and none blocked: the values are an array as NumPy knows it."""
         return all(isinstance(level, Dense) for level in self.levels) and not self.blocked
 
-    @functools.cached_property
+    @cached_property
     def packed(self) -> bool:
         """Whether entry k is at position k, always: no position is unused, and none holds several entries (see `pads`)."""
         return all(level.compact and not level.shared for level in self.levels)
@@ -193,7 +194,7 @@ class Format:
             level > 0 and isinstance(self.levels[level], Coordinate) and isinstance(self.levels[level - 1], Coordinate)
         )
 
-    @functools.cached_property
+    @cached_property
     def runs(self) -> list[tuple[int, int]]:
         """(first, stop) of the levels that are assembled together: a run of coordinate levels, or one level."""
         starts = [k for k in range(len(self.levels)) if not self.continues(k)]

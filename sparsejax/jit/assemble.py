@@ -18,37 +18,37 @@ from sparsejax.formats import Dense
 from sparsejax.jit import abi, cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor
-from sparsejax.jit.memory import clear, fill, null, resized
+from sparsejax.jit.memory import clear, fill, moved, null, resize
 from sparsejax.jit.operands import Axis
 
 
 class Growable:
-    """A buffer that doubles when it is full."""
+    """Buffers that grow together, and double when they are full: by name, the elements that each has per position, and their size."""
 
-    def __init__(self, b: Builder, name: str, size: int) -> None:
-        self._size = size
-        self._pointer = b.var(name, null(b))
-        self._capacity = b.var(f"{name}_room", b.i64(0))
+    def __init__(self, b: Builder, buffers: Mapping[str, tuple[Val, int]]) -> None:
+        self._sizes = dict(buffers)
+        self._pointers = {name: b.var(name, null(b)) for name in buffers}
+        self._room = b.var(f"{next(iter(buffers))}_room", b.i64(0))
 
-    def pointer(self, b: Builder) -> Val:
-        return b.get(self._pointer)
+    def pointer(self, b: Builder, name: str) -> Val:
+        return b.get(self._pointers[name])
 
-    def give(self, b: Builder, pointer: Val, room: Val) -> None:
-        """Start with `room` elements that somebody else has allocated."""
-        b.set(self._pointer, pointer)
-        b.set(self._capacity, room)
+    def give(self, b: Builder, name: str, pointer: Val, room: Val) -> None:
+        """Start with a buffer for `room` positions that somebody else has allocated."""
+        b.set(self._pointers[name], pointer)
+        b.set(self._room, room)
 
     def reserve(self, b: Builder, needed: Val, zero: bool = False) -> None:
-        """Make room for `needed` elements, new ones zeroed where asked."""
+        """Make room for `needed` positions, new ones zeroed where asked."""
         needed = b.named("needed", needed)
-        room = b.named("room", b.get(self._capacity))
+        room = b.named("room", b.get(self._room))
         with b.if_(b.lt(room, needed)):
-            grown = b.named("grown", b.max(b.named("twice", b.mul(room, 2)), b.max(needed, b.i64(16))))
-            fresh = resized(b, b.get(self._pointer), grown, self._size)
-            b.set(self._pointer, fresh)
-            if zero:
-                clear(b, fresh, room, grown, self._size)
-            b.set(self._capacity, grown)
+            grown = b.named("grown", b.max(b.named("twice", b.mul(room, 2)), needed))
+            for name, (each, size) in self._sizes.items():
+                resize(b, self._pointers[name], b.mul(each, grown), size)
+                if zero:
+                    clear(b, self.pointer(b, name), b.mul(each, room), b.mul(each, grown), size)
+            b.set(self._room, grown)
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,24 @@ class Output:
             self._fixed = b.slot(slots[abi.Slot(tensor.name, "vals", 0)], "ptr", f"{tensor.name}_vals")
             return
         self.count: dict[int, Var] = {lv: b.var(f"n{lv}", b.i64(0)) for lv in self.heads}
-        self._crd = {lv: Growable(b, f"crd{lv}", 4 if self._crd_types[lv] == "i32" else 8) for lv in self.sparse}
-        self._pos = {lv: Growable(b, f"pos{lv}", 8) for lv in self.heads}
-        if self._shared:
-            given = b.slot(slots[abi.Slot(tensor.name, "pos", self.heads[0])], "ptr", f"{tensor.name}_pos")
-            self._pos[self.heads[0]].give(b, given, b.add(self._product(b, range(self.heads[0])), 1))
-        self._vals = Growable(b, "vals", tensor.dtype.itemsize)
-        self.wrote = b.var("wrote", b.i64(0))
         self._block = self._product(b, range(self.sparse[-1] + 1, len(form.levels)))
+        self._runs: dict[int, Growable] = {}
+        """By its first level, what a run of levels appends to: coordinates, and below the last one values."""
+        for lv in self.heads:
+            within = [k for k in self.sparse if self.head_of(k) == lv]
+            grown = {f"crd{k}": (b.i64(1), 4 if self._crd_types[k] == "i32" else 8) for k in within}
+            if lv == self.heads[-1]:
+                grown["vals"] = (self._block, tensor.dtype.itemsize)
+            self._runs[lv] = Growable(b, grown)
+        self._pos = {lv: Growable(b, {f"pos{lv}": (b.i64(1), 8)}) for lv in self.heads}
+        if self._shared:
+            head = self.heads[0]
+            given = b.slot(slots[abi.Slot(tensor.name, "pos", head)], "ptr", f"{tensor.name}_pos")
+            self._pos[head].give(b, f"pos{head}", given, b.add(self._product(b, range(head)), 1))
+        self.wrote = b.var("wrote", b.i64(0))
         for lv in self.heads:
             self._reserve_pos(b, lv)
-            expected = b.slot(slots[abi.Slot(tensor.name, "count", lv)], "i64", f"expected{lv}")
-            for inside in self.sparse:
-                if self.head_of(inside) == lv:
-                    self._crd[inside].reserve(b, expected)
-            if lv == self.heads[-1]:
-                self._vals.reserve(b, b.mul(expected, self._block))
+            self._runs[lv].reserve(b, b.slot(slots[abi.Slot(tensor.name, "count", lv)], "i64", f"expected{lv}"))
 
     @property
     def _shared(self) -> bool:
@@ -155,21 +157,16 @@ class Output:
         head = self.head_of(level)
         n = b.get(self.count[head])
         if not self._roomy:
-            for lv in range(head, level + 1):
-                self._crd[lv].reserve(b, b.add(n, 1))
+            self._runs[head].reserve(b, b.add(n, 1))
         self.write_coordinates(b, level, n, coordinates)
         below = [h for h in self.heads if h > level]
         if below:
             self._reserve_pos(b, below[0])
             self._saved.append(b.get(self.count[below[0]]))
         else:
-            last = b.mul(b.add(n, 1), self._block)
-            if not self._roomy:
-                self._vals.reserve(b, last)
             if self._block.ref != "1":
-                first = b.mul(n, self._block)
-                start = emit.constant(b, self.tensor.fill_value, self.tensor.dtype)
-                fill(b, self._vals.pointer(b), first, last, start)
+                first, last = b.mul(n, self._block), b.mul(b.add(n, 1), self._block)
+                fill(b, self.vals(b), first, last, emit.constant(b, self.tensor.fill_value, self.tensor.dtype))
             b.set(self.wrote, b.i64(0))
         return n
 
@@ -186,14 +183,12 @@ class Output:
 
     def _make_room(self, b: Builder, needed: Val) -> None:
         """Make room for `needed` coordinates of the last sparse level, and what is below them."""
-        for lv in range(self.heads[-1], self.sparse[-1] + 1):
-            self._crd[lv].reserve(b, needed)
-        self._vals.reserve(b, b.mul(needed, self._block))
+        self._runs[self.heads[-1]].reserve(b, needed)
 
     def write_coordinates(self, b: Builder, level: int, position: Val, coordinates: dict[int, Val]) -> None:
         """Write the coordinates of an entry of `level`, the end of a coordinate run, at a position that there is room for."""
         for lv in range(self.head_of(level), level + 1):
-            b.store(self._crd[lv].pointer(b), position, self.narrowed(b, lv, coordinates[lv]))
+            b.store(self._crd(b, lv), position, self.narrowed(b, lv, coordinates[lv]))
 
     def narrowed(self, b: Builder, level: int, coordinate: Val) -> Val:
         """A coordinate as `level` stores it."""
@@ -235,11 +230,14 @@ class Output:
 
     def close(self, b: Builder, head: int, parent: Val) -> None:
         """The fiber of `head` below position `parent` is complete."""
-        b.store(self._pos[head].pointer(b), b.add(parent, 1), b.get(self.count[head]))
+        b.store(self._pos[head].pointer(b, f"pos{head}"), b.add(parent, 1), b.get(self.count[head]))
 
     # values
     def vals(self, b: Builder) -> Val:
-        return self._vals.pointer(b) if self.sparse else self._fixed
+        return self._runs[self.heads[-1]].pointer(b, "vals") if self.sparse else self._fixed
+
+    def _crd(self, b: Builder, level: int) -> Val:
+        return self._runs[self.head_of(level)].pointer(b, f"crd{level}")
 
     def put(self, b: Builder, position: Val, op: str | None, value: emit.Num) -> None:
         """`out[position] op= value`."""
@@ -255,7 +253,7 @@ class Output:
     def part(self, b: Builder, parts: Val, number: Val) -> Val:
         """The address of partial output `number`: all are of the size of a dense output and stand one behind the other."""
         size = b.mul(self._size(b), self.tensor.dtype.itemsize)
-        return b.convert("inttoptr", b.add(b.convert("ptrtoint", parts, "i64"), b.mul(number, size)), "ptr")
+        return moved(b, parts, b.mul(number, size))
 
     @contextmanager
     def redirected(self, pointer: Val) -> Iterator[None]:
@@ -291,11 +289,11 @@ class Output:
             return
         name = self.tensor.name
         for lv in self.sparse:
-            b.set_slot(self._slots[abi.Slot(name, "crd", lv)], self._crd[lv].pointer(b))
+            b.set_slot(self._slots[abi.Slot(name, "crd", lv)], self._crd(b, lv))
         for lv in self.heads:
-            b.set_slot(self._slots[abi.Slot(name, "pos", lv)], self._pos[lv].pointer(b))
+            b.set_slot(self._slots[abi.Slot(name, "pos", lv)], self._pos[lv].pointer(b, f"pos{lv}"))
             b.set_slot(self._slots[abi.Slot(name, "count", lv)], b.get(self.count[lv]))
-        b.set_slot(self._slots[abi.Slot(name, "vals", 0)], self._vals.pointer(b))
+        b.set_slot(self._slots[abi.Slot(name, "vals", 0)], self.vals(b))
         if self.span is not None:
             for slot, parent in zip(self.span.slots, self._part(b), strict=True):
                 b.set_slot(slot, parent)
@@ -303,7 +301,7 @@ class Output:
     def finalize(self, b: Builder) -> None:
         """Repair `pos` of fibers that no loop visited."""
         for head in self.heads:
-            pointer = self._pos[head].pointer(b)
+            pointer = self._pos[head].pointer(b, f"pos{head}")
             start, parents = b.i64(0), b.sub(self._parents(b, head), self._trailing(b, head))
             if self._shared and head == self.heads[0]:
                 first, parents = self._part(b)

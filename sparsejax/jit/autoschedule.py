@@ -94,7 +94,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A loop order, the formats that operands are converted to first, its cost, and the best few alternatives."""
+    """A loop order, the formats that operands are converted to first, its cost, and the best few of those that were priced."""
 
     order: tuple[cin.IndexVar, ...]
     conversions: tuple[tuple[str, Format], ...]
@@ -318,10 +318,18 @@ class Model(Cardinalities):
             known = {s.order for s in states}
             listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
             states += [self.walk(order) for order in listed if order not in known]
-        priced = sorted(((self.total(s), s) for s in states), key=lambda item: item[0].total)
-        if not (priced := [item for item in priced if math.isfinite(item[0].total)]):
+        priced: list[tuple[Cost, _State]] = []
+        least = math.inf
+        for state in sorted(states, key=lambda s: s.cost):
+            if state.cost <= least:  # its loops alone cost more else
+                cost = self.total(state)
+                least = min(least, cost.total)
+                priced.append((cost, state))
+        priced = sorted([item for item in priced if math.isfinite(item[0].total)], key=lambda item: item[0].total)
+        if not priced:
             return None
-        made = self.schedule(priced[0][1], priced[0][0], tuple(Candidate(s.order, c) for c, s in priced[:6]))
+        cost, state = priced[0]
+        made = self.schedule(state, cost, tuple(Candidate(s.order, c) for c, s in priced[:6]))
         return replace(made, remembered=self._remembered(priced))
 
     def _remembered(self, priced: Sequence[tuple[Cost, _State]]) -> Candidate | None:
@@ -524,7 +532,7 @@ class Model(Cardinalities):
         if not self._fixed.isdisjoint(state.discordant):
             return Cost(math.inf, 0.0, 0.0)
         p = assembly(nest.output, self.storage, state.order)[1]
-        conversions = sum(self._copy(a, state.order) for a in state.discordant)
+        conversions = sum([self._copy(a, state.order) for a in state.discordant])
         output = 0.0
         used = self.workspace(state)
         if used is not None:

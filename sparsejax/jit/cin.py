@@ -21,13 +21,13 @@ are frozen, compared by value, and never changed.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparsejax.cached import cached_property
 from sparsejax.formats import Dense, Format
 
 
@@ -143,6 +143,15 @@ class Access:
     def dtype(self) -> np.dtype[Any]:
         return self.tensor.dtype
 
+    @cached_property
+    def bound(self) -> tuple[IndexVar, ...]:
+        """See `bound_by`."""
+        return (
+            _variables((self,))
+            if not self.others
+            else tuple(dict.fromkeys(v for ix in self.indices for v in variables_of(ix)))
+        )
+
     def level_index(self, level: int) -> Index:
         """The index bound by storage level `level`."""
         return self.indices[self.tensor.format.order[level]]
@@ -167,15 +176,21 @@ class Call:
     def __hash__(self) -> int:
         return self._hash
 
-    @functools.cached_property
+    @cached_property
     def reads(self) -> tuple[Access, ...]:
         """See `accesses`."""
         return tuple([a for arg in self.args for a in accesses(arg)])
 
-    @functools.cached_property
+    @cached_property
     def variables(self) -> tuple[IndexVar, ...]:
         """See `variables`."""
         return _variables(self.reads)
+
+    @cached_property
+    def conditions(self) -> tuple[Expr, ...]:
+        """The conditions of the masks in it, in order of appearance."""
+        own = self.args[:1] if self.op == "masked" else ()
+        return (*own, *[c for a in self.args if isinstance(a, Call) for c in a.conditions])
 
     def __str__(self) -> str:
         name = f"cast<{self.dtype}>" if self.op == "cast" else self.op
@@ -247,12 +262,12 @@ class Where:
     consumer: Stmt
     producer: Stmt
 
-    @functools.cached_property
+    @cached_property
     def reads(self) -> tuple[Access, ...]:
         """See `accesses`."""
         return self.producer.reads + self.consumer.reads
 
-    @functools.cached_property
+    @cached_property
     def writes(self) -> tuple[Assign, ...]:
         """See `writes`."""
         return self.producer.writes + self.consumer.writes
@@ -262,12 +277,12 @@ class Where:
 class Seq:
     stmts: tuple[Stmt, ...]
 
-    @functools.cached_property
+    @cached_property
     def reads(self) -> tuple[Access, ...]:
         """See `accesses`."""
         return tuple(a for stmt in self.stmts for a in stmt.reads)
 
-    @functools.cached_property
+    @cached_property
     def writes(self) -> tuple[Assign, ...]:
         """See `writes`."""
         return tuple(w for stmt in self.stmts for w in stmt.writes)
@@ -341,9 +356,7 @@ def _variables(read: tuple[Access, ...]) -> tuple[IndexVar, ...]:
 
 def bound_by(access: Access) -> tuple[IndexVar, ...]:
     """The index variables on which the place of `access` depends: its own, and those of an access that it is beside."""
-    if not access.others:
-        return _variables((access,))
-    return tuple(dict.fromkeys(v for ix in access.indices for v in variables_of(ix)))
+    return access.bound
 
 
 def variables_of(index: Index) -> tuple[IndexVar, ...]:

@@ -11,7 +11,6 @@ Source: "The Tensor Algebra Compiler", section 4 (merge lattices).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,11 +48,10 @@ def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
 
     enters = _entered(lowering, body, var, env) is not None
     walkers = {a: _walker(lowering, a, env) for a in leaders}
-    loop = Loop(lowering, var, body, env, {}, walkers, enters, visit)
     pieces = parts.parts_of(body) if len(leaders) > 1 else ()
-    if not pieces:
-        cases = find_cases(body, leaders)
-        loop = replace(loop, cases={key: _found(left, key, walkers) for key, left in cases.items()})
+    found = {} if pieces else find_cases(body, leaders)
+    cases = {key: _found(left, key, walkers) for key, left in found.items()}
+    loop = Loop(lowering, var, body, env, cases, walkers, enters, visit)
     if stmt.kind == "parallel":
         loop = lowering.chunk_of(loop)
     for access in leaders:
@@ -144,13 +142,14 @@ def find_cases(body: cin.Stmt, leaders: list[cin.Access]) -> dict[Leaders, cin.S
     """
     cases: dict[Leaders, cin.Stmt] = {}
     everyone = frozenset(leaders)
+    nothing = simplify.exhaust_stmt(body, everyone)
     # where all annihilators are exact, nothing is left for fewer leaders than where nothing is left for some
-    exact = all(np.isfinite(a.tensor.fill_value) for a in leaders) and simplify.exhaust_stmt(body, everyone) is None
+    exact = nothing is None and all(np.isfinite(a.tensor.fill_value) for a in leaders)
     sets = {everyone: None}
     while sets:
         fewer: dict[Leaders, None] = {}
         for present in sets:
-            left = simplify.exhaust_stmt(body, everyone - present)
+            left = simplify.exhaust_stmt(body, everyone - present) if present else nothing
             if left is not None or not exact:
                 fewer.update((present - {a}, None) for a in leaders if a in present)
             if left is None:

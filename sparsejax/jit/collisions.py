@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.cached import cached_property
 from sparsejax.formats import Compressed, Coordinate, Dense
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin, joins, moments, sampling, simplify
@@ -59,13 +60,13 @@ class Plan:
     """The same by all variables that none of them has."""
     extents: Mapping[cin.IndexVar, int] = field(default_factory=dict)
 
-    @functools.cached_property
+    @cached_property
     def key(self) -> tuple[object, ...]:
         """What tells ways to sample apart that begin with the same array."""
         indices = tuple(tuple(ix.name for ix in a.indices if isinstance(ix, cin.IndexVar)) for a in self.accesses)
         return indices, tuple(v.name for v in self.indices), self.variable.name
 
-    @functools.cached_property
+    @cached_property
     def needed(self) -> tuple[set[cin.Index], ...]:
         """The variables that are still of use when each operand has been joined."""
         later = ((v for access in self.accesses[k:] for v in access.indices) for k in range(1, len(self.accesses) + 1))

@@ -7,6 +7,7 @@ are rotated: tested once before the body and once at its end.
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -60,40 +61,39 @@ class LLVMBuilder(Builder):
         self._body: list[str] = []
         self._declared: dict[str, str] = {}
         self._routines: dict[str, list[str]] = {}
-        self._count = 0
+        self._numbers = itertools.count(1)
         self._flags = " contract"  # products may be fused with the sums that they go into
-        self._open = True  # whether the present block still lacks its terminator
+        self._set_open(True)
         self._status = self.var("status", self.const("i64", OK))
 
     # helpers
+    def _set_open(self, open: bool) -> None:
+        """Whether the present block still lacks its terminator: else nothing can be written."""
+        self._open = open
+        self._write: Callable[[str], object] = self._body.append if open else len
+
     def _fresh(self, stem: str = "t") -> str:
-        self._count += 1
-        return f"%{stem}.{self._count}"  # w1 and 23 must not be w and 123
+        return f"%{stem}.{next(self._numbers)}"  # w1 and 23 must not be w and 123
 
     def _emit(self, line: str) -> None:
-        if self._open:
-            self._body.append("  " + line)
+        self._write("  " + line)
 
     def _value(self, text: str, type: str, stem: str = "t") -> Val:
-        self._count = count = self._count + 1
-        name = f"%t{count}" if stem == "t" else f"%{stem}.{count}"
-        if self._open:
-            self._body.append(f"  {name} = {text}")
+        name = f"%{stem}.{next(self._numbers)}"
+        self._write(f"  {name} = {text}")
         return _val(Val, (name, type))
 
     def _label(self, label: str) -> None:
-        if self._open:
-            self._body.append(f"  br label %{label}")
+        self._write(f"  br label %{label}")
         self._body.append(f"{label}:")
-        self._open = True
+        self._set_open(True)
 
     def _jump(self, text: str) -> None:
         self._emit(text)
-        self._open = False
+        self._set_open(False)
 
     def _new_label(self, stem: str) -> str:
-        self._count += 1
-        return f"{stem}{self._count}"
+        return f"{stem}{next(self._numbers)}"
 
     # values
     def const(self, type: str, value: int | float) -> Val:
@@ -293,7 +293,8 @@ class LLVMBuilder(Builder):
     def _define(self, name: str, result: str, state: Sequence[Var], args: Mapping[str, Val], body: Body) -> list[str]:
         """The lines of a routine: state and arguments come in by value, status and state go out together."""
         kept = self._entry, self._body, self._open, self._status
-        self._entry, self._body, self._open = [], [], True
+        self._entry, self._body = [], []
+        self._set_open(True)
         self._status = self.var("status", self.const("i64", OK))
         stems = [v.name.removeprefix("%v.").rsplit(".", 1)[0] for v in state]
         types = [v.type for v in state] + [v.type for v in args.values()]
@@ -308,20 +309,23 @@ class LLVMBuilder(Builder):
         self._emit(f"ret {result} {made.ref}")
         head = f"define internal {result} @{_symbol(name)}({', '.join(f'{v.type} {v.ref}' for v in given)}) nounwind {{"
         lines = [head, "entry:", *self._entry, *self._body, "}"]
-        self._entry, self._body, self._open, self._status = kept
+        self._entry, self._body, open, self._status = kept
+        self._set_open(open)
         return lines
 
     def function(self, name: str, x: Val, formula: Formula) -> Val:
         symbol = f"{name}.{scalar_of(x.type)}.{lanes_of(x.type)}"
         if symbol not in self._routines:
             kept = self._entry, self._body, self._open, self._flags
-            self._entry, self._body, self._open, self._flags = [], [], True, ""
+            self._entry, self._body, self._flags = [], [], ""
+            self._set_open(True)
             given = Val(self._fresh("x"), x.type)
             made = formula(self, given)
             self._emit(f"ret {made.type} {made.ref}")
             head = f"define internal {x.type} @{symbol}({x.type} {given.ref}) nounwind {{"
             self._routines[symbol] = [head, "entry:", *self._entry, *self._body, "}"]
-            self._entry, self._body, self._open, self._flags = kept
+            self._entry, self._body, open, self._flags = kept
+            self._set_open(open)
         return self._value(f"call {x.type} @{symbol}({x.type} {x.ref})", x.type)
 
     def comment(self, text: str) -> None:

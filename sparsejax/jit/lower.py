@@ -426,12 +426,13 @@ class Lowering:
     def resolve(self, env: Env, stmt: cin.Stmt) -> Env:
         """Resolve the levels of every access of `stmt` whose variables are bound."""
         moved: dict[cin.Access, Cursor] = {}
-        reads = [a for a in cin.accesses(stmt) if a.tensor.policy != "scalar"]
-        for access in dict.fromkeys((*reads, *_targets(stmt))):
+        reads = dict.fromkeys([a for a in cin.accesses(stmt) if a.tensor.policy != "scalar"])
+        for access in (*reads, *[a for a in _targets(stmt) if a not in reads]):
             cursor = env.cursors[access]
-            fresh = self._resolve_one(access, env, access not in reads)
-            if fresh is not cursor:
-                moved[access] = fresh
+            if cursor.level < len(access.indices):
+                fresh = self._resolve_one(access, env, access not in reads)
+                if fresh is not cursor:
+                    moved[access] = fresh
         return env.with_cursors(moved)
 
     def _resolve_one(self, access: cin.Access, env: Env, target: bool) -> Cursor:

@@ -25,11 +25,15 @@ def aligned(b: Builder, pointer: Val, bytes: int = 64) -> Val:
     return b.convert("inttoptr", b.and_(address, b.i64(-bytes)), "ptr")
 
 
+def moved(b: Builder, pointer: Val, by: Val) -> Val:
+    """The address `by` bytes behind `pointer`."""
+    return b.convert("inttoptr", b.add(b.convert("ptrtoint", pointer, "i64"), by), "ptr")
+
+
 def clear(b: Builder, pointer: Val, lo: Val, hi: Val, size: int) -> None:
     """Zero the elements lo to hi of `size` bytes each."""
-    address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(lo, size))
     count = b.mul(b.sub(hi, lo), size)
-    b.call("memset", "ptr", [b.convert("inttoptr", address, "ptr"), b.const("i32", 0), count])
+    b.call("memset", "ptr", [moved(b, pointer, b.mul(lo, size)), b.const("i32", 0), count])
 
 
 def fill(b: Builder, pointer: Val, lo: Val, hi: Val, value: emit.Num) -> None:

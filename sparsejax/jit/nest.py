@@ -10,10 +10,10 @@ s[i] += exp(A[i,k]).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from sparsejax.cached import cached_property
 from sparsejax.jit import cin, operators
 
 COMPOSED = 256
@@ -45,7 +45,7 @@ class Nest:
     producers: tuple[Producer, ...]
     value: cin.Expr
 
-    @functools.cached_property
+    @cached_property
     def direct(self) -> bool:
         """Whether the output is a reduction itself, with nothing applied to it."""
         return len(self.producers) == 1 and self.value == self.producers[0].target
@@ -56,12 +56,12 @@ class Nest:
         last = self.producers[-1] if self.producers else None
         return last.op if last is not None and self.value == last.target else None
 
-    @functools.cached_property
+    @cached_property
     def targets(self) -> frozenset[str]:
         """The names of what producers make. Readers may see it over another fill."""
         return frozenset(p.target.tensor.name for p in self.producers)
 
-    @functools.cached_property
+    @cached_property
     def composite(self) -> cin.Expr:
         """The value with every reduction replaced by what it reduces."""
         made = self.value
@@ -69,7 +69,7 @@ class Nest:
             made = cin.substitute(made, {a: p.rhs for a in cin.accesses(made) if a.tensor.name == p.target.tensor.name})
         return made
 
-    @functools.cached_property
+    @cached_property
     def reads(self) -> tuple[cin.Access, ...]:
         """The accesses of inputs, in order of first use: those of `composite`, which is not made for it."""
         found: dict[cin.Access, None] = {}
@@ -90,12 +90,12 @@ class Nest:
         """What its statements compute: every producer's, then the value."""
         return (*(p.rhs for p in self.producers), self.value)
 
-    @functools.cached_property
+    @cached_property
     def asked(self) -> frozenset[str]:
         """The names of the tensors that it asks whether they are stored."""
         return frozenset(a.tensor.name for e in self.expressions for a in patterns(e))
 
-    @functools.cached_property
+    @cached_property
     def wholes(self) -> tuple[cin.Expr, ...]:
         """What it computes as expressions of inputs: `composite`, or where that is large (what is read twice is in it twice) the
         statements, which read targets."""
@@ -104,7 +104,7 @@ class Nest:
             sizes[p.target.tensor.name] = _size(p.rhs, sizes)
         return (self.composite,) if _size(self.value, sizes) <= COMPOSED else self.expressions
 
-    @functools.cached_property
+    @cached_property
     def nested(self) -> bool:
         """Whether it has statements over different variables, or that read each other's results (`placement`)."""
         own = set(self.storage_indices)
@@ -112,18 +112,18 @@ class Nest:
             a.tensor.name in self.targets for p in self.producers for a in cin.accesses(p.rhs)
         )
 
-    @functools.cached_property
+    @cached_property
     def inputs(self) -> tuple[cin.Tensor, ...]:
         """The tensors the kernel reads, in order of first use."""
         return tuple(dict.fromkeys(a.tensor for a in self.reads))
 
-    @functools.cached_property
+    @cached_property
     def variables(self) -> tuple[cin.IndexVar, ...]:
         """All index variables, those of the output first."""
         found = (*self.indices, *(ix for a in self.reads for ix in a.indices))
         return tuple(dict.fromkeys(v for v in found if isinstance(v, cin.IndexVar)))
 
-    @functools.cached_property
+    @cached_property
     def storage_indices(self) -> tuple[cin.IndexVar, ...]:
         """The output's variables in the order of its storage levels; those of the array that it is beside."""
         return cin.bound_by(cin.Access(self.output, tuple(self.indices[d] for d in self.output.format.order)))

@@ -153,10 +153,10 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
             value = exhaust(rhs, gone)
             if isinstance(value, cin.Literal) and cin.same_value(value.value, nothing(lhs.tensor, op)):
                 return None
-            return cin.Assign(lhs, op, value)
+            return stmt if value is rhs else cin.Assign(lhs, op, value)
         case cin.Forall(var, body, kind):
             inner = exhaust_stmt(body, gone)
-            return None if inner is None else cin.Forall(var, inner, kind)
+            return None if inner is None else stmt if inner is body else cin.Forall(var, inner, kind)
         case cin.Where(consumer, producer):
             made = exhaust_stmt(producer, gone)
             if made is None:
@@ -169,7 +169,7 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
             read = {a.tensor.name for a in cin.accesses(used)}
             if not any(w.lhs.tensor.name in read for w in cin.writes(made)):
                 return used
-            return cin.Where(used, made)
+            return stmt if used is consumer and made is producer else cin.Where(used, made)
         case cin.Seq(stmts):
             left = [s for s in (exhaust_stmt(s, gone) for s in stmts) if s is not None]
             return None if not left else left[0] if len(left) == 1 else cin.Seq(tuple(left))
@@ -177,18 +177,7 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
 
 def conditions(stmt: cin.Stmt) -> dict[cin.Expr, None]:
     """The conditions of the masks in `stmt`, in order of appearance."""
-    found: dict[cin.Expr, None] = {}
-
-    def look(expr: cin.Expr) -> None:
-        if isinstance(expr, cin.Call):
-            if expr.op == "masked":
-                found[expr.args[0]] = None
-            for arg in expr.args:
-                look(arg)
-
-    for write in cin.writes(stmt):
-        look(write.rhs)
-    return found
+    return dict.fromkeys([c for w in cin.writes(stmt) if isinstance(w.rhs, cin.Call) for c in w.rhs.conditions])
 
 
 def levels_asked(condition: cin.Expr) -> dict[cin.Access, int]:

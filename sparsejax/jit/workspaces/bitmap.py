@@ -15,6 +15,7 @@ once as in Langdale, Lemire, "Parsing gigabytes of JSON per second" (2019), sect
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,12 +25,11 @@ from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.llvm import vector_of
-from sparsejax.jit.memory import allocate, fill, free
+from sparsejax.jit.memory import allocate, fill, free, moved
 from sparsejax.jit.workspaces.costs import FEW, LANES, MANY, RANKED
 from sparsejax.jit.workspaces.protocol import Workspace
 
 WORD = 6  # log2 of LANES
-SLACK = 16  # entries of a list that may be written behind its end
 
 
 class Bitmap(Workspace):
@@ -46,25 +46,23 @@ class Bitmap(Workspace):
             self._block = b.mul(extent, self._block)
         self._owned: list[Var] = []
         self._narrow = self.keys == 1 and tensor.shape[0] <= 2**31 - 1
-        self._vals = self._allocate(b, b.mul(size, self._block), tensor.dtype.itemsize)
+        (self._vals,) = self._allocate(b, [b.mul(size, self._block)], tensor.dtype.itemsize)
         self._identity = emit.constant(b, tensor.fill_value, tensor.dtype)
         if tensor.fill_value != 0:
             fill(b, self._vals, b.i64(0), b.mul(size, self._block), self._identity)
         self._size = size
         blocks = b.named("blocks", b.binary("lshr", b.add(size, LANES - 1), b.i64(WORD)))
         self._groups = b.named("groups", b.binary("lshr", b.add(blocks, LANES - 1), b.i64(WORD)))
-        self._marks, self._block_marks, self._group_marks = (
-            self._allocate(b, b.add(count, LANES), 1) for count in (size, blocks, self._groups)
-        )
-        key = 4 if self._narrow else 8
-        self._list, self._found, self._keys, self._ranks = (
-            self._allocate(b, b.add(count, SLACK), key, zero=False) for count in (size, blocks, *2 * [b.i64(RANKED)])
-        )
+        self._marks, self._block_marks, self._group_marks = self._allocate(b, [size, blocks, self._groups], 1)
+        key, some = 4 if self._narrow else 8, b.i64(RANKED)
+        self._list, self._found, self._keys, self._ranks = self._allocate(b, [size, blocks, some, some], key, False)
 
-    def _allocate(self, b: Builder, count: Val, size: int, zero: bool = True) -> Val:
-        pointer = allocate(b, count, size, zero)
+    def _allocate(self, b: Builder, counts: Sequence[Val], size: int, zero: bool = True) -> list[Val]:
+        """One block for several lists, each followed by room for a vector, so that vectors in it are as they are in memory."""
+        ends = list(itertools.accumulate((b.and_(b.add(n, 2 * LANES - 1), b.i64(-LANES)) for n in counts), b.add))
+        pointer = allocate(b, ends[-1], size, zero)
         self._owned.append(b.var(f"{self.tensor.name}_own", pointer))
-        return pointer
+        return [pointer, *(moved(b, pointer, b.mul(end, size)) for end in ends[:-1])]
 
     def free(self, b: Builder) -> None:
         for pointer in self._owned:
