@@ -45,7 +45,9 @@ class Growable:
         with b.if_(b.lt(room, needed)):
             grown = b.named("grown", b.max(b.named("twice", b.mul(room, 2)), needed))
             for name, (each, size) in self._sizes.items():
-                resize(b, self._pointers[name], b.mul(each, grown), size)
+                # a block of no elements is no block at all
+                count = grown if each.ref == "1" else b.max(b.mul(each, grown), b.i64(1))
+                resize(b, self._pointers[name], count, size)
                 if zero:
                     clear(b, self.pointer(b, name), b.mul(each, room), b.mul(each, grown), size)
             b.set(self._room, grown)

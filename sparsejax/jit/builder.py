@@ -220,17 +220,19 @@ class Builder(ABC):
         return self.const("i64", value)
 
     def add(self, a: Val, b: Val | int) -> Val:
-        if a.ref == "0" and isinstance(b, Val):
-            return b
-        return a if b == 0 else self.binary("add", a, self._int(a, b))
+        if isinstance(b, Val):
+            return b if a.ref == "0" else self.binary("add", a, b)
+        return a if b == 0 else self.binary("add", a, self.const(a.type, b))
 
     def sub(self, a: Val, b: Val | int) -> Val:
-        return a if b == 0 else self.binary("sub", a, self._int(a, b))
+        if isinstance(b, Val):
+            return self.binary("sub", a, b)
+        return a if b == 0 else self.binary("sub", a, self.const(a.type, b))
 
     def mul(self, a: Val, b: Val | int) -> Val:
-        if a.ref == "1" and isinstance(b, Val):
-            return b
-        return a if b == 1 or b == self.i64(1) else self.binary("mul", a, self._int(a, b))
+        if isinstance(b, Val):
+            return b if a.ref == "1" else a if b.ref == "1" else self.binary("mul", a, b)
+        return a if b == 1 else self.binary("mul", a, self.const(a.type, b))
 
     def lt(self, a: Val, b: Val | int) -> Val:
         return self.compare("slt", a, self._int(a, b))

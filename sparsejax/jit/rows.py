@@ -32,13 +32,15 @@ STATEMENTS = 8
 def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: estimates.Known | Mapping[Var, Storage]) -> list[fuse.Step]:
     """`steps` with kernels merged where that is cheaper, given the program's inputs, or what is known of them."""
     steps = _seen_through(steps, jaxpr)
+    results = {a for a in jaxpr.outputs if isinstance(a, Var)}
+    sources = {s.output: n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and s.output not in results}
+    if not sources:
+        return steps
     known = estimates.of_program(steps, jaxpr, observed)
     readers: dict[Var, set[int]] = {}
     for number, step in enumerate(steps):
         for var in estimates.inputs(step):
             readers.setdefault(var, set()).add(number)
-    results = {a for a in jaxpr.outputs if isinstance(a, Var)}
-    sources = {s.output: n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and s.output not in results}
     gone: set[int] = set()
     made: dict[int, fuse.KernelStep] = {}
     for number in reversed(range(len(steps))):

@@ -71,8 +71,11 @@ def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
             found = b.and_(found, b.i64(-rows))
         return b.named("cut", b.select(b.lt(k, chunks), found, loop.extent))
 
-    begin = b.named("cut", b.select(b.lt(b.i64(0), chunk), cut_at(chunk), b.i64(0)))
-    end = cut_at(b.add(chunk, 1))
+    cuts = [b.var("cut", b.i64(0)) for _ in range(2)]
+    with b.for_(chunk, b.add(chunk, 2), "k") as k:  # both in the same code
+        b.set(cuts[0], b.get(cuts[1]))
+        b.set(cuts[1], cut_at(k))
+    begin, end = map(b.get, cuts)
     walkers = {a: replace(w, segment=_part(b, w.segment, begin, end)) for a, w in loop.walkers.items()}
     return replace(loop, walkers=walkers, span=(begin, end))
 
