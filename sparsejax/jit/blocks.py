@@ -15,7 +15,7 @@ blocks: nothing behind this pass knows of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Coordinate, Dense, Format, Level
@@ -63,7 +63,7 @@ def adapted(nest: Nest) -> Nest:
         accesses = list(dict.fromkeys((out, *nest.reads)))
         split = {v: sizes - {1} for v, sizes in sizes_of(accesses).items() if sizes - {1}}
         wrong = {v for v, sizes in split.items() if len(sizes) > 1}
-        wrong |= {ix for a in accesses for ix in _unpaired(a, split)}
+        wrong |= {ix for a in accesses for ix in unpaired(a, split)}
         if not wrong:
             return nest
         if _in_blocks(out, wrong):
@@ -77,7 +77,7 @@ def adapted(nest: Nest) -> Nest:
         nest = _with_accesses(nest, moved)
 
 
-def _unpaired(access: cin.Access, split: Mapping[cin.Index, set[int]]) -> Iterator[cin.Index]:
+def unpaired(access: cin.Access, split: Collection[cin.Index]) -> Iterator[cin.Index]:
     """The split variables that `access` stores without blocks, but not in a level that can be read as two."""
     form = access.tensor.format
     for level, d in enumerate(form.order):
@@ -145,9 +145,14 @@ def split_definition(definition: cin.Definition, shape: tuple[int, ...]) -> Spli
 
 def split(nest: Nest) -> Nest:
     """`nest` without blocks: see above. It must be `adapted`."""
-    out, parts = cin.Access(nest.output, nest.indices), parts_of_nest(nest)
     if not any(t.format.blocked for t in (nest.output, *nest.inputs)):  # blocks of which one is read have no parts
         return nest
+    return split_in(nest, parts_of_nest(nest))
+
+
+def split_in(nest: Nest, parts: Parts) -> Nest:
+    """`nest` with its variables in `parts`."""
+    out = cin.Access(nest.output, nest.indices)
     targets = {p.target: split_workspace(p.target, parts) for p in nest.producers}
     moved: dict[cin.Access, cin.Expr] = {a: split_access(a, parts) for a in nest.reads}
     made = split_access(out, parts)

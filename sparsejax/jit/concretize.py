@@ -26,7 +26,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Coordinate, Dense, Format
-from sparsejax.jit import cin, placement, scatter, simplify, split, whole
+from sparsejax.jit import cin, forward, placement, scatter, simplify, split, whole
 from sparsejax.jit.lower import Program
 from sparsejax.jit.nest import Nest, Producer
 from sparsejax.jit.tiling import tile
@@ -161,5 +161,5 @@ def _program(nest: Nest, stmt: cin.Stmt, looked_up: Collection[str] = ()) -> Pro
             if isinstance(index, cin.IndexVar):
                 extents.setdefault(index, (access.tensor.name, dimension))
     left = None if left is None else split.split(left)
-    marked = None if left is None else tile(mark_vectors(left))
+    marked = None if left is None else forward.forwarded(tile(mark_vectors(left)))
     return Program(whole.assigned(marked, nest.output) or marked, nest.inputs, nest.output, extents)

@@ -313,7 +313,7 @@ class Lowering:
             self.guarded(stmt.consumer, env)
             return
         area = self.operands[tensor.name]
-        if isinstance(area, DenseArea):
+        if isinstance(area, DenseArea) and whole.assigned(stmt.producer, tensor) != stmt.producer:
             area.clear(b)
         self.guarded(stmt.producer, env)
         if isinstance(area, Workspace):

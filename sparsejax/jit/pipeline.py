@@ -54,6 +54,7 @@ from sparsejax.jit import (
     library_call,
     lower,
     moments,
+    panels,
     parallel,
     plan_cache,
     positions,
@@ -311,7 +312,9 @@ class KernelRunner:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
         moved = dict(schedule.conversions)
         short, taken = facts.short(nest.inputs, known, moved), facts.blocks(nest.inputs, known, moved)
-        program = replace(program_of(self.nest, schedule).settled(), short=short, blocks=taken)
+        program = program_of(self.nest, schedule).settled()
+        now = panels.levels(nest.inputs, program.inputs)
+        program = replace(program, short=frozenset(now[x] for x in short), blocks={now[x]: n for x, n in taken.items()})
         return schedule, parallel.parallelize(program, schedule.cost)
 
 
@@ -319,9 +322,8 @@ def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads."""
     reading = blocks.with_formats(nest, dict(schedule.conversions))
     reading = adapt.readable(reading, schedule)
-    return concretize.concretize(
-        blocks.split(reading), schedule.order, schedule.workspace, schedule.places, schedule.scattered
-    )
+    made, schedule = panels.cut(blocks.split(reading), schedule)
+    return concretize.concretize(made, schedule.order, schedule.workspace, schedule.places, schedule.scattered)
 
 
 _FREED = Storage(Format(()), (), np.float64(0), (), np.zeros(1))

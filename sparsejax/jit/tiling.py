@@ -125,12 +125,17 @@ def _decides_nothing(var: cin.IndexVar, body: cin.Stmt) -> bool:
 
 def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
     """Whether `var` is neither a sparse level of what is read and written, nor above one."""
-    if var.outer is not None:
-        return False
     for access in accesses:
         if var not in cin.bound_by(access):
             continue
+        if var.outer is not None and access.tensor.policy is None and not _paired(access, var):
+            return False
         levels = [lv for lv in range(len(access.indices)) if access.level_index(lv) == var]
         if len(levels) != 1 or not all(isinstance(lv, Dense) for lv in access.tensor.format.levels[levels[0] :]):
             return False
     return True
+
+
+def _paired(access: cin.Access, var: cin.IndexVar) -> bool:
+    """Whether the blocks that `var` runs inside of are no blocks in memory."""
+    return all(d in access.tensor.paired for d, ix in enumerate(access.indices) if ix == var)

@@ -14,6 +14,7 @@ wherever they index something, it is at dense levels. What is written then start
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from sparsejax.formats import Dense
@@ -31,15 +32,19 @@ def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
     (lhs,) = {w.lhs for w in cin.writes(made) if w.lhs.tensor.name == output.name}
     if len(lhs.indices) != len(loops) or set(lhs.indices) != set(loops):
         return None
-    used = {lhs, *cin.accesses(made), *(w.lhs for w in cin.writes(made))}
-    return made if all(_runs_through(loops, access) for access in used) else None
+    return made if over_all(made, loops) else None
+
+
+def over_all(stmt: cin.Stmt, loops: Collection[cin.IndexVar]) -> bool:
+    """Whether `loops` around `stmt` run over whole extents, as far as what it reads and writes says."""
+    return all(_runs_through(loops, access) for access in {*cin.accesses(stmt), *(w.lhs for w in cin.writes(stmt))})
 
 
 def _path(stmt: cin.Stmt, output: cin.Tensor) -> tuple[list[cin.IndexVar], cin.Stmt] | None:
     """The loops around the only assignment to `output`, which becomes a plain one; and the statement with it."""
     match stmt:
         case cin.Forall(var, body, _):
-            found = None if var.outer is not None else _path(body, output)
+            found = _path(body, output)
             return None if found is None else ([var, *found[0]], replace(stmt, body=found[1]))
         case cin.Where(consumer, producer):
             kept = cin.workspace(stmt)
@@ -56,9 +61,9 @@ def _path(stmt: cin.Stmt, output: cin.Tensor) -> tuple[list[cin.IndexVar], cin.S
             return None
 
 
-def _runs_through(loops: list[cin.IndexVar], access: cin.Access) -> bool:
+def _runs_through(loops: Collection[cin.IndexVar], access: cin.Access) -> bool:
     """Whether no loop of `loops` is over a sparse level of an access, nor decides whether one of its entries is there."""
-    if access.tensor.paired or any(isinstance(ix, cin.Position) for ix in access.indices):
+    if any(isinstance(ix, cin.Position) for ix in access.indices):
         return False
     for number, level in enumerate(access.tensor.format.levels):
         index = access.level_index(number)
