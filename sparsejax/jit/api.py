@@ -23,7 +23,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
 from sparsejax.formats.storage import Template
-from sparsejax.jit import library_call, misses, pipeline, report
+from sparsejax.jit import library_call, misses, pipeline, report, stages
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
@@ -372,7 +372,7 @@ class Lowered:
             raise ValueError(
                 f"stage {stage!r} depends on the data's statistics; lower with arrays instead of types or traced values"
             )
-        return pipeline.as_text(self._traced.closed, self._leaves, stage)
+        return stages.as_text(self._traced.closed, self._leaves, stage)
 
     def cost_analysis(self) -> dict[str, float]:
         """What the function costs on the arrays it was lowered with, under JAX's names: "flops", "bytes accessed", and the expected

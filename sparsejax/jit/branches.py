@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sparsejax.jit import autoschedule, cin, conversion_costs, placement
+from sparsejax.jit import autoschedule, cin, conversion_costs, panels, placement
 from sparsejax.jit.autoschedule import Candidate, Cost, Loop, Schedule
 from sparsejax.jit.facts import Facts
 from sparsejax.jit.nest import Nest
@@ -117,8 +117,22 @@ class _Pricing:
 
     def schedules(self) -> dict[Loops, Schedule]:
         """The schedule for every order of the value's loops that can run."""
-        made = ((order, self.schedule(order)) for order in _orders(self.nest))
+        made = ((order, self._either(order)) for order in _orders(self.nest))
         return {order: found for order, found in made if found is not None}
+
+    def _either(self, order: Loops) -> Schedule | None:
+        """The schedule with the value's loops in `order`: where the last producer is accumulated in the output, it would be cheapest outside
+        all of them, but what it reads may then have to be kept whole; so it is tried inside the first one too."""
+        made, number = self.schedule(order), len(self.nest.producers) - 1
+        read = {a.tensor.name for a in cin.accesses(self.nest.producers[number].rhs)}
+        if self.nest.op is None or not order or read.isdisjoint(self.nest.targets):
+            return made
+        inside = self.schedule(order, 1)
+        if inside is None or (
+            made is not None and not keeps_whole(self.nest, made) and made.cost.total <= inside.cost.total
+        ):
+            return made
+        return inside
 
     def best(self, number: int, shared: Loops) -> Schedule | None:
         """The cheapest schedule of a statement inside `shared` loops."""
@@ -136,15 +150,16 @@ class _Pricing:
     def survivors(self, number: int, order: Loops) -> float:
         return self.prefix(number, order)[1]
 
-    def schedule(self, order: Loops) -> Schedule | None:
-        """The schedule with the value's loops in `order`."""
+    def schedule(self, order: Loops, least: int = 0) -> Schedule | None:
+        """The schedule with the value's loops in `order`, and the last producer inside `least` of them."""
         nest, last = self.nest, len(self.nest.producers)
         value = self.models[last].given(order)
         runs, moves, looked_up = {last: 1.0}, list(value.conversions), list(value.scattered)
         spent, impossible = [value.cost], list[int]()
 
         def cheapest(number: int, made: list[Place | None], parent: int, most: int) -> Place:
-            tried = [self.at(number, made, Place(parent, depth, ()), runs) for depth in range(most + 1)]
+            first = min(least, most) if number + 1 == last else 0
+            tried = [self.at(number, made, Place(parent, depth, ()), runs) for depth in range(first, most + 1)]
             priced = [t for t in tried if t is not None]
             if not priced:
                 impossible.append(number)
@@ -203,7 +218,10 @@ class _Pricing:
         elif rest and not (number + 1 == len(nest.producers) and placement.accumulates(nest, place)):
             size = math.prod(float(target.tensor.shape[target.indices.index(v)]) for v in rest)
             output = (autoschedule.VECTOR if place.depth else WHOLE) * size * times
-        return place, Cost((best.cost.loops - before) * often + once, output, best.cost.conversions), times, best
+        inner = best.cost.loops - before
+        if panels.gains(nest, number, place):
+            inner *= autoschedule.TILED
+        return place, Cost(inner * often + once, output, best.cost.conversions), times, best
 
     def missed(self, number: int, reader: int, rest: Loops) -> float:
         """How often a reader of what is kept waits for dense operands that it finds by the entries: these lie far apart in memory."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparsejax.core.avals import Aval
@@ -139,6 +139,13 @@ def of_program(steps: Sequence[fuse.Step], jaxpr: Jaxpr, observed: Known | Mappi
     for step in steps:
         known.add(step)
     return known
+
+
+def of_values(jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> Known:
+    """What is known of every value of a jaxpr, those that no kernel will store included."""
+    outputs = tuple(v for eqn in jaxpr.eqns for v in eqn.outputs)
+    alone = replace(jaxpr, outputs=outputs)
+    return of_program(fuse.fuse(alone), alone, observed)
 
 
 @functools.lru_cache(maxsize=1024)

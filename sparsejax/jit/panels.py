@@ -33,7 +33,7 @@ from sparsejax.jit import blocks, cin, placement, tiling
 from sparsejax.jit.autoschedule import Schedule
 from sparsejax.jit.nest import Nest
 
-ROWS, ALONE = 16, 64
+ROWS, ALONE = 32, 64
 """Rows of a panel; of one in a kernel of a single statement, where nothing is kept."""
 ROOM = 1 << 15
 """Bytes that are kept of a panel, at most: the first cache."""
@@ -143,7 +143,7 @@ def _of_statements(nest: Nest, schedule: Schedule) -> Panel | None:
     size = ROWS
     while size > 2 and size * kept > ROOM:
         size //= 2
-    return Panel(var, size) if found else None
+    return Panel(var, size) if found and size * kept <= ROOM else None
 
 
 def _alone(nest: Nest, schedule: Schedule) -> Panel | None:

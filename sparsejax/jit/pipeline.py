@@ -37,6 +37,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit import (
     adapt,
     algorithm1,
+    associate,
     autoschedule,
     binding,
     blocks,
@@ -53,6 +54,7 @@ from sparsejax.jit import (
     intermediates,
     library_call,
     lower,
+    moderate,
     moments,
     panels,
     parallel,
@@ -67,7 +69,6 @@ from sparsejax.jit.bound import Bound
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.numbers import Numbers
-from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.lax.rounds import Body
 
 Observed = tuple[tuple[Any, ...], ...]
@@ -335,10 +336,15 @@ class Plan(Body):
 
     `storages` are those of a first call: what they hold decides which kernels are merged (`rows`)."""
 
-    def __init__(self, closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> None:
-        self.jaxpr = witnesses.clean(closed.jaxpr)
+    def __init__(
+        self, closed: ClosedJaxpr, storages: Sequence[Storage] = (), refused: frozenset[Var] | None = frozenset()
+    ) -> None:
+        """Products that are `refused` are associated as the program says, or all of them (None)."""
+        self.jaxpr, self.shared = witnesses.clean(closed.jaxpr), closed.shared
+        self._other: Plan | None = None
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
-        steps = closed.cache.get("steps") or self._steps(storages)
+        notes: list[associate.Chosen] = []
+        steps = closed.cache.get("steps") or self._steps(storages, refused, notes)
         self.steps = [KernelRunner(s, closed.shared) if isinstance(s, fuse.KernelStep) else s for s in steps]
         self._numbers: dict[Var, int] = {}
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
@@ -352,6 +358,12 @@ class Plan(Body):
             self._numbers.update(zip(outputs, itertools.count(first)))
             self.made.append(range(first, first + len(outputs)))
             first += len(outputs)
+        lost = {n.output for n in notes if any(c.var not in self._numbers for c in n.checks)}
+        if refused is not None and lost:
+            self.__init__(closed, storages, refused | lost)  # type: ignore[misc]
+            return
+        self.checks = moderate.placed([c for n in notes for c in n.checks], self._numbers, self.made)
+        """Where a value is not as it must be before some step, the program runs as it is written."""
         *self._reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
         last = {k: number for number, reads in enumerate(self._reads) for k in reads}
         made = {k for registers in self.made for k in registers} - set(self.results)
@@ -362,27 +374,47 @@ class Plan(Body):
         kernels = {
             k for s, made in zip(self.steps, self.made, strict=True) if isinstance(s, KernelRunner) for k in made
         }
-        self.fresh = kernels.issuperset(self.results)
+        self.fresh = kernels.issuperset(self.results) and not self.checks.before
         """Whether results share no memory with operands: kernels make them."""
         self.alone = self._single()
 
     def _single(self) -> KernelRunner | library_call.LibraryCall | None:
         """The kernel or library call that is all there is to do, if it reads the operands as they come."""
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
-        if len(self.steps) != 1 or self._literals or self._reads[0] != list(range(count)) or self.results != [count]:
+        if (
+            len(self.steps) != 1
+            or self.checks
+            or self._literals
+            or self._reads[0] != list(range(count))
+            or self.results != [count]
+        ):
             return None
         step = self.steps[0]
         if isinstance(step, KernelRunner):
             return step
         return None if step.eqn.bodies or step.eqn.primitive.multiple else library_call.LibraryCall(step)
 
-    def _steps(self, storages: Sequence[Storage]) -> list[fuse.Step]:
+    def _steps(
+        self, storages: Sequence[Storage], refused: frozenset[Var] | None, notes: list[associate.Chosen]
+    ) -> list[fuse.Step]:
+        """The steps; `notes` get what was decided of products."""
         given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
         observed = dict(given)
-        steps = fills.apart(fuse.fuse(self.jaxpr), self.jaxpr, observed)
-        if len(steps) == 1:
-            return steps
-        return rows.merged(intermediates.stored(steps, self.jaxpr, observed), self.jaxpr, observed)
+        jaxpr, found = (self.jaxpr, []) if refused is None else associate.cheapest(self.jaxpr, observed, refused)
+        steps = fills.apart(fuse.fuse(jaxpr), jaxpr, observed)
+        if len(steps) > 1:
+            steps = rows.merged(intermediates.stored(steps, jaxpr, observed), jaxpr, observed)
+        for note in found:
+            steps = note.noted(steps)
+        notes += found
+        return steps
+
+    def _written(self, storages: Sequence[Storage]) -> Plan:
+        """The plan of the program as it is written."""
+        with _turn:
+            if self._other is None:
+                self._other = Plan(ClosedJaxpr(self.jaxpr, (), self.shared), storages, None)
+        return self._other
 
     def _atoms(self) -> list[Sequence[Atom]]:
         """What every step reads, and last what the jaxpr returns."""
@@ -432,6 +464,8 @@ class Plan(Body):
     ) -> Bound | None:
         """The plan bound to operands, of which those that are not `fixed` are dense buffers whose values change, and to memory for
         results, where given. None where it cannot be."""
+        if self.checks.before:
+            return self._written(storages).bound(storages, fixed, outputs)
         if not all(isinstance(s, KernelRunner) and s.bindable for s in self.steps):
             return None
         registers, made = self.registers(storages), Bound()
@@ -470,12 +504,16 @@ class Plan(Body):
         """The results; the memory of `donated` operands, by number, may be used for them."""
         if self.alone is not None and not donated:
             return [self.alone.run(storages)]
+        if donated and self.checks.later:  # what is checked later may have been overwritten by then
+            return self._written(storages).run(storages, donated)
         registers = self.registers(storages)
         spare = None
         if donated:
             last = {k: number for number, reads in enumerate(self._reads) for k in reads}
             spare = donation.Spare({k: s for k, s in donated.items() if k not in self.results}, last)
         for number, dead in enumerate(self._dead):
+            if number in self.checks.before and not self.checks.hold(number, registers):
+                return self._written(storages).run(storages, donated)
             self.step(number, registers, spare=spare)
             for k in dead:
                 registers[k] = _FREED
@@ -511,82 +549,3 @@ def execute(closed: ClosedJaxpr, arrays: Sequence[Array], donated: Collection[in
         borrowed = [s for s in storages if "transient" in s.cache]
         results = [library_call.owned(s, borrowed) for s in results]
     return list(map(made, results, plan.out_avals))
-
-
-def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
-    """What a stage made of the jaxpr, for these arrays: "jaxpr", "plan", "cin", "loops", "llvm" or "asm"."""
-    if stage == "jaxpr":
-        return str(witnesses.clean(closed.jaxpr))
-    if stage not in ("plan", "cin", "loops", "llvm", "asm"):
-        raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
-    storages = [a.storage for a in (*closed.consts, *arrays)]
-    return "\n".join(_texts(plan_of(closed, storages), storages, stage)[0])
-
-
-def _texts(plan: Plan, storages: Sequence[Storage], stage: str) -> tuple[list[str], list[Storage]]:
-    """What a stage made of every step, and the results."""
-    registers = plan.registers(storages)
-    parts = []
-    for number, step in enumerate(plan.steps):
-        bodies = [_Listener(b, stage) for b in plan.bodies(number)]
-        inputs = plan.step(number, registers, bodies)
-        parts.append(_step_text(step, inputs, stage))
-        note = "" if stage in ("plan", "cin", "loops") else "; "
-        for k, body in enumerate(bodies):
-            parts.append(f"{note}body {k} of {len(bodies)}{'' if body.parts else ': not run on these arrays'}")
-            parts += body.parts
-    return parts, [registers[k] for k in plan.results]
-
-
-@dataclass
-class _Listener(Body):
-    """A body that says what it was at its first run."""
-
-    plan: Plan
-    stage: str
-    parts: list[str] = field(default_factory=list)
-
-    def run(self, storages: Sequence[Storage]) -> list[Storage]:
-        if self.parts:
-            return self.plan.run(storages)
-        parts, results = _texts(self.plan, storages, self.stage)
-        self.parts += parts or ["nothing to compute"]
-        return results
-
-
-def _step_text(step: KernelRunner | fuse.CallStep, inputs: list[Storage], stage: str) -> str:
-    if isinstance(step, fuse.CallStep):
-        what = "control flow" if step.eqn.bodies else "library call"
-        name = f"{step.eqn.primitive.name} -> {', '.join(str(v.aval) for v in step.outputs)}"
-        return f"{what}: {name}" if stage in ("plan", "cin", "loops") else f"; {what}: {name}"
-    step, inputs = step.actual(inputs)
-    schedule, program = step.schedule(step.observe(inputs))
-    if stage == "plan":
-        return _plan_text(step, schedule, program)
-    if stage == "cin":
-        return "kernel" if program.stmt is None else cin.as_text(program.stmt)
-    if stage == "loops":
-        return lower.lower(program, PrettyBuilder())
-    text = lower.lower(program, LLVMBuilder())
-    return text if stage == "llvm" else runtime.assembly(text)
-
-
-def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: lower.Program) -> str:
-    nest = step.step.nest
-    inputs = ", ".join(f"{t.name}:{t.dtype}{list(t.shape)} {t.format}" for t in nest.inputs)
-    lines = [f"kernel out:{nest.output.dtype}{list(nest.output.shape)} {nest.output.format} from {inputs}"]
-    lines += [f"  {p.target} reduces {p.op} of {p.rhs}" for p in nest.producers]
-    lines.append(f"  out[{','.join(map(str, nest.indices))}] = {nest.value}")
-    lines += [
-        f"  loop order {','.join(map(str, c.order))}: estimated cost {c.cost.total:.4g}" for c in schedule.candidates
-    ]
-    pairs = zip(nest.inputs, program.inputs, strict=True)
-    lines += [f"  {t.name} is converted to {read.stored} first" for t, read in pairs if t.format != read.stored]
-    if schedule.workspace is not None:
-        lines.append(f"  workspace {schedule.workspace}: {schedule.reason}")
-    lines += [f"  {text}" for text in step.step.priced]
-    if program.given is not None:
-        lines.append(f"  the result has the positions of level {program.given.level} of {program.given.access.tensor}")
-    if not step.exact:
-        lines.append(f"  the result is converted to {step.step.output.aval.format} last")
-    return "\n".join(lines)

@@ -112,9 +112,13 @@ def _below_dense(loop: Loop, access: cin.Access) -> Work | None:
 def _edges(loop: Loop, access: cin.Access, level: int) -> Work | None:
     """The positions of the next sparse level below the first positions of the level before `level`, if it has them in memory."""
     operand = loop.lowering.operands.get(access.tensor.name)
-    if not isinstance(operand, Input) or access.tensor.paired or access.tensor.inner:
+    if not isinstance(operand, Input):
         return None
     form, b, between = access.tensor.format, loop.b, loop.b.i64(1)
+    if access.tensor.paired:
+        return _edges_of_pair(loop, access, operand) if level == 1 else None
+    if access.tensor.inner:
+        return None
     while level < len(form.levels) and isinstance(form.levels[level], Dense):
         between = b.mul(operand.axes[form.order[level]].span, between)
         level += 1
@@ -122,3 +126,15 @@ def _edges(loop: Loop, access: cin.Access, level: int) -> Work | None:
         return None
     edges = operand.buffers[level]["pos"].pointer
     return lambda position: b.load(edges, b.mul(position, between), "i64", "edge")
+
+
+def _edges_of_pair(loop: Loop, access: cin.Access, operand: Input) -> Work | None:
+    """The positions of a sparse level below two outermost ones that are one in memory, before a coordinate of the first of these."""
+    form, b = access.tensor.format, loop.b
+    first, second, *rest = form.order
+    if access.tensor.inner != (second,) or access.tensor.paired != (second,) or second != first + 1 or not rest:
+        return None
+    if "pos" not in operand.buffers[2]:
+        return None
+    edges, axis = operand.buffers[2]["pos"].pointer, operand.axes[first]
+    return lambda place: b.load(edges, b.min(b.mul(place, axis.step), axis.span), "i64", "edge")
