@@ -17,15 +17,20 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks import datasets, matrices, workspace_points
 from benchmarks.workspace_points import CSC, CSR, DCSC, DCSR, Point
+from sparsejax import jit
+from sparsejax import numpy as snp
+from sparsejax.core.array import Array
+from sparsejax.formats import ingest
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, counting, facts, forecast, heap, pipeline, report
+from sparsejax.jit import autoschedule, counting, facts, forecast, heap, panels, pipeline, report, threads
 
 SLACK = 2 << 20
 ALLOWED = 2.0
@@ -52,6 +57,60 @@ def inner(name: str, n: int, entries: int, rows: object, columns: object) -> Ite
     """The product of a matrix by rows and one by columns, entry by entry of the result."""
     a, b = (workspace_points.scattered((n, n), entries, f, k) for k, f in enumerate((rows, columns)))  # type: ignore[arg-type]
     yield workspace_points.kernel(f"SpGEMM inner {name}", "ik,kj->ij", "ijk", rows, [a, b])  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A whole program with its operands, and the bytes that it keeps between them and its result."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: list[Array]
+    kept: int
+
+
+def programs() -> Iterator[Callable[[], Program]]:
+    """Layers of graph convolution: a product with weights, one with a graph, and a function of that."""
+    yield lambda: layer("GCN layer uniform", workspace_points.scattered((65_536, 65_536), 1_000_000, CSR, 0))
+    yield lambda: layer("GCN layer R-MAT 2^16", workspace_points.of_scipy(matrices.rmat(16, 1_000_000)))
+
+
+def layer(name: str, graph: Storage, width: int = 32) -> Program:
+    """One layer over `graph`, from as many columns to as many; one panel of rows is kept by every thread."""
+    rng = np.random.default_rng(0)
+    features, weights = (Array(ingest.as_storage(rng.random((n, width)))) for n in (graph.shape[0], width))
+    kept = threads.count() * panels.ROWS * width * 8
+    return Program(name, jit(lambda A, H, W: snp.maximum(A @ (H @ W), 0)), [Array(graph), features, weights], kept)
+
+
+def measure_program(program: Program) -> dict[str, float | str]:
+    """Peak and bound of a program, in bytes."""
+    made = program.function(*program.arguments)
+    size = nbytes([made.storage])
+    del made
+    given = nbytes([a.storage for a in program.arguments])
+    peak = given + _grown(lambda: program.function(*program.arguments))
+    return {
+        "name": program.name,
+        "policy": "-",
+        "inputs": given,
+        "result": size,
+        "declared": program.kept,
+        "peak": peak,
+        "bound": given + size + program.kept,
+        "forecast": given + size + program.kept,
+    }
+
+
+def _grown(run: Callable[[], object]) -> int:
+    """What a run adds to the resident set, at most."""
+    gc.collect()
+    heap.drop()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    run()
+    return status("VmHWM") - before
 
 
 def status(field: str) -> int:
@@ -87,13 +146,7 @@ def measure(point: Point) -> dict[str, float | str]:
     del result, ones
     for storage in inputs:
         storage.cache.pop("converted", None)
-    gc.collect()
-    heap.drop()
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = status("VmRSS")
-    run(inputs)
-    peak = status("VmHWM") - before + nbytes(inputs)
+    peak = _grown(lambda: run(inputs)) + nbytes(inputs)
     return {
         "name": point.name,
         "policy": schedule.workspace or "-",
@@ -109,8 +162,12 @@ def measure(point: Point) -> dict[str, float | str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="points whose names contain this")
+    parser.add_argument("--program", type=int, help="measure one program, here")
     parser.add_argument("--point", type=int, nargs=2, help="measure one point of one family, here")
     options = parser.parse_args()
+    if options.program is not None:
+        print(json.dumps(measure_program(list(programs())[options.program]())))
+        return 0
     if options.point is not None:
         family, number = options.point
         print(json.dumps(measure(list(list(families())[family]())[number])))
@@ -118,11 +175,12 @@ def main() -> int:
     print("| point | workspace | inputs | result | declared | peak | peak / bound | peak / forecast |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     exceeded = 0
-    named = [(f, n, p.name) for f, family in enumerate(families()) for n, p in enumerate(family())]
-    for family, number, name in named:
+    named = [(["--point", str(f), str(n)], p.name) for f, made in enumerate(families()) for n, p in enumerate(made())]
+    named += [(["--program", str(n)], make().name) for n, make in enumerate(programs())]
+    for which, name in named:
         if options.only not in name:
             continue
-        command = [sys.executable, "-m", "benchmarks.memory", "--point", str(family), str(number)]
+        command = [sys.executable, "-m", "benchmarks.memory", *which]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             print(f"| {name} | {done.stderr.strip().splitlines()[-1]} |")

@@ -27,7 +27,7 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import estimates, fuse, operators, rows
+from sparsejax.jit import estimates, fuse, intermediates, operators, rows
 from sparsejax.jit.moderate import Check
 from sparsejax.lax.contract import arithmetic, contract_p, extents_of
 from sparsejax.lax.path import BLAS
@@ -252,7 +252,7 @@ def _price(eqns: Sequence[Eqn], product: _Product, known: estimates.Known) -> fl
     given, result = tuple(dict.fromkeys(product.operands)), product.outer.outputs[0]
     jaxpr = Jaxpr(given, (), tuple(eqns), (result,))
     found, total = known.only(given), 0.0
-    for step in rows.merged(fuse.fuse(jaxpr), jaxpr, found):
+    for step in rows.merged(intermediates.stored(fuse.fuse(jaxpr), jaxpr, found), jaxpr, found):
         if isinstance(step, fuse.KernelStep):
             price = found.cost(step)
             if price is None:

@@ -32,8 +32,8 @@ SURE = 0.8
 """A value is stored in another order where that costs at most this share: prices of workspaces are not more exact than that."""
 
 
-def stored(steps: list[fuse.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[fuse.Step]:
-    """`steps` with values between kernels in the storage that makes them cheapest, given the program's inputs."""
+def stored(steps: list[fuse.Step], jaxpr: Jaxpr, observed: estimates.Known | Mapping[Var, Storage]) -> list[fuse.Step]:
+    """`steps` with values between kernels in the storage that makes them cheapest, given the program's inputs, or what is known of them."""
     kernels = {s.output: s for s in steps if isinstance(s, fuse.KernelStep)}
     results = {a for a in jaxpr.outputs if isinstance(a, Var)}
     inner = [v for v in kernels if v not in results and not v.aval.format.is_dense and not v.aval.format.blocked]

@@ -43,7 +43,6 @@ from sparsejax.jit import (
     blocks,
     branches,
     chunked,
-    cin,
     collisions,
     concretize,
     donation,

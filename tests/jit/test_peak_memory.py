@@ -14,6 +14,7 @@ PROGRAM = """
 import resource
 import numpy as np
 import sparsejax as sj
+import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 
@@ -26,6 +27,11 @@ def pattern(n, each):
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+"""
+LAYER = """
+n, k = 200_000, 64
+M, U, V = pattern(n, 2), rng.random((n, k)), rng.random((k, k))
+run = sj.jit(lambda M, U, V: snp.maximum(M @ (U @ V), 0))
 """
 REPORT = """
 before = peak()
@@ -46,3 +52,10 @@ def test_sampled_products_are_computed_entry_by_entry():
     """n = 20,000 at density 1e-4: the dense product would take 3.2 GB. The compiler is part of what grows."""
     _, grown = measured(SDDMM)
     assert grown < 100
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB there")
+def test_a_layer_stores_nothing_but_its_result():
+    """Of 200,000 rows of 64 numbers, 98 MiB; as much again would be U @ V. The compiler is part of what grows."""
+    _, grown = measured(LAYER)
+    assert grown < 98 + 60
