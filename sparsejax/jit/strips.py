@@ -22,6 +22,7 @@ of the outer one, with registers for each: what has no row is read once for all 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -91,8 +92,9 @@ def tile_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
         _strips(lowering, stmt, env, None)
         return
     b, extent, done = lowering.b, lowering.bound(stmt.var, env), lowering.b.i64(0)
-    for count in (ROWS, 1):
-        end = extent if count == 1 else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
+    counts = [width for (width,) in _needed(lowering, stmt.var, [(ROWS,), (1,)])]
+    for count in counts:
+        end = extent if count == counts[-1] else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
         with b.for_(done, end, stmt.var.name, count) as first:
             _strips(lowering, inner, env, Rows(stmt.var, first, count))
         done = end
@@ -110,16 +112,34 @@ def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = lowering.program.extent(var) >= WIDE * widest
     wide = ((widest, WIDE),) if rows is None and long and _fits(b, stmt.body) else ()
-    widths = dict.fromkeys((*wide, (widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
+    every = dict.fromkeys((*wide, (widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
+    widths = _needed(lowering, var, list(every))
+    partial = any(n % widest for n in _extents(lowering, var))
     for number, (lanes, vectors) in enumerate(widths):
         width, last = lanes * vectors, number + 1 == len(widths)
         end = extent if last else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
         with b.for_(done, end, var.name, width) as index:
-            mask = b.below(lanes, b.sub(extent, index)) if last and masks else None
+            mask = b.below(lanes, b.sub(extent, index)) if last and masks and partial else None
             lowering.strip = Strip(var, lanes, vectors, rows, mask)
             lowering.guarded(stmt.body, lowering.resolve(env.bind(var, index), stmt.body))
             lowering.strip = None
         done = end
+
+
+def _needed(lowering: Lowering, var: cin.IndexVar, widths: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Those of decreasing widths (products) that the extent of `var` needs: code is compiled for no others. The last takes what is left."""
+    extents, made = _extents(lowering, var), []
+    for width in widths[:-1]:
+        size = math.prod(width)
+        if any(n >= size for n in extents):
+            made.append(width)
+            extents = {n % size for n in extents}
+    return [*made, widths[-1]] if any(extents) or not made else made
+
+
+def _extents(lowering: Lowering, var: cin.IndexVar) -> set[int]:
+    """How many coordinates the loop over `var` may have."""
+    return {lowering.program.extent(var)} if var.outer is None else {var.size, var.rest or var.size}
 
 
 def _fits(b: Builder, stmt: cin.Stmt) -> bool:
