@@ -9,6 +9,7 @@ import numpy as np
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
 BINARY = (
@@ -46,7 +47,7 @@ def program(rng: random.Random):
     inputs = [operand(rng, rng.choice((1, 2, 2))) for _ in range(rng.randint(1, 3))]
     ranks, steps = [a.ndim for a in inputs], []
     for _ in range(rng.randint(1, 4)):
-        kind = rng.choice(("unary", "binary", "binary", "scalar", "scalar", "matmul", "sum", "outer"))
+        kind = rng.choice(("unary", "binary", "binary", "scalar", "scalar", "matmul", "chain", "sum", "outer"))
         a = rng.randrange(len(ranks)) if rng.random() < 0.5 else len(ranks) - 1
         if kind == "outer" and ranks[a] == 1:
             b = rng.randrange(len(ranks))
@@ -64,6 +65,13 @@ def program(rng: random.Random):
             b = rng.choice([k for k, r in enumerate(ranks) if r])
             steps.append((kind, a, b))
             ranks.append(ranks[b])
+            continue
+        elif kind == "chain" and ranks[a] == 2:
+            b = rng.choice([k for k, r in enumerate(ranks) if r == 2])
+            c = rng.choice([k for k, r in enumerate(ranks) if r])
+            left = rng.random() < 0.5 and ranks[c] == 2
+            steps.append((kind, a, b, c, left))
+            ranks.append(ranks[c])
             continue
         elif kind == "sum" and ranks[a]:
             steps.append((kind, a, rng.randrange(ranks[a])))
@@ -89,6 +97,9 @@ def run(steps, values):
             made = getattr(snp, op)(*pair)
         elif kind == "matmul":
             made = values[args[0]] * 1.0 @ (values[args[1]] * 1.0)
+        elif kind == "chain":
+            a, b, c = (values[k] * 1.0 for k in args[:3])
+            made = (a @ b) @ c if args[3] else a @ (b @ c)
         elif kind == "outer":
             made = getattr(snp, args[0])(snp.expand_dims(values[args[1]], 1) * 1.0, values[args[2]] * 1.0)
         else:
@@ -102,7 +113,8 @@ def check(seed: int) -> str | None:
     inputs, steps = program(random.Random(seed))
     with np.errstate(all="ignore"):
         eager = run(steps, inputs)
-    compiled = sj.jit(lambda *values: run(steps, values))(*inputs)
+    with engine.associated():
+        compiled = sj.jit(lambda *values: run(steps, values))(*inputs)
     text = f"seed {seed}: {steps}; inputs {[str(a.aval) for a in inputs]}"
     same = all(getattr(eager, name) == getattr(compiled, name) for name in ("shape", "dtype", "format"))
     if not same or not np.array_equal(eager.fill_value, compiled.fill_value, equal_nan=True):

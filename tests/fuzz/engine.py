@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
+import math
 import re
 import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -15,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from sparsejax import config
-from sparsejax.jit import cin, engine, lower, plan_cache, runtime
+from sparsejax.jit import associate, cin, engine, lower, plan_cache, runtime
 from sparsejax.jit.builder import Builder
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.numbers import Numbers
@@ -50,6 +52,19 @@ def quick() -> Iterator[None]:
         config.update("cache_dir", folder)
         runtime.forget()
         plan_cache.forget()
+
+
+@contextmanager
+def associated() -> Iterator[None]:
+    """Inside the block, products of three operands are associated in another way than they are written, whatever that costs, and small
+    dense products are kernels."""
+    contract = importlib.import_module("sparsejax.lax.contract")
+    kept = associate.SURE, contract.MANY
+    associate.SURE, contract.MANY = math.inf, 0
+    try:
+        yield
+    finally:
+        associate.SURE, contract.MANY = kept
 
 
 def forget() -> None:
