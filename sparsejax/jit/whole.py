@@ -32,7 +32,15 @@ def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
     (lhs,) = {w.lhs for w in cin.writes(made) if w.lhs.tensor.name == output.name}
     if len(lhs.indices) != len(loops) or set(lhs.indices) != set(loops):
         return None
-    return made if over_all(made, loops) else None
+    return made if over_all(made, loops) and not _sticks_out(lhs) else None
+
+
+def _sticks_out(lhs: cin.Access) -> bool:
+    """Whether a result has memory outside its shape, which no loop visits: that of blocks that stick out."""
+    if lhs.tensor.policy is not None:
+        return False
+    inner = ((d, ix) for d, ix in enumerate(lhs.indices) if isinstance(ix, cin.IndexVar) and ix.rest)
+    return any(d not in lhs.tensor.paired for d, _ in inner)
 
 
 def over_all(stmt: cin.Stmt, loops: Collection[cin.IndexVar]) -> bool:

@@ -5,6 +5,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax import config
+from sparsejax.formats import validate
 from sparsejax.jit import arena
 from tests import poison
 from tests.fuzz import engine
@@ -79,3 +80,13 @@ def test_memory_that_is_not_cleared_is_poisoned():
     made, _ = arena.aligned(100, np.dtype("f8"), None)
     assert (made > 1e300).all()
     assert made.view(np.uint8)[0] == poison.POISON
+
+
+@pytest.mark.parametrize(("extent", "whole"), [(4, False), (6, True)])
+def test_blocks_that_stick_out_are_cleared(planned, extent, whole):
+    """No loop visits what lies outside the shape, which holds the fill."""
+    x = np.arange(1.0, extent + 1)
+    made = sj.jit(lambda x: sj.einsum("i,i->i", x, x, out_format="(d,d)@(0,0)/(3)", semiring="max_plus"))(x)
+    validate.validate(made.storage)
+    np.testing.assert_array_equal(made.todense(), 2 * x)
+    assert planned[-1].whole == whole
