@@ -17,9 +17,9 @@ from sparsejax.core.avals import Aval
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import blocks, cin, coiterate, concretize, lower
-from sparsejax.jit.autoschedule import Schedule
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.pretty import PrettyBuilder
+from sparsejax.jit.schedules import Schedule
 
 
 def assembled(form: Format) -> Format:

@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterator
 
 from sparsejax.formats import Dense
-from sparsejax.jit import autoschedule, cin, simplify
+from sparsejax.jit import autoschedule, cin, schedules, simplify
 from sparsejax.jit.facts import Facts
 from sparsejax.jit.nest import Nest, outside
 
@@ -37,7 +37,7 @@ C_INSERT, C_SORT, C_TRANS, RHO = 85.34, 1.741, 40.61, 0.0014
 Order = tuple[cin.IndexVar, ...]
 
 
-def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> autoschedule.Schedule | None:
+def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> schedules.Schedule | None:
     """The schedule of Algorithm 1; None when its order cannot run. `facts` price it and choose its workspace."""
     made = autoschedule.schedule_of(nest, facts, _Search(nest).order(), workspace)
     return made if math.isfinite(made.cost.total) else None

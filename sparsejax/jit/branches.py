@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sparsejax.jit import autoschedule, cin, conversion_costs, panels, placement
-from sparsejax.jit.autoschedule import Candidate, Cost, Loop, Schedule
 from sparsejax.jit.facts import Facts
 from sparsejax.jit.nest import Nest
 from sparsejax.jit.placement import Loops, Place, statement
+from sparsejax.jit.schedules import Candidate, Cost, Loop, Schedule
 
 ORDERS = 6  # loop orders of a dense result that are tried
 APPEND = 2.0  # per entry of a part of a sparse result that is kept for some loops: written and read again in the cache

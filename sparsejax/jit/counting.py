@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sparsejax.formats import copies
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import abi, autoschedule, binding, facts, lower, pipeline, runtime
+from sparsejax.jit import abi, autoschedule, binding, facts, lower, pipeline, runtime, schedules
 from sparsejax.jit.builder import Body, Builder, Val, Var
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.nest import Nest
@@ -114,7 +114,7 @@ class Count:
         return self.iterations + self.visits
 
 
-def run(nest: Nest, schedule: autoschedule.Schedule, inputs: Sequence[Storage]) -> tuple[Storage, Count]:
+def run(nest: Nest, schedule: schedules.Schedule, inputs: Sequence[Storage]) -> tuple[Storage, Count]:
     """Run `nest` under `schedule` on `inputs` (one per tensor of `nest.inputs`); the result and what was counted."""
     program = pipeline.program_of(nest, schedule)
     kernel = _Counted(runtime.compile_text(text(program)))
@@ -137,7 +137,7 @@ def _edges(storage: Storage) -> int:
     return sum(len(buffer) for pairs in named for name, buffer in pairs if name == "pos")
 
 
-def plain(nest: Nest, schedule: autoschedule.Schedule, known: facts.Facts) -> Callable[[Sequence[Storage]], Storage]:
+def plain(nest: Nest, schedule: schedules.Schedule, known: facts.Facts) -> Callable[[Sequence[Storage]], Storage]:
     """A function that runs `nest` under `schedule` without counting, conversions included."""
     program = pipeline.program_of(nest, schedule)
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))

@@ -20,7 +20,7 @@ from typing import Any
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, blocks, branches, cin, facts, fuse, moments
+from sparsejax.jit import autoschedule, blocks, branches, cin, facts, fuse, moments, schedules
 from sparsejax.jit.nest import Nest
 
 STORE = 8.0
@@ -119,7 +119,7 @@ class Known:
         made = self.schedule(step)
         return None if made is None else made.cost.total
 
-    def schedule(self, step: fuse.KernelStep) -> autoschedule.Schedule | None:
+    def schedule(self, step: fuse.KernelStep) -> schedules.Schedule | None:
         """The cheapest schedule of a kernel; None where it has none, or shares no loop."""
         nest, found = self.facts(step)
         key = (nest, *((t.shape, t.format) for t in (*nest.inputs, nest.output)))
@@ -151,7 +151,7 @@ def of_values(jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> Known:
 @functools.lru_cache(maxsize=1024)
 def _scheduled(
     key: tuple[Nest, Any], counts: tuple[tuple[str, facts.Counts], ...], pairs: tuple[tuple[Any, float], ...]
-) -> autoschedule.Schedule | None:
+) -> schedules.Schedule | None:
     """The cheapest schedule of the nest in `key`, which also holds what the hash of a nest leaves out."""
     nest, found = key[0], facts.Facts(dict(counts), dict(pairs))
     if not nest.nested:

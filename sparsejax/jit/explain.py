@@ -23,7 +23,6 @@ from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import (
     api,
-    autoschedule,
     branches,
     cin,
     estimates,
@@ -36,11 +35,12 @@ from sparsejax.jit import (
     report,
     runtime,
     sampling,
+    schedules,
     simplify,
 )
-from sparsejax.jit.autoschedule import Candidate, Loop
 from sparsejax.jit.facts import Facts
 from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.schedules import Candidate, Loop
 from sparsejax.lax.rounds import Body
 
 SHOWN = 24  # candidate orders that are printed
@@ -445,7 +445,7 @@ def _meetings(runner: pipeline.KernelRunner, known: Facts, counted: Facts) -> tu
     return tuple(made)
 
 
-def _later(schedule: autoschedule.Schedule) -> str:
+def _later(schedule: schedules.Schedule) -> str:
     found = schedule.remembered
     order = "" if found is None else ",".join(map(str, found.order))
     return order and f"; {order} on the same patterns again and again, once copies have paid off"
@@ -477,7 +477,7 @@ def _order_reason(order: tuple[cin.IndexVar, ...], candidates: Sequence[Candidat
 
 def _conversions(
     runner: pipeline.KernelRunner,
-    schedule: autoschedule.Schedule,
+    schedule: schedules.Schedule,
     program: lower.Program,
     exact: dict[str, tuple[float, ...]],
 ) -> tuple[Conversion, ...]:
@@ -506,7 +506,7 @@ def _conversions(
 
 def _workspaces(
     runner: pipeline.KernelRunner,
-    schedule: autoschedule.Schedule,
+    schedule: schedules.Schedule,
     program: lower.Program,
     exact: Facts,
 ) -> tuple[Workspace, ...]:
@@ -572,7 +572,7 @@ def _format_reasons(step: fuse.KernelStep, eqn: Eqn) -> tuple[str, ...]:
     return infer_formats.reasons(made, nest.output.shape, nest.output.dtype)
 
 
-def _cost(cost: autoschedule.Cost) -> str:
+def _cost(cost: schedules.Cost) -> str:
     if not math.isfinite(cost.total):
         return "cannot run: the configured workspace cannot hold its coordinates"
     return str(cost)

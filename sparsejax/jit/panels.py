@@ -30,8 +30,8 @@ from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense
 from sparsejax.jit import blocks, cin, placement, tiling
-from sparsejax.jit.autoschedule import Schedule
 from sparsejax.jit.nest import Nest
+from sparsejax.jit.schedules import Schedule
 
 ROWS, ALONE = 32, 64
 """Rows of a panel; of one in a kernel of a single statement, where nothing is kept."""

@@ -31,9 +31,9 @@ from dataclasses import replace
 from sparsejax import config
 from sparsejax.formats import Dense
 from sparsejax.jit import cin, operators
-from sparsejax.jit.autoschedule import Cost
 from sparsejax.jit.loops.chunks import Chunking
 from sparsejax.jit.lower import Program
+from sparsejax.jit.schedules import Cost
 
 SMALL, LARGE = 1 << 14, 1 << 24
 """Iterations that a chunk has at least, and at most."""

@@ -62,6 +62,7 @@ from sparsejax.jit import (
     remembered,
     rows,
     runtime,
+    schedules,
     witnesses,
 )
 from sparsejax.jit.bound import Bound
@@ -299,11 +300,11 @@ class KernelRunner:
         found = estimates.split(given, self.nest, observed[:count])
         return facts.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
 
-    def schedule(self, observed: Observed, order: remembered.Order = ()) -> tuple[autoschedule.Schedule, lower.Program]:
+    def schedule(self, observed: Observed, order: remembered.Order = ()) -> tuple[schedules.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
         nest, known = self.plain, self.known(observed)
         if order:
-            schedule: autoschedule.Schedule | None = remembered.schedule(nest, known, order, config.workspace())
+            schedule: schedules.Schedule | None = remembered.schedule(nest, known, order, config.workspace())
         elif nest.nested:
             schedule = branches.choose(nest, known)
         else:
@@ -318,7 +319,7 @@ class KernelRunner:
         return schedule, parallel.parallelize(program, schedule.cost)
 
 
-def program_of(nest: Nest, schedule: autoschedule.Schedule) -> lower.Program:
+def program_of(nest: Nest, schedule: schedules.Schedule) -> lower.Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads."""
     reading = blocks.with_formats(nest, dict(schedule.conversions))
     reading = adapt.readable(reading, schedule)

@@ -19,9 +19,9 @@ from typing import Any
 from sparsejax.formats import Format, copies
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import autoschedule, conversion_costs
-from sparsejax.jit.autoschedule import Schedule
 from sparsejax.jit.facts import Facts
 from sparsejax.jit.nest import Nest
+from sparsejax.jit.schedules import Schedule
 
 COMPILING = 2e7
 """What planning and compiling another kernel costs: 10 to 40 ms, in nanoseconds."""

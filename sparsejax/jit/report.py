@@ -20,7 +20,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn
 from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, branches, cin, facts, forecast, fuse, lower, pipeline, sampling
+from sparsejax.jit import autoschedule, branches, cin, facts, forecast, fuse, lower, pipeline, sampling, schedules
 from sparsejax.jit.nest import Nest
 from sparsejax.lax.rounds import Body
 
@@ -152,7 +152,7 @@ def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
     return Step(name, flops(nest, schedule, known, count), _bytes(inputs) + output, spaces + copies, count)
 
 
-def flops(nest: Nest, schedule: autoschedule.Schedule, known: facts.Facts, entries: float) -> float:
+def flops(nest: Nest, schedule: schedules.Schedule, known: facts.Facts, entries: float) -> float:
     """Scalar operations of `nest`: each reduction where its loops have something to do, then the value per entry."""
     loops = branches.loops(nest, known, schedule)
     total = 0.0
@@ -198,7 +198,7 @@ def _flops_of_call(eqn: Eqn) -> float:
 
 
 def workspaces(
-    nest: Nest, schedule: autoschedule.Schedule, program: lower.Program, known: facts.Facts
+    nest: Nest, schedule: schedules.Schedule, program: lower.Program, known: facts.Facts
 ) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where, int]]:
     """Every workspace of a program: its tensor, the loops around it, its `where`, and its expected bytes."""
     loops = branches.loops(nest, known, schedule)

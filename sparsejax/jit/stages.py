@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, cin, fuse, lower, runtime, witnesses
+from sparsejax.jit import cin, fuse, lower, runtime, schedules, witnesses
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pipeline import KernelRunner, Plan, plan_of
 from sparsejax.jit.pretty import PrettyBuilder
@@ -73,7 +73,7 @@ def _step_text(step: KernelRunner | fuse.CallStep, inputs: list[Storage], stage:
     return text if stage == "llvm" else runtime.assembly(text)
 
 
-def _plan_text(step: KernelRunner, schedule: autoschedule.Schedule, program: lower.Program) -> str:
+def _plan_text(step: KernelRunner, schedule: schedules.Schedule, program: lower.Program) -> str:
     nest = step.step.nest
     inputs = ", ".join(f"{t.name}:{t.dtype}{list(t.shape)} {t.format}" for t in nest.inputs)
     lines = [f"kernel out:{nest.output.dtype}{list(nest.output.shape)} {nest.output.format} from {inputs}"]

@@ -22,7 +22,6 @@ from sparsejax.formats import Format, convert, validate
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import (
     adapt,
-    autoschedule,
     binding,
     blocks,
     cin,
@@ -34,6 +33,7 @@ from sparsejax.jit import (
     operators,
     pipeline,
     runtime,
+    schedules,
     simplify,
 )
 from sparsejax.jit.llvm import LLVMBuilder
@@ -308,7 +308,7 @@ def planned(case: Case) -> Callable[[], Storage]:
     workspace = None if case.workspace == "auto" else case.workspace
     made = blocks.adapted(step.nest)
     order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
-    reading = adapt.readable(made, autoschedule.Schedule(order, (), autoschedule.Cost(0, 0, 0), workspace=workspace))
+    reading = adapt.readable(made, schedules.Schedule(order, (), schedules.Cost(0, 0, 0), workspace=workspace))
     program = concretize.concretize(blocks.split(reading), order, workspace).settled()
     converted = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))

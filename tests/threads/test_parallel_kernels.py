@@ -11,8 +11,8 @@ import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.formats import convert
 from sparsejax.jit import adapt, binding, blocks, chunked, concretize, lower, parallel, pipeline, runtime
-from sparsejax.jit.autoschedule import Cost, Schedule
 from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.schedules import Cost, Schedule
 from tests.fuzz import definitions, engine
 
 CASES = 240
