@@ -17,6 +17,14 @@ def test_eager_and_jit_agree(start):
     assert not faults, "\n\n".join(faults)
 
 
+def test_chains_agree():
+    """However they are associated."""
+    with engine.quick():
+        faults = [f for seed in range(40) if (f := alike.check(seed, alike.chain))]
+        engine.forget()
+    assert not faults, "\n\n".join(faults)
+
+
 def test_the_check_can_fail(monkeypatch):
     """Zeros that are written annihilate too: eager calls take most of them as run-time numbers, jit as constants."""
 
