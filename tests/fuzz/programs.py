@@ -141,8 +141,23 @@ def step(rng: random.Random, pool: list[Value]) -> Value | None:
     """One more value over those of `pool`, the latest by preference."""
     x = pool[-1] if rng.random() < 0.7 else rng.choice(pool)
     kind = rng.choice(
-        ("binary", "binary", "binary", "einsum", "einsum", "semiring", "reduce", "unary", "scalar", "where", "format")
+        (
+            "binary",
+            "binary",
+            "binary",
+            "einsum",
+            "einsum",
+            "semiring",
+            "chain",
+            "reduce",
+            "unary",
+            "scalar",
+            "where",
+            "format",
+        )
     )
+    if kind == "chain":
+        return chain(rng, x, *rng.choices(pool, k=rng.randint(2, 4)))
     if kind in ("einsum", "semiring"):
         args = (x, *rng.choices(pool, k=rng.choice((0, 1, 1, 1, 2, 4))))
         labels = sorted(set("".join(a.labels for a in args)))
@@ -173,6 +188,23 @@ def step(rng: random.Random, pool: list[Value]) -> Value | None:
     if rng.random() < 0.5:
         args.reverse()
     return Value("binary", labels, tuple(args), name)
+
+
+def chain(rng: random.Random, *factors: Value) -> Value:
+    """A product of several factors, contracted two at a time: each contraction keeps what the factors that are left have, and some more."""
+    ring = rng.choice((None, *SEMIRINGS))
+    left = list(factors)
+    while True:
+        k = rng.randrange(len(left) - 1)
+        x, y = left[k : k + 2]
+        others = set("".join(v.labels for v in (*left[:k], *left[k + 2 :])))
+        kept = [c for c in sorted({*x.labels, *y.labels}) if c in others or rng.random() < 0.3]
+        labels = "".join(rng.sample(kept, len(kept)))
+        pinned = out_format(rng, labels) if len(left) == 2 else None
+        detail = pinned if ring is None else (ring, None, pinned)
+        left[k : k + 2] = [Value("einsum" if ring is None else "semiring", labels, (x, y), detail)]
+        if len(left) == 1:
+            return left[0]
 
 
 def out_format(rng: random.Random, labels: str) -> Format | None:
