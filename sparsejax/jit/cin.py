@@ -199,11 +199,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant; `absent` marks what a sparse operand reads where it stores nothing: only these annihilate."""
+    """A constant; `absent` marks what a sparse operand reads where it stores nothing: only these annihilate. `solid` marks what a dense
+    result inside a kernel reads where nothing was added: what is computed from it is there, whatever else is absent."""
 
     value: Any
     dtype: np.dtype[Any]
     absent: bool = False
+    solid: bool = False
 
     def __hash__(self) -> int:
         return hash((self.dtype, np.asarray(self.value, self.dtype).tobytes()))
@@ -212,7 +214,7 @@ class Literal:
         return (
             isinstance(other, Literal)
             and self.dtype == other.dtype
-            and self.absent == other.absent
+            and (self.absent, self.solid) == (other.absent, other.solid)
             and same_value(self.value, other.value)
         )
 

@@ -15,6 +15,7 @@ computed by substitution as in "Compilation of Sparse Array Programming Models".
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,7 +30,9 @@ def literal(value: object, dtype: np.dtype[np.generic], absent: bool = False) ->
 
 def fill_of(access: cin.Access) -> cin.Literal:
     """What `access` reads where nothing is stored (or, of a dense result, where nothing was added)."""
-    return literal(access.tensor.fill_value, access.tensor.dtype, access.tensor.lacks)
+    tensor = access.tensor
+    made = literal(tensor.fill_value, tensor.dtype, tensor.lacks)
+    return made if tensor.lacks or tensor.policy is None else replace(made, solid=True)
 
 
 def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) -> cin.Expr:
@@ -49,9 +52,9 @@ def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generi
         return args[0] if args[0].dtype == dtype else cin.Call(op, args, dtype)
     if operator.arity == 2:
         left, right = args
-        if isinstance(left, cin.Literal) and operator.left_identity and _is_identity(operator, left):
+        if isinstance(left, cin.Literal) and operator.left_identity and _is_identity(operator, left, right):
             return right
-        if isinstance(right, cin.Literal) and operator.right_identity and _is_identity(operator, right):
+        if isinstance(right, cin.Literal) and operator.right_identity and _is_identity(operator, right, left):
             return left
     return cin.Call(op, args, dtype)
 
@@ -103,7 +106,10 @@ def _choice(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) ->
     return yes if yes == no else cin.Call(op, args, dtype)
 
 
-def _is_identity(operator: operators.Operator, constant: cin.Literal) -> bool:
+def _is_identity(operator: operators.Operator, constant: cin.Literal, other: cin.Expr) -> bool:
+    """Whether `other` is all that comes out. Where it may be absent, a number that is there makes the result one that is."""
+    if constant.solid and any(a.tensor.lacks for a in cin.accesses(other)):
+        return False
     identity = operator.identity(constant.dtype)
     return identity is not None and cin.same_value(constant.value, identity)
 
@@ -111,7 +117,8 @@ def _is_identity(operator: operators.Operator, constant: cin.Literal) -> bool:
 def _fold(op: str, args: list[cin.Literal], dtype: np.dtype[np.generic]) -> cin.Literal:
     with np.errstate(all="ignore"):
         value = operators.get(op).numpy(*(np.asarray(a.value, a.dtype) for a in args))
-        return literal(value, dtype, any(a.absent for a in args))
+        solid = any(a.solid for a in args)
+        return replace(literal(value, dtype, any(a.absent for a in args) and not solid), solid=solid)
 
 
 def simplify(expr: cin.Expr) -> cin.Expr:

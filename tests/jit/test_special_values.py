@@ -83,3 +83,14 @@ def test_signed_against_unsigned(op):
         np.testing.assert_array_equal(made.todense(), getattr(np, op)(x, y))
     for made in both(getattr(snp, op), y, x):
         np.testing.assert_array_equal(made.todense(), getattr(np, op)(y, x))
+
+
+@pytest.mark.parametrize("form", ["(c,d)", "csr", "dcsc", "coo", "bitmap"])
+def test_zeros_of_dense_sums_are_numbers(form):
+    """Where a row stores nothing, its sum is a zero that is there, and its product with NaN is NaN."""
+    x = snp.zeros((3, 3), format=form)
+
+    def f(x):
+        return (x.sum(1) + x) * np.nan
+
+    assert np.isnan(f(x).todense()).all() and np.isnan(sj.jit(f)(x).todense()).all()
