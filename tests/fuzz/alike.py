@@ -83,26 +83,26 @@ def chain(rng: random.Random):
 
 
 def run(steps, values):
-    """The last value."""
+    """The last value. Values are cast, not multiplied by 1.0: a product with a run-time number may lose the sign of absent zeros."""
     values = list(values)
     for kind, *args in steps:
         if kind == "unary":
-            made = getattr(snp, args[0])(values[args[1]] * 1.0)
+            made = getattr(snp, args[0])(values[args[1]].astype("f8"))
         elif kind == "binary":
-            made = getattr(snp, args[0])(values[args[1]] * 1.0, values[args[2]] * 1.0)
+            made = getattr(snp, args[0])(values[args[1]].astype("f8"), values[args[2]].astype("f8"))
         elif kind == "scalar":
             op, x, number, left = args
-            pair = (number, values[x] * 1.0) if left else (values[x] * 1.0, number)
+            pair = (number, values[x].astype("f8")) if left else (values[x].astype("f8"), number)
             made = getattr(snp, op)(*pair)
         elif kind == "matmul":
-            made = values[args[0]] * 1.0 @ (values[args[1]] * 1.0)
+            made = values[args[0]].astype("f8") @ values[args[1]].astype("f8")
         elif kind == "chain":
             a, b, c = (values[k] for k in args[:3])
             made = (a @ b) @ c if args[3] else a @ (b @ c)
         elif kind == "outer":
-            made = getattr(snp, args[0])(snp.expand_dims(values[args[1]], 1) * 1.0, values[args[2]] * 1.0)
+            made = getattr(snp, args[0])(snp.expand_dims(values[args[1]], 1).astype("f8"), values[args[2]].astype("f8"))
         else:
-            made = (values[args[0]] * 1.0).sum(axis=args[1])
+            made = values[args[0]].astype("f8").sum(axis=args[1])
         values.append(made)
     return values[-1]
 
