@@ -383,7 +383,7 @@ class Plan(Body):
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
         if (
             len(self.steps) != 1
-            or self.checks
+            or self.checks.before
             or self._literals
             or self._reads[0] != list(range(count))
             or self.results != [count]

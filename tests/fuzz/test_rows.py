@@ -71,7 +71,7 @@ def test_rows_that_are_read_twice_are_kept():
     cin = sj.explain(lambda A, X: nn.dot_product_attention(X, X, X, A))(A, X).kernels[0].cin
     assert cin.count(": append") == 2 and cin.startswith("forall i\n  where")
     (kernel,) = sj.explain(lambda A: nn.softmax(A @ A))(A).kernels
-    assert ": bitmap" in kernel.cin
+    assert ": bitmap" in kernel.cin or ": marks" in kernel.cin
     assert any("moves in: cost" in text and "apart" in text for text in kernel.fused)
 
 

@@ -51,6 +51,8 @@ NANOSECONDS: Terms = {
         "walked": 4.71,
         "use": 1.5,
         "start": 3.0,
+        "block": 0.2,
+        "whole": 0.3,
     },
     "hash": {
         "insert": 1.2,
@@ -118,9 +120,8 @@ def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
     bitmap = _bitmap(shape, itemsize, inserts, entries, uses, below)
     if bitmap is not None:
         found["bitmap"] = bitmap | use
-        if not below:
-            shared = {name: count for name, count in bitmap.items() if name in NANOSECONDS["marks"]}
-            found["marks"] = {**shared, "walked": started * padded_size(shape) / LANES, **use}
+        shared = {name: count for name, count in bitmap.items() if name in NANOSECONDS["marks"]}
+        found["marks"] = {**shared, "walked": started * padded_size(shape[: len(shape) - below]) / LANES, **use}
     far = missed(4 * each_out * entry)
     found["hash"] = {
         "insert": inserts,
@@ -208,7 +209,7 @@ def costs(counts: Terms, constants: Terms = NANOSECONDS) -> dict[str, float]:
 
     >>> found = costs(terms((1000,), 8, 1e6, 1e5, 100))
     >>> min(found, key=found.get)
-    'bitmap'
+    'marks'
     """
     return {
         policy: sum(constants[policy][name] * count for name, count in own.items()) for policy, own in counts.items()
