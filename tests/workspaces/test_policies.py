@@ -10,6 +10,7 @@ import scipy.sparse
 
 import sparsejax as sj
 from sparsejax import config
+from sparsejax.core.array import Array
 from sparsejax.formats import Compressed, Coordinate, Format, convert, validate
 from sparsejax.jit import binding, cin, concretize, forecast, interpret, lower, operators, pipeline, runtime
 from sparsejax.jit.llvm import LLVMBuilder
@@ -154,6 +155,26 @@ def test_policies_are_chosen_per_call():
     assert "as configured" not in product.lower(a, b).as_text("plan")
     (runner,) = pipeline.plan_of(product.trace(a, b).jaxpr).steps
     assert sorted(key[1] for key in runner.plans) == sorted(["auto", *POLICIES])
+
+
+@pytest.mark.parametrize("scheduler", ["cost", "algorithm1"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_another_policy_stands_in_where_one_cannot_hold_a_workspace(policy, scheduler):
+    """A bitmap of 2^40 places, and marks of dense blocks: where the loop order is given, there was no plan."""
+    coords = np.random.default_rng(0).integers(0, HUGE, (2, 20))
+    few = Array(convert.from_coords(coords, np.arange(20.0), (HUGE, HUGE), Format((Compressed(),) * 2), np.float64(0)))
+    tensor, weights = sj.array(np.arange(24.0).reshape(2, 3, 4), format="(q,d,c)@(0,1,2)"), sj.array(np.ones(3))
+
+    def fill_in(A, x):
+        return sj.einsum("ijk,j->ijk", A, x, out_format="(b,l,d)@(2,1,0)")
+
+    with config.using(workspace=policy, scheduler=scheduler):
+        product = sj.einsum("ki,kj->ij", few, few)
+        assert np.array_equal(fill_in(tensor, weights).todense(), tensor.todense())
+        text = str(sj.explain(fill_in)(tensor, weights))
+    order = np.lexsort(coords[[1]])
+    assert np.array_equal(product.to_scipy().tocoo().col, coords[1, order])
+    assert ("marks is configured and cannot hold it" in text) == (policy == "marks")
 
 
 def test_flag_chooses_the_policy():

@@ -90,7 +90,7 @@ def choose(
     below: int = 0,
     constants: costs.Terms = costs.NANOSECONDS,
 ) -> Choice:
-    """The policy for a workspace, the cheapest unless one is `wanted`; infinitely expensive where that one cannot be.
+    """The policy for a workspace, the cheapest unless one is `wanted` that can hold it.
 
     Policies but the dense ones cost their compilation too, and dense ones out of proportion to the entries are left out (`fits`).
     The last `below` variables are dense in the output.
@@ -99,10 +99,13 @@ def choose(
     'coordinate'
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "tree").reason
     'as configured'
+    >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "bitmap").reason[:47]
+    'bitmap is configured and cannot hold it; 1e+04 '
     """
     expected = costs.costs(costs.terms(shape, itemsize, inserts, entries, uses, below), constants)
-    if wanted != "auto":
-        return Choice(wanted, expected.get(wanted, math.inf), "as configured")
+    if wanted in expected:
+        return Choice(wanted, expected[wanted], "as configured")
+    instead = "" if wanted == "auto" else f"{wanted} is configured and cannot hold it; "
     found = expected
     if inserts < FEW:
         fewest = min(FEW, math.prod(map(float, shape)))
@@ -115,7 +118,7 @@ def choose(
     policy = ranked[0]
     listed = ", ".join(f"{name} {found[name] + code[name]:.3g}" for name in ranked)
     total = f"{inserts:.3g} insertions, {entries:.3g} entries, filled {uses:.3g} times"
-    return Choice(policy, expected[policy] + code[policy], f"{total}; costs {listed}")
+    return Choice(policy, expected[policy] + code[policy], f"{instead}{total}; costs {listed}")
 
 
 def fits(shape: Sequence[int], itemsize: int, entries: float) -> bool:
