@@ -164,13 +164,21 @@ def find_cases(body: cin.Stmt, leaders: list[cin.Access]) -> dict[Leaders, cin.S
 
 def find_leaders(body: cin.Stmt, sparse: list[cin.Access], env: Env) -> list[cin.Access]:
     """Those of the accesses `sparse` that must be walked. The others follow: their coordinates are located one by one, in
-    constant time, and nothing is left to do where the leaders are absent."""
+    constant time, and nothing is left to do where the leaders are absent. A segment of an unordered level is not looked up where that
+    would have all of another array walked for each."""
     leaders = list(sparse)
     levels = {a: a.tensor.format.levels[env.cursors[a].level] for a in sparse}
-    for access in sorted(sparse, key=lambda a: (levels[a].ordered, levels[a].contiguous)):
+    inside = {a: env.cursors[a].level > 0 for a in sparse}
+    for access in sorted(sparse, key=lambda a: (levels[a].ordered, levels[a].contiguous, inside[a])):
         rest = [a for a in leaders if a is not access]
         if levels[access].contiguous and all(levels[a].contiguous for a in rest):
             continue  # what bands have in common is a band
+        if (
+            inside[access]
+            and not levels[access].ordered
+            and all(a.tensor.policy is None and not inside[a] for a in rest)
+        ):
+            continue
         if levels[access].locates and rest and simplify.exhaust_stmt(body, rest) is None:
             leaders = rest
     return leaders

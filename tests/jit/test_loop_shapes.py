@@ -7,7 +7,8 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.formats import Format, RunLength
+from sparsejax.core.array import Array
+from sparsejax.formats import Format, RunLength, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin, coiterate, counting, pipeline, simplify
 
@@ -49,6 +50,21 @@ def test_long_segments_are_galloped_through(form):
         made, iterations = run(lambda a, b: (a * b).sum(), *operands)
         assert made == (x * y).sum()
         assert iterations < 20 + 3 * short * math.log2(n)
+
+
+@pytest.mark.parametrize("form", ["(h,h)", "(c,h)", "dcsr"])
+@pytest.mark.parametrize("other", ["(h,h)", "dcsr"])
+def test_no_array_is_walked_for_every_row_of_another(form, other):
+    """Rows of a hash table could be looked up while all rows of the other operand are walked: that took n^2 iterations."""
+    n = 1000
+    coords = np.random.default_rng(0).permuted(np.tile(np.arange(n), (2, 1)), axis=1)
+    there, back = (
+        Array(convert.from_coords(c, np.ones(n), (2**40, 2**40), Format.parse(name, 2), np.float64(0)))
+        for c, name in ((coords, form), (coords[::-1], other))
+    )
+    made, iterations = run(lambda A, B, C: sj.einsum("ik,kj->ij", A, B, mask=C), there, back, back)
+    assert made.sum() == np.sum(coords[0] == coords[1])
+    assert iterations < 60 * n
 
 
 @pytest.mark.parametrize("form", ["csr", "coo"])
