@@ -410,7 +410,7 @@ def _kernel(
         sum(c.nbytes for c in conversions),
     )
     candidates = branches.candidates(runner.plain, known, config.workspace())
-    terms = [f"{p.target} {p.op}= {p.rhs}" for p in nest.producers]
+    terms = [f"{p.target} {p.op or ''}= {p.rhs}" for p in nest.producers]
     expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])
     return Kernel(
         expression,
@@ -531,15 +531,17 @@ def _workspace_reason(
     own: Sequence[str],
     policy: str,
 ) -> str:
-    reduced = ",".join(str(v) for v in order if v not in storage and v not in around) or "nothing"
+    reduced = ",".join(str(v) for v in order if v not in storage and v not in around)
     over = ",".join(own)
     match policy:
         case "scalar":
-            return f"every output variable is bound there, and {reduced} is reduced in a register"
+            return "every output variable is bound there" + (
+                f", and {reduced} is reduced in a register" if reduced else ""
+            )
         case "dense":
             return f"an operation follows the reduction over {reduced}, and the output is dense in {over}"
         case _:
-            if reduced == "nothing":
+            if not reduced:
                 return f"the output is sparse in {over}, which the loops reach in another order"
             return f"the output is sparse in {over}, and {reduced} is reduced outside the loop over {own[-1]}"
 

@@ -85,6 +85,13 @@ def test_formats_have_reasons(function, reasons):
     assert str(function(sj.array(matrix())).format) == str(kernel.output_format)
 
 
+def test_what_is_kept_of_a_row_is_readable():
+    """Values that are kept without a reduction are assigned; nothing is said of a reduction where there is none."""
+    (kernel,) = sj.explain(lambda A: sj.nn.softmax(A, axis=1))(matrix(50, 0.1)).kernels
+    assert "w1[i,j] = " in kernel.expression and "w[i] maximum= " in kernel.expression
+    assert all("nothing" not in w.reason for w in kernel.workspaces)
+
+
 def test_library_calls_stand_between_kernels():
     @sj.jit
     def layer(A, H, W):
