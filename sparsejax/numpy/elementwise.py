@@ -7,7 +7,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from sparsejax.lax.elementwise import BINARY, UNARY, elementwise, strong, where
+from sparsejax.lax.elementwise import (
+    BINARY,
+    UNARY,
+    aval_of,
+    convert_element_type,
+    elementwise,
+    loop_dtypes,
+    strong,
+    where,
+)
 
 
 def _unary(op: str) -> Callable[[Any], Any]:
@@ -52,6 +61,10 @@ def logaddexp(x: Any, y: Any, /) -> Any:
     >>> round(float(logaddexp(0.0, 1000.0)))
     1000
     """
+    types = aval_of(x), aval_of(y)
+    if all(a.dtype.kind in "biu" for a in types):  # differences of integers wrap around
+        wide = loop_dtypes("hypot", types)[1]
+        x, y = convert_element_type(x, wide), convert_element_type(y, wide)
     gap = elementwise("subtract", x, y)
     more = elementwise("log1p", elementwise("exp", elementwise("negative", elementwise("absolute", gap))))
     # equal infinities have no gap, but NaN; nor has a NaN

@@ -180,6 +180,11 @@ def test_logarithms_of_sums():
     made = snp.logaddexp(a, 2 * a)
     np.testing.assert_allclose(made.todense(), np.logaddexp(d, 2 * d), rtol=1e-14)
     assert made.format == a.format and made.fill_value == np.logaddexp(0.0, 0.0)
+    for dtype in ("bool", "uint8", "int8", "uint16", "int64", "uint64"):
+        low, high = np.array([0, 1, 1]).astype(dtype), np.array([1, 0, 100]).astype(dtype)
+        made, want = snp.logaddexp(sj.array(low, format="coo", copy=True), high), np.logaddexp(low, high)
+        np.testing.assert_allclose(made.todense(), want, rtol=1e-3)
+        assert made.dtype == np.result_type(want.dtype, np.float32)
 
 
 def test_signs_and_extremes_beside_nan():
