@@ -69,7 +69,7 @@ def _first(kind: str, x: Any, axis: int) -> Any:
         numbers = asarray(np.arange(extent).reshape([-1 if d == axis else 1 for d in range(x.ndim)]))
     else:  # all of it at the entries that are stored
         x = convert_format(x, "coo")
-        stored, best = refill(x, 0), elementwise("multiply", pattern(x, x.dtype), reshape(most, line))
+        stored, best = refill(x, 0), _where(pattern(x, bool), reshape(most, line), 0)
         numbers = sorting.places(x, axis)
     holds = elementwise("equal", stored, best)
     if is_float:

@@ -170,6 +170,13 @@ def test_numbers_that_are_none():
     np.testing.assert_array_equal(snp.nan_to_num(z).todense(), np.nan_to_num(z))
 
 
+@pytest.mark.parametrize("form", ["dense", "coo", "hash"])
+def test_extremes_of_complex_infinities(form):
+    for x in ([1 + 1j, np.inf, 3], [np.inf + 1j, np.inf + 2j, 0], [0, 1, complex(np.nan, 1)]):
+        a = sj.array(np.array([x]), format=form, copy=True)
+        assert snp.argmax(a, axis=1).todense() == np.argmax(x) and snp.argmin(a, axis=1).todense() == np.argmin(x)
+
+
 def test_logarithms_of_sums():
     x = np.array([0.0, 1000.0, -np.inf, np.inf, np.nan, -3.0, np.inf])
     y = np.array([1.0, 1001.0, -np.inf, np.inf, 1.0, 0.0, -np.inf])
