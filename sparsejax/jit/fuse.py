@@ -153,12 +153,25 @@ class _Fuser:
         return eqn.primitive.notation is None or not self._masked(eqn.outputs[0])
 
     def _masked(self, var: Var) -> bool:
-        """Whether the only reader of a dense result keeps just the entries of something sparse."""
-        reader = self.consumer.get(var)
-        if reader is None or self.uses[var] != 1 or var in self.kept or reader.primitive.notation is None:
-            return False
-        out = reader.outputs[0].aval
-        return out.shape == var.aval.shape and not out.format.is_dense
+        """Whether just the entries of something sparse are kept of a dense result: by its only reader, or by the only reader of what
+        elementwise operations, one after the other, make of it."""
+        size = 0
+        while True:
+            reader = self.consumer.get(var)
+            if reader is None or self.uses[var] != 1 or var in self.kept or reader.primitive.notation is None:
+                return False
+            out = reader.outputs[0]
+            if out.aval.shape != var.aval.shape:
+                return False
+            if not out.aval.format.is_dense:
+                return True
+            if reader.primitive.call is not None:
+                return False
+            made = self._define(reader)
+            size += budget.nodes(made.rhs)
+            if made.op is not None or size > budget.NODES // 2:  # more might not fit into the kernel of the entries
+                return False
+            var = out
 
     def _tensor(self, atom: Atom) -> cin.Tensor | cin.Literal:
         if isinstance(atom, Literal):
