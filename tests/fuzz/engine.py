@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from sparsejax import config
-from sparsejax.jit import associate, cin, engine, lower, plan_cache, runtime
+from sparsejax.jit import associate, cin, engine, loader, lower, plan_cache, runtime
 from sparsejax.jit.builder import Builder
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.numbers import Numbers
@@ -95,6 +95,8 @@ def batched() -> Iterator[None]:
 
     Only for callers that plan many kernels before they call one.
     """
+    for address in loader.PROVIDED.values():
+        address()  # compiled alone: not in the batch of what needs it
     lowered, compiled = lower.lower, runtime.compile_text
     texts: dict[Hashable, str] = {}
     lower.lower = partial(_lowered_once, lowered, texts)
