@@ -126,7 +126,7 @@ def spell(node: Any) -> str:
     """A nest as text that tells everything about it, numbers by their bits.
 
     >>> spell(cin.Call("negative", (cin.Literal(np.float32(1), np.dtype("f4")),), np.dtype("f4")))
-    "Call('negative', (Literal(<f4 0000803f, <f4, False)), <f4)"
+    "Call('negative', (Literal(<f4 0000803f, <f4, False, False)), <f4)"
     """
     match node:
         case np.dtype():

@@ -446,7 +446,7 @@ _add(
     checkpoint=lambda x: sj.checkpoint(lambda x: snp.sin(snp.sin(x)))(x),
     custom_jvp=_own_jvp,
     custom_vjp=Operation(_own_vjp, twice=False),
-    stop_gradient=lambda x: sj.stop_gradient(x) * x,
+    stop_gradient=Operation(lambda x: sj.stop_gradient(x) * x, smooth=False),
     grad=Operation(lambda x: sj.grad(lambda x: snp.sin(x).sum())(x), complex=False),
     jit=lambda x: sj.jit(snp.sin)(x),
     vmap=lambda x: sj.vmap(lambda r: snp.sin(r) * r.sum())(x),
