@@ -127,6 +127,8 @@ class _Pricing:
         read = {a.tensor.name for a in cin.accesses(self.nest.producers[number].rhs)}
         if self.nest.op is None or not order or read.isdisjoint(self.nest.targets):
             return made
+        if order[0] != self.nest.storage_indices[0]:
+            return made  # elements of the output would be added to in an order that it is not stored in
         inside = self.schedule(order, 1)
         if inside is None or (
             made is not None and not keeps_whole(self.nest, made) and made.cost.total <= inside.cost.total

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -148,3 +149,13 @@ def test_wide_and_small_products_go_to_a_library(monkeypatch):
     assert calls(tall.T @ tall, np.ones((16, 1 << 12)))  # a wide second operand
     assert calls(tall + 1j, small + 1j)
     assert calls(tall, small, lambda x, y: sj.einsum("ij,kj->ik", x, y))  # its rows are not those of the result
+
+
+def test_no_output_is_added_to_across_its_rows():
+    """A gradient by the dense operand of a product: with the columns outermost, its loops alone looked cheaper than what it would store."""
+    rng = np.random.default_rng(0)
+    n, count = 100_000, 1_000_000
+    A = sj.array(sp.csr_array((np.ones(count), tuple(rng.integers(0, n, (2, count)))), shape=(n, n)))
+    f = sj.jit(sj.value_and_grad(lambda X, A: ((A @ X) ** 2).sum()))
+    text = f.trace(rng.random((n, 32)), A).lower().as_text("cin")
+    assert "forall j (parallel)" not in text, text
