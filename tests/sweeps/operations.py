@@ -19,6 +19,23 @@ from sparsejax.scipy.sparse import linalg
 from tests.autodiff.checks import array
 
 N, M = 4, 5
+FORMATS = [
+    "dense",
+    "csr",
+    "csc",
+    "coo",
+    "dcsr",
+    "bsr:2x2",
+    "ell",
+    "dia",
+    "banded",
+    "bitmap",
+    "hash",
+    "rle",
+    "lil",
+    "(c,d)@(1,0)",
+    "(d,n)",
+]
 
 
 @dataclass(frozen=True)
@@ -337,24 +354,8 @@ _add(
         ),
     },
 )
-for _form in [
-    "dense",
-    "csr",
-    "csc",
-    "coo",
-    "dcsr",
-    "bsr:2x2",
-    "ell",
-    "dia",
-    "banded",
-    "bitmap",
-    "hash",
-    "rle",
-    "lil",
-    "(c,d)@(1,0)",
-    "(d,n)",
-]:
-    if _form not in ("(d,n)",):
+for _form in FORMATS:
+    if _form != "(d,n)":
         OPERATIONS[f"np.asformat:{_form}"] = Operation(lambda x, form=_form: snp.asformat(x, form))
 _add(
     "array",

@@ -12,23 +12,6 @@ from tests.vmap.programs import element
 SIZE = 3
 DENSE, SHARED, RAGGED = ("dense",), ("(d,c,d)@(1,2,0)", "(d,b,d)@(1,2,0)"), ("(d,d,c)", "(c,c,c)", "coo", "(d,d,e)")
 BATCHES = (*DENSE, *SHARED, *RAGGED)
-FORMATS = [
-    "dense",
-    "csr",
-    "csc",
-    "coo",
-    "dcsr",
-    "bsr:2x2",
-    "ell",
-    "dia",
-    "banded",
-    "bitmap",
-    "hash",
-    "rle",
-    "lil",
-    "(c,d)@(1,0)",
-    "(d,n)",
-]
 
 
 def operands(name, forms, dtype="f8", seed=5, shapes=None):

@@ -16,7 +16,7 @@ from sparsejax.core.primitive import Primitive
 from tests.enumeration.test_enumeration import slice_number
 from tests.fuzz import engine
 from tests.sweeps import compositions, operations, sweeps
-from tests.sweeps.operations import OPERATIONS
+from tests.sweeps.operations import FORMATS, OPERATIONS
 
 BATCH_STEP, DERIVATIVE_STEP, NARROW_STEP, COMPOSITION_STEP = 48, 150, 180, 200
 """Of how many cells one is computed by default."""
@@ -41,8 +41,8 @@ def cells(dtype):
     """Every operation that has derivatives for a dtype in every format; of two operands the other is in another."""
     for number, (name, op) in enumerate(OPERATIONS.items()):
         if op.smooth and (np.dtype(dtype).kind != "c" or op.complex):
-            for k, form in enumerate(sweeps.FORMATS):
-                yield name, (form, sweeps.FORMATS[(k + number) % len(sweeps.FORMATS)])[: op.arity]
+            for k, form in enumerate(FORMATS):
+                yield name, (form, FORMATS[(k + number) % len(FORMATS)])[: op.arity]
 
 
 def run(check, cases, step, *more):
