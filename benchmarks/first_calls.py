@@ -13,6 +13,7 @@ Milliseconds (warm: microseconds): medians of wall-clock time, and of processor 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -66,6 +67,7 @@ def child(name: str, before: bool) -> None:
         sj.jit(function)(*arguments)
     function, arguments = known[name]
     compiled, count = sj.jit(function), runtime.compile_count()
+    gc.collect()  # what imports left behind is not the call's
     first = timed(lambda: compiled(*arguments))
     warm = sorted(timed(lambda: compiled(*arguments)) for _ in range(21))[10]
     print(json.dumps([first[0] - warm[0], first[1] - warm[1], runtime.compile_count() - count]))

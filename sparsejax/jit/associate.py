@@ -11,12 +11,15 @@ What is summed is the same: the semirings in `RINGS` are associative and distrib
 `einsum`. What is infinite or NaN could reach other entries (0 times infinity in a row to which nothing contributes), and large numbers
 could overflow, so that operands are looked at first (`moderate`): where one holds such a number, the program runs as it is
 written. Never where the inner result has another reader or is pinned to a format, an operand has a fill that does not annihilate, or
-one is no longer stored once kernels are fused.
+one is no longer stored once kernels are fused. Planning a product in every way takes milliseconds: what was decided is remembered, for
+other processes too (`decisions`).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,10 +27,11 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import estimates, fuse, intermediates, operators, rows
+from sparsejax.jit import decisions, estimates, facts, fuse, intermediates, moments, operators, rows
 from sparsejax.jit.moderate import Check
 from sparsejax.lax.contract import arithmetic, contract_p, extents_of
 from sparsejax.lax.path import BLAS
@@ -104,7 +108,8 @@ def cheapest(
         ring = product.params.get("ring")
         exact = product.params["dtype"].kind in "biu"
         checks = () if exact else _checks(product, 0.0 if ring is None else float(ring.zero), made)
-        known = estimates.of_values(jaxpr, observed)
+        direct = given.issuperset(product.operands)
+        known = estimates.of_program((), jaxpr, observed) if direct else estimates.of_values(jaxpr, observed)
         looks = sum(LOOK * known.entries(c.var) for c in checks if c.var not in given)
         eqns, note = _cheaper(product, known, looks)
         seen.add(product.outer.outputs[0])
@@ -207,20 +212,44 @@ def _others(product: _Product) -> Iterator[tuple[int, int]]:
 
 def _cheaper(product: _Product, known: estimates.Known, looks: float) -> tuple[list[Eqn], Chosen | None]:
     """The product associated in another way, where that is cheaper even if `looks` is paid for it; and the prices of both ways."""
+    known = known.only(product.operands)
+    decide = functools.partial(_decided, product, known, looks)
+    found = json.loads(decisions.remembered(_key(product, known, looks), decide))
+    if found is None:
+        return [], None
+    (p, q), price, written = found
+    text = f"{_text(product, (p, q))}: cost {price:.4g}, as written {_text(product, product.first)}: {written:.4g}"
+    eqns = _associated(product, (p, q)) if price <= SURE * written else None
+    return eqns or [], Chosen(product.outer.outputs[0], product.operands[-1], text)
+
+
+def _decided(product: _Product, known: estimates.Known, looks: float) -> str:
+    """As JSON: which two operands would best be contracted first instead, what that costs, and what it costs as it is written."""
     written = _price([product.inner, product.outer], product, known)
-    best: tuple[float, list[Eqn], tuple[int, int]] | None = None
+    best: tuple[float, tuple[int, int]] | None = None
     for pair in _others(product):
         eqns = _associated(product, pair)
         price = None if eqns is None else _price(eqns, product, known)
-        if eqns is not None and price is not None and (best is None or price < best[0]):
-            best = price, eqns, pair
+        if price is not None and (best is None or price < best[0]):
+            best = price, pair
     if best is None or written is None:
-        return [], None
-    price, eqns, pair = best
-    price += looks
-    text = f"{_text(product, pair)}: cost {price:.4g}, as written {_text(product, product.first)}: {written:.4g}"
-    note = Chosen(product.outer.outputs[0], product.operands[-1], text)
-    return (eqns if price <= SURE * written else []), note
+        return json.dumps(None)
+    return json.dumps((best[1], best[0] + looks, written))
+
+
+def _key(product: _Product, known: estimates.Known, looks: float) -> str:
+    """All that the decision depends on: the contractions, types of operands and which are the same, and what is known of them."""
+    operands = product.operands
+    types = [(v.aval, known.counts[v], operands.index(v)) for v in operands]
+    pairs: list[float] = []
+    for p, q in itertools.combinations(range(3), 2):
+        left, right = known.degrees.get(operands[p]), known.degrees.get(operands[q])
+        for label in product.inputs[p] if left and right else ():
+            if left and right and label in product.inputs[q]:
+                one, other = left[product.inputs[p].index(label)], right[product.inputs[q].index(label)]
+                pairs.append(facts.rounded(moments.coupling(*one, *other)) if one and other else 0.0)
+    forms = product.inner.param_dict, product.outer.param_dict
+    return f"associate {config.planning()} {product.inputs} {product.output} {product.first} {forms} {types} {pairs} {looks}"
 
 
 def _associated(product: _Product, pair: tuple[int, int]) -> list[Eqn] | None:

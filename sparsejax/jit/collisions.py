@@ -8,10 +8,13 @@ coordinates of one output variable s, so that what meets in an entry is in it as
     s is stored outermost in an operand      the rows of equally spaced entries of it, weighted by 1 / length: O(sample)
     else                                     the coordinates of s that agree in their low bits: one pass over a column
 
+    w[i,j] += T[p,i,j]     one operand, p outermost: entries at random, no rows; how many coordinates are met once and twice tells how
+                           many there are (`_places`)
+
 Further operands are entered where they are stored by a shared variable outermost, else searched in one pass. Where the sample is too
 large, some are left out at random, and what that does to points that meet is undone (`_undo`). A sample is taken only
 where it costs next to nothing (`SHARE`) beside the kernel, and once per operands. Sources: Cohen, "Structure prediction and computing
-sparse matrix products"; reference section 4.5.
+sparse matrix products"; Chao, "Nonparametric estimation of the number of classes in a population" (1984); reference section 4.5.
 """
 
 from __future__ import annotations
@@ -30,11 +33,15 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin, joins, moments, sampling, simplify
 from sparsejax.jit.nest import Nest
 
-SHARE = 0.02
-"""Of the time of a kernel, what a sample may take."""
+SHARE, BLIND = 0.02, 0.15
+"""Of the time of a kernel, what a sample may take; what it may where nothing else tells anything (one operand)."""
 POINT, ENTRY, SCATTERED = 1.0, 5.0, 9.0
 """Nanoseconds of a kernel: per point and per entry, where rows are made one by one; per point where they are not."""
 CALL, SAMPLED = 1e5, 20.0  # of a sample, call (between one that repeats and one with cold caches) and point
+DRAW = 3e4  # of a sample of single entries, call
+DRAWN = 64
+"""Entries for each that is drawn, between `FEWEST` and `LARGE` of these."""
+LARGE = 2048
 SCANNED = 0.6  # per entry of a column that is passed over
 SEARCH, SEARCHED = 3e5, 5.0  # per operand that is searched in, and per entry of it
 ROWS, FEWEST, MOST, PART = 24, 384, 1 << 17, 1024.0
@@ -78,6 +85,11 @@ class Plan:
         return self.accesses[0].level_index(0) == self.variable
 
     @property
+    def alone(self) -> bool:
+        """Whether there is one operand, that is stored by what is reduced first."""
+        return len(self.accesses) == 1 and not self.direct
+
+    @property
     def countable(self) -> bool:
         """Whether `points` is exact: at most two operands, that share one variable."""
         shared = [v for v in self.extents if sum(v in a.indices for a in self.accesses) > 1]
@@ -94,6 +106,8 @@ class Plan:
     def worthwhile(self, entries: Mapping[str, float], couplings: Mapping[tuple[str, int, str, int], float]) -> bool:
         """Whether a sample costs at most `SHARE` of the kernel."""
         points = self.points(entries, couplings)
+        if self.alone:
+            return DRAW + SAMPLED * drawn(points) <= BLIND * SCATTERED * self.repeated * points
         price, each = CALL + SAMPLED * limit(points), SCATTERED
         if not self.direct:
             price += SCANNED * entries[self.accesses[0].tensor.name]
@@ -111,6 +125,11 @@ class Plan:
 def limit(points: float) -> int:
     """How many points a sample may have, of so many in all."""
     return int(max(FEWEST, min(MOST, points / PART)))
+
+
+def drawn(entries: float) -> int:
+    """How many of so many entries are drawn."""
+    return int(min(entries, max(FEWEST, min(LARGE, entries / DRAWN))))
 
 
 def plan(nest: Nest) -> Plan | None:
@@ -189,6 +208,8 @@ def sampled(how: Plan, storages: Sequence[Storage], points: float) -> float:
     first, storage, most, kept = how.accesses[0], storages[0], limit(points), 1.0
     if not len(storage.vals):
         return 1.0
+    if how.alone:
+        return _places(how, storage)
     if how.direct:
         values, weights, lo, hi = _weighted(storage, points)
         rows, entries = _ranges(lo, hi - lo)
@@ -212,22 +233,48 @@ def sampled(how: Plan, storages: Sequence[Storage], points: float) -> float:
     return _rate(joined, how, weights, kept)
 
 
+def _places(how: Plan, storage: Storage) -> float:
+    """Entries of an array for each different coordinate that they have in the output's dimensions, from some drawn at random.
+
+    Of f1 coordinates drawn once and f2 drawn twice, f1^2 / 2 f2 were not drawn at all, were all equally likely, and more if not.
+    """
+    n = len(storage.vals)
+    count = drawn(n)
+    at = ((np.arange(count) + np.resize(_noise(), count)) * (n / count)).astype(np.int64)
+    joined = _columns(how.accesses[0], storage, at, how.indices)
+    keys = np.sort(_keys(joined, how, how.extents[how.variable])[0])
+    ends = np.append(np.flatnonzero(keys[1:] != keys[:-1]), count - 1)
+    times = np.diff(ends, prepend=-1)
+    once, twice = int(np.count_nonzero(times == 1)), int(np.count_nonzero(times == 2))
+    if count == n:
+        return n / len(times)
+    places = len(times) + once * max(0, once - 1) / (2.0 * (twice + 1))
+    return max(1.0, n / (places * -math.expm1(-n / places)))
+
+
 def _rate(joined: Relation, how: Plan, weights: NDArray[np.float64], kept: float) -> float:
     """Points per different entry of a sample: a quotient of weighted sums."""
     rows = joined[how.variable]
     if not len(rows):
         return 1.0
-    keys, size = rows, 1  # coordinates of the others below that of the row
+    keys, size = _keys(joined, how, len(weights))
+    different = _different(np.sort(keys)) // size
+    return _undone(float(weights[rows].sum()) / float(weights[different].sum()), kept)
+
+
+def _keys(joined: Relation, how: Plan, count: int) -> tuple[Ints, int]:
+    """A number for the output's coordinates of every point of a sample: its row, of `count`, and below it, of so many, the others."""
+    rows = joined[how.variable]
+    keys, size = rows, 1
     for var in (v for v in how.indices if v != how.variable):
         column, extent = joined[var], how.extents[var]
-        if len(weights) * size * extent >= 2**62:  # too many to tell apart by number: those that occur are numbered
+        if count * size * extent >= 2**62:  # too many to tell apart by number: those that occur are numbered
             column, extent = np.unique(column, return_inverse=True)[1], len(column)
-        if len(weights) * size * extent >= 2**62:
+        if count * size * extent >= 2**62:
             inner = np.unique(keys - rows * size, return_inverse=True)[1]
             keys, size = rows * len(column) + inner, len(column)
         keys, size = keys * extent + column, size * extent
-    different = _different(np.sort(keys)) // size
-    return _undone(float(weights[rows].sum()) / float(weights[different].sum()), kept)
+    return keys, size
 
 
 def _undone(rate: float, kept: float) -> float:

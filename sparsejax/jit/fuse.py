@@ -221,6 +221,8 @@ class _Fuser:
             tried = cin.substitute(whole, {access: moved.composite})
             if budget.pieces(tried) > budget.PIECES:
                 continue
+            if made.op is not None and not set(cin.variables(whole)) <= {*indices, *cin.variables(tried)}:
+                continue  # nothing would tell how far a variable that is reduced runs
             size, whole = size + times[access] * (grown - 1), tried
             replace_[access] = moved.value
             producers += moved.producers

@@ -7,7 +7,8 @@ above             pages of the system. What is given back goes to one list of fr
 
     take     the smallest free block with room, twice what is needed at most, and a quarter more where all of it will be used; else pages
              of the system, `HUGE` ones aligned to huge pages, which are asked for
-    resize   in place, or by moving pages to where there is room for more of them; nothing is copied
+    resize   up to `COPIED` bytes, into a free block with room; else in place, or by moving pages to where there is room for more of
+             them, without copying
     settle   the pages behind what a result uses go back to the system, so that a kept result holds no more than it is
     give     to the end of the list; the oldest blocks go back to the system while more than `limit()` bytes are free, or `SLOTS` blocks
     drop     all free blocks go back to the system; so does `take` before it fails
@@ -52,7 +53,7 @@ def limit() -> int:
 
 @functools.cache
 def _code() -> runtime.Kernel:
-    code = runtime.compile_text(heap_text.text())
+    code = runtime.compile_text(heap_text.text(), plain=True)
     runtime.keep(code)  # blocks are given back until the very end
     return code
 

@@ -20,8 +20,10 @@ SMALLEST = 32 << 10
 """Bytes from which blocks are recycled here: segments that threads fill have some 50 KB, which the C library gives back to the system every time."""
 HUGE = 4 << 20
 """Bytes from which on huge pages are asked for: 64 MB are touched in 4.3 ms instead of 33."""
-SLOTS = 256
-"""Free blocks that are kept at most."""
+SLOTS = 1 << 10
+"""Free blocks that are kept at most: lists of a bucket workspace are 512."""
+COPIED = 1 << 20
+"""Bytes up to which a block that grows moves into a free one: that costs less than the faults of fresh pages behind it."""
 SUPPORTED = sys.platform == "linux" and sys.maxsize > 2**32
 WORDS = 8 + 2 * SLOTS
 """Of the state."""
@@ -32,6 +34,7 @@ def text(supported: bool = SUPPORTED) -> str:
     if not supported:
         return _PORTABLE
     sizes = {"smallest": SMALLEST, "huge": HUGE, "huge_page": 2 << 20, "slots": SLOTS, "words": WORDS}
+    sizes |= {"last_slot": SLOTS - 1, "copied": COPIED}
     return _TEXT.format(**sizes, state=f"@{STATE}")
 
 
@@ -252,8 +255,11 @@ ready:
   ret ptr %block
 }}
 
-define internal ptr @recycled(i64 %room, i1 %exact) nounwind {{     ; the smallest free block with room, or null
+define internal ptr @recycled(i64 %room, i1 %exact) nounwind {{     ; the smallest free block with room, the newest first, or null
 entry:
+  %next.at = getelementptr i64, ptr {state}, i64 2
+  %coming = load atomic i64, ptr %next.at monotonic, align 8
+  %newest = sub i64 %coming, 1
   %twofold = shl i64 %room, 1
   %quarter = lshr i64 %room, 2
   %little.more = add i64 %room, %quarter
@@ -263,25 +269,29 @@ look:
   %k = phi i64 [ 0, %entry ], [ %k.next, %next ]
   %best = phi i64 [ 0, %entry ], [ %better, %next ]
   %least = phi i64 [ %most, %entry ], [ %lesser, %next ]
-  %size.place = call ptr @entry(i64 %k, i64 0)
+  %turn = sub i64 %newest, %k
+  %slot = and i64 %turn, {last_slot}
+  %size.place = call ptr @entry(i64 %slot, i64 0)
   %size = load atomic i64, ptr %size.place monotonic, align 8
   %enough = icmp sge i64 %size, %room
   %close = icmp sle i64 %size, %least
   %fits = and i1 %enough, %close
   br i1 %fits, label %there, label %next
 there:
-  %place = call ptr @entry(i64 %k, i64 1)
+  %place = call ptr @entry(i64 %slot, i64 1)
   %block.at = load atomic i64, ptr %place monotonic, align 8
   %free = icmp ne i64 %block.at, 0
   br label %next
 next:
   %good = phi i1 [ 0, %look ], [ %free, %there ]
-  %number = add i64 %k, 1
+  %number = add i64 %slot, 1
   %better = select i1 %good, i64 %number, i64 %best
   %lesser = select i1 %good, i64 %size, i64 %least
   %k.next = add i64 %k, 1
   %more = icmp slt i64 %k.next, {slots}
-  br i1 %more, label %look, label %chosen
+  %larger = icmp ne i64 %lesser, %room
+  %go = and i1 %more, %larger
+  br i1 %go, label %look, label %chosen
 chosen:
   %none = icmp eq i64 %better, 0
   br i1 %none, label %nothing, label %pull
@@ -419,6 +429,19 @@ compare:
   %fits = icmp sge i64 %room, %needed
   br i1 %fits, label %same, label %grow
 grow:
+  %modest = icmp sle i64 %needed, {copied}
+  br i1 %modest, label %look, label %extend
+look:
+  %other = call ptr @recycled(i64 %needed, i1 0)
+  %missing = icmp eq ptr %other, null
+  br i1 %missing, label %extend, label %into
+into:
+  %other.data = getelementptr i64, ptr %other, i64 8
+  %filled = sub i64 %room, 64
+  %same.data = call ptr @memcpy(ptr %other.data, ptr %data, i64 %filled)
+  call void @give(ptr %data)
+  ret ptr %other.data
+extend:
   %kept.at = getelementptr i64, ptr %block, i64 2
   %kept = load i64, ptr %kept.at
   %sparse = icmp eq i64 %kept, 0
@@ -433,7 +456,7 @@ drop:
   %refused = icmp eq i64 %second.at, -1
   br i1 %refused, label %nothing, label %done
 done:
-  %there = phi ptr [ %first, %grow ], [ %second, %drop ]
+  %there = phi ptr [ %first, %extend ], [ %second, %drop ]
   %weight.at = getelementptr i64, ptr %there, i64 1
   store i64 %needed, ptr %there
   store i64 %needed, ptr %weight.at

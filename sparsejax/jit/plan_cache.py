@@ -119,7 +119,12 @@ def _decoded(record: bytes) -> Recipe:
 
 def key(nest: Nest, *settings: Hashable) -> str:
     """The key of a kernel under these settings: equal for equal nests in every process that runs these sources."""
-    return f"plan {_SOURCES}\n{settings!r}\n{spell(nest)}"
+    return named(f"plan {settings!r}\n{spell(nest)}")
+
+
+def named(text: str) -> str:
+    """A key for what these sources make of what `text` says."""
+    return f"{_SOURCES}\n{text}"
 
 
 def spell(node: Any) -> str:

@@ -144,7 +144,10 @@ def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> list[tuple[fuse.
 
 
 def _fits(nest: Nest) -> bool:
-    """Whether a kernel stays within its budget."""
+    """Whether a kernel stays within its budget, and what it still reads or writes tells how far all of its variables run."""
+    told = {*nest.indices, *(ix for access in nest.reads for ix in access.indices)}
+    if not all(told.issuperset(p.target.indices) for p in nest.producers):
+        return False
     if len(nest.producers) > STATEMENTS or sum(map(budget.nodes, nest.expressions)) > budget.NODES:
         return False
     found = placement.readers(nest)

@@ -58,12 +58,12 @@ _recent: OrderedDict[str, Kernel] = OrderedDict()
 _compiled = 0
 
 
-def compile_text(text: str) -> Kernel:
-    """The kernel for LLVM text: loaded already, from the object cache on disk, or compiled now."""
+def compile_text(text: str, plain: bool = False) -> Kernel:
+    """The kernel for LLVM text: loaded already, from the object cache on disk, or compiled now, without optimisation where `plain`."""
     key = hashlib.sha256(text.encode()).hexdigest()
     kernel = _live.get(key)
     with _lock:
-        kernel = kernel or _live.get(key) or _make(text)
+        kernel = kernel or _live.get(key) or _make(text, plain)
         _live[key] = _recent[key] = kernel
         _recent.move_to_end(key)
         while len(_recent) > _KEPT:
@@ -78,14 +78,14 @@ def known_text(text: str) -> Kernel | None:
     return compile_text(text) if known else None
 
 
-def _make(text: str) -> Kernel:
+def _make(text: str, plain: bool) -> Kernel:
     global _compiled
     started = time.perf_counter()
     cache = object_cache.active()
     image = cache.load(text) if cache else None
     known = image is not None
     if image is None:
-        image = engine.engine().object(text)
+        image = engine.engine().object(text, plain)
         _compiled += 1
         if cache:
             cache.store(text, image)

@@ -11,7 +11,9 @@ beside them:
 The total is `s + c`: one rounding, and n^2 roundings of roundings for n terms. Where `s` overflowed or met infinity, `c` is
 not a number and the total is `s`. So are summed what has no loop around it, and dense operands, where NumPy sums in pairs.
 Products and sparse operands inside other loops (rows of a matrix product) are summed plainly in double precision, as in SciPy
-and BLAS: short sums out of the cache, where every addition shows (a factor of two, measured).
+and BLAS: short sums out of the cache, where every addition shows (a factor of two, measured). Products along a dense dimension for every
+entry of a sparse walk (sampled products) are summed in their own precision, `narrow`, in as many sums as a vector has lanes, as in
+BLAS: converting both factors took as long as all else.
 
 Source: D. E. Knuth, TAOCP volume 2, section 4.2.2 (the exact error of an addition); Neumaier's summation.
 """
@@ -28,11 +30,13 @@ from sparsejax.jit.llvm import lanes_of
 
 
 class Sum:
-    """A running sum of numbers of `dtype`, one lane or many; `exact` collects what rounding loses."""
+    """A running sum of numbers of `dtype`, one lane or many; `exact` collects what rounding loses, a `narrow` one rounds to `dtype` all along."""
 
-    def __init__(self, b: Builder, name: str, dtype: np.dtype[Any], exact: bool, lanes: int = 1) -> None:
-        self.dtype = dtype
-        self.wide = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+    def __init__(
+        self, b: Builder, name: str, dtype: np.dtype[Any], exact: bool, lanes: int = 1, narrow: bool = False
+    ) -> None:
+        self.dtype, self.narrow = dtype, narrow
+        self.wide = dtype if narrow else np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
         self.exact = exact and dtype == self.wide
         start = emit.splat(b, emit.constant(b, 0, self.wide), lanes)
         self._sums = [b.var(name, p) for p in start.parts]

@@ -242,7 +242,7 @@ class Lanes:
         self.sum: sums.Sum | None = None
         whole = lowering.scalars[body.lhs.tensor.name].total
         if whole is not None:
-            self.sum = sums.Sum(self._b, "lanes", whole.dtype, whole.exact, lanes)
+            self.sum = sums.Sum(self._b, "lanes", whole.dtype, whole.exact, lanes, whole.narrow)
             return
         start = emit.constant(self._b, operators.get(self._op).identity(self._dtype), self._dtype)
         self._parts = tuple(self._b.var("lanes", part) for part in emit.splat(self._b, start, lanes).parts)

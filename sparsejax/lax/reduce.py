@@ -140,6 +140,8 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     out = dtypes.canonical(dtype if dtype is not None else x.dtype if x.dtype.kind in "fc" else np.float64)
     count = math.prod(x.shape[a] for a in axes)
     total = reduce("sum", x, axis=axes, dtype=out, keepdims=keepdims)
+    if count == 0 and not total.format.is_dense:
+        total = refill(total, math.nan)  # a quotient of absent entries would be absent
     return convert_element_type(elementwise("divide", total, float(count)), out)
 
 

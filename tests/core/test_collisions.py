@@ -217,3 +217,20 @@ def test_few_of_many_that_meet():
     expected = A.nnz * A.nnz / n * moments.coupling(A, 1, A, 0)
     assert expected == pytest.approx(A.nnz * A.nnz / 300, rel=0.2)
     assert moments.coupling(alone, 1, alone, 0) == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    "n,places,hot", [(4000, 100, 0), (30_000, 937, 0), (30_000, 30_000, 0), (60_000, 20_000, 30_000)]
+)
+@pytest.mark.parametrize("extent", [1000, 2**31, 2**40])
+def test_entries_of_one_operand_are_drawn(n, places, hot, extent):
+    """Where what is reduced is stored outermost: from coordinates that are drawn once and twice, also where half of all entries are one."""
+    rng = np.random.default_rng(n)
+    coords = rng.integers(0, extent, (2, places))[:, rng.integers(0, places, n)]
+    coords[:, rng.permutation(n)[:hot]] = 7
+    T = stored(np.concatenate([np.arange(n)[None], coords]), (n, extent, extent), "(c,q,q)")
+    given = point("pij->ij", "pij", "coo", [T])
+    how = collisions.plan(given.nest)
+    assert how.alone
+    true = n / np.unique(coords, axis=1).shape[1]
+    assert collisions.sampled(how, [T], n) == pytest.approx(true, rel=0.35)

@@ -13,6 +13,7 @@ from tests.fuzz.levels import OUTPUTS, random_format
 
 BINARY = ("add", "subtract", "multiply", "multiply", "maximum", "minimum", "greater", "not_equal")
 UNARY = ("negative", "absolute", "exp", "square", "sqrt", "sign")
+REDUCE = ("sum", "max", "min", "any", "mean", "prod")
 N = 4
 
 
@@ -31,6 +32,7 @@ def program(rng: random.Random, count: int):
     for _ in range(rng.randint(1, 5)):
         kind = rng.choice(
             ("unary", "binary", "binary", "matmul", "transpose", "reduce", "scalar", "where", "reshape", "astype")
+            + ("all", "spread", "repeat", "unit", "arg")
         )
         a = rng.randrange(len(ranks))
         same = [k for k, r in enumerate(ranks) if r == ranks[a]]
@@ -48,8 +50,23 @@ def program(rng: random.Random, count: int):
         elif kind == "transpose":
             steps.append((kind, a))
         elif kind == "reduce" and ranks[a]:
-            steps.append((kind, rng.choice(("sum", "max", "min", "any", "mean")), a, rng.randrange(ranks[a])))
+            steps.append((kind, rng.choice(REDUCE), a, rng.randrange(ranks[a])))
             ranks.append(ranks[a] - 1)
+            continue
+        elif kind == "all":
+            steps.append((kind, rng.choice(REDUCE), a))
+            ranks.append(0)
+            continue
+        elif kind == "spread" and ranks[a] < 2:
+            steps.append((kind, a))
+            ranks.append(ranks[a] + 1)
+            continue
+        elif kind in ("repeat", "unit"):
+            steps.append((kind, rng.choice(REDUCE), a))
+        elif kind == "arg":
+            axis = rng.choice((None, *range(ranks[a])))
+            steps.append((kind, rng.choice(("argmin", "argmax")), a, axis))
+            ranks.append(0 if axis is None else ranks[a] - 1)
             continue
         elif kind == "where":
             steps.append((kind, a, b, rng.choice(same)))
@@ -80,6 +97,17 @@ def run(xp, steps, values):
             made = xp.transpose(values[args[0]])
         elif kind == "reduce":
             made = getattr(xp, args[0])(values[args[1]] * 1.0, axis=args[2])
+        elif kind == "all":
+            made = getattr(xp, args[0])(values[args[1]] * 0.5)
+        elif kind == "spread":  # broadcast axes
+            made = xp.broadcast_to(values[args[0]], (N, *values[args[0]].shape))
+        elif kind == "repeat":  # reduced again
+            x = values[args[1]] * 0.5
+            made = getattr(xp, args[0])(xp.broadcast_to(x, (3, *x.shape)), axis=0)
+        elif kind == "unit":
+            made = getattr(xp, args[0])(xp.expand_dims(values[args[1]] * 0.5, 0), axis=0)
+        elif kind == "arg":
+            made = getattr(xp, args[0])(values[args[1]] * 2.0, axis=args[2])
         elif kind == "where":
             made = xp.where(values[args[0]] > 0.5, values[args[1]], values[args[2]])
         elif kind == "reshape":

@@ -1,6 +1,7 @@
 """What 0 * x is: an entry that is not stored annihilates, a zero that is stored or written is a number. Eager and jit alike."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -95,3 +96,26 @@ def test_fusion_does_not_change_what_is_absent(form):
     kept = dense @ dense != 0 if form != "dense" else np.ones((3, 3), bool)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(made.todense(), np.where(kept, (dense @ dense) * y, 0))
+
+
+@pytest.mark.parametrize("form", ["coo", "csf", "(c,c,d)", "dense"])
+@pytest.mark.parametrize("shape", [(4, 5, 0), (4, 0, 5), (0, 4, 5)])
+def test_means_of_nothing_are_not_numbers(form, shape):
+    x = sj.array(np.zeros(shape), format=form)
+    for axis in (0, 1, 2, (1, 2), None):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = np.mean(np.zeros(shape), axis=axis)
+        for made in (snp.mean(x, axis=axis), sj.jit(lambda x, axis=axis: snp.mean(x, axis=axis))(x)):
+            np.testing.assert_array_equal(made.todense(), want)
+
+
+def test_what_is_broadcast_is_reduced_as_often():
+    """Values that fusion moves into a reduction tell nothing of how far its variables run."""
+    a, b = sj.array(1.0), sj.array(2.0)
+    A = sj.array(np.diag([1.0, 2.0]), format="csr")
+    assert float(sj.jit(lambda a, b: snp.sum(snp.broadcast_to(a + b, (5,))))(a, b)) == 15
+    assert float(sj.jit(lambda a, b: snp.prod(snp.broadcast_to(a + b, (3,))))(a, b)) == 27
+    assert int(sj.jit(lambda a, b: snp.argmin(a + b))(a, b)) == 0
+    made = sj.jit(lambda A: snp.sum(snp.broadcast_to(A * 0.5, (3, 2, 2)), axis=0))(A)
+    np.testing.assert_array_equal(made.todense(), np.diag([1.5, 3.0]))

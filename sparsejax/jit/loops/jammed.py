@@ -134,7 +134,7 @@ def _register(loop: Loop, stmt: cin.Where) -> Scalar:
     """A register of the kind that `stmt` reduces into."""
     tensor = cin.workspace(stmt)
     summed = sums.is_sum(stmt.producer, tensor)
-    total = sums.Sum(loop.b, tensor.name, tensor.dtype, exact=False) if summed else None
+    total = sums.Sum(loop.b, tensor.name, tensor.dtype, exact=False, narrow=True) if summed else None
     return Scalar(loop.b, tensor, tracked=False, total=total)
 
 

@@ -32,7 +32,8 @@ NANOSECONDS: Terms = {
         "insert_far": 0.5,
         "entry": 0.5,
         "entry_far": 11.5,
-        "position": 1.0,
+        "position": 0.3,
+        "position_far": 2.0,
         "ranked": 3.54,
         "walked": 4.71,
         "grouped": 1.0,
@@ -47,7 +48,8 @@ NANOSECONDS: Terms = {
         "insert_far": 0.5,
         "entry": 0.5,
         "entry_far": 11.5,
-        "position": 1.0,
+        "position": 0.3,
+        "position_far": 2.0,
         "walked": 4.71,
         "use": 1.5,
         "start": 3.0,
@@ -179,11 +181,12 @@ def _bitmap(
     padded = padded_size(keys)
     count = entries / max(1.0, block)
     far = missed(padded * block * (itemsize + 1))
-    each = count / uses
+    each, touched = count / uses, min(padded * block, 512 * count)  # pages are touched once
     found = {
         "entry": count,
         "entry_far": count * far,
-        "position": min(padded * block, 512 * count),  # pages are touched once
+        "position": touched,
+        "position_far": touched * far,
         **_drain(count, each, uses, padded),
     }
     if below:

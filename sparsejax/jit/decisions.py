@@ -1,0 +1,49 @@
+"""Decisions that take long to come to, remembered: in memory, and on disk for the next process.
+
+A decision is a short text under a key that says everything it depends on, beside the sources of this package. On disk it is an entry of the
+object cache, as plans are (`plan_cache`): framed, checked, private, never unpickled. What cannot be read is decided again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from sparsejax.jit import object_cache, plan_cache
+
+_KEPT = 1024
+"""Decisions that stay in memory."""
+
+_lock = threading.Lock()
+_recent: OrderedDict[str, str] = OrderedDict()
+
+
+def remembered(key: str, decide: Callable[[], str]) -> str:
+    """What was decided under `key`, or else is now."""
+    known = _recent.get(key)
+    if known is None:
+        known = _recalled(key, decide)
+    with _lock:
+        _recent[key] = known
+        _recent.move_to_end(key)
+        while len(_recent) > _KEPT:
+            _recent.popitem(last=False)
+    return known
+
+
+def forget() -> None:
+    """Drop what is in memory, as in a new process."""
+    with _lock:
+        _recent.clear()
+
+
+def _recalled(key: str, decide: Callable[[], str]) -> str:
+    cache, name = object_cache.active(), plan_cache.named(key)
+    record = None if cache is None else cache.load(name)
+    if record is not None:
+        return record.decode()
+    made = decide()
+    if cache is not None:
+        cache.store(name, made.encode())
+    return made

@@ -1,0 +1,76 @@
+"""Decisions that are remembered, by this process and by the next."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax import config
+from sparsejax.jit import associate, decisions, object_cache
+
+
+@pytest.fixture
+def folder(tmp_path):
+    before = config.cache_dir()
+    config.update("cache_dir", tmp_path / "cache")
+    decisions.forget()
+    yield tmp_path / "cache"
+    config.update("cache_dir", before)
+    decisions.forget()
+
+
+def test_what_was_decided_is_not_decided_again(folder):
+    asked = []
+
+    def decide():
+        asked.append(1)
+        return "é: 1"
+
+    assert decisions.remembered("a", decide) == decisions.remembered("a", decide) == "é: 1"
+    decisions.forget()  # as in another process
+    assert decisions.remembered("a", decide) == "é: 1"
+    assert len(asked) == 1
+    assert decisions.remembered("b", lambda: "2") == "2"
+
+
+def test_without_a_folder_it_is_decided_once_per_process(folder):
+    config.update("cache_dir", "off")
+    assert object_cache.active() is None
+    assert decisions.remembered("a", lambda: "1") == decisions.remembered("a", lambda: "2") == "1"
+    decisions.forget()
+    assert decisions.remembered("a", lambda: "2") == "2"
+
+
+def test_damaged_files_are_decided_again(folder):
+    assert decisions.remembered("a", lambda: "1") == "1"
+    (file,) = folder.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    decisions.forget()
+    assert decisions.remembered("a", lambda: "2") == "2"
+
+
+def product(n, columns, entries, seed=0):
+    rng = np.random.default_rng(seed)
+    A = np.zeros((n, n))
+    A[tuple(rng.integers(0, n, (2, entries)))] = 1.0
+    arrays = sj.array(A, format="csr"), sj.array(rng.random((n, columns))), sj.array(rng.random((columns, 128)))
+    return sj.jit(lambda A, H, W: A @ (H @ W)), arrays
+
+
+def test_how_products_are_associated_is_known_to_the_next_process(folder, monkeypatch):
+    priced, real = [], associate._price
+    monkeypatch.setattr(associate, "_price", lambda *args: priced.append(1) or real(*args))
+    monkeypatch.setattr(associate, "SURE", np.inf)
+    results, texts = [], []
+    for _ in range(2):
+        decisions.forget()
+        function, arrays = product(300, 8, 4000)
+        results.append(np.asarray(function(*arrays)))
+        texts.append(function.lower(*arrays).as_text("plan"))
+        assert len(priced) == 2
+    assert np.array_equal(*results)
+    assert texts[0] == texts[1]
+    for n, columns, entries in ((300, 8, 400), (300, 16, 4000), (700, 8, 4000)):  # other entries, extents: priced anew
+        count = len(priced)
+        function, arrays = product(n, columns, entries)
+        function(*arrays)
+        assert len(priced) == count + 2
