@@ -48,13 +48,20 @@ class Nest:
     @cached_property
     def direct(self) -> bool:
         """Whether the output is a reduction itself, with nothing applied to it."""
-        return len(self.producers) == 1 and self.value == self.producers[0].target
+        return len(self.producers) == 1 and self._is_last
 
     @property
     def op(self) -> str | None:
-        """The operator that the output accumulates with; None where it is assigned."""
-        last = self.producers[-1] if self.producers else None
-        return last.op if last is not None and self.value == last.target else None
+        """The operator that the output accumulates with; None where it is assigned, as where a reduction is broadcast."""
+        return self.producers[-1].op if self._is_last else None
+
+    @cached_property
+    def _is_last(self) -> bool:
+        """Whether the output is what the last producer makes, in all of its dimensions."""
+        if not self.producers:
+            return False
+        target = self.producers[-1].target
+        return self.value == target and set(self.indices) <= set(target.indices)
 
     @cached_property
     def targets(self) -> frozenset[str]:

@@ -18,7 +18,7 @@ from tests import poison
 from tests.autodiff import programs as derivatives
 from tests.control import programs as control
 from tests.enumeration import pairwise
-from tests.fuzz import alike, definitions, engine, functions, metamorphic, rows, semirings, shapes
+from tests.fuzz import alike, definitions, engine, functions, metamorphic, pipelines, rows, semirings, shapes
 from tests.fuzz.tally import Tally, follow, run_cases
 from tests.vmap import programs as batches
 
@@ -39,6 +39,7 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
     "semirings": _once(lambda seed: semirings.check(seed, compiled=seed % 2 == 0)),
     "orders": _once(semirings.check_order),
     "functions": _once(functions.check),
+    "pipelines": _once(pipelines.check),
     "rows": _once(rows.check),
     "alike": _once(alike.check),
     "derivatives": _once(derivatives.check),

@@ -119,3 +119,9 @@ def test_what_is_broadcast_is_reduced_as_often():
     assert int(sj.jit(lambda a, b: snp.argmin(a + b))(a, b)) == 0
     made = sj.jit(lambda A: snp.sum(snp.broadcast_to(A * 0.5, (3, 2, 2)), axis=0))(A)
     np.testing.assert_array_equal(made.todense(), np.diag([1.5, 3.0]))
+    for form in ("csr", "coo", "dense"):
+        x = sj.array(np.array([[0.5, 1.0]]), format=form)
+        mean = sj.jit(lambda x: snp.mean(x * 1.0, axis=0, keepdims=True))(x)
+        np.testing.assert_array_equal(mean.todense(), [[0.5, 1.0]])
+        total = sj.jit(lambda x: snp.broadcast_to(snp.sum(x * 1.0), (2, 3)))(x)
+        np.testing.assert_array_equal(total.todense(), np.full((2, 3), 1.5))
