@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -178,7 +179,7 @@ class JitFunction:
             self._last = traced.shortcut(key)
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
-    def _given_up(self, args: tuple[Any, ...]) -> list[int]:
+    def _given_up(self, args: tuple[Any, ...], kinds: Any = Array) -> list[int]:
         """The leaves that are donated, by number: arrays of ours, each once."""
         found: dict[int, int] = {}
         count = 0
@@ -186,7 +187,7 @@ class JitFunction:
             if k in self._argnums:
                 continue
             for leaf in tree_util.tree_leaves(argument):
-                if k in self._donated and isinstance(leaf, Array):
+                if k in self._donated and isinstance(leaf, kinds):
                     found.setdefault(id(leaf), count)
                 count += 1
         return list(found.values())
@@ -281,7 +282,7 @@ class JitFunction:
         known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else _as_leaf(x, dynamic) for x in leaves]
         key = (_structure(tree), statics, tuple(_leaf_aval(x) for x in known))
         traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
-        return Traced(traced, known, tree)
+        return Traced(_Call(traced, known, tree, tuple(self._given_up(args, _TYPED))))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and plan for these arguments."""
@@ -334,13 +335,21 @@ def _inlined(value: Any) -> Any:
     return strong(value) if isinstance(value, Tracer) else value
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A function traced for one signature: the trace, the leaves of its arguments, their tree, the numbers of those that are donated."""
+
+    traced: _Traced
+    leaves: list[Any]
+    tree: tree_util.PyTreeDef
+    donated: tuple[int, ...]
+
+
 class Traced:
     """A function traced for one signature."""
 
-    def __init__(self, traced: _Traced, leaves: list[Any], tree: tree_util.PyTreeDef) -> None:
-        self._traced = traced
-        self._leaves = leaves
-        self._tree = tree
+    def __init__(self, call: _Call) -> None:
+        self._call, self._traced, self._leaves = call, call.traced, call.leaves
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -352,16 +361,14 @@ class Traced:
         return tree_util.tree_unflatten(self._traced.out_tree, [_struct(a) for a in self._traced.closed.out_avals])
 
     def lower(self) -> Lowered:
-        return Lowered(self._traced, self._leaves, self._tree)
+        return Lowered(self._call)
 
 
 class Lowered:
     """A function planned for one signature."""
 
-    def __init__(self, traced: _Traced, leaves: list[Any], tree: tree_util.PyTreeDef) -> None:
-        self._traced = traced
-        self._leaves = leaves
-        self._tree = tree
+    def __init__(self, call: _Call) -> None:
+        self._call, self._traced, self._leaves = call, call.traced, call.leaves
 
     def as_text(self, stage: str = "cin") -> str:
         """What a stage of the compiler made of the function: "jaxpr", "plan", "cin", "loops", "llvm" or "asm".
@@ -391,20 +398,20 @@ class Lowered:
         return report.report(self._traced.closed, self._leaves)
 
     def compile(self) -> Compiled:
-        return Compiled(self._traced, self._leaves, self._tree)
+        return Compiled(self._call)
 
 
 class Compiled:
     """A function ready to run on arguments of the types and the structure it was compiled for (without the static ones)."""
 
-    def __init__(self, traced: _Traced, leaves: list[Any], tree: tree_util.PyTreeDef) -> None:
+    def __init__(self, call: _Call) -> None:
+        traced, leaves = call.traced, call.leaves
         if not _has_data(traced.closed.consts):
             raise ConcretizationTypeError(
                 "a function that reads values of a traced function around it cannot be compiled alone; pass them as arguments"
             )
-        self._traced = traced
+        self._traced, self._tree, self._donated = traced, call.tree, call.donated
         self._avals = [_leaf_aval(x) for x in leaves]
-        self._tree = tree
         self._report = report.report(traced.closed, leaves) if _has_data(leaves) else None
 
     def cost_analysis(self) -> dict[str, float]:
@@ -433,7 +440,10 @@ class Compiled:
                 f"compiled for arguments of types {self._avals}, but called with {avals}; compile again for these"
             )
         self._traced.check(leaves)
-        return tree_util.tree_unflatten(self._traced.out_tree, pipeline.execute(self._traced.closed, leaves))
+        closed = self._traced.closed
+        given = list({id(found[n]): n for n in self._donated if isinstance(found[n], Array)}.values())
+        made = pipeline.execute(closed, leaves, given) if given else pipeline.execute(closed, leaves)
+        return tree_util.tree_unflatten(self._traced.out_tree, made)
 
 
 def _has_data(values: Sequence[Any]) -> bool:

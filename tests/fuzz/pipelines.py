@@ -263,9 +263,43 @@ def _join(rng, values, a, x, sure):
     return Choice(f"{name} {axis}", lambda xp, x, y: getattr(xp, name)([x * 1.0, y * 1.0], axis=axis), (a, b))
 
 
+def _convert(rng, values, a, x, sure):
+    """Another format, which NumPy knows nothing of."""
+    if not x.ndim:
+        return None
+    form = random_format(rng, x.ndim, OUTPUTS, None)
+    return Choice(f"as {form}", lambda xp, x: x if xp is np else xp.asformat(x, form), (a,))
+
+
+def _several(rng, values, a, x, sure):
+    """Operations of one or two arrays that make others of other shapes."""
+    b = rng.randrange(len(values))
+    y = values[b].array
+    kinds: dict[str, Step] = {}
+    if 0 < x.ndim < 3 and x.ndim == y.ndim and x.size * y.size <= LARGEST:
+        kinds["kron"] = lambda xp, x, y: xp.kron(x * 1.0, y * 1.0)
+    if x.ndim and y.ndim and x.shape[-1] == y.shape[0]:
+        kinds["tensordot"] = lambda xp, x, y: xp.tensordot(x * 1.0, y * 1.0, axes=1)
+        kinds["dot"] = lambda xp, x, y: xp.dot(x * 1.0, y * 1.0) if y.ndim < 3 else xp.tensordot(x * 1.0, y * 1.0, 1)
+    if x.ndim and y.ndim and x.shape[-1] == y.shape[-1]:
+        kinds["inner"] = lambda xp, x, y: xp.inner(x * 1.0, y * 1.0)
+        kinds["gram"] = lambda xp, x, y: (
+            xp.einsum("...k,...k->...", x * 1.0, y[..., :] * 1.0) if x.shape == y.shape else xp.inner(x * 1.0, y * 1.0)
+        )
+    if x.ndim == 2:
+        kinds["aat"] = lambda xp, x, y: (x * 1.0) @ (x * 1.0).T
+        kinds["ata"] = lambda xp, x, y: (x * 1.0).T @ (x * 1.0)
+        kinds["normal"] = lambda xp, x, y: x / (xp.sum(xp.absolute(x * 1.0), axis=1, keepdims=True) + 1.0)
+        kinds["center"] = lambda xp, x, y: x - xp.mean(x * 1.0, axis=0)
+    if not kinds:
+        return None
+    name = rng.choice(list(kinds))
+    return Choice(name, kinds[name], (a, b), name not in ("normal", "center"))
+
+
 KINDS = (
-    _unary, _unary, _pair, _pair, _pair, _where, _matmul, _matmul, _einsum, _einsum, _einsum, _reduce, _reduce, _reduce, _count,
-    _cumulative, _shape, _shape, _shape, _select, _select, _square, _join,
+    _convert, _convert, _several, _several, _unary, _unary, _pair, _pair, _pair, _where, _matmul, _matmul, _einsum, _einsum, _einsum,
+    _reduce, _reduce, _reduce, _count, _cumulative, _shape, _shape, _shape, _select, _select, _square, _join,
 )  # fmt: skip
 
 

@@ -269,3 +269,24 @@ def test_random_programs_with_donation_equal_those_without():
         for one, other in zip(made, plain, strict=True):
             np.testing.assert_array_equal(one.todense(), other.todense())
     assert taken > 2
+
+
+def test_compiled_ahead_of_time_it_is_given_up_too():
+    x, expected = fresh()
+    y = sj.array(np.ones(N), copy=True)
+    f = sj.jit(step, donate_argnums=0).lower(x, y).compile()
+    place = address(x)
+    for k in range(2):
+        made = f(x, y)
+        assert x.is_deleted() and address(made) == place, k
+        expected = expected - 2
+        np.testing.assert_array_equal(made.todense(), expected)
+        x = made
+    kept = f(sj.array(np.zeros(N), copy=True), y)
+    np.testing.assert_array_equal(kept.todense(), np.full(N, -2.0))
+    assert not y.is_deleted()
+    both = sj.jit(lambda a, b: a + b, donate_argnums=(0, 1))
+    types = sj.ShapeDtypeStruct((N,), np.float64), sj.ShapeDtypeStruct((N,), np.float64)
+    x, values = fresh()
+    np.testing.assert_array_equal(both.lower(*types).compile()(x, x).todense(), 2 * values)
+    assert x.is_deleted()

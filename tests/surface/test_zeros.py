@@ -125,3 +125,5 @@ def test_what_is_broadcast_is_reduced_as_often():
         np.testing.assert_array_equal(mean.todense(), [[0.5, 1.0]])
         total = sj.jit(lambda x: snp.broadcast_to(snp.sum(x * 1.0), (2, 3)))(x)
         np.testing.assert_array_equal(total.todense(), np.full((2, 3), 1.5))
+    batch = sj.jit(sj.vmap(lambda x: snp.mean(snp.broadcast_to(snp.all(x * 1.0), (3,)) * 1.0, axis=0, keepdims=True)))
+    np.testing.assert_array_equal(batch(sj.array(np.array([1.0, 0.0]))).todense(), [[1.0], [0.0]])
