@@ -151,16 +151,16 @@ class JitFunction:
             storages = []
             for a, (aval, template) in zip(args, last.operands):
                 kind = type(a)
-                if kind is np.ndarray:
-                    viewed = None if template is None else primitive.view_as(a, aval, template)
-                    if viewed is None:
+                if kind is not Array:
+                    if kind is np.ndarray:
+                        viewed = None if template is None else primitive.view_as(a, aval, template)
+                        if viewed is None:
+                            break
+                        storages.append(viewed)
+                        continue
+                    if kind not in _NUMBERS:
                         break
-                    storages.append(viewed)
-                    continue
-                if kind in _NUMBERS:
                     a = primitive.weak_scalar(a)
-                elif kind is not Array:
-                    break
                 if a._aval is not aval and a._aval != aval:
                     break
                 storages.append(a._storage)

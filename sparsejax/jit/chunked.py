@@ -29,8 +29,9 @@ from sparsejax.jit import abi, cin, heap, memory, operators, runtime, threads
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.lower import Program
 
-LONG = 1 << 30
-"""Iterations, about a second, from which on a kernel runs in chunks also with one thread: what chunks append is moved once more."""
+LONG = 1 << 28
+"""Iterations, a quarter of a second to three (insertions take longest), from which on a kernel runs in chunks also with one thread, so that it
+can be interrupted: what chunks append is moved once more."""
 _ALONE = struct.pack("2q", 0, 1)
 _COPY, _SHIFT = 0, 1
 _SCALAR = 4

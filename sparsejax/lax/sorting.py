@@ -167,6 +167,7 @@ def first_absent(x: Any, axis: int) -> Any:
 
 
 def _places_call(x: Storage, out_aval: Aval, axis: int) -> Storage:
+    assert x.packed
     columns, _ = x.expand()
     return x.with_values(np.ascontiguousarray(columns[axis], INT), out_aval.fill_value)
 
@@ -177,7 +178,7 @@ places_p: Primitive = Primitive(
     reference=lambda x, axis: np.broadcast_to(np.ogrid[tuple(map(slice, np.shape(x)))][axis], np.shape(x)),
     call=_places_call,
     jvp=lambda primals, tangents, out, axis: None,
-    batch=lambda size, x, axis: places_p.bind(faithful(x).value, axis=axis),
+    batch=lambda size, x, axis: places(faithful(x).value, axis),
 )
 
 

@@ -224,7 +224,8 @@ def test_few_of_many_that_meet():
 )
 @pytest.mark.parametrize("extent", [1000, 2**31, 2**40])
 def test_entries_of_one_operand_are_drawn(n, places, hot, extent):
-    """Where what is reduced is stored outermost: from coordinates that are drawn once and twice, also where half of all entries are one."""
+    """Where what is reduced is stored outermost: from coordinates that are drawn once and twice; half of what it is where half of all
+    entries are one coordinate's."""
     rng = np.random.default_rng(n)
     coords = rng.integers(0, extent, (2, places))[:, rng.integers(0, places, n)]
     coords[:, rng.permutation(n)[:hot]] = 7
@@ -233,4 +234,4 @@ def test_entries_of_one_operand_are_drawn(n, places, hot, extent):
     how = collisions.plan(given.nest)
     assert how.alone
     true = n / np.unique(coords, axis=1).shape[1]
-    assert collisions.sampled(how, [T], n) == pytest.approx(true, rel=0.35)
+    assert collisions.sampled(how, [T], n) == pytest.approx(true, rel=0.5 if hot else 0.35)
