@@ -12,6 +12,7 @@ lanes for all. In a range, an access is contiguous in the loop's variable, or in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -286,6 +287,8 @@ def gathered(lowering: Lowering, body: cin.Assign, totals: Sequence[Lanes]) -> e
 
 def _folded(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.Num:
     """`value` in so many lanes, those beyond being added to them."""
+    if lanes == 1 and body.op in _WINS and value.dtype.kind == "f" and lanes_of(value.val.type) in (8, 16, 32, 64):
+        return _extreme(b, body.op, value)
     while (count := lanes_of(value.val.type)) > lanes:
         halves = [
             emit.Num(value.dtype, tuple(b.shuffle(p, p, range(start, start + count // 2)) for p in value.parts))
@@ -295,6 +298,25 @@ def _folded(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.N
             halves = [emit.Num(value.dtype, tuple(b.extract(p, k) for p in value.parts)) for k in range(2)]
         value = emit.apply(b, body.op or "", halves, value.dtype)
     return value
+
+
+_WINS = {"maximum": "ogt", "minimum": "olt"}
+
+
+def _extreme(b: Builder, op: str, value: emit.Num) -> emit.Num:
+    """The largest or smallest of all lanes. What is not a number is looked for once: one instruction is left for every half."""
+    found = value.val
+    count = lanes_of(found.type)
+    mask = b.convert("bitcast", b.compare("uno", found, found), f"i{count}")
+    undefined = b.ne(mask, b.const(f"i{count}", 0))
+    while count > 1:
+        half = count // 2
+        left, right = (b.shuffle(found, found, range(k, k + half)) for k in (0, half))
+        if half == 1:
+            left, right = (b.extract(found, k) for k in range(2))
+        found = b.named("extreme", b.select(b.compare(_WINS[op], right, left), right, left))
+        count = half
+    return emit.Num(value.dtype, (b.select(undefined, emit.constant(b, math.nan, value.dtype).val, found),))
 
 
 def maskable(body: cin.Assign) -> bool:
