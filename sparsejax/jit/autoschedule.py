@@ -41,8 +41,9 @@ from sparsejax.jit.workspaces import policies
 # Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). VECTOR, STRIDED: per lane of an innermost dense loop.
 # Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
 # MERGE: per coordinate of operands that are walked in step (reference section 1.3: about 4.7 ns where they are alike, less where one
-# is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back.
-STRIDED, VECTOR, MERGE, TAKE = 1.0, 0.2, 4.0, 4.0
+# is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back. ENTER: per run of an inner loop that
+# sparse operands lead and that has any iteration: it ends where nobody foresees it (rows of one entry: 5 to 9 ns in all; set by hand).
+STRIDED, VECTOR, MERGE, TAKE, ENTER = 1.0, 0.2, 4.0, 4.0, 3.0
 GALLOP = 2.0
 HELD, START, TILED, ROWS = 0.5, 8.0, 0.6, 4.0
 """The share of VECTOR where rows of the result stay in registers (`tiling`) and what a row costs (measured: 4 to 95 entries, 4 to 32
@@ -356,6 +357,7 @@ class Model(Cardinalities):
         leaders, discordant, strided = self.roles(state, var)
         work = self.iterations(leaders, var, bound)
         each, fixed, scattered, around = 1.0, 0.0, state.scattered, state.cost
+        enter = ENTER if bound and leaders else 0.0
         where = 0
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1]
@@ -389,7 +391,7 @@ class Model(Cardinalities):
         if self._meetings:
             most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
         survivors = state.survivors * most
-        cost = around + state.survivors * work * each + fixed
+        cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         return _State((*state.order, var), discordant, cost, survivors, scattered, paid)
 

@@ -84,6 +84,8 @@ class Lowering:
         self.registers: dict[str, strips.Registers] = {}
         self.strip: strips.Strip | None = None
         self.brief: Brief | None = None
+        self.plain = False
+        """Whether sums are taken entry by entry where they might run in lanes (`loops.flat`)."""
         self.operands: dict[str, operands.Operand] = {}
 
     def run(self) -> str:

@@ -19,6 +19,7 @@ through that fiber. Chunks begin where blocks do: the bits of a result do not de
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.level import segment_below, segment_of
@@ -35,8 +36,13 @@ ENTRIES = 4096
 LANES = 8
 USUAL, MOST = 3072, 32
 """Entries of the rows of a block, about, and of one row, that are read without asking whether it has as many."""
+FEW = 8
+"""Entries of rows that are alike, on average, below which entry by entry is fastest: the processor foresees where rows end, and is at the next
+ones before the last sums are there (rows of six: a quarter less than in lanes)."""
 SAMPLES = 3
-"""Where lengths of eight rows of a block are compared with those of the next rows; one of four must differ."""
+"""Where lengths of eight rows of a block are compared with those of the next rows."""
+EVEN, UNEVEN = 2, SAMPLES * LANES // 4
+"""Of these, how many differ in blocks that are computed all at once, more than so many; and in blocks of rows that are alike, fewer."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +122,9 @@ def blocks(loop: Loop, rows: int) -> None:
     with b.for_(loop.begin, loop.extent, loop.var.name, rows) as first:
         end = b.named("end", b.min(b.add(first, rows), loop.extent))
         start, stop = _edge(loop, found, first), _edge(loop, found, end)
-        flat = b.var("flat", b.const("i1", 0))
+        differ = b.var("differ", b.i64(UNEVEN))
         with b.if_(b.and_(b.eq(b.sub(end, first), rows), b.lt(b.sub(stop, start), ENTRIES + 1))):
-            b.set(flat, _uneven(loop, found, first, rows))
+            b.set(differ, _differing(loop, found, first, rows))
 
         def at_once(first: Val = first, end: Val = end, start: Val = start, stop: Val = stop) -> None:
             _fill(loop, found, kept, first, start, stop)
@@ -129,7 +135,13 @@ def blocks(loop: Loop, rows: int) -> None:
             with b.for_(first, end, loop.var.name, some=True) as row:
                 loop.at(row, frozenset(), {})
 
-        b.if_else(b.get(flat), at_once, one_by_one)
+        def in_turn(first: Val = first, end: Val = end) -> None:
+            lowering.plain = True
+            one_by_one(first, end)
+            lowering.plain = False
+
+        few = b.and_(b.lt(b.sub(stop, start), FEW * rows), b.lt(b.get(differ), EVEN))
+        b.if_else(b.lt(b.i64(UNEVEN), b.get(differ)), at_once, partial(b.if_else, few, in_turn, one_by_one))
 
 
 def _at_row(loop: Loop, found: _Rows, row: Val) -> Env:
@@ -148,8 +160,8 @@ def _edge(loop: Loop, found: _Rows, row: Val) -> Val:
     return loop.b.load(buffers["pos"].pointer, _at_row(loop, found, row).cursors[found.leader].pos, "i64", "edge")
 
 
-def _uneven(loop: Loop, found: _Rows, first: Val, rows: int) -> Val:
-    """Whether many rows of a block differ in length from the next one, as loops over four entries at a time see it."""
+def _differing(loop: Loop, found: _Rows, first: Val, rows: int) -> Val:
+    """How many rows of some of a block differ in length from the next one, as loops over four entries at a time see it."""
     b, (_, buffers), total = loop.b, _buffers(loop, found), loop.b.i64(0)
     three, two = (b.splat(b.i64(n), LANES) for n in (3, 2))
 
@@ -164,7 +176,7 @@ def _uneven(loop: Loop, found: _Rows, first: Val, rows: int) -> Val:
         differ = b.compare("ne", *map(vectors_of, lengths))
         count = b.call("llvm.ctpop.i8", "i8", [b.convert("bitcast", differ, "i8")])
         total = b.add(total, b.convert("zext", count, "i64"))
-    return b.lt(b.i64(SAMPLES * LANES // 4), total)
+    return total
 
 
 def _fill(loop: Loop, found: _Rows, kept: DenseArea, first: Val, start: Val, stop: Val) -> None:

@@ -36,7 +36,7 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         return False
     if stmt.op is None or not operators.get(stmt.op).associative or not operators.get(stmt.op).commutative:
         return False
-    if loop.is_short(walker):
+    if lowering.plain or loop.is_short(walker):
         return False
     whole = lowering.scalars[stmt.lhs.tensor.name]
     if whole.total is not None and whole.total.exact:
