@@ -20,7 +20,7 @@ from sparsejax.jit.builder import Builder
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.pass_loops import LANES, Vector
 
-FAR = 1 << 17
+FAR = 1 << 18
 """Entries from which prefetching pays: fewer stay in the caches."""
 RECYCLED = 1 << 20
 """Bytes from which memory is taken from the arena."""

@@ -127,7 +127,7 @@ def test_small_arrays_load_a_kernel_that_is_known(monkeypatch):
 def test_many_entries_or_buckets_go_through_passes(monkeypatch):
     monkeypatch.setattr(passes, "MANY", 0)
     assert conversions.converted(stored((9, 10**6), "csr", 30), Format.parse("csc", 2)) is None
-    assert conversions.converted(stored((900, 900), "csr", 300_000), Format.parse("csc", 2)) is None
+    assert conversions.converted(stored((900, 900), "csr", 500_000), Format.parse("csc", 2)) is None
 
 
 def test_jitted_and_eager_conversions(monkeypatch):
