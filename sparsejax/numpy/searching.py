@@ -5,6 +5,7 @@ What has a shape that depends on values (`nonzero`, `argwhere`, `unique`) runs o
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,7 +17,7 @@ from sparsejax.formats import lines
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
-from sparsejax.lax.reduce import reduce
+from sparsejax.lax.reduce import mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
 from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
 from sparsejax.numpy.indexing import getitem, stack
@@ -195,7 +196,7 @@ def argsort(x: Any, axis: int | None = -1) -> Any:
 
 
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """`numpy.median`: the middle entry of the sorted ones, or the mean of both; dense; NaN where there is a NaN.
+    """`numpy.median`: the middle entry of the sorted ones, or the mean of both; dense; NaN where there is a NaN, or no entry.
 
     >>> import sparsejax as sj
     >>> median(sj.array(np.array([[0, 2, 4], [0, 0, 2]]), format="csr"), axis=1)
@@ -204,11 +205,12 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = asarray(x)
     x = x if x.dtype.kind in "fc" else x.astype(float)
     axes = tuple(range(x.ndim)) if axis is None else tuple(sorted(normal_axes(axis, x.ndim)))
+    if any(x.shape[d] == 0 for d in axes):
+        return convert_format(mean(x, axes, keepdims=keepdims), "dense")  # of nothing: not a number
     kept = [d for d in range(x.ndim) if d not in axes]
-    line = reshape(x.transpose([*kept, *axes]), (*(x.shape[d] for d in kept), -1)) if len(axes) != 1 else x
+    long = math.prod(x.shape[d] for d in axes)
+    line = reshape(x.transpose([*kept, *axes]), (*(x.shape[d] for d in kept), long)) if len(axes) != 1 else x
     place = axes[0] if len(axes) == 1 else len(kept)
-    if not line.shape[place]:
-        raise ValueError(f"median over axis={axis} of an array of shape {x.shape}: there is nothing to take it of")
     ordered, count = sorting.sort(line, place), line.shape[place]
 
     def at(k: int) -> Any:

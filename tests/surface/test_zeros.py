@@ -108,6 +108,7 @@ def test_means_of_nothing_are_not_numbers(form, shape):
             want = np.mean(np.zeros(shape), axis=axis)
         for made in (snp.mean(x, axis=axis), sj.jit(lambda x, axis=axis: snp.mean(x, axis=axis))(x)):
             np.testing.assert_array_equal(made.todense(), want)
+        np.testing.assert_array_equal(snp.median(x, axis=axis).todense(), want)
 
 
 def test_what_is_broadcast_is_reduced_as_often():
