@@ -8,7 +8,7 @@ import logging
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -173,24 +173,22 @@ class JitFunction:
         if traced.limits:
             traced.check(leaves)
         if self._donated:
-            outs = pipeline.execute(traced.closed, leaves, self._given_up(args))
+            outs = pipeline.execute(traced.closed, leaves, _once(self._donated_leaves(args)))
         else:
             outs = pipeline.execute(traced.closed, leaves)
             self._last = traced.shortcut(key)
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
-    def _given_up(self, args: tuple[Any, ...], kinds: Any = Array) -> list[int]:
-        """The leaves that are donated, by number: arrays of ours, each once."""
-        found: dict[int, int] = {}
+    def _donated_leaves(self, args: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
+        """The leaves that are donated, with their numbers."""
         count = 0
         for k, argument in enumerate(args):
             if k in self._argnums:
                 continue
             for leaf in tree_util.tree_leaves(argument):
-                if k in self._donated and isinstance(leaf, kinds):
-                    found.setdefault(id(leaf), count)
+                if k in self._donated:
+                    yield count, leaf
                 count += 1
-        return list(found.values())
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
         """Array leaves, and the cache key of the call."""
@@ -282,7 +280,7 @@ class JitFunction:
         known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else _as_leaf(x, dynamic) for x in leaves]
         key = (_structure(tree), statics, tuple(_leaf_aval(x) for x in known))
         traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
-        return Traced(_Call(traced, known, tree, tuple(self._given_up(args, _TYPED))))
+        return Traced(_Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args))))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and plan for these arguments."""
@@ -440,10 +438,13 @@ class Compiled:
                 f"compiled for arguments of types {self._avals}, but called with {avals}; compile again for these"
             )
         self._traced.check(leaves)
-        closed = self._traced.closed
-        given = list({id(found[n]): n for n in self._donated if isinstance(found[n], Array)}.values())
-        made = pipeline.execute(closed, leaves, given) if given else pipeline.execute(closed, leaves)
-        return tree_util.tree_unflatten(self._traced.out_tree, made)
+        given = _once((n, found[n]) for n in self._donated)
+        return tree_util.tree_unflatten(self._traced.out_tree, pipeline.execute(self._traced.closed, leaves, given))
+
+
+def _once(leaves: Iterable[tuple[int, Any]]) -> list[int]:
+    """The numbers of those leaves that are arrays of ours, each array once."""
+    return list({id(leaf): number for number, leaf in leaves if isinstance(leaf, Array)}.values())
 
 
 def _has_data(values: Sequence[Any]) -> bool:

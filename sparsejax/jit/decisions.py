@@ -6,17 +6,14 @@ object cache, as plans are (`plan_cache`): framed, checked, private, never unpic
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 
+from sparsejax.cached import Recent
 from sparsejax.jit import object_cache, plan_cache
 
-_KEPT = 1024
-"""Decisions that stay in memory."""
-
-_lock = threading.Lock()
-_recent: OrderedDict[str, str] = OrderedDict()
+_recent: Recent[str, str] = Recent(1024)
+forget = _recent.clear
+"""Drop what is in memory, as in a new process."""
 
 
 def remembered(key: str, decide: Callable[[], str]) -> str:
@@ -24,18 +21,8 @@ def remembered(key: str, decide: Callable[[], str]) -> str:
     known = _recent.get(key)
     if known is None:
         known = _recalled(key, decide)
-    with _lock:
-        _recent[key] = known
-        _recent.move_to_end(key)
-        while len(_recent) > _KEPT:
-            _recent.popitem(last=False)
+        _recent.put(key, known)
     return known
-
-
-def forget() -> None:
-    """Drop what is in memory, as in a new process."""
-    with _lock:
-        _recent.clear()
 
 
 def _recalled(key: str, decide: Callable[[], str]) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,6 +107,12 @@ class _Fragment:
     def is_view(self) -> bool:
         """Whether the value is another variable's, indexed in another way."""
         return not self.producers and isinstance(self.value, cin.Access)
+
+
+def keeps_variables(before: cin.Expr, after: cin.Expr, indices: Collection[cin.Index]) -> bool:
+    """Whether what takes the place of a reduced expression has all of its variables but the `indices` of the result: of one that
+    is gone, nothing would tell how far it runs."""
+    return set(cin.variables(before)) <= {*cin.variables(after), *indices}
 
 
 def fuse(jaxpr: Jaxpr) -> list[Step]:
@@ -221,8 +227,8 @@ class _Fuser:
             tried = cin.substitute(whole, {access: moved.composite})
             if budget.pieces(tried) > budget.PIECES:
                 continue
-            if made.op is not None and not set(cin.variables(whole)) <= {*indices, *cin.variables(tried)}:
-                continue  # nothing would tell how far a variable that is reduced runs
+            if made.op is not None and not keeps_variables(whole, tried, indices):
+                continue
             size, whole = size + times[access] * (grown - 1), tried
             replace_[access] = moved.value
             producers += moved.producers

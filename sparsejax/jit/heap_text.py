@@ -417,10 +417,6 @@ copy:
   %copied = call ptr @take(i64 %size, i64 0)
   %none = icmp eq ptr %copied, null
   br i1 %none, label %nothing, label %move
-move:
-  %moved = call ptr @memcpy(ptr %copied, ptr %data, i64 %asked)
-  call void @free(ptr %block)
-  ret ptr %copied
 pages:
   %sane = icmp slt i64 %size, 1152921504606846976
   br i1 %sane, label %compare, label %nothing
@@ -438,9 +434,13 @@ look:
 into:
   %other.data = getelementptr i64, ptr %other, i64 8
   %filled = sub i64 %room, 64
-  %same.data = call ptr @memcpy(ptr %other.data, ptr %data, i64 %filled)
+  br label %move
+move:                                                              ; what was there goes to another block
+  %to = phi ptr [ %copied, %copy ], [ %other.data, %into ]
+  %bytes = phi i64 [ %asked, %copy ], [ %filled, %into ]
+  %moved = call ptr @memcpy(ptr %to, ptr %data, i64 %bytes)
   call void @give(ptr %data)
-  ret ptr %other.data
+  ret ptr %to
 extend:
   %kept.at = getelementptr i64, ptr %block, i64 2
   %kept = load i64, ptr %kept.at

@@ -14,8 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from sparsejax.cached import Recent
 from sparsejax.formats import Format
 from sparsejax.jit import chunked, cin, given, object_cache, remembered
 from sparsejax.jit.nest import Nest, Producer
@@ -44,11 +43,9 @@ class Recipe:
     later: remembered.Later | None = None
 
 
-_KEPT = 256
-"""Recipes that stay in memory."""
-
-_lock = threading.Lock()
-_recent: OrderedDict[bytes, Recipe] = OrderedDict()
+_recent: Recent[bytes, Recipe] = Recent(256)
+forget = _recent.clear
+"""Drop what is in memory, as in a new process."""
 
 
 def load(key: str) -> Recipe | None:
@@ -57,35 +54,21 @@ def load(key: str) -> Recipe | None:
     known = _recent.get(name)
     if known is None:
         known = _load(key)
-    if known is not None:
-        _keep(name, known)
+        if known is not None:
+            _recent.put(name, known)
     return known
 
 
 def store(key: str, recipe: Recipe) -> None:
     """Record a recipe under a key."""
-    _keep(_name(key), recipe)
+    _recent.put(_name(key), recipe)
     cache = object_cache.active()
     if cache is not None:
         cache.store(key, _encoded(recipe))
 
 
-def forget() -> None:
-    """Drop what is in memory, as in a new process."""
-    with _lock:
-        _recent.clear()
-
-
 def _name(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
-
-
-def _keep(name: bytes, recipe: Recipe) -> None:
-    with _lock:
-        _recent[name] = recipe
-        _recent.move_to_end(name)
-        while len(_recent) > _KEPT:
-            _recent.popitem(last=False)
 
 
 def _load(key: str) -> Recipe | None:

@@ -188,9 +188,9 @@ def _inlined(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Ne
             added.setdefault(p.target, p)
         producers = [Producer(p.target, p.op, cin.substitute(p.rhs, {access: replacement})) for p in producers]
         value = cin.substitute(value, {access: replacement})
-    for before, now in zip(outer.producers, producers, strict=True):
-        if not set(cin.variables(before.rhs)) <= {*cin.variables(now.rhs), *now.target.indices}:
-            return None  # nothing would tell how far a variable that is reduced runs
+    pairs = zip(outer.producers, producers, strict=True)
+    if not all(fuse.keeps_variables(old.rhs, new.rhs, new.target.indices) for old, new in pairs):
+        return None
     return Nest(outer.output, outer.indices, (*added.values(), *producers), value)
 
 

@@ -290,14 +290,17 @@ def _folded(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.N
     if lanes == 1 and body.op in _WINS and value.dtype.kind == "f" and lanes_of(value.val.type) in (8, 16, 32, 64):
         return _extreme(b, body.op, value)
     while (count := lanes_of(value.val.type)) > lanes:
-        halves = [
-            emit.Num(value.dtype, tuple(b.shuffle(p, p, range(start, start + count // 2)) for p in value.parts))
-            for start in (0, count // 2)
-        ]
-        if count == 2:
-            halves = [emit.Num(value.dtype, tuple(b.extract(p, k) for p in value.parts)) for k in range(2)]
-        value = emit.apply(b, body.op or "", halves, value.dtype)
+        halves = zip(*(_halves(b, p, count) for p in value.parts), strict=True)
+        value = emit.apply(b, body.op or "", [emit.Num(value.dtype, parts) for parts in halves], value.dtype)
     return value
+
+
+def _halves(b: Builder, vector: Val, count: int) -> tuple[Val, Val]:
+    """The lower and the upper half of so many lanes."""
+    half = count // 2
+    if half == 1:
+        return b.extract(vector, 0), b.extract(vector, 1)
+    return b.shuffle(vector, vector, range(half)), b.shuffle(vector, vector, range(half, count))
 
 
 _WINS = {"maximum": "ogt", "minimum": "olt"}
@@ -310,12 +313,9 @@ def _extreme(b: Builder, op: str, value: emit.Num) -> emit.Num:
     mask = b.convert("bitcast", b.compare("uno", found, found), f"i{count}")
     undefined = b.ne(mask, b.const(f"i{count}", 0))
     while count > 1:
-        half = count // 2
-        left, right = (b.shuffle(found, found, range(k, k + half)) for k in (0, half))
-        if half == 1:
-            left, right = (b.extract(found, k) for k in range(2))
+        left, right = _halves(b, found, count)
         found = b.named("extreme", b.select(b.compare(_WINS[op], right, left), right, left))
-        count = half
+        count //= 2
     return emit.Num(value.dtype, (b.select(undefined, emit.constant(b, math.nan, value.dtype).val, found),))
 
 

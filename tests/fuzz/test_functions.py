@@ -1,19 +1,22 @@
-"""Whole jitted functions against NumPy, over random programs and formats."""
+"""Whole functions against NumPy, over random programs and formats: `functions`, jitted, and `pipelines`, also eager and batched."""
 
 import pytest
 
-from tests.fuzz import functions
+from tests.fuzz import functions, pipelines
 
-CASES = 600
+CASES = {functions: 600, pipelines: 500}
 BATCH = 100
 
 
-@pytest.mark.parametrize("start", range(0, CASES, BATCH))
-def test_random_functions(start):
-    faults = [f for f in (functions.check(seed) for seed in range(start, start + BATCH)) if f]
+@pytest.mark.parametrize("programs, start", [(m, k) for m, count in CASES.items() for k in range(0, count, BATCH)])
+def test_random_functions(programs, start):
+    faults = [f for f in (programs.check(seed) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 
-def test_the_check_can_fail(monkeypatch):
-    monkeypatch.setattr(functions.snp, "minimum", functions.snp.maximum)
-    assert any(functions.check(seed) for seed in range(40))
+@pytest.mark.parametrize(
+    "programs, seeds, broken, by", [(functions, 40, "minimum", "maximum"), (pipelines, 100, "sum", "max")]
+)
+def test_the_check_can_fail(monkeypatch, programs, seeds, broken, by):
+    monkeypatch.setattr(programs.snp, broken, getattr(programs.snp, by))
+    assert any(programs.check(seed) for seed in range(seeds))

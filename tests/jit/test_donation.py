@@ -290,3 +290,7 @@ def test_compiled_ahead_of_time_it_is_given_up_too():
     x, values = fresh()
     np.testing.assert_array_equal(both.lower(*types).compile()(x, x).todense(), 2 * values)
     assert x.is_deleted()
+    alike = both.lower(types[0], types[0]).compile()  # one type for two arguments
+    (x, values), (z, others) = fresh(), fresh(seed=1)
+    np.testing.assert_array_equal(alike(x, z).todense(), values + others)
+    assert x.is_deleted() and z.is_deleted()

@@ -22,8 +22,9 @@ Terms = dict[str, dict[str, float]]
 
 # Fitted by `python -m benchmarks.workspaces --fit` on an idle AMD EPYC, one thread, to the points that are there for it. `start` (a use
 # that nothing is inserted in), `block` and `whole` (blocks of a bitmap, written by vectors) are set by hand, and where the fit says
-# nothing or next to nothing of a bitmap, a little is taken. `position` is the price of pages that are touched for the first time: fitted
-# to next to nothing, and 0.5 to 5 where it is measured alone; bitmaps far larger than what they hold must not win by default. A
+# nothing or next to nothing of a bitmap, a little is taken. By hand are also `hash.insert`, all of `marks`, and `position` with
+# `position_far`, the price of pages that are touched for the first time: fitted to next to nothing, and 0.3 (in the caches) to 5 where it is
+# measured alone; bitmaps far larger than what they hold must not win by default. A
 # nanosecond is about an iteration of a scalar loop. What assembling the result costs is part of the price; what all policies have in
 # common is little of it.
 NANOSECONDS: Terms = {
