@@ -143,9 +143,14 @@ def split_definition(definition: cin.Definition, shape: tuple[int, ...]) -> Spli
 # ---------------------------------------------------------------------------------------------------------- the pass
 
 
+def has_blocks(nest: Nest) -> bool:
+    """Whether a tensor of `nest` is in blocks: one that is read or written, or a result between its statements."""
+    return any(t.format.blocked for t in (nest.output, *nest.inputs, *(p.target.tensor for p in nest.producers)))
+
+
 def split(nest: Nest) -> Nest:
     """`nest` without blocks: see above. It must be `adapted`."""
-    if not any(t.format.blocked for t in (nest.output, *nest.inputs)):  # blocks of which one is read have no parts
+    if not has_blocks(nest):  # blocks of which one is read have no parts
         return nest
     return split_in(nest, parts_of_nest(nest))
 

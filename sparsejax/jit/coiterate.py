@@ -20,7 +20,7 @@ from sparsejax.formats.walk import Place, lower_bound
 from sparsejax.jit import cin, host, simplify, strips
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Brief, Cursor, Env
-from sparsejax.jit.loops import counted, flat, gaps, merge, parts, unions
+from sparsejax.jit.loops import counted, distributed, flat, gaps, merge, parts, unions
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Input
 from sparsejax.jit.workspaces.protocol import Workspace
@@ -80,11 +80,12 @@ def _shape(loop: Loop) -> None:
     if not loop.cases:
         return
     if not needed:
-        rows = flat.rows_of(loop)
-        if rows:
-            flat.blocks(loop, rows)
-        else:
-            counted.counted(loop)
+        for shape in (distributed, flat):
+            rows = shape.rows_of(loop)
+            if rows:
+                shape.blocks(loop, rows)
+                return
+        counted.counted(loop)
     elif frozenset() in loop.cases:
         if gaps.overwrites(loop):
             _shape(gaps.plain_pass(loop))
@@ -207,7 +208,7 @@ def _row(lowering: Lowering, stmt: cin.Stmt, leader: cin.Access, env: Env) -> No
         lowering.brief = None
 
     with b.if_(b.lt(b.i64(0), count)):
-        if host.has_masks():
+        if host.has_masks() and not lowering.long_rows:
             b.if_else(b.lt(count, lanes + 1), brief, lambda: lowering.guarded(stmt, env))
         else:
             lowering.guarded(stmt, env)

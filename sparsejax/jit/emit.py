@@ -574,6 +574,7 @@ VECTOR_OPERATORS = frozenset([
     "add", "subtract", "multiply", "divide", "maximum", "minimum", "fmax", "fmin", "negative", "positive", "absolute", "square",
     "sqrt", "where",
     "cast", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "floor", "ceil", "trunc", "rint",
+    "isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not",
     "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "threefry", "conjugate", "real", "imag",
     *vector_math.FUNCTIONS,
 ])  # fmt: skip

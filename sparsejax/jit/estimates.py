@@ -80,7 +80,7 @@ class Known:
 
     def _add_kernel(self, step: fuse.KernelStep) -> None:
         var = step.output
-        if any(t.format.blocked for t in (*step.nest.inputs, step.nest.output)):
+        if blocks.has_blocks(step.nest):
             given = [self.entries(a) for a in step.arguments if not a.aval.format.is_dense]
             self.guess(var, max(given, default=None))
             return
@@ -100,7 +100,7 @@ class Known:
     def facts(self, step: fuse.KernelStep) -> tuple[Nest, facts.Facts]:
         """A kernel as the scheduler sees it, and what is known of its operands."""
         counts = [self.counts[v] for v in step.arguments]
-        if any(t.format.blocked for t in (*step.nest.inputs, step.nest.output)):
+        if blocks.has_blocks(step.nest):
             read = blocks.adapted(step.nest)
             return blocks.split(read), facts.Facts(split(step.nest, read, counts))
         names = [t.name for t in step.nest.inputs]

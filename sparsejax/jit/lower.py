@@ -86,6 +86,8 @@ class Lowering:
         self.brief: Brief | None = None
         self.plain = False
         """Whether sums are taken entry by entry where they might run in lanes (`loops.flat`)."""
+        self.long_rows = False
+        """Whether rows have no code of their own for few entries: these are computed elsewhere (`loops.distributed`)."""
         self.operands: dict[str, operands.Operand] = {}
 
     def run(self) -> str:
@@ -287,14 +289,7 @@ class Lowering:
                 self.guarded(left, env)
             return
         if tensor.policy == "scalar":
-            partial = (
-                (bool(self.output.sparse) or _appends(stmt.consumer) or _refilled(stmt.consumer, tensor))
-                and tensor.lacks
-                and (
-                    any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer))
-                    or bool(simplify.conditions(stmt.producer))
-                )
-            )
+            partial = self.tracked(stmt, tensor, env)
             scalar: Scalar | strips.Registers
             if self.strip is None:
                 scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self.sum_of(stmt, tensor, env))
@@ -323,6 +318,15 @@ class Lowering:
         self.guarded(stmt.consumer, env)
         if isinstance(area, Workspace):
             area.reset(b)
+
+    def tracked(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> bool:
+        """Whether a scalar workspace must remember if anything was written to it: what reads it runs only then."""
+        asked = bool(self.output.sparse) or _appends(stmt.consumer) or _refilled(stmt.consumer, tensor)
+        if not asked or not tensor.lacks:
+            return False
+        return any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer)) or bool(
+            simplify.conditions(stmt.producer)
+        )
 
     def visits_nothing(self, stmt: cin.Stmt) -> bool:
         """Whether all assignments of `stmt` are in loops over nothing, as its types show."""

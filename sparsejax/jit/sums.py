@@ -29,6 +29,11 @@ from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.llvm import lanes_of
 
 
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which numbers of `dtype` are added up."""
+    return np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+
+
 class Sum:
     """A running sum of numbers of `dtype`, one lane or many; `exact` collects what rounding loses, a `narrow` one rounds to `dtype` all along."""
 
@@ -36,7 +41,7 @@ class Sum:
         self, b: Builder, name: str, dtype: np.dtype[Any], exact: bool, lanes: int = 1, narrow: bool = False
     ) -> None:
         self.dtype, self.narrow = dtype, narrow
-        self.wide = dtype if narrow else np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+        self.wide = dtype if narrow else wide(dtype)
         self.exact = exact and dtype == self.wide
         start = emit.splat(b, emit.constant(b, 0, self.wide), lanes)
         self._sums = [b.var(name, p) for p in start.parts]

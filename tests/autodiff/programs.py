@@ -13,6 +13,7 @@ import sparsejax.numpy as snp
 from sparsejax import lax, nn
 from sparsejax.scipy.sparse import linalg
 from tests.autodiff.checks import EPS, array, dense, direction, moved, same_buffers, stored
+from tests.fuzz import engine
 from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
 
 EXTENTS = {"a": 3, "b": 4, "c": 2}
@@ -268,6 +269,7 @@ def families_of(seed: int) -> set[str]:
     return families(steps, inputs)
 
 
+@engine.crowded
 def check(seed: int, second: bool = False) -> str | None:
     """None when all derivatives agree, else what is wrong."""
     steps, inputs, labels, nrng = case(seed)

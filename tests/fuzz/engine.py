@@ -7,6 +7,7 @@ each suite run with the shipped pipeline.
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib
 import math
@@ -15,9 +16,10 @@ import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeVar, cast
 
 from sparsejax import config
-from sparsejax.jit import associate, cin, engine, loader, lower, plan_cache, runtime
+from sparsejax.jit import associate, cin, engine, facts, loader, lower, plan_cache, runtime
 from sparsejax.jit.builder import Builder
 from sparsejax.jit.llvm import LLVMBuilder
 from sparsejax.jit.numbers import Numbers
@@ -44,6 +46,25 @@ def quick() -> Iterator[None]:
         config.update("cache_dir", folder)
         runtime.forget()
         plan_cache.forget()
+
+
+Check = TypeVar("Check", bound=Callable[..., object])
+
+
+def crowded(check: Check) -> Check:
+    """`check(seed)` of whom odd seeds take every level for one of many entries: its segments are computed in blocks (`loops/flat`,
+    `loops/distributed`)."""
+
+    @functools.wraps(check)
+    def checked(seed: int, *args: object, **options: object) -> object:
+        kept = facts.MANY
+        facts.MANY = 1 if seed % 2 else kept
+        try:
+            return check(seed, *args, **options)
+        finally:
+            facts.MANY = kept
+
+    return cast(Check, checked)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
 BINARY = ("add", "subtract", "multiply", "multiply", "maximum", "minimum", "greater", "not_equal")
@@ -121,6 +122,7 @@ def run(xp, steps, values):
     return values
 
 
+@engine.crowded
 def check(seed: int) -> str | None:
     """None when the jitted program agrees with NumPy, else what is wrong."""
     rng = random.Random(seed)

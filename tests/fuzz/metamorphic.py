@@ -172,6 +172,7 @@ def _allows_empty(value: Value) -> bool:
     return not (value.op == "reduce" and value.detail[0] in ("max", "min")) and all(map(_allows_empty, value.args))
 
 
+@engine.crowded
 def check(seed: int) -> tuple[int, str | None]:
     """(number of programs compiled, what is wrong or None)."""
     rng = random.Random(seed)

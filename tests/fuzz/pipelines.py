@@ -17,6 +17,7 @@ import numpy as np
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
 REDUCE = ("sum", "prod", "max", "min", "mean", "any", "all")
@@ -343,6 +344,7 @@ def make(seed: int) -> tuple[list[tuple[Any, Any]], list[Choice], list[Value]]:
     raise AssertionError("choices never end")
 
 
+@engine.crowded
 def check(seed: int) -> str | None:
     """None when a program agrees with NumPy, else what is wrong."""
     given, steps, values = make(seed)

@@ -15,6 +15,7 @@ from sparsejax import nn
 from sparsejax.core.array import Array
 from sparsejax.formats import convert
 from sparsejax.jit import autoschedule, estimates
+from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
 UNARY = ("exp", "expm1", "log1p", "sqrt", "absolute", "negative", "square")
@@ -131,6 +132,7 @@ def run(steps, values):
     return values
 
 
+@engine.crowded
 def check(seed: int) -> str | None:
     """None when the jitted program agrees with its operations run one by one, else what is wrong."""
     rng = random.Random(seed)

@@ -4,6 +4,7 @@ shape          when                                       file      loop
 counted        no leader                                  counted   for v in lo .. hi, in lanes or at once
   side by side a sum in lanes at every coordinate         jammed    for v in lo .. hi by 4: four sums at once
   rows         a register reduces one fiber each         flat      blocks of rows: all entries first, then row by row
+  short rows   fibers of few entries, any statements   distributed blocks of rows: all entries of one statement after the other
 single walk    one leader, one case                       merge     for p in lo .. hi: v = crd[p]
   in lanes     nothing but its values changes             places    for p in lo .. hi by 8, entries appended side by side
   side by side a sum in lanes at every place              jammed    for p in lo .. hi by 4: four sums at once

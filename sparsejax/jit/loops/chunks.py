@@ -19,7 +19,7 @@ from sparsejax.formats import Dense
 from sparsejax.formats.walk import Segment, lower_bound
 from sparsejax.jit import cin
 from sparsejax.jit.builder import Builder, Val
-from sparsejax.jit.loops import flat
+from sparsejax.jit.loops import distributed, flat
 from sparsejax.jit.loops.walker import Loop, Walker
 from sparsejax.jit.operands import Input
 
@@ -60,7 +60,7 @@ def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
     before = work(b.i64(0))
     whole = b.named("whole", b.sub(work(loop.extent), before))
 
-    rows = flat.rows_of(loop)
+    rows = distributed.rows_of(loop) or flat.rows_of(loop)
 
     def cut_at(k: Val) -> Val:
         target = b.named("target", b.add(before, b.binary("sdiv", b.mul(whole, k), chunks)))
