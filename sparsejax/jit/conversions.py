@@ -1,4 +1,4 @@
-"""Conversions of few entries as one kernel call each: the passes of `formats.convert`, planned once per pair of types.
+"""Conversions as one kernel call each, of few entries or on one thread: the passes of `formats.convert`, planned once per pair of types.
 
 A plan covers what one counting sort does (`convert.counting_sorts`): sources whose levels are compressed or coordinates, below a dense level or
 not; targets of dense levels above one run of these, where entries are sorted by the dense levels at most:
