@@ -101,7 +101,7 @@ def _shape(loop: Loop) -> None:
         merge.bands(loop, needed[0])
     elif all(w.segment.runs is not None for w in loop.walkers_of(needed[0])):
         merge.common_runs(loop, needed[0])
-    elif len(needed[0]) == 2 and all(w.side_by_side for w in loop.walkers_of(needed[0])):
+    elif all(w.side_by_side for w in loop.walkers_of(needed[0])):
         merge.intersection(loop, needed[0])
     else:
         merge.cases(loop)

@@ -34,12 +34,12 @@ class CompiledPasses(Passes):
 
     def owners(self, pos: Array) -> Array:
         parents, entries = len(pos) - 1, int(pos[-1])
-        out = _empty(entries + LANES, crd_dtype(parents))
+        out = empty(entries + LANES, crd_dtype(parents))
         _run(_owners(out.itemsize), parents, pos, out)
         return out[:entries]
 
     def offsets(self, parent: Array, parents: int) -> Array:
-        pos, entries, parent = _empty(parents + 1, _INT64), len(parent), np.ascontiguousarray(parent)
+        pos, entries, parent = empty(parents + 1, _INT64), len(parent), np.ascontiguousarray(parent)
         parts = threads.count() if entries >= FAR else 1
         ends = [entries * k // parts for k in range(parts + 1)]
         behind = entries, parents, _address(parent), _address(pos)
@@ -50,7 +50,7 @@ class CompiledPasses(Passes):
         return pos
 
     def take(self, column: Array, index: Array) -> Array:
-        out = _empty(len(index), column.dtype)
+        out = empty(len(index), column.dtype)
         column, index = np.ascontiguousarray(column), np.ascontiguousarray(index)
         _run(_take(column.itemsize, index.itemsize), len(index), column, index, out)
         return out
@@ -71,19 +71,19 @@ class CompiledPasses(Passes):
     def distinct(self, columns: Sequence[Array]) -> tuple[list[Array], Array]:
         columns = [np.ascontiguousarray(column) for column in columns]
         entries = len(columns[0])
-        made, number = [_empty(entries, c.dtype) for c in columns], _empty(entries, crd_dtype(entries))
+        made, number = [empty(entries, c.dtype) for c in columns], empty(entries, crd_dtype(entries))
         pairs = [a for pair in zip(columns, made, strict=True) for a in pair]
         _run(_distinct(number.itemsize, tuple(c.itemsize for c in columns)), entries, number, *pairs)
         left = int(number[-1]) + 1 if entries else 0
         return [c[:left].copy() if 2 * left < entries else c[:left] for c in made], number
 
     def grid(self, count: int, extent: int) -> tuple[Array, Array]:
-        owners, numbers = _empty(count * extent, crd_dtype(count)), _empty(count * extent, crd_dtype(extent))
+        owners, numbers = empty(count * extent, crd_dtype(count)), empty(count * extent, crd_dtype(extent))
         _run(_grid(owners.itemsize, numbers.itemsize), count, extent, owners, numbers)
         return owners, numbers
 
     def joined(self, block: Array, place: Array, size: int, extent: int) -> Array:
-        made = _empty(len(block), crd_dtype(extent))
+        made = empty(len(block), crd_dtype(extent))
         block, place = np.ascontiguousarray(block), np.ascontiguousarray(place)
         _run(_joined(block.itemsize, place.itemsize, made.itemsize), len(block), size, block, place, made)
         return made
@@ -108,10 +108,10 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
     entries, parts = len(key), threads.count() if len(key) >= FAR else 1
     if parts * buckets > SPREAD * entries:
         parts = 1
-    pos, moved = _empty(buckets + 1, _INT64), [_empty(len(c), c.dtype) for c in columns]
+    pos, moved = empty(buckets + 1, _INT64), [empty(len(c), c.dtype) for c in columns]
     mask = -1 if buckets & (buckets - 1) else buckets - 1
     pairs = [_address(a) for pair in zip(columns, moved, strict=True) for a in pair]
-    places, sizes = _empty(parts * buckets, _INT64), tuple(c.itemsize for c in columns)
+    places, sizes = empty(parts * buckets, _INT64), tuple(c.itemsize for c in columns)
     first, source = _address(places), _address(key)
     rows = [
         (
@@ -132,7 +132,7 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
     return pos, moved
 
 
-def _empty(count: int, dtype: np.dtype[Any]) -> Array:
+def empty(count: int, dtype: np.dtype[Any]) -> Array:
     """A vector to be written by a kernel."""
     return arena.empty(count, dtype, RECYCLED)
 

@@ -200,18 +200,40 @@ def summed(b: Builder, parts: Val, buckets: Val, places: Vector, pos: Vector) ->
 
 def moved(b: Builder, part: Part, moves: Pairs, ahead: bool) -> None:
     """Entries to the places of their buckets."""
-    places, last = part.places, b.sub(part.end, 1)
+    last = b.sub(part.end, 1)
     with b.for_(part.first, part.end, "p") as p:
         if ahead:
-            places.prefetch(b, part.bucket(b, b.min(b.add(p, LATER), last)))
-            soon = b.named("soon", places.number(b, part.bucket(b, b.min(b.add(p, SOON), last))))
-            for _, target in moves:
-                target.prefetch(b, soon)
-        here = part.bucket(b, p)
-        to = b.named("to", places.number(b, here))
-        for source, target in moves:
-            target.put(b, to, source.get(b, p))
-        places.put(b, here, places.element(b, b.add(to, 1)))
+            _fetch(b, part, [target for _, target in moves], p, last)
+        _move(b, part, moves, p)
+
+
+def moved_by_rows(b: Builder, part: Part, rows: Val, pos: Vector, owner: Vector, moves: Pairs, ahead: bool) -> None:
+    """The same for entries that lie row by row, the number of its row going to `owner` with each: no column has to be made of it before."""
+    last = b.sub(part.end, 1)
+    with b.for_(b.i64(0), rows, "r") as r:
+        number = b.named("number", owner.element(b, r))
+        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+            if ahead:
+                _fetch(b, part, [owner, *(target for _, target in moves)], p, last)
+            owner.put(b, _move(b, part, moves, p), number)
+
+
+def _fetch(b: Builder, part: Part, targets: Sequence[Vector], p: Val, last: Val) -> None:
+    """Fetch what entries after `p` will touch, up to `last`."""
+    part.places.prefetch(b, part.bucket(b, b.min(b.add(p, LATER), last)))
+    soon = b.named("soon", part.places.number(b, part.bucket(b, b.min(b.add(p, SOON), last))))
+    for target in targets:
+        target.prefetch(b, soon)
+
+
+def _move(b: Builder, part: Part, moves: Pairs, p: Val) -> Val:
+    """Entry `p` to the next place of its bucket, which is returned."""
+    here = part.bucket(b, p)
+    to = b.named("to", part.places.number(b, here))
+    for source, target in moves:
+        target.put(b, to, source.get(b, p))
+    part.places.put(b, here, part.places.element(b, b.add(to, 1)))
+    return to
 
 
 def distinct(b: Builder, entries: Val, number: Vector, moves: Pairs) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.formats import Format, convert, passes, validate
-from sparsejax.jit import compiled_passes, conversions, runtime
+from sparsejax.jit import compiled_passes, conversions, runtime, threads
 
 MATRICES = ("csr", "csc", "coo", "dcsr", "dcsc", "(q,q)@(1,0)", "(d,q)@(1,0)")
 TENSORS = (
@@ -124,8 +124,37 @@ def test_small_arrays_load_a_kernel_that_is_known(monkeypatch):
     assert runtime.compile_count() == before
 
 
+@pytest.mark.parametrize("dtype", ["?", "f4", "f8", "c16"])
+@pytest.mark.parametrize(
+    "pair", [("csr", "csc"), ("csc", "csr"), ("(d,q,q)", "(d,q,q)@(1,0,2)"), ("(d,q,q)", "(d,d,c)@(2,1,0)")]
+)
+def test_rows_move_with_their_entries(pair, dtype, monkeypatch):
+    """Of many entries, or long rows, no column of rows is made; the same comes out."""
+    monkeypatch.setattr(passes, "MANY", 0)
+    monkeypatch.setattr(conversions, "AHEAD", 0)
+    monkeypatch.setattr(conversions, "CROWDED", 0)
+    conversions._plan.cache_clear()
+    ndim = 3 if "q" in pair[0] else 2
+    source, target = (Format.parse(name, ndim) for name in pair)
+    assert conversions._plan(source, target, (9,) * ndim, np.dtype("f8"))._by_rows
+    for entries, shape in ((0, (4, 3, 5)), (1, (1, 1, 1)), (300, (40, 30, 20)), (40, (400, 30, 5)), (3000, (7, 90, 9))):
+        storage = stored(shape[:ndim], pair[0], entries, dtype)
+        same(conversions.converted(storage, target), passed(storage, target, monkeypatch))
+    conversions._plan.cache_clear()
+
+
+def test_rows_move_with_many_entries_of_one_thread(monkeypatch):
+    storage, csc = stored((900, 900), "csr", 500_000), Format.parse("csc", 2)
+    assert len(storage.vals) >= conversions.FAR
+    monkeypatch.setattr(threads, "count", lambda: 1)
+    same(conversions.converted(storage, csc), passed(storage, csc, monkeypatch))
+    coo = convert.convert(storage, Format.parse("(q,q)@(1,0)", 2))
+    assert conversions.converted(coo, Format.parse("csr", 2)) is None
+
+
 def test_many_entries_or_buckets_go_through_passes(monkeypatch):
     monkeypatch.setattr(passes, "MANY", 0)
+    monkeypatch.setattr(threads, "count", lambda: 2)
     assert conversions.converted(stored((9, 10**6), "csr", 30), Format.parse("csc", 2)) is None
     assert conversions.converted(stored((900, 900), "csr", 500_000), Format.parse("csc", 2)) is None
 

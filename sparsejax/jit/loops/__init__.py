@@ -10,7 +10,7 @@ single walk    one leader, one case                       merge     for p in lo 
   side by side a sum in lanes at every place              jammed    for p in lo .. hi by 4: four sums at once
   runs         a run-length level                         merge     for q in runs: counted over start[q] .. stop[q]
   bands        consecutive coordinates, of all leaders    merge     counted over what they have in common
-intersection   two leaders, both needed                   merge     two cursors: merged, or galloped through
+intersection   several leaders, all needed                merge     a cursor each: merged, or galloped through
 universe       work left without leaders                  gaps      counted over everything or over gaps, leaders between
 union          two or three leaders, each of them enough  unions    all while all last, without branches; then what is left
 independent    parts that accumulate one by one           parts     sentinel, one test per part

@@ -7,6 +7,7 @@ Streams" as a single loop.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sparsejax.jit import cin, strips
@@ -18,6 +19,9 @@ from sparsejax.jit.loops.walker import END, Leaders, Loop, Walker
 
 UNEVEN = 8
 """A segment this many times longer than the other is searched instead of walked."""
+PIECE = 256
+"""Places of an intersection for whose entries room is made at once: how many there will be is not known, and room for all would be
+memory that is held for nothing."""
 
 
 def single(loop: Loop, key: Leaders) -> None:
@@ -133,48 +137,71 @@ def bands(loop: Loop, key: Leaders) -> None:
 
 
 def intersection(loop: Loop, key: Leaders) -> None:
-    """Two leaders, both needed, places side by side: merged where their lengths are alike, else galloped through.
+    """Several leaders, all needed, places side by side: merged where their lengths are alike, else galloped through.
 
-    The body is emitted for both, unless it holds loops of its own.
+        while p < p_end and q < q_end:
+          if a = crd_a[p] == b = crd_b[q]: out[a] = ...; p += 1; q += 1
+          else: v = max(a, b); p += a < v; q += b < v
+
+    Which leader is behind is as good as random, and costs no branch; that all are at one coordinate is foreseen where patterns are alike:
+    then nothing waits for what was compared. The body is emitted for both ways, unless it holds loops of its own.
     """
     b, walkers = loop.b, loop.walkers_of(key)
     present = [b.var("p", w.segment.lo) for w in walkers]
 
-    def walk(step: Callable[[Sequence[Val], Sequence[Val]], None]) -> None:
-        def inside() -> Val:
-            return b.and_(*(b.lt(b.get(p), w.segment.hi) for p, w in zip(present, walkers, strict=True)))
+    def inside(ends: Sequence[Val]) -> Val:
+        return functools.reduce(b.and_, (b.lt(b.get(p), end) for p, end in zip(present, ends, strict=True)))
 
-        with b.while_(inside):
+    def walk(ends: Sequence[Val], apart: Callable[[Sequence[Val], Sequence[Val]], None]) -> None:
+        with b.while_(lambda: inside(ends), some=True):
             places = [b.get(p) for p in present]
             at = [w.segment.coordinate(p) for w, p in zip(walkers, places, strict=True)]
-            with b.if_(b.eq(*at)):
-                loop.at(at[0], key, {w.access: w.cursor(p, None, at[0]) for w, p in zip(walkers, places, strict=True)})
-            step(places, at)
 
-    def merge(places: Sequence[Val], at: Sequence[Val]) -> None:
-        for k in range(2):
-            behind = b.compare("sle", at[k], at[1 - k])
-            b.set(present[k], b.add(places[k], b.convert("zext", behind, "i64")))
+            def together() -> None:
+                loop.at(at[0], key, {w.access: w.cursor(p, None, at[0]) for w, p in zip(walkers, places, strict=True)})
+                for var, place in zip(present, places, strict=True):
+                    b.set(var, b.add(place, 1))
+
+            equal = functools.reduce(b.and_, (b.eq(at[0], c) for c in at[1:]))
+            b.if_else(equal, together, lambda: apart(places, at))
+
+    def highest(at: Sequence[Val]) -> list[Val]:
+        """What each of the leaders must come to: the coordinate of the other, or the highest of all."""
+        if len(at) == 2:
+            return [at[1], at[0]]
+        return [b.named("highest", functools.reduce(b.max, at))] * len(at)
+
+    def step(places: Sequence[Val], at: Sequence[Val]) -> None:
+        for var, place, here, aim in zip(present, places, at, highest(at), strict=True):
+            b.set(var, b.add(place, b.convert("zext", b.lt(here, aim), "i64")))
 
     def jump(places: Sequence[Val], at: Sequence[Val]) -> None:
-        def forward(k: int) -> None:
-            b.set(present[k], walkers[k].seek(b, places[k], at[1 - k]))
+        for w, var, place, here, aim in zip(walkers, present, places, at, highest(at), strict=True):
+            with b.if_(b.lt(here, aim)):
+                b.set(var, w.seek(b, place, aim))
 
-        def apart() -> None:
-            b.if_else(b.lt(at[0], at[1]), lambda: forward(0), lambda: forward(1))
+    def both(ends: Sequence[Val]) -> None:
+        if uneven is None:
+            walk(ends, jump)
+        else:
+            b.if_else(uneven, lambda: walk(ends, jump), lambda: walk(ends, step))
 
-        def together() -> None:
-            for var, place in zip(present, places, strict=True):
-                b.set(var, b.add(place, 1))
-
-        b.if_else(b.eq(*at), together, apart)
-
-    if not isinstance(loop.cases[key], cin.Assign):
-        walk(jump)
-        return
-    x, y = (b.named("length", b.sub(w.segment.hi, w.segment.lo)) for w in walkers)
-    uneven = b.binary("or", b.lt(b.mul(x, UNEVEN), y), b.lt(b.mul(y, UNEVEN), x))
-    b.if_else(uneven, lambda: walk(jump), lambda: walk(merge))
+    lengths = [b.named("length", b.sub(w.segment.hi, w.segment.lo)) for w in walkers]
+    shortest = b.named("shortest", functools.reduce(b.min, lengths))
+    uneven = None
+    if isinstance(loop.cases[key], cin.Assign):
+        longest = functools.reduce(b.max, lengths)
+        uneven = b.named("uneven", b.lt(b.mul(shortest, UNEVEN), longest))
+    ends = [w.segment.hi for w in walkers]
+    with b.if_(b.lt(b.i64(0), shortest)):  # one branch, whichever of them are empty
+        if not loop.grows:
+            both(ends)
+            return
+        with b.while_(lambda: inside(ends), some=True):
+            first = b.get(present[0])
+            end = b.named("end", b.min(b.add(first, PIECE), ends[0]))
+            with loop.room(b.sub(end, first)):
+                both([end, *ends[1:]])
 
 
 class Match:

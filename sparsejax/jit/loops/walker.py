@@ -161,13 +161,16 @@ class Loop:
         """Where a loop over all coordinates ends."""
         return self.lowering.bound(self.var, self.env) if self.span is None else self.span[1]
 
-    def room(self, count: Val) -> AbstractContextManager[None]:
-        """Inside, at most `count` coordinates are visited: where the loop appends entries, room for them is made at once."""
+    @property
+    def grows(self) -> bool:
+        """Whether the loop appends entries to the last sparse level of the output."""
         output = self.lowering.output
         own = [w.lhs for w in cin.writes(self.body) if w.lhs.tensor.name == output.tensor.name]
-        if not self.enters or self.env.cursors[own[0]].level != output.sparse[-1]:
-            return nullcontext()
-        return output.room(self.b, count)
+        return self.enters and self.env.cursors[own[0]].level == output.sparse[-1]
+
+    def room(self, count: Val) -> AbstractContextManager[None]:
+        """Inside, at most `count` coordinates are visited: where the loop appends entries, room for them is made at once."""
+        return self.lowering.output.room(self.b, count) if self.grows else nullcontext()
 
     def at(self, coordinate: Val, key: Leaders, cursors: Mapping[cin.Access, Cursor]) -> None:
         """One coordinate in the case `key`."""
