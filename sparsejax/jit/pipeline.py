@@ -151,6 +151,8 @@ class KernelRunner:
         if into is not None:
             return planned.binding.run_into(inputs, into)
         result = planned.binding.run(inputs)
+        if planned.account is not None:
+            planned.account.made(result)
         return result if self.exact else adapt.finished(result, self.step.output.aval)
 
     def _current(self, inputs: Sequence[Storage]) -> Planned:
@@ -190,7 +192,10 @@ class KernelRunner:
         planned, like = self._current(given), inputs[made.like]
         if planned.moves:
             given = self._moved(planned, given, origins)
-        return like.with_values(planned.binding.run_over(given, like), made.fill_value)
+        result = like.with_values(planned.binding.run_over(given, like), made.fill_value)
+        if planned.account is not None:
+            planned.account.made(result)
+        return result
 
     def _moved(self, planned: Planned, inputs: Sequence[Storage], origins: Sequence[Storage] = ()) -> list[Storage]:
         """The inputs in the formats that the kernel reads."""

@@ -28,27 +28,33 @@ COMPILING = 2e7
 CALL, GATHER = 2e4, 1.0
 """Of a copy whose pattern is remembered, and per value that goes to it: 0.7 to 3.8 ns measured, most where caches are left."""
 
+SURPRISE = 4
+"""How many times more entries than expected a result may have: with more, what the other order would gain is not known (two operands whose
+patterns are alike, where chance would have them meet in a few entries)."""
+
 Order = tuple[str, ...]
 """A loop order, by name; empty: the scheduler's."""
 
 
 @dataclass(frozen=True)
 class Later:
-    """A loop order, what a call gains by it, and the inputs that are copied: their numbers, formats, and the prices of a copy, wholly and
-    of its values alone."""
+    """A loop order, what a call gains by it, the entries of a sparse result that were expected, and the inputs that are copied: their
+    numbers, formats, and the prices of a copy, wholly and of its values alone."""
 
     order: Order
     gain: float
+    entries: float | None
     copied: tuple[tuple[int, Format, float, float], ...]
 
     def encoded(self) -> list[Any]:
-        return [self.order, self.gain, [(k, str(form), form.ndim, *prices) for k, form, *prices in self.copied]]
+        copied = [(k, str(form), form.ndim, *prices) for k, form, *prices in self.copied]
+        return [self.order, self.gain, self.entries, copied]
 
     @staticmethod
     def decoded(fields: list[Any]) -> Later:
-        order, gain, copied = fields
+        order, gain, entries, copied = fields
         made = tuple((k, Format.parse(form, ndim), *prices) for k, form, ndim, *prices in copied)
-        return Later(tuple(order), gain, made)
+        return Later(tuple(order), gain, entries, made)
 
 
 def later(chosen: Schedule, given: Nest, nest: Nest, known: Facts) -> Later | None:
@@ -63,7 +69,8 @@ def later(chosen: Schedule, given: Nest, nest: Nest, known: Facts) -> Later | No
             price = conversion_costs.cost(tensor.format, form, tensor.shape, entries)
             copied.append((number, form, price, CALL + GATHER * entries))
     gain = chosen.cost.loops + chosen.cost.output - found.cost.loops - found.cost.output
-    return Later(tuple(map(str, found.order)), gain, tuple(copied))
+    expected = autoschedule.level_counts(nest, known)[-1] if nest.output.lacks else None
+    return Later(tuple(map(str, found.order)), gain, expected, tuple(copied))
 
 
 def schedule(nest: Nest, known: Facts, order: Order, workspace: str) -> Schedule:
@@ -77,10 +84,21 @@ class Account:
 
     def __init__(self, later: Later) -> None:
         self.later, self._lost = later, 0.0
+        self._most: int | None = None
+
+    def made(self, result: Storage) -> None:
+        """What a call made."""
+        self._most = max(self._most or 0, len(result.vals))
+
+    @property
+    def _as_expected(self) -> bool:
+        """Whether results have about as many entries as the price of the other order says."""
+        expected = self.later.entries
+        return expected is None or (self._most is not None and self._most <= SURPRISE * max(expected, 1.0))
 
     def pays(self, inputs: Sequence[Storage]) -> bool:
         """Whether a call on these inputs should have them."""
         gain = self.later.gain
         self._lost += gain
         pay = [copies.pays(inputs[k], form, gain, *prices) for k, form, *prices in self.later.copied]
-        return all(pay) and self._lost >= COMPILING
+        return all(pay) and self._lost >= COMPILING and self._as_expected

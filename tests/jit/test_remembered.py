@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax.formats import convert, copies
@@ -148,3 +149,20 @@ def test_products_that_keep_rows_in_registers_want_no_copies(accounts):
     product = sj.jit(lambda A, G: A @ G)
     product(A, G)
     assert not accounts
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_results_that_are_larger_than_expected_change_nothing(cheap, accounts, alike):
+    """Two patterns that are the same have as many entries in common as each has: the other order would have to sort them all."""
+    rng = np.random.default_rng(7)
+    n, entries = 40_000, 20_000
+    drawn = [
+        sp.csr_array((np.ones(entries), (rng.integers(0, n, entries), rng.integers(0, n, entries))), shape=(n, n))
+        for _ in range(2)
+    ]
+    A, B = sj.array(drawn[0]), sj.array((drawn[0] if alike else drawn[1]).copy())
+    multiply = sj.jit(lambda A, B: A * B)
+    for _ in range(400):
+        multiply(A, B)
+    assert len(accounts) == 1
+    assert (A.storage.cache.get("converted", {}) == {}) == alike
