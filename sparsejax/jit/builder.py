@@ -97,6 +97,10 @@ class Builder(ABC):
         """`pointer[index]` as `type`; the index counts elements (of the scalar type, for a vector)."""
 
     @abstractmethod
+    def gather(self, pointer: Val, indices: Val, type: str, name: str = "t") -> Val:
+        """`pointer[indices]`: a vector, from the places that another vector says, as many lanes of it as are touched."""
+
+    @abstractmethod
     def store(self, pointer: Val, index: Val, value: Val) -> None:
         """`pointer[index] = value`."""
 

@@ -81,6 +81,11 @@ def load(b: Builder, pointer: Val, position: Val, dtype: DType, lanes: int = 1, 
     return Num(dtype, (b.compare("ne", value, _like(b, value, 0)),)) if dtype.kind == "b" else Num(dtype, (value,))
 
 
+def gather(b: Builder, pointer: Val, positions: Val, dtype: DType, name: str = "x") -> Num:
+    """The values at `pointer[positions]`, a vector of positions; of a real type of four or eight bytes."""
+    return Num(dtype, (b.gather(pointer, positions, vector_of(memory_type(dtype), lanes_of(positions.type)), name),))
+
+
 def store(b: Builder, pointer: Val, position: Val, value: Num) -> None:
     """Write `value` at `pointer[position]`."""
     if value.kind == "c":

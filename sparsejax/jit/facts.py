@@ -80,16 +80,16 @@ def meetings(nest: Nest, left_out: Collection[str] = ()) -> tuple[joins.Join, ..
     return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
-def short(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> frozenset[tuple[str, int]]:
-    """Levels of inputs, by name and number, whose segments are expected to hold fewer than two positions. Inputs that are `moved` into
-    other formats are not known."""
-    return frozenset(
-        (t.name, level)
+def lengths(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], float]:
+    """How many positions the segments of levels of inputs, by name and number, are expected to hold on average. Inputs that are `moved`
+    into other formats are not known."""
+    return {
+        (t.name, level): known[t.name][level] / max(known[t.name][level - 1], 1.0)
         for t in inputs
         if t.name not in moved
         for level in range(1, len(t.format.levels))
-        if known[t.name][level] < 2 * known[t.name][level - 1] and not isinstance(t.format.levels[level], Dense)
-    )
+        if not isinstance(t.format.levels[level], Dense)
+    }
 
 
 def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], int]:

@@ -151,6 +151,18 @@ class LLVMBuilder(Builder):
             return self._masked("load", type, f"ptr {address}, {self._lanes_in_memory(type)}, {type} {_ones(type)}")
         return self._value(f"load {type}, ptr {address}, align {_alignment(type)}", type, name)
 
+    def gather(self, pointer: Val, indices: Val, type: str, name: str = "t") -> Val:
+        lanes, scalar = lanes_of(type), scalar_of(type)
+        places = self._value(
+            f"getelementptr {scalar}, ptr {pointer.ref}, {indices.type} {indices.ref}", f"<{lanes} x ptr>", "a"
+        )
+        intrinsic = f"llvm.masked.gather.v{lanes}{_SHORT[scalar]}.v{lanes}p0"
+        flags = f"<{lanes} x i1>"
+        self._declared[intrinsic] = f"declare {type} @{intrinsic}({places.type}, i32, {flags}, {type})"
+        every = f"<{', '.join(['i1 true'] * lanes)}>" if self.mask is None else self.mask.ref
+        args = f"{places.type} {places.ref}, i32 {_alignment(type)}, {flags} {every}, {type} {_ones(type)}"
+        return self._value(f"call {type} @{intrinsic}({args})", type, name)
+
     def store(self, pointer: Val, index: Val, value: Val) -> None:
         ref, type = value
         address = self._address(pointer, index, type)

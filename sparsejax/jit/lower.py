@@ -40,8 +40,8 @@ class Program:
     """How the loop that is marked parallel is cut."""
     given: Given | None = None
     """The operand whose positions are the output's."""
-    short: frozenset[tuple[str, int]] = frozenset()
-    """Levels of inputs whose segments are expected to hold fewer than two entries: walks over these are kept simple."""
+    lengths: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """How many entries segments of levels of inputs are expected to hold on average, where that is known."""
     blocks: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Levels of inputs that are expected to hold many entries in segments of moderate length: how many of these make a block (`flat`)."""
 

@@ -317,10 +317,12 @@ class KernelRunner:
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
         moved = dict(schedule.conversions)
-        short, taken = facts.short(nest.inputs, known, moved), facts.blocks(nest.inputs, known, moved)
+        lengths, taken = facts.lengths(nest.inputs, known, moved), facts.blocks(nest.inputs, known, moved)
         program = program_of(self.nest, schedule).settled()
         now = panels.levels(nest.inputs, program.inputs)
-        program = replace(program, short=frozenset(now[x] for x in short), blocks={now[x]: n for x, n in taken.items()})
+        program = replace(
+            program, lengths={now[x]: n for x, n in lengths.items()}, blocks={now[x]: n for x, n in taken.items()}
+        )
         return schedule, parallel.parallelize(program, schedule.cost)
 
 

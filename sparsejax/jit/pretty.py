@@ -69,6 +69,12 @@ class PrettyBuilder(Builder):
         self._line(f"{fresh} = {pointer.ref}[{self._range(index, type)}]")
         return Val(fresh, type)
 
+    def gather(self, pointer: Val, indices: Val, type: str, name: str = "t") -> Val:
+        fresh = self._name(name)
+        inside = "" if self.mask is None else f" {self.mask.ref}"
+        self._line(f"{fresh} = {pointer.ref}[{indices.ref}{inside}]")
+        return Val(fresh, type)
+
     def store(self, pointer: Val, index: Val, value: Val) -> None:
         self._line(f"{pointer.ref}[{self._range(index, value.type)}] = {value.ref}")
 

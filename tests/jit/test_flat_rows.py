@@ -5,15 +5,19 @@ import pytest
 
 import sparsejax as sj
 from sparsejax import config
-from sparsejax.jit import facts, host
+from sparsejax.jit import facts, host, plan_cache
 
 pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
 
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch):
-    """Blocks also where there are few entries."""
+    """Blocks also where there are few entries, on processors that gather slowly."""
     monkeypatch.setattr(facts, "MANY", 1)
+    monkeypatch.setattr(host, "has_gathers", lambda: False)
+    plan_cache.forget()
+    yield
+    plan_cache.forget()
 
 
 def matrix(rows, mean, rng, dtype="f8", cols=300):

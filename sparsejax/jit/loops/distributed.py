@@ -36,12 +36,15 @@ from sparsejax.formats.level import segment_below, segment_of
 from sparsejax.jit import cin, emit, operators, overlay, simplify, strips, sums, vectors
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
+from sparsejax.jit.loops.lengths import EVEN, differing
 from sparsejax.jit.loops.walker import Loop, Walker
 from sparsejax.jit.memory import aligned, moved
 from sparsejax.jit.operands import DenseArea, Input
 
 ENTRIES = 4096
 """Entries of a block, at most: what is kept for them stays in the first caches."""
+SHORT = 2
+"""Entries of a row, on average, below which bodies of one statement are distributed at all."""
 ONE, SEVERAL = 3, 4
 """Entries of a row, on average over a block, up to which it is computed at once: bodies of one statement over entries, and of more (the
 crossing points measured: two and a half, and four to five)."""
@@ -135,7 +138,7 @@ def _match(loop: Loop) -> _Body | None:
 def _is_short(loop: Loop, leader: cin.Access, single: bool) -> bool:
     """Whether rows are expected to be as short as it takes."""
     program, level = loop.lowering.program, (leader.tensor.name, len(leader.indices) - 1)
-    return level in program.short if single else program.blocks[level] >= SOME
+    return program.lengths.get(level, SHORT) < SHORT if single else program.blocks[level] >= SOME
 
 
 def _flattened(stmt: cin.Stmt, fills: cin.Where | None = None) -> Iterator[tuple[cin.Stmt | None, cin.Where | None]]:
@@ -271,6 +274,8 @@ def blocks(loop: Loop, rows: int) -> None:
         few = b.const("i1", 1)
         for start, stop in edges.values():
             few = b.and_(few, b.lt(b.sub(stop, start), b.add(most, 1)))
+        if found.single:
+            few = b.and_(few, _differ(loop, found.leaders[0], first, end, rows))
 
         def at_once(block: _Block = _Block(first, end, edges, maps)) -> None:
             for leader in numbered[:1]:
@@ -295,6 +300,14 @@ def blocks(loop: Loop, rows: int) -> None:
             lowering.long_rows = False
 
         b.if_else(few, at_once, by_rows)
+
+
+def _differ(loop: Loop, leader: cin.Access, first: Val, end: Val, rows: int) -> Val:
+    """Whether the rows of a block differ in length: those that are alike are faster one by one."""
+    b, count = loop.b, loop.b.var("differ", loop.b.i64(EVEN))
+    with b.if_(b.eq(b.sub(end, first), rows)):
+        b.set(count, differing(b, _buffers(loop, leader)["pos"].pointer, lambda row: row, first, rows, 1))
+    return b.lt(b.i64(EVEN - 1), b.get(count))
 
 
 def _area(loop: Loop, name: str, dtype: np.dtype[Any], size: int) -> DenseArea:

@@ -11,6 +11,9 @@ processor has asked memory for ahead is lost. Here no branch depends on a single
 or that have too many entries (`ENTRIES`), run row by row; this is decided block by block from the lengths of some rows, so that nobody
 needs to know them before. Only levels of many entries are worth it (`Program.blocks`): of few, the processor remembers all lengths.
 
+Where processors gather fast (`host.has_gathers`), rows by themselves are faster than values that are kept (`gathered`): blocks tell only
+rows that are alike and short from others.
+
 Sums of the stored values themselves gain as well (a million rows of half an entry: 1.5 ms, 2.0 where they are read in place). Applies to
 outermost loops whose body reduces one fiber into a register and goes on with the result, where what is reduced depends on no row but
 through that fiber. Chunks begin where blocks do: the bits of a result do not depend on them.
@@ -23,26 +26,24 @@ from functools import partial
 
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.level import segment_below, segment_of
-from sparsejax.jit import cin, emit, operators, simplify, strips, vectors
+from sparsejax.jit import cin, emit, host, operators, simplify, strips, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.loops import unrolled
+from sparsejax.jit.loops.lengths import EVEN, LANES, UNEVEN, differing
 from sparsejax.jit.loops.walker import Loop, Walker
 from sparsejax.jit.memory import aligned
 from sparsejax.jit.operands import Buffer, DenseArea, Input, Scalar
 
 ENTRIES = 4096
 """Entries of a block, at most: their values stay in the first cache."""
-LANES = 8
+STEP = 4
+"""Entries at a time that rows are added up in (`unrolled`)."""
 USUAL, MOST = 3072, 32
 """Entries of the rows of a block, about, and of one row, that are read without asking whether it has as many."""
 FEW = 8
 """Entries of rows that are alike, on average, below which entry by entry is fastest: the processor foresees where rows end, and is at the next
 ones before the last sums are there (rows of six: a quarter less than in lanes)."""
-SAMPLES = 3
-"""Where lengths of eight rows of a block are compared with those of the next rows."""
-EVEN, UNEVEN = 2, SAMPLES * LANES // 4
-"""Of these, how many differ in blocks that are computed all at once, more than so many; and in blocks of rows that are alike, fewer."""
 
 
 @dataclass(frozen=True)
@@ -112,21 +113,18 @@ def blocks(loop: Loop, rows: int) -> None:
     """The loop, `rows` coordinates at a time."""
     b, lowering, found = loop.b, loop.lowering, _match(loop)
     assert found is not None
-    tensor = cin.Tensor(
-        f"{found.leader.tensor.name}_t", (ENTRIES,), found.stmt.rhs.dtype, Format((Dense(),)), 0, "dense"
-    )
-    spare = strips.VECTOR_BYTES // tensor.dtype.itemsize
-    kept = DenseArea(b, tensor, [b.i64(ENTRIES + LANES + spare)])
-    kept.vals = aligned(b, kept.vals)
-    lowering.operands[tensor.name] = kept
+    alone = host.has_gathers()
+    kept = None if alone else _values(loop, found)
     with b.for_(loop.begin, loop.extent, loop.var.name, rows) as first:
         end = b.named("end", b.min(b.add(first, rows), loop.extent))
         start, stop = _edge(loop, found, first), _edge(loop, found, end)
         differ = b.var("differ", b.i64(UNEVEN))
         with b.if_(b.and_(b.eq(b.sub(end, first), rows), b.lt(b.sub(stop, start), ENTRIES + 1))):
-            b.set(differ, _differing(loop, found, first, rows))
+            place_of, edges = partial(_place_of, loop, found), _buffers(loop, found)[1]["pos"].pointer
+            b.set(differ, differing(b, edges, place_of, first, rows, 1 if alone else STEP))
 
         def at_once(first: Val = first, end: Val = end, start: Val = start, stop: Val = stop) -> None:
+            assert kept is not None
             _fill(loop, found, kept, first, start, stop)
             with b.for_(first, end, loop.var.name, some=True) as row:
                 _row(loop, found, kept, row, start, max(LANES, min(MOST, USUAL // rows)))
@@ -141,7 +139,26 @@ def blocks(loop: Loop, rows: int) -> None:
             lowering.plain = False
 
         few = b.and_(b.lt(b.sub(stop, start), FEW * rows), b.lt(b.get(differ), EVEN))
-        b.if_else(b.lt(b.i64(UNEVEN), b.get(differ)), at_once, partial(b.if_else, few, in_turn, one_by_one))
+        rest = partial(b.if_else, few, in_turn, one_by_one)
+        if alone:
+            rest()
+        else:
+            b.if_else(b.lt(b.i64(UNEVEN), b.get(differ)), at_once, rest)
+
+
+def _values(loop: Loop, found: _Rows) -> DenseArea:
+    """Memory for what is added up of a block."""
+    b, name, dtype = loop.b, f"{found.leader.tensor.name}_t", found.stmt.rhs.dtype
+    tensor = cin.Tensor(name, (ENTRIES,), dtype, Format((Dense(),)), 0, "dense")
+    kept = DenseArea(b, tensor, [b.i64(ENTRIES + LANES + strips.VECTOR_BYTES // dtype.itemsize)])
+    kept.vals = aligned(b, kept.vals)
+    loop.lowering.operands[name] = kept
+    return kept
+
+
+def _place_of(loop: Loop, found: _Rows, row: Val) -> Val:
+    """The number of a row's segment."""
+    return _at_row(loop, found, row).cursors[found.leader].pos
 
 
 def _at_row(loop: Loop, found: _Rows, row: Val) -> Env:
@@ -158,25 +175,6 @@ def _edge(loop: Loop, found: _Rows, row: Val) -> Val:
     """Where the entries of a row begin, which may be the one behind the last."""
     _, buffers = _buffers(loop, found)
     return loop.b.load(buffers["pos"].pointer, _at_row(loop, found, row).cursors[found.leader].pos, "i64", "edge")
-
-
-def _differing(loop: Loop, found: _Rows, first: Val, rows: int) -> Val:
-    """How many rows of some of a block differ in length from the next one, as loops over four entries at a time see it."""
-    b, (_, buffers), total = loop.b, _buffers(loop, found), loop.b.i64(0)
-    three, two = (b.splat(b.i64(n), LANES) for n in (3, 2))
-
-    def vectors_of(length: Val) -> Val:
-        return b.binary("ashr", b.binary("add", length, three), two)
-
-    for sample in range(SAMPLES):
-        row = b.add(first, sample * (rows // SAMPLES))
-        place = _at_row(loop, found, row).cursors[found.leader].pos
-        edges = [b.load(buffers["pos"].pointer, b.add(place, k), f"<{LANES} x i64>", "edges") for k in range(3)]
-        lengths = [b.binary("sub", edges[k + 1], edges[k]) for k in range(2)]
-        differ = b.compare("ne", *map(vectors_of, lengths))
-        count = b.call("llvm.ctpop.i8", "i8", [b.convert("bitcast", differ, "i8")])
-        total = b.add(total, b.convert("zext", count, "i64"))
-    return total
 
 
 def _fill(loop: Loop, found: _Rows, kept: DenseArea, first: Val, start: Val, stop: Val) -> None:

@@ -20,13 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, emit, operators, scatter, sums, vectors
+from sparsejax.jit import cin, emit, host, operators, scatter, sums, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Env
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Scalar
 
 COPIES = 4
+FEW = 3.5
+"""Entries of a segment, on average, below which one after the other is fastest, where processors gather fast; of many segments, those
+that are alike are looked for (`flat`)."""
 
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
@@ -36,7 +39,7 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         return False
     if stmt.op is None or not operators.get(stmt.op).associative or not operators.get(stmt.op).commutative:
         return False
-    if lowering.plain or loop.is_short(walker):
+    if lowering.plain or loop.is_short(walker, FEW if host.has_gathers() and not loop.in_blocks(walker) else 2.0):
         return False
     whole = lowering.scalars[stmt.lhs.tensor.name]
     if whole.total is not None and whole.total.exact:

@@ -181,9 +181,13 @@ class Loop:
         coordinate = walker.segment.coordinate(place)
         self.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
 
-    def is_short(self, walker: Walker) -> bool:
-        """Whether the segments that `walker` walks are expected to hold fewer than two entries."""
-        return (walker.access.tensor.name, walker.level) in self.lowering.program.short
+    def is_short(self, walker: Walker, below: float = 2.0) -> bool:
+        """Whether the segments that `walker` walks are expected to hold fewer entries, on average: walks over these are kept simple."""
+        return self.lowering.program.lengths.get((walker.access.tensor.name, walker.level), below) < below
+
+    def in_blocks(self, walker: Walker) -> bool:
+        """Whether the segments that `walker` walks are so many that they are taken in blocks."""
+        return (walker.access.tensor.name, walker.level) in self.lowering.program.blocks
 
     def stored(self, walker: Walker) -> Val | None:
         """The number of places of all segments of the level that `walker` walks, which lie one behind the other; None where they do not,
