@@ -10,21 +10,21 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import numpy as np
 
 from sparsejax import config, tree_util
-from sparsejax.core import array, primitive, trace
-from sparsejax.core.array import Array
+from sparsejax.core import primitive, trace
+from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
-from sparsejax.formats.storage import Template
-from sparsejax.jit import library_call, misses, pipeline, report, stages
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import line, misses, pipeline, report, stages
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
@@ -33,27 +33,47 @@ primitive.set_executor(pipeline.execute)
 log = logging.getLogger("sparsejax")
 
 
+_stack = trace.stack
 _NUMBERS = frozenset([bool, int, float, complex])
 
 
-class _Shortcut(NamedTuple):
-    """A signature of arrays alone whose only result is made by one kernel or library call from the arguments as they come."""
+class _Shortcut:
+    """How the next call of a signature of arrays alone may go."""
 
-    operands: tuple[tuple[Aval, Template | None], ...]
-    """Types, and the templates of NumPy arrays that have them."""
-    kernel: pipeline.KernelRunner | library_call.LibraryCall
-    result: Aval
+    __slots__ = ("kernel", "operands", "result", "several")
+
+    def __init__(self, avals: Sequence[Aval], traced: _Traced) -> None:
+        closed = traced.closed
+        plan: pipeline.Plan = closed.cache["plan"]
+        self.operands = tuple([(a, primitive.plain_template(a)) for a in avals])
+        """Types, and the templates of NumPy arrays that have them."""
+        one = traced.out_tree.node is None
+        self.kernel: line.Step | pipeline.Plan = plan.alone or plan
+        """What makes the only result."""
+        self.result: Any = plan.out_avals[0] if one else None
+        self.several = None if one and not closed.consts else _several(traced, plan)
+        """What makes results that are several, or read constants."""
+
+
+def _several(traced: _Traced, plan: pipeline.Plan) -> Callable[[list[Storage]], Any]:
+    """A plan as a function of operands."""
+    consts, avals, tree = [c._storage for c in traced.closed.consts], plan.out_avals, traced.out_tree
+    kind, _, children = tree.node or (None, None, ())
+    if kind is tuple and all(c is None for c in children):
+        return lambda storages: tuple(map(made, plan.outcome([*consts, *storages]), avals))
+    return lambda storages: tree_util.tree_unflatten(tree, map(made, plan.outcome([*consts, *storages]), avals))
 
 
 class _Traced:
     """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
 
-    __slots__ = ("closed", "limits", "out_tree")
+    __slots__ = ("closed", "limits", "out_tree", "quick")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef) -> None:
         self.closed = closed
         self.out_tree = out_tree
         self.limits = _limits(closed.jaxpr)
+        self.quick: _Shortcut | None = None
 
     @property
     def is_inner(self) -> bool:
@@ -62,11 +82,9 @@ class _Traced:
 
     def shortcut(self, key: Any) -> _Shortcut | None:
         """How the next call of this signature may go, if nothing else is to be done."""
-        plan: pipeline.Plan = self.closed.cache["plan"]
-        plain = not self.limits and not self.closed.consts and self.out_tree.node is None
-        if plan.alone is None or not plain or not all(isinstance(a, Aval) for a in key):
-            return None
-        return _Shortcut(tuple([(a, primitive.view_template(a)) for a in key]), plan.alone, plan.out_avals[0])
+        if self.quick is None and not self.limits and all(isinstance(a, Aval) for a in key):
+            self.quick = _Shortcut(key, self)
+        return self.quick
 
     def check(self, leaves: Sequence[Any]) -> None:
         """OverflowError for a Python integer that the dtype of the array beside it cannot hold, ValueError for one that is the
@@ -144,7 +162,7 @@ class JitFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if trace.stack.traces:
+        if _stack.traces:
             return tree_util.tree_map(_inlined, self._function(*args, **kwargs))
         last = self._last
         if last is not None and len(args) == len(last.operands) and not kwargs:
@@ -165,7 +183,9 @@ class JitFunction:
                     break
                 storages.append(a._storage)
             else:
-                return array.made(last.kernel.run(storages), last.result)
+                if last.several is not None:
+                    return last.several(storages)
+                return made(last.kernel.call(storages), last.result)
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
         if traced is None:
@@ -490,11 +510,11 @@ def make_jaxpr(function: Callable[..., Any], static_argnums: Any = ()) -> Callab
     compiled = jit(function, static_argnums=static_argnums)
 
     @functools.wraps(function)
-    def made(*args: Any, **kwargs: Any) -> ClosedJaxpr:
+    def traced(*args: Any, **kwargs: Any) -> ClosedJaxpr:
         jaxpr: ClosedJaxpr = compiled.trace(*args, **kwargs).jaxpr
         return jaxpr
 
-    return made
+    return traced
 
 
 def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
