@@ -23,8 +23,8 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
-from sparsejax.formats.storage import Storage
-from sparsejax.jit import line, misses, pipeline, report, stages
+from sparsejax.jit import misses, pipeline, report, stages
+from sparsejax.jit.shortcut import Shortcut
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
@@ -37,33 +37,6 @@ _stack = trace.stack
 _NUMBERS = frozenset([bool, int, float, complex])
 
 
-class _Shortcut:
-    """How the next call of a signature of arrays alone may go."""
-
-    __slots__ = ("kernel", "operands", "result", "several")
-
-    def __init__(self, avals: Sequence[Aval], traced: _Traced) -> None:
-        closed = traced.closed
-        plan: pipeline.Plan = closed.cache["plan"]
-        self.operands = tuple([(a, primitive.plain_template(a)) for a in avals])
-        """Types, and the templates of NumPy arrays that have them."""
-        one = traced.out_tree.node is None
-        self.kernel: line.Step | pipeline.Plan = plan.alone or plan
-        """What makes the only result."""
-        self.result: Any = plan.out_avals[0] if one else None
-        self.several = None if one and not closed.consts else _several(traced, plan)
-        """What makes results that are several, or read constants."""
-
-
-def _several(traced: _Traced, plan: pipeline.Plan) -> Callable[[list[Storage]], Any]:
-    """A plan as a function of operands."""
-    consts, avals, tree = [c._storage for c in traced.closed.consts], plan.out_avals, traced.out_tree
-    kind, _, children = tree.node or (None, None, ())
-    if kind is tuple and all(c is None for c in children):
-        return lambda storages: tuple(map(made, plan.outcome([*consts, *storages]), avals))
-    return lambda storages: tree_util.tree_unflatten(tree, map(made, plan.outcome([*consts, *storages]), avals))
-
-
 class _Traced:
     """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
 
@@ -73,17 +46,17 @@ class _Traced:
         self.closed = closed
         self.out_tree = out_tree
         self.limits = _limits(closed.jaxpr)
-        self.quick: _Shortcut | None = None
+        self.quick: Shortcut | None = None
 
     @property
     def is_inner(self) -> bool:
         """Whether it was traced inside another traced function and reads values of it."""
         return any(isinstance(c, Tracer) for c in self.closed.consts)
 
-    def shortcut(self, key: Any) -> _Shortcut | None:
+    def shortcut(self, key: Any) -> Shortcut | None:
         """How the next call of this signature may go, if nothing else is to be done."""
         if self.quick is None and not self.limits and all(isinstance(a, Aval) for a in key):
-            self.quick = _Shortcut(key, self)
+            self.quick = Shortcut(key, self.closed, self.out_tree)
         return self.quick
 
     def check(self, leaves: Sequence[Any]) -> None:
@@ -134,7 +107,7 @@ class JitFunction:
                 f"argument {both[0]} of {self.__name__} is both static and donated; a static one has no memory"
             )
         self._cache: dict[Any, _Traced] = {}
-        self._last: _Shortcut | None = None
+        self._last: Shortcut | None = None
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
 
@@ -393,11 +366,13 @@ class Lowered:
 
         All but "jaxpr" depend on the arrays' statistics, so the function must have been lowered with arrays.
         """
+        stages.check(stage)
         if stage != "jaxpr" and not _has_data((*self._leaves, *self._traced.closed.consts)):
             raise ValueError(
                 f"stage {stage!r} depends on the data's statistics; lower with arrays instead of types or traced values"
             )
-        return stages.as_text(self._traced.closed, self._leaves, stage)
+        closed = self._traced.closed
+        return stages.as_text(closed, lambda: stages.parts_on(closed, self._leaves), stage)
 
     def cost_analysis(self) -> dict[str, float]:
         """What the function costs on the arrays it was lowered with, under JAX's names: "flops", "bytes accessed", and the expected
@@ -432,6 +407,23 @@ class Compiled:
         self._avals = [_leaf_aval(x) for x in leaves]
         self._report = report.report(traced.closed, leaves) if _has_data(leaves) else None
 
+    def as_text(self, stage: str = "asm") -> str:
+        """The machine code of its kernels, as assembly, or what another stage of the compiler made of them: "jaxpr", "plan", "cin",
+        "loops" or "llvm", as `Lowered.as_text`. ValueError for other stages, and for all but "jaxpr" when it was compiled for types.
+
+        >>> import numpy as np, sparsejax as sj
+        >>> A = sj.array(np.eye(10), format="csr", copy=True)
+        >>> compiled = sj.jit(lambda A, x: A @ x).lower(A, np.ones(10)).compile()
+        >>> "ret" in compiled.as_text()
+        True
+        >>> print(compiled.as_text("jaxpr"))
+        { lambda ; a:f64[10:d,10:c] b:f64[10:d]. let
+            c:f64[10:d] = contract[ij,j->i] a b
+          in (c,) }
+        """
+        stages.check(stage)
+        return stages.as_text(self._traced.closed, lambda: self._known_report(f"stage {stage!r} depends").parts, stage)
+
     def cost_analysis(self) -> dict[str, float]:
         """As `Lowered.cost_analysis`."""
         return self._known_report().cost()
@@ -442,9 +434,9 @@ class Compiled:
         """
         return self._known_report().memory()
 
-    def _known_report(self) -> report.Report:
+    def _known_report(self, what: str = "costs depend") -> report.Report:
         if self._report is None:
-            raise ValueError("costs depend on the data; compile for arrays instead of types")
+            raise ValueError(f"{what} on the data; compile for arrays instead of types")
         return self._report
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
