@@ -23,6 +23,7 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
+from sparsejax.formats.storage import Storage
 from sparsejax.jit import misses, pipeline, report, stages
 from sparsejax.jit.shortcut import Shortcut
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
@@ -138,12 +139,13 @@ class JitFunction:
         if _stack.traces:
             return tree_util.tree_map(_inlined, self._function(*args, **kwargs))
         last = self._last
-        if last is not None and len(args) == len(last.operands) and not kwargs:
-            storages = []
-            for a, (aval, template) in zip(args, last.operands):
+        if last is not None and len(args) == last.count and not kwargs:
+            storages: list[Storage] = []
+            for a, aval in zip(args, last.avals):
                 kind = type(a)
                 if kind is not Array:
                     if kind is np.ndarray:
+                        template = last.templates[len(storages)]
                         viewed = None if template is None else primitive.view_as(a, aval, template)
                         if viewed is None:
                             break

@@ -223,9 +223,11 @@ class Binding:
 
         def run_dense(inputs: Sequence[Storage]) -> Storage:
             for k, name, value in kept:
-                if inputs[k].cache.get(name) != value:
+                found = inputs[k].cache.get(name)
+                if found is not value and found != value:
                     return otherwise(inputs)
-            if planning() != settings:
+            now = planning()
+            if now is not settings and now != settings:
                 return otherwise(inputs)
             slots = first
             for s in inputs:

@@ -17,12 +17,13 @@ from sparsejax.jit import line, pipeline
 class Shortcut:
     """A signature of arrays and numbers alone, with the plan of its jaxpr. (With slots: what it holds is read in every call.)"""
 
-    __slots__ = ("kernel", "operands", "result", "several")
+    __slots__ = ("avals", "count", "kernel", "result", "several", "templates")
 
     def __init__(self, avals: Sequence[Aval], closed: ClosedJaxpr, tree: tree_util.PyTreeDef) -> None:
         plan: pipeline.Plan = closed.cache["plan"]
-        self.operands = tuple([(a, primitive.plain_template(a)) for a in avals])
-        """Types, and the templates of NumPy arrays that have them."""
+        self.avals, self.count = tuple(avals), len(avals)
+        self.templates = tuple(map(primitive.plain_template, avals))
+        """Those of NumPy arrays that have the types of the operands."""
         one = tree.node is None
         self.kernel: line.Step | pipeline.Plan = plan.alone or plan
         """What makes the only result."""
