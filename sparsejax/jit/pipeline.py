@@ -17,11 +17,11 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -132,7 +132,9 @@ class KernelRunner:
         """Where storages of these inputs keep what the plan depends on."""
         self._last: tuple[object, list[tuple[int, str, object]], Planned | None] = None, [], None
         """Settings at the last call; where in the cache of which input was what else it depended on; and its plan."""
-        self.call: Callable[[Sequence[Storage]], Storage] = self.run
+        own = weakref.ref(self)  # what refers to itself would be freed late
+        self._plainly: Callable[[Sequence[Storage]], Storage] = lambda inputs: own().run(inputs)  # type: ignore[union-attr]
+        self.call: Callable[[Sequence[Storage]], Storage] = self._plainly
         """`run` on inputs alone: on the shortest road where the kernel is all there is to do, as long as the last plan serves."""
         self.takes_back = False
         """Whether memory of results is used again."""
@@ -170,11 +172,11 @@ class KernelRunner:
             planned = self.plan(self.observe(inputs))
             kept = [(k, name, inputs[k].cache[name]) for k, name in self._watched]
             self._last = settings, kept, planned = config.planning(), kept, planned
-            self.call, bound = self.run, planned.binding
+            self.call, bound = self._plainly, planned.binding
             if self.exact and not self.large and self.variants is None:
                 self.takes_back = bound.takes_back
                 if not planned.moves and planned.account is None:
-                    self.call = bound.quick(kept, settings, self.run)
+                    self.call = bound.quick(kept, settings, self._plainly)
         assert planned is not None
         if planned.account is not None and planned.account.pays(inputs):
             return self.plan(planned.observed, planned.account.later.order)
@@ -403,7 +405,7 @@ class Plan(Body):
         if isinstance(step, KernelRunner):
             return step
         if step.eqn.bodies or step.eqn.primitive.multiple:
-            return library_call.Bodies(step, functools.partial(self.bodies, number))
+            return library_call.Bodies(step, lambda: [plan_of(b) for b in step.eqn.bodies])
         return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
 
     def _steps(

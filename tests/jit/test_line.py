@@ -2,12 +2,14 @@
 
 import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax import lax
 from sparsejax.jit import arena, library_call, pipeline
 
 
@@ -160,3 +162,22 @@ def test_conversions_outside_jit_give_what_the_compiler_gives():
         assert eager.aval == staged.aval
         np.testing.assert_array_equal(eager.todense(), dense)
         np.testing.assert_array_equal(staged.todense(), dense)
+
+
+def test_plans_are_freed_at_once(layer):
+    """Nothing in a plan refers to itself, so that machine code goes with its function, without the garbage collector."""
+    A, H, W = (sj.array(x, format=f) for x, f in zip(layer, ("csr", "dense", "dense"), strict=True))
+    gc.collect()
+    gc.disable()
+    try:
+        function = sj.jit(lambda A, H, W: lax.cond(H[0, 0] > 100, lambda: W, lambda: W * 2) + snp.sum(relu(A, H, W)))
+        for _ in range(2):
+            function(A, H, W)
+        plan = weakref.ref(plan_of(function))
+        runners = [weakref.ref(s) for s in plan().steps if isinstance(s, pipeline.KernelRunner)]
+        assert runners
+        del function
+        assert plan() is None
+        assert all(r() is None for r in runners)
+    finally:
+        gc.enable()
