@@ -1,11 +1,12 @@
-"""What calls cost besides the work: first calls, first calls of a second process, and warm calls on a tiny matrix beside SciPy.
+"""What calls cost besides the work: first calls, first calls of a second process, and warm calls on tiny operands beside SciPy.
 
     python -m benchmarks.first_calls                 three tables
     python -m benchmarks.first_calls --processes 9   medians over more processes
+    python -m benchmarks.first_calls --warm          the last table alone
 
 cold      the first call in a process that has compiled another kernel before (LLVM is loaded), nothing on disk
 second    the first call of another process that finds plans and machine code on disk, less a warm call; how many kernels LLVM compiled
-warm      a call on a 50 x 50 matrix of 100 entries
+warm      calls on tiny operands beside SciPy's: a product of 100 entries, a layer of a GCN, a conversion
 
 Milliseconds (warm: microseconds): medians of wall-clock time, and of processor time, which a busy machine disturbs less.
 """
@@ -87,42 +88,65 @@ def spawn(name: str, folder: str, before: bool) -> list[float]:
 
 
 def warm() -> None:
-    """Calls on a tiny matrix, interleaved with SciPy's, many at a time."""
+    """Calls on tiny operands, interleaved with SciPy's, many at a time; the first of each group is what the others are compared with."""
     import numpy as np
 
     import sparsejax as sj
+    import sparsejax.numpy as snp
     from benchmarks import matrices
 
-    S, x = matrices.uniform(50, 50, 100), np.random.default_rng(0).standard_normal(50)
+    rng = np.random.default_rng(0)
+    S, x = matrices.uniform(50, 50, 100), rng.standard_normal(50)
     A, X, product = sj.array(S, copy=True), sj.array(x, copy=True), sj.jit(lambda A, x: A @ x)
-    runs = {
-        "SciPy, A @ x": lambda: S @ x,
-        "jitted, both ours": lambda: product(A, X),
-        "jitted, NumPy's x": lambda: product(A, x),
-        "outside jit": lambda: A @ X,
-    }
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    graph, h, w = matrices.uniform(100, 100, 400), rng.standard_normal((100, 32)), rng.standard_normal((32, 32))
+    G, H, W = (sj.array(value, copy=True) for value in (graph, h, w))
+    layer = sj.jit(lambda G, H, W: snp.maximum(G @ (H @ W), 0))
+    coo = matrices.uniform(2708, 2708, 13_264).tocoo()
+    C = sj.array(coo, copy=True)
+    groups: list[dict[str, Callable[[], object]]] = [
+        {
+            "SciPy, A @ x, 100 entries": lambda: S @ x,
+            "jitted, both ours": lambda: product(A, X),
+            "jitted, NumPy's x": lambda: product(A, x),
+            "outside jit": lambda: A @ X,
+        },
+        {"SciPy, A @ A, 100 entries": lambda: S @ S, "jitted": lambda: product(A, A)},
+        {
+            "SciPy and NumPy, layer of a GCN, 100 nodes": lambda: np.maximum(graph @ (h @ w), 0),
+            "jitted, all ours": lambda: layer(G, H, W),
+            "jitted, NumPy's features and weights": lambda: layer(G, h, w),
+        },
+        {"SciPy, COO to CSR, 13,264 entries": lambda: coo.tocsr(), "ours": lambda: C.tocsr()},
+    ]
+    runs = [(group, name, run) for group in groups for name, run in group.items()]
+    times: list[list[float]] = [[] for _ in runs]
     for _ in range(40):
-        for name, run in runs.items():
+        for found, (_, _, run) in zip(times, runs, strict=True):
             run()
             start = time.thread_time()
-            for _ in range(1000):
+            for _ in range(300):
                 run()
-            times[name].append(1e3 * (time.thread_time() - start))
-    print("\n| warm call, 100 entries | microseconds | of SciPy's |\n|---|---|---|")
-    base = statistics.median(times["SciPy, A @ x"])
-    for name, found in times.items():
-        print(f"| {name} | {statistics.median(found):.2f} | {statistics.median(found) / base:.2f} |")
+            found.append(1e6 * (time.thread_time() - start) / 300)
+    print("\n| warm call | microseconds | of SciPy's |\n|---|---|---|")
+    base, last = 0.0, None
+    for found, (group, name, _) in zip(times, runs, strict=True):
+        taken = statistics.median(found)
+        base, last = (base if group is last else taken), group
+        print(f"| {name} | {taken:.2f} | {taken / base:.2f} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=5, help="processes per figure")
+    parser.add_argument("--warm", action="store_true", help="the last table alone")
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
     parser.add_argument("--before", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(options.child, options.before)
+        return
+    if options.warm:
+        warm()
         return
     print("| first call | cold, ms | processor | aim | second process, ms | processor | aim | compiled |")
     print("|---" * 8 + "|")

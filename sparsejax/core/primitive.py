@@ -52,6 +52,8 @@ class Primitive:
     typing(*avals, **params) -> Aval              reference(*ndarrays, **params) -> ndarray
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage
     prefers_call(*avals, **params) -> bool        batch: see `core.batching`; jvp, transpose: see `core.tangents`
+    on_numpy(*avals, **params) -> function or None: `call` as a function of NumPy's arrays and of one that it writes the result to; asked
+    for where all of them are dense and in NumPy's order
     describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
     static(position, number) -> bool              whether the code should depend on that number (default: where the type does)
 
@@ -88,6 +90,7 @@ class Primitive:
         factored: Rule | None = None,
         prune: Rule | None = None,
         pushdown: Rule | None = None,
+        on_numpy: Rule | None = None,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -107,6 +110,7 @@ class Primitive:
         self.factored = factored
         self.prune = prune
         self.pushdown = pushdown
+        self.on_numpy = on_numpy
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"
@@ -244,8 +248,8 @@ def view_as(value: np.ndarray[Any, Any], aval: Aval, template: Template) -> Stor
     return Storage.dense(template, value if value.ndim == 1 else value.reshape(-1), {"transient": True})
 
 
-def view_template(aval: Aval) -> Template | None:
-    """The template of views of NumPy arrays of the type `aval`; None where it is that of none."""
+def plain_template(aval: Aval) -> Template | None:
+    """The template of NumPy's arrays of the type `aval`; None where none has it: they are dense, in the order of rows, without fill."""
     plain = Aval(aval.shape, aval.dtype, Format.parse("dense", aval.ndim))
     return dense_template(plain.format, plain.shape, plain.dtype.type(0)) if plain == aval else None
 
@@ -263,6 +267,8 @@ def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:
 
     With `keep` the array may outlive the call and owns a copy; without, it views the caller's memory for one call.
     """
+    if type(value) is Array:
+        return value
     if isinstance(value, Array | Tracer):
         if isinstance(value, Tracer) and not value.maker.open:
             leaked(value)

@@ -10,21 +10,22 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import numpy as np
 
 from sparsejax import config, tree_util
-from sparsejax.core import array, primitive, trace
-from sparsejax.core.array import Array
+from sparsejax.core import primitive, trace
+from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
-from sparsejax.formats.storage import Template
-from sparsejax.jit import library_call, misses, pipeline, report, stages
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import misses, pipeline, report, stages
+from sparsejax.jit.shortcut import Shortcut
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
@@ -33,40 +34,31 @@ primitive.set_executor(pipeline.execute)
 log = logging.getLogger("sparsejax")
 
 
+_stack = trace.stack
 _NUMBERS = frozenset([bool, int, float, complex])
-
-
-class _Shortcut(NamedTuple):
-    """A signature of arrays alone whose only result is made by one kernel or library call from the arguments as they come."""
-
-    operands: tuple[tuple[Aval, Template | None], ...]
-    """Types, and the templates of NumPy arrays that have them."""
-    kernel: pipeline.KernelRunner | library_call.LibraryCall
-    result: Aval
 
 
 class _Traced:
     """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
 
-    __slots__ = ("closed", "limits", "out_tree")
+    __slots__ = ("closed", "limits", "out_tree", "quick")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef) -> None:
         self.closed = closed
         self.out_tree = out_tree
         self.limits = _limits(closed.jaxpr)
+        self.quick: Shortcut | None = None
 
     @property
     def is_inner(self) -> bool:
         """Whether it was traced inside another traced function and reads values of it."""
         return any(isinstance(c, Tracer) for c in self.closed.consts)
 
-    def shortcut(self, key: Any) -> _Shortcut | None:
+    def shortcut(self, key: Any) -> Shortcut | None:
         """How the next call of this signature may go, if nothing else is to be done."""
-        plan: pipeline.Plan = self.closed.cache["plan"]
-        plain = not self.limits and not self.closed.consts and self.out_tree.node is None
-        if plan.alone is None or not plain or not all(isinstance(a, Aval) for a in key):
-            return None
-        return _Shortcut(tuple([(a, primitive.view_template(a)) for a in key]), plan.alone, plan.out_avals[0])
+        if self.quick is None and not self.limits and all(isinstance(a, Aval) for a in key):
+            self.quick = Shortcut(key, self.closed, self.out_tree)
+        return self.quick
 
     def check(self, leaves: Sequence[Any]) -> None:
         """OverflowError for a Python integer that the dtype of the array beside it cannot hold, ValueError for one that is the
@@ -116,7 +108,7 @@ class JitFunction:
                 f"argument {both[0]} of {self.__name__} is both static and donated; a static one has no memory"
             )
         self._cache: dict[Any, _Traced] = {}
-        self._last: _Shortcut | None = None
+        self._last: Shortcut | None = None
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
 
@@ -144,15 +136,16 @@ class JitFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if trace.stack.traces:
+        if _stack.traces:
             return tree_util.tree_map(_inlined, self._function(*args, **kwargs))
         last = self._last
-        if last is not None and len(args) == len(last.operands) and not kwargs:
-            storages = []
-            for a, (aval, template) in zip(args, last.operands):
+        if last is not None and len(args) == last.count and not kwargs:
+            storages: list[Storage] = []
+            for a, aval in zip(args, last.avals):
                 kind = type(a)
                 if kind is not Array:
                     if kind is np.ndarray:
+                        template = last.templates[len(storages)]
                         viewed = None if template is None else primitive.view_as(a, aval, template)
                         if viewed is None:
                             break
@@ -165,7 +158,9 @@ class JitFunction:
                     break
                 storages.append(a._storage)
             else:
-                return array.made(last.kernel.run(storages), last.result)
+                if last.several is not None:
+                    return last.several(storages)
+                return made(last.kernel.call(storages), last.result)
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
         if traced is None:
@@ -373,11 +368,13 @@ class Lowered:
 
         All but "jaxpr" depend on the arrays' statistics, so the function must have been lowered with arrays.
         """
+        stages.check(stage)
         if stage != "jaxpr" and not _has_data((*self._leaves, *self._traced.closed.consts)):
             raise ValueError(
                 f"stage {stage!r} depends on the data's statistics; lower with arrays instead of types or traced values"
             )
-        return stages.as_text(self._traced.closed, self._leaves, stage)
+        closed = self._traced.closed
+        return stages.as_text(closed, lambda: stages.parts_on(closed, self._leaves), stage)
 
     def cost_analysis(self) -> dict[str, float]:
         """What the function costs on the arrays it was lowered with, under JAX's names: "flops", "bytes accessed", and the expected
@@ -412,6 +409,23 @@ class Compiled:
         self._avals = [_leaf_aval(x) for x in leaves]
         self._report = report.report(traced.closed, leaves) if _has_data(leaves) else None
 
+    def as_text(self, stage: str = "asm") -> str:
+        """The machine code of its kernels, as assembly, or what another stage of the compiler made of them: "jaxpr", "plan", "cin",
+        "loops" or "llvm", as `Lowered.as_text`. ValueError for other stages, and for all but "jaxpr" when it was compiled for types.
+
+        >>> import numpy as np, sparsejax as sj
+        >>> A = sj.array(np.eye(10), format="csr", copy=True)
+        >>> compiled = sj.jit(lambda A, x: A @ x).lower(A, np.ones(10)).compile()
+        >>> "ret" in compiled.as_text()
+        True
+        >>> print(compiled.as_text("jaxpr"))
+        { lambda ; a:f64[10:d,10:c] b:f64[10:d]. let
+            c:f64[10:d] = contract[ij,j->i] a b
+          in (c,) }
+        """
+        stages.check(stage)
+        return stages.as_text(self._traced.closed, lambda: self._known_report(f"stage {stage!r} depends").parts, stage)
+
     def cost_analysis(self) -> dict[str, float]:
         """As `Lowered.cost_analysis`."""
         return self._known_report().cost()
@@ -422,9 +436,9 @@ class Compiled:
         """
         return self._known_report().memory()
 
-    def _known_report(self) -> report.Report:
+    def _known_report(self, what: str = "costs depend") -> report.Report:
         if self._report is None:
-            raise ValueError("costs depend on the data; compile for arrays instead of types")
+            raise ValueError(f"{what} on the data; compile for arrays instead of types")
         return self._report
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -490,11 +504,11 @@ def make_jaxpr(function: Callable[..., Any], static_argnums: Any = ()) -> Callab
     compiled = jit(function, static_argnums=static_argnums)
 
     @functools.wraps(function)
-    def made(*args: Any, **kwargs: Any) -> ClosedJaxpr:
+    def traced(*args: Any, **kwargs: Any) -> ClosedJaxpr:
         jaxpr: ClosedJaxpr = compiled.trace(*args, **kwargs).jaxpr
         return jaxpr
 
-    return made
+    return traced
 
 
 def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

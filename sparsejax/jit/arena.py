@@ -25,7 +25,11 @@ medians; two runs of each in turn, one matrix).
 """
 TINY, PAGE = 512, 8192
 """Bytes of the largest results that share a block, and of that block."""
+RETURNED = 32 << 10
+"""Bytes of the largest results whose memory goes back to what made them when nobody reads them any more (`line`)."""
 
+freeze: Any = np.ndarray.setflags
+"""`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
 _first_byte: Any = ctypes.c_char.from_buffer
 
 
@@ -63,7 +67,7 @@ class Results:
             return first
         if self._size < SMALLEST:
             vals, address = aligned(self._count, self._dtype, self._value)
-            vals.setflags(write=False)
+            freeze(vals, False)
         else:
             vals, address = full(self._count, self._dtype, self._value)
         return vals, self._behind(self._prefix, address)
@@ -72,7 +76,7 @@ class Results:
         stride = max(1, -(-self._size // ALIGNMENT)) * ALIGNMENT
         step, number = stride // self._dtype.itemsize, PAGE // stride
         whole, start = aligned(number * step, self._dtype, self._value)
-        whole.setflags(write=False)
+        freeze(whole, False)
         slots = map(functools.partial(self._behind, self._prefix), range(start, start + number * stride, stride))
         return list(zip(whole.reshape(number, step)[:, : self._count], slots, strict=True))
 
@@ -80,7 +84,7 @@ class Results:
 def aligned(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
     """An array of `count` elements that are `value` (None: anything) in fresh memory, and its address, a multiple of `ALIGNMENT`. O(count)."""
     spare = ALIGNMENT // dtype.itemsize
-    whole = np.zeros(count + spare, dtype)
+    whole = (np.empty if value is None else np.zeros)(count + spare, dtype)
     address = address_of(whole)
     start = -address % ALIGNMENT // dtype.itemsize
     made = whole[start : start + count]
@@ -96,7 +100,7 @@ def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
     """
     if not SUPPORTED:
         made, address = aligned(count, dtype, value)
-        made.setflags(write=False)
+        freeze(made, False)
         return made, address
     made, address = heap.array(count, dtype, zero=value is not None and value == 0)
     if value is not None and value != 0:

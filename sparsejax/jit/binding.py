@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax import config
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
@@ -19,12 +20,18 @@ from sparsejax.jit import abi, arena, chunked, cin, given, heap, operators, runt
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
+_new: Any = object.__new__
 
 
 def input_slots(storage: Storage) -> bytes:
     """The packed slots of an input: extents, buffer addresses, address of the values. Computed once per storage."""
     known: bytes | None = storage.cache.get("slots")
     if known is None:
+        if storage.format.is_dense:
+            shape = storage.shape
+            known = _packer(len(shape) + 1)(*shape, arena.address_of(storage.vals))
+            storage.cache["slots"] = known
+            return known
         known = _packed_extents(storage.format, storage.shape)
         for level in storage.buffers:
             for buffer in level:
@@ -32,6 +39,11 @@ def input_slots(storage: Storage) -> bytes:
         known += _pack_one(arena.address_of(storage.vals))
         storage.cache["slots"] = known
     return known
+
+
+@functools.lru_cache(maxsize=64)
+def _packer(count: int) -> Callable[..., bytes]:
+    return struct.Struct(f"{count}q").pack
 
 
 @functools.lru_cache(maxsize=4096)
@@ -45,7 +57,7 @@ def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _pack(numbers: Sequence[int]) -> bytes:
-    return struct.pack(f"{len(numbers)}q", *numbers)
+    return _packer(len(numbers))(*numbers)
 
 
 class Binding:
@@ -182,6 +194,69 @@ class Binding:
         if any(n > room for n, room in zip(counts, self._room, strict=True)):
             self._make_room([max(n + (n >> 3), room) for n, room in zip(counts, self._room, strict=True)])
         return self._adoption.take(after)
+
+    def quick(
+        self,
+        kept: Sequence[tuple[int, str, object]],
+        settings: object,
+        otherwise: Callable[[Sequence[Storage]], Storage],
+    ) -> Callable[[Sequence[Storage]], Storage]:
+        """`run` as one function, where the settings of `config` are as they were, and what inputs keep: in the cache of which one,
+        under which name. Else `otherwise`.
+
+        A tiny product spends more time in the frames of functions than in the kernel (`python -m benchmarks.first_calls`).
+        """
+        planning = config.planning
+
+        def run(inputs: Sequence[Storage]) -> Storage:
+            for k, name, value in kept:
+                if inputs[k].cache.get(name) != value:
+                    return otherwise(inputs)
+            if planning() != settings:
+                return otherwise(inputs)
+            return self.run(inputs)
+
+        if not self._dense:
+            return run
+        first, results, call = self._first, self._results, self._callable()
+        form, shape, fill, buffers = self._template
+
+        def run_dense(inputs: Sequence[Storage]) -> Storage:
+            for k, name, value in kept:
+                found = inputs[k].cache.get(name)
+                if found is not value and found != value:
+                    return otherwise(inputs)
+            now = planning()
+            if now is not settings and now != settings:
+                return otherwise(inputs)
+            slots = first
+            for s in inputs:
+                slots += s.cache.get("slots") or input_slots(s)
+            try:
+                vals, last = results.ready.pop()
+            except IndexError:
+                vals, last = results.take()
+            status = call(slots + last)
+            if status:
+                runtime.check(status)
+            made: Storage = _new(Storage)
+            made.format, made.shape, made.fill_value, made.buffers = form, shape, fill, buffers
+            made.vals, made.cache, made.ours = vals, {"slots": last}, True  # type: ignore[misc]
+            return made
+
+        return run_dense
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether memory of results is used again: it need not be cleared, and is neither tiny nor large."""
+        size = self._size * self._dtype.itemsize
+        return self._dense and self._content is None and arena.TINY < size <= arena.RETURNED
+
+    def take_back(self, storage: Storage) -> None:
+        """Use the memory of a result again."""
+        ready = self._results.ready
+        if self.takes_back and not ready and "slots" in storage.cache:
+            ready.append((storage.vals, storage.cache["slots"]))
 
     def _make_room(self, counts: Sequence[int]) -> None:
         """Make room for so many coordinates from the next call on: what grows is moved, to pages that are touched for the first time."""

@@ -69,7 +69,7 @@ class Plan:
         self.keys, self.listed = target.order[: self.depth], target.order[self.depth :]
         self.parents = math.prod(shape[d] for d in self.keys)
         self.sorts = sorts
-        self._above = ((),) * self.depth
+        self._above: tuple[tuple[Array, ...], ...] = ((),) * self.depth
         self._heads = [first for first, _ in source.runs if not isinstance(source.levels[first], Dense)]
         self._columns = self._plain_columns()
         below_one_dense = isinstance(source.levels[0], Dense) and len(source.runs) == 2
@@ -121,7 +121,8 @@ class Plan:
             if self._makes_pos:
                 made.append(empty(self.parents + 1, _INT64))
             room = entries if self.sorts else entries + LANES
-            made += [empty(room, dtype) for dtype in self._made]
+            for dtype in self._made:
+                made.append(empty(room, dtype))
             if self.sorts:
                 made.append(empty(entries, self.dtype))
             most = address = 0
@@ -134,7 +135,7 @@ class Plan:
             if status:
                 runtime.check(status)
             for array in made:
-                array.setflags(write=False)
+                arena.freeze(array, False)
         return self._result(storage, made)
 
     def _result(self, storage: Storage, made: list[Array]) -> Storage:
@@ -147,9 +148,13 @@ class Plan:
         else:
             pos = np.array([0, entries])
             pos.setflags(write=False)
-        first, *rest = [made[k][:entries] if level < 0 else buffers[level][k] for level, k in self._places]
-        levels = (*self._above, (pos, first), *[(crd,) for crd in rest])
-        return Storage.of_frozen(self.target, self.shape, storage.fill_value, levels, vals)
+        head = [pos]
+        levels = list(self._above)
+        for level, k in self._places:
+            head.append(made[k][:entries] if level < 0 else buffers[level][k])
+            levels.append(tuple(head))
+            head = []
+        return Storage.of_frozen(self.target, self.shape, storage.fill_value, tuple(levels), vals)
 
     def _kernel(self, full: bool, ahead: bool, entries: int) -> tuple[runtime.Kernel | None, int]:
         """The kernel and the columns that it keeps; None as long as it is not worth being loaded, or compiled."""

@@ -6,6 +6,8 @@ import functools
 import importlib.util
 import os
 import platform
+import sys
+from collections.abc import Sequence
 
 from sparsejax.jit import engine, loader
 
@@ -62,13 +64,21 @@ def _first_record(path: str) -> str:
 def _code_generator() -> str:
     """llvmlite and its LLVM, by the size and the time of the library that holds both; importing it for its version takes half a
     millisecond."""
-    spec = importlib.util.find_spec("llvmlite")
-    folders = () if spec is None else spec.submodule_search_locations or ()
     found = []
-    for folder in folders:
+    for folder in _code_generator_folders():
         with os.scandir(os.path.join(folder, "binding")) as entries:
             for entry in entries:
                 if "llvmlite." in entry.name:
                     status = entry.stat()
                     found.append((entry.name, status.st_size, status.st_mtime_ns))
     return f"llvmlite {sorted(found)}"
+
+
+def _code_generator_folders() -> Sequence[str]:
+    """Where llvmlite is: looked for as a folder first, as the machinery of imports lists all that is installed, which takes longer."""
+    for place in sys.path:
+        folder = os.path.join(place, "llvmlite")
+        if os.path.isfile(os.path.join(folder, "__init__.py")):
+            return (folder,)
+    spec = importlib.util.find_spec("llvmlite")
+    return () if spec is None else spec.submodule_search_locations or ()

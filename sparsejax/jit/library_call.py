@@ -1,30 +1,94 @@
-"""Programs of one library call: what is left to do when they run again."""
+"""Library calls: what is left to do when they run again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sparsejax.core.primitive import plain_template
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import fuse
+from sparsejax.jit import arena, fuse
 
 
 class LibraryCall:
     """A library call of one result, with everything about it that does not change from call to call."""
 
-    def __init__(self, step: fuse.CallStep) -> None:
-        call, self._aval = step.eqn.primitive.call, step.outputs[0].aval
-        assert call is not None
-        self._call, self._params = call, step.eqn.param_dict
+    takes_back = False
 
-    def run(self, inputs: Sequence[Storage]) -> Storage:
-        """The result for these inputs; a copy where it would share memory that the caller may change after the call."""
-        made: Storage = self._call(*inputs, out_aval=self._aval, **self._params)
-        for s in inputs:
-            if "transient" in s.cache:
-                return owned(made, [s for s in inputs if "transient" in s.cache])
-        return made
+    def __init__(self, step: fuse.CallStep) -> None:
+        call, aval, params = step.eqn.primitive.call, step.outputs[0].aval, step.eqn.param_dict
+        assert call is not None
+        self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: call(*inputs, out_aval=aval, **params)
+        """The result for these inputs; it may share their memory."""
+
+    def take_back(self, storage: Storage) -> None:
+        raise NotImplementedError
+
+
+class NumPyCall:
+    """A library call of dense arrays in the order of NumPy, as one of NumPy's functions, into memory of ours."""
+
+    def __init__(self, step: fuse.CallStep, function: Callable[..., Any]) -> None:
+        out = step.outputs[0].aval
+        template = plain_template(out)
+        assert template is not None
+        self._template, self._function, self._shape, self._dtype = template, function, out.shape, out.dtype
+        self._shapes = [v.aval.shape for v in step.eqn.inputs]
+        self._pack = struct.Struct(f"{out.ndim + 1}q").pack
+        self._ready: list[tuple[NDArray[Any], bytes]] = []
+        """Memory to be used again: flat and read-only, a view of the array that is written; and the slots of the result."""
+        self.takes_back = arena.TINY < out.size * out.dtype.itemsize <= arena.RETURNED
+
+    @staticmethod
+    def of(step: fuse.CallStep) -> NumPyCall | None:
+        """The call as a function of NumPy's, where there is one."""
+        rule, avals, out = step.eqn.primitive.on_numpy, [v.aval for v in step.eqn.inputs], step.outputs[0].aval
+        if rule is None or any(plain_template(a) is None for a in (*avals, out)):
+            return None
+        function = rule(*avals, **step.eqn.param_dict)
+        return None if function is None else NumPyCall(step, function)
+
+    def call(self, inputs: Sequence[Storage]) -> Storage:
+        """The result for these inputs."""
+        try:
+            vals, slots = self._ready.pop()
+        except IndexError:
+            vals, slots = self._memory()
+        if len(inputs) == 2:
+            one, other = self._shapes
+            self._function(inputs[0].vals.reshape(one), inputs[1].vals.reshape(other), vals.base)
+        else:
+            self._function(*(s.vals.reshape(n) for s, n in zip(inputs, self._shapes, strict=True)), vals.base)
+        return Storage.dense(self._template, vals, {"slots": slots})
+
+    def _memory(self) -> tuple[NDArray[Any], bytes]:
+        made = np.empty(self._shape, self._dtype)
+        slots = self._pack(*self._shape, arena.address_of(made))
+        vals = made.reshape(-1)
+        arena.freeze(vals, False)
+        return vals, slots
+
+    def take_back(self, storage: Storage) -> None:
+        """Use the memory of a result again."""
+        if not self._ready:
+            self._ready.append((storage.vals, storage.cache["slots"]))
+
+
+class Bodies:
+    """A call that has several results, or runs other jaxprs: what `bodies` gives."""
+
+    takes_back = False
+
+    def __init__(self, step: fuse.CallStep, bodies: Callable[[], Sequence[Any]]) -> None:
+        self.call: Callable[[Sequence[Storage]], list[Storage]] = lambda inputs: step.call(inputs, bodies())
+        """The results for these inputs."""
+
+    def take_back(self, storage: Storage) -> None:
+        raise NotImplementedError
 
 
 def owned(result: Storage, borrowed: Sequence[Storage]) -> Storage:

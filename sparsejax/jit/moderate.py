@@ -9,6 +9,8 @@ that needs it; a product of arrays is not looked at, but what it is made of.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +62,7 @@ def placed(checks: Sequence[Check], numbers: Mapping[Var, int], made: Sequence[r
 
 def is_moderate(storage: Storage, zero: float, factors: int) -> bool:
     """Whether an array is as one of so many factors must be; looked at once."""
-    key = f"moderate {zero} {factors}"
+    key = "moderate", zero, factors
     known: bool | None = storage.cache.get(key)
     if known is None:
         known = storage.cache[key] = _is_moderate(storage.vals, zero, factors)
@@ -70,8 +72,14 @@ def is_moderate(storage: Storage, zero: float, factors: int) -> bool:
 def _is_moderate(values: NDArray[Any], zero: float, factors: int) -> bool:
     if values.dtype.kind not in "fc" or not values.size:
         return True
-    if not np.isfinite(zero):
+    if not math.isfinite(zero):
         return bool(values.min() > -np.inf if zero > 0 else values.max() < np.inf)
-    real = values.view(values.real.dtype)
-    with np.errstate(all="ignore"):
-        return bool(np.dot(real, real) <= float(np.finfo(real.dtype).max) ** (ORDER / factors))
+    real = values.view(values.real.dtype) if values.dtype.kind == "c" else values
+    # `vdot`, as it does not warn of overflows: `dot` would have to be kept from that, which takes longer than the sum
+    return bool(np.vdot(real, real) <= _most(real.dtype, factors))
+
+
+@functools.lru_cache(maxsize=256)
+def _most(dtype: np.dtype[Any], factors: int) -> float:
+    """What the sum of the squares may be."""
+    return float(float(np.finfo(dtype).max) ** (ORDER / factors))

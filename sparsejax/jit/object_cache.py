@@ -1,6 +1,6 @@
 """Machine code on disk, so that a second process compiles nothing.
 
-    file     magic, format version, lengths, SHA-256 of all that follows | host and LLVM text, compressed | object
+    file     magic, format version, length, SHA-256 of all that follows | SHA-256 of host and LLVM text | object
     name     SHA-256 of host and LLVM text
 
 A file is used only when it is whole, of this format, and for exactly this text on exactly this host; anything else is replaced by
@@ -20,7 +20,6 @@ import secrets
 import stat
 import struct
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,12 +30,12 @@ from sparsejax.jit import host
 
 log = logging.getLogger("sparsejax")
 
-FORMAT = 1
+FORMAT = 2
 LIMIT = 256 << 20
 """Bytes on disk above which the files that were not used for longest are removed."""
 
 _MAGIC = b"sjobject"
-_HEADER = struct.Struct("<8sIIQQ32s")  # magic, format, 0, length of the compressed text, length of the object, checksum
+_HEADER = struct.Struct("<8sIIQ32s")  # magic, format, 0, length of the object, checksum
 _SUFFIX, _TEMPORARY = ".object", ".partial"
 _LARGEST = 64 << 20
 _BLOCK = 4096
@@ -57,7 +56,7 @@ class ObjectCache:
         """The object of a text; None when there is none that can be trusted. O(size of text and object)."""
         try:
             with self._opened() as folder:
-                return self._read(folder, text)
+                return self._read(folder, _digest(text))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -68,8 +67,9 @@ class ObjectCache:
         """Keep the object of a text, in place of any file of its name."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            digest = _digest(text)
             with self._opened() as folder:
-                self._write(folder, _name(text), _framed(text, image))
+                self._write(folder, _name(digest), _framed(digest, image))
                 if secrets.randbelow(_STORES_PER_SWEEP) == 0:  # by chance, as most processes store little
                     self._sweep(folder)
         except (OSError, ValueError) as error:
@@ -94,15 +94,15 @@ class ObjectCache:
         finally:
             os.close(folder)
 
-    def _read(self, folder: int, text: str) -> bytes:
-        name = _name(text)
+    def _read(self, folder: int, digest: bytes) -> bytes:
+        name = _name(digest)
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         with open(file, "rb") as stream:
             status = os.fstat(file)
             _check_private(status, name)
             if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
                 raise ValueError(f"{name} is not a file of the cache")
-            image = _unframed(stream.read(_LARGEST + 1), text)
+            image = _unframed(stream.read(_LARGEST + 1), digest)
             if time.time() - status.st_mtime > _STALE:
                 with contextlib.suppress(OSError):
                     os.utime(file)
@@ -156,37 +156,35 @@ def _check_private(status: os.stat_result, what: str) -> None:
         raise ValueError(f"{what} can be written by others (mode {stat.S_IMODE(status.st_mode):o}); use 700")
 
 
-def _full_text(text: str) -> bytes:
-    return f"{FORMAT} | {host.identity()}\n{text}".encode()
+def _digest(text: str) -> bytes:
+    """What a text is known by on this host."""
+    return hashlib.sha256(f"{FORMAT} | {host.identity()}\n{text}".encode()).digest()
 
 
-def _name(text: str) -> str:
-    return hashlib.sha256(_full_text(text)).hexdigest() + _SUFFIX
+def _name(digest: bytes) -> str:
+    return digest.hex() + _SUFFIX
 
 
-def _framed(text: str, image: bytes) -> bytes:
+def _framed(digest: bytes, image: bytes) -> bytes:
     """The content of a file."""
-    body = zlib.compress(_full_text(text), 1)
-    lengths = (_MAGIC, FORMAT, 0, len(body), len(image))
-    checksum = _checksum(lengths, body + image)
-    return _HEADER.pack(*lengths, checksum) + body + image
+    lengths = (_MAGIC, FORMAT, 0, len(image))
+    return _HEADER.pack(*lengths, _checksum(lengths, digest + image)) + digest + image
 
 
-def _unframed(frame: bytes, text: str) -> bytes:
-    """The object in a file; ValueError, saying why, unless the file is whole and for `text` on this host."""
+def _unframed(frame: bytes, digest: bytes) -> bytes:
+    """The object in a file; ValueError, saying why, unless the file is whole and for the text of this digest on this host."""
     if len(frame) < _HEADER.size:
         raise ValueError("a file is shorter than its header")
     *lengths, checksum = _HEADER.unpack_from(frame)
-    magic, version, _, middle, size = lengths
+    magic, version, _, size = lengths
     content = frame[_HEADER.size :]
     if magic != _MAGIC or version != FORMAT:
         raise ValueError(f"a file is not of format {FORMAT}")
-    if middle + size != len(content) or checksum != _checksum(tuple(lengths), content):
+    if len(digest) + size != len(content) or checksum != _checksum(tuple(lengths), content):
         raise ValueError("a file is damaged: length or checksum is wrong")
-    expected = _full_text(text)
-    if zlib.decompressobj().decompress(content[:middle], len(expected) + 1) != expected:
+    if content[: len(digest)] != digest:
         raise ValueError("a file is for another kernel or another host")
-    return content[middle:]
+    return content[len(digest) :]
 
 
 def _checksum(lengths: tuple[object, ...], content: bytes) -> bytes:

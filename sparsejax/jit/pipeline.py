@@ -21,7 +21,8 @@ import itertools
 import math
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,6 +53,7 @@ from sparsejax.jit import (
     fuse,
     intermediates,
     library_call,
+    line,
     lower,
     moderate,
     moments,
@@ -130,6 +132,12 @@ class KernelRunner:
         """Where storages of these inputs keep what the plan depends on."""
         self._last: tuple[object, list[tuple[int, str, object]], Planned | None] = None, [], None
         """Settings at the last call; where in the cache of which input was what else it depended on; and its plan."""
+        own = weakref.ref(self)  # what refers to itself would be freed late
+        self._plainly: Callable[[Sequence[Storage]], Storage] = lambda inputs: own().run(inputs)  # type: ignore[union-attr]
+        self.call: Callable[[Sequence[Storage]], Storage] = self._plainly
+        """`run` on inputs alone: on the shortest road where the kernel is all there is to do, as long as the last plan serves."""
+        self.takes_back = False
+        """Whether memory of results is used again."""
         found = positions.patterns(self.step) if self.positional else None
         self.variants = None if found is None else positions.Variants(self.step, found, self._positional)
         self.beside = positions.beside(self.step.nest)
@@ -164,11 +172,23 @@ class KernelRunner:
                 break
         if settings != config.planning():
             planned = self.plan(self.observe(inputs))
-            self._last = config.planning(), [(k, name, inputs[k].cache[name]) for k, name in self._watched], planned
+            kept = [(k, name, inputs[k].cache[name]) for k, name in self._watched]
+            self._last = settings, kept, planned = config.planning(), kept, planned
+            self.call, bound = self._plainly, planned.binding
+            if self.exact and not self.large and self.variants is None:
+                self.takes_back = bound.takes_back
+                if not planned.moves and planned.account is None:
+                    self.call = bound.quick(kept, settings, self._plainly)
         assert planned is not None
         if planned.account is not None and planned.account.pays(inputs):
             return self.plan(planned.observed, planned.account.later.order)
         return planned
+
+    def take_back(self, storage: Storage) -> None:
+        """Use the memory of a result again."""
+        planned = self._last[2]
+        if planned is not None:
+            planned.binding.take_back(storage)
 
     def actual(self, inputs: Sequence[Storage]) -> tuple[KernelRunner, list[Storage]]:
         """What runs on these inputs: this kernel, or one by position, and on what."""
@@ -334,10 +354,6 @@ def program_of(nest: Nest, schedule: schedules.Schedule) -> lower.Program:
     return concretize.concretize(made, schedule.order, schedule.workspace, schedule.places, schedule.scattered)
 
 
-_FREED = Storage(Format(()), (), np.float64(0), (), np.zeros(1))
-"""In place of a value that nobody reads any more, whose memory is free."""
-
-
 class Plan(Body):
     """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results.
 
@@ -383,23 +399,21 @@ class Plan(Body):
         }
         self.fresh = kernels.issuperset(self.results) and not self.checks.before
         """Whether results share no memory with operands: kernels make them."""
-        self.alone = self._single()
-
-    def _single(self) -> KernelRunner | library_call.LibraryCall | None:
-        """The kernel or library call that is all there is to do, if it reads the operands as they come."""
+        calls = [self._call(number) for number in range(len(self.steps))]
+        makers = {k: call for call, registers in zip(calls, self.made, strict=True) for k in registers}
+        self._line = line.Line(calls, self._reads, self._dead, makers, self.results, self.checks)
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
-        if (
-            len(self.steps) != 1
-            or self.checks.before
-            or self._literals
-            or self._reads[0] != list(range(count))
-            or self.results != [count]
-        ):
-            return None
-        step = self.steps[0]
+        single = len(calls) == 1 and not self.checks.before and not self._literals and self.results == [count]
+        self.alone = calls[0] if single and self._reads[0] == list(range(count)) and self.fresh else None
+        """The kernel that is all there is to do, if it reads the operands as they come."""
+
+    def _call(self, number: int) -> line.Step:
+        step = self.steps[number]
         if isinstance(step, KernelRunner):
             return step
-        return None if step.eqn.bodies or step.eqn.primitive.multiple else library_call.LibraryCall(step)
+        if step.eqn.bodies or step.eqn.primitive.multiple:
+            return library_call.Bodies(step, lambda: [plan_of(b) for b in step.eqn.bodies])
+        return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
 
     def _steps(
         self, storages: Sequence[Storage], refused: frozenset[Var] | None, notes: list[associate.Chosen]
@@ -504,26 +518,41 @@ class Plan(Body):
         found = spare.take(number, math.prod(out.shape), out.dtype, [k for k in over if reads.count(k) == 1], registers)
         if found is None:
             return None
-        registers[found[0]] = _FREED
+        registers[found[0]] = line.FREED
         return found[1]
 
     def run(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
         """The results; the memory of `donated` operands, by number, may be used for them."""
-        if self.alone is not None and not donated:
-            return [self.alone.run(storages)]
-        if donated and self.checks.later:  # what is checked later may have been overwritten by then
+        if donated:
+            return self._run_donated(storages, donated)
+        found = self._line.run(self.registers(storages))
+        return self._written(storages).run(storages) if found is None else list(found)
+
+    def outcome(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
+        """As `run`; results are copied where they would share memory that the caller may change after the call."""
+        results = self.run(storages, donated)
+        if self.fresh:
+            return results
+        borrowed = [s for s in storages if "transient" in s.cache]
+        return [library_call.owned(s, borrowed) for s in results] if borrowed else results
+
+    def call(self, storages: Sequence[Storage]) -> Storage:
+        """The first result, as `outcome`."""
+        found = self._line.run([*storages, *self._literals]) if self.fresh else None
+        return self.outcome(storages)[0] if found is None else found[0]
+
+    def _run_donated(self, storages: Sequence[Storage], donated: Mapping[int, Storage]) -> list[Storage]:
+        if self.checks.later:  # what is checked later may have been overwritten by then
             return self._written(storages).run(storages, donated)
         registers = self.registers(storages)
-        spare = None
-        if donated:
-            last = {k: number for number, reads in enumerate(self._reads) for k in reads}
-            spare = donation.Spare({k: s for k, s in donated.items() if k not in self.results}, last)
+        last = {k: number for number, reads in enumerate(self._reads) for k in reads}
+        spare = donation.Spare({k: s for k, s in donated.items() if k not in self.results}, last)
         for number, dead in enumerate(self._dead):
             if number in self.checks.before and not self.checks.hold(number, registers):
                 return self._written(storages).run(storages, donated)
             self.step(number, registers, spare=spare)
             for k in dead:
-                registers[k] = _FREED
+                registers[k] = line.FREED
         return [registers[k] for k in self.results]
 
 
@@ -551,8 +580,5 @@ def execute(closed: ClosedJaxpr, arrays: Sequence[Array], donated: Collection[in
     for k in donated:
         delete(arrays[k])
     first = len(closed.consts)
-    results = plan.run(storages, {first + k: storages[first + k] for k in spare} if spare else None)
-    if not plan.fresh:
-        borrowed = [s for s in storages if "transient" in s.cache]
-        results = [library_call.owned(s, borrowed) for s in results]
+    results = plan.outcome(storages, {first + k: storages[first + k] for k in spare} if spare else None)
     return list(map(made, results, plan.out_avals))

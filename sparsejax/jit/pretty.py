@@ -1,6 +1,7 @@
 """The builder that writes readable loops, for `as_text("loops")`.
 
-Arithmetic stays nested in expressions; only loads and calls get names, in the order in which they run.
+Arithmetic stays nested in expressions; loads, calls and what would be `LONG` get names, in the order in which they run. So the text is linear
+in the program, however often values are used.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ _TESTS = {
 }  # fmt: skip
 
 
+LONG = 160
+"""Characters from which on an expression gets a name."""
+
+
 class PrettyBuilder(Builder):
     """See `builder.Builder`."""
 
@@ -37,23 +42,31 @@ class PrettyBuilder(Builder):
         self._count[stem] = self._count.get(stem, -1) + 1
         return stem if self._count[stem] == 0 else f"{stem}_{self._count[stem]}"
 
+    def _made(self, text: str, type: str) -> Val:
+        """The value of an expression; by name, where that is long."""
+        if len(text) < LONG:
+            return Val(text, type)
+        name = self._name("part")
+        self._line(f"{name} = {text}")
+        return Val(name, type)
+
     def const(self, type: str, value: int | float) -> Val:
         return Val(str(value), type)
 
     def binary(self, op: str, a: Val, b: Val) -> Val:
-        return Val(f"({a.ref} {_SIGNS[op]} {b.ref})", a.type)
+        return self._made(f"({a.ref} {_SIGNS[op]} {b.ref})", a.type)
 
     def compare(self, predicate: str, a: Val, b: Val) -> Val:
         type = vector_of("i1", lanes_of(a.type))
         if predicate in ("uno", "ord"):
-            return Val(f"{'isnan' if predicate == 'uno' else 'notnan'}({a.ref})", type)
-        return Val(f"({a.ref} {_TESTS[predicate]} {b.ref})", type)
+            return self._made(f"{'isnan' if predicate == 'uno' else 'notnan'}({a.ref})", type)
+        return self._made(f"({a.ref} {_TESTS[predicate]} {b.ref})", type)
 
     def select(self, condition: Val, yes: Val, no: Val) -> Val:
-        return Val(f"({condition.ref} ? {yes.ref} : {no.ref})", yes.type)
+        return self._made(f"({condition.ref} ? {yes.ref} : {no.ref})", yes.type)
 
     def convert(self, op: str, a: Val, type: str) -> Val:
-        return a if a.type == type or op in ("sext", "zext") else Val(f"({type}){a.ref}", type)
+        return a if a.type == type or op in ("sext", "zext") else self._made(f"({type}){a.ref}", type)
 
     def call(self, function: str, returns: str, args: Sequence[Val]) -> Val:
         text = f"{function.removeprefix('llvm.')}({', '.join(a.ref for a in args)})"
@@ -110,20 +123,20 @@ class PrettyBuilder(Builder):
         return Val(value.ref, vector_of(value.type, lanes))
 
     def extract(self, vector: Val, lane: int) -> Val:
-        return Val(f"{vector.ref}[{lane}]", scalar_of(vector.type))
+        return self._made(f"{vector.ref}[{lane}]", scalar_of(vector.type))
 
     def insert(self, vector: Val, lane: int, value: Val) -> Val:
-        return Val(f"({vector.ref} with [{lane}] = {value.ref})", vector.type)
+        return self._made(f"({vector.ref} with [{lane}] = {value.ref})", vector.type)
 
     def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
         both = x.ref if x == y else f"({x.ref}, {y.ref})"
-        return Val(f"{both}[{', '.join(map(str, lanes))}]", vector_of(scalar_of(x.type), len(lanes)))
+        return self._made(f"{both}[{', '.join(map(str, lanes))}]", vector_of(scalar_of(x.type), len(lanes)))
 
     def below(self, lanes: int, count: Val) -> Val:
-        return Val(f"below {count.ref}", vector_of("i1", lanes))
+        return self._made(f"below {count.ref}", vector_of("i1", lanes))
 
     def member(self, pair: Val, number: int, type: str) -> Val:
-        return Val(f"{pair.ref}.{number}", type)
+        return self._made(f"{pair.ref}.{number}", type)
 
     @contextmanager
     def _block(self, head: str) -> Iterator[None]:

@@ -20,7 +20,19 @@ from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn
 from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, branches, cin, facts, forecast, fuse, lower, pipeline, sampling, schedules
+from sparsejax.jit import (
+    autoschedule,
+    branches,
+    cin,
+    facts,
+    forecast,
+    fuse,
+    lower,
+    pipeline,
+    sampling,
+    schedules,
+    stages,
+)
 from sparsejax.jit.nest import Nest
 from sparsejax.lax.rounds import Body
 
@@ -45,6 +57,8 @@ class Report:
     results: int
     intermediates: int
     entries: float
+    parts: tuple[stages.Part, ...] = ()
+    """The steps as they ran, for what stages of the compiler made of them."""
 
     def cost(self) -> dict[str, float]:
         """Sums over the steps, under JAX's names; and the expected entries of the results."""
@@ -82,10 +96,11 @@ def report(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Report:
 def _reported(plan: pipeline.Plan, given: Sequence[Storage]) -> tuple[Report, list[Storage]]:
     """The cost of a plan on these operands, and its results."""
     registers = plan.registers(given)
-    first, made, entries = len(registers), [], dict[int, float]()
+    first, made, entries, parts = len(registers), [], dict[int, float](), []
     for number, step in enumerate(plan.steps):
         bodies = [_Counter(b) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
+        parts.append(stages.part_of(step, inputs, [b.parts for b in bodies]))
         if isinstance(step, pipeline.KernelRunner):
             made.append(_kernel(step, inputs))
             entries[plan.made[number][0]] = made[-1].entries
@@ -97,7 +112,7 @@ def _reported(plan: pipeline.Plan, given: Sequence[Storage]) -> tuple[Report, li
     counts = [entries.get(k, float(registers[k].nnz)) for k in plan.results]
     viewed = {id(s.vals) for s in (*registers[:first], *results.values())}
     inner = [s for k, s in enumerate(registers) if k >= first and k not in results and id(s.vals) not in viewed]
-    told = Report(tuple(made), _bytes(given), _bytes(list(results.values())), _bytes(inner), sum(counts))
+    told = Report(tuple(made), _bytes(given), _bytes(list(results.values())), _bytes(inner), sum(counts), tuple(parts))
     return told, [registers[k] for k in plan.results]
 
 
@@ -109,9 +124,12 @@ class _Counter(Body):
     flops: float = 0.0
     accessed: float = 0.0
     temporaries: int = 0
+    parts: Sequence[stages.Part] | None = None
+    """The steps of its first run."""
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         told, results = _reported(self.plan, storages)
+        self.parts = told.parts if self.parts is None else self.parts
         cost = told.cost()
         self.flops += cost["flops"]
         self.accessed += cost["bytes accessed"]

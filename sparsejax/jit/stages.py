@@ -2,67 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import cin, fuse, lower, runtime, schedules, witnesses
 from sparsejax.jit.llvm import LLVMBuilder
-from sparsejax.jit.pipeline import KernelRunner, Plan, plan_of
+from sparsejax.jit.pipeline import KernelRunner, Observed, Plan, plan_of
 from sparsejax.jit.pretty import PrettyBuilder
 from sparsejax.lax.rounds import Body
 
+STAGES = "jaxpr", "plan", "cin", "loops", "llvm", "asm"
 
-def as_text(closed: ClosedJaxpr, arrays: Sequence[Array], stage: str) -> str:
-    """What a stage made of the jaxpr, for these arrays: "jaxpr", "plan", "cin", "loops", "llvm" or "asm"."""
+
+def check(stage: str) -> None:
+    """ValueError unless there is such a stage."""
+    if stage not in STAGES:
+        raise ValueError(f"stage={stage!r} is not one of {', '.join(map(repr, STAGES))}")
+
+
+def as_text(closed: ClosedJaxpr, parts: Callable[[], Sequence[Part]], stage: str) -> str:
+    """What a stage made of the jaxpr: "jaxpr", "plan", "cin", "loops", "llvm" or "asm"; all but the first tell of its steps, `parts`."""
+    check(stage)
     if stage == "jaxpr":
         return str(witnesses.clean(closed.jaxpr))
-    if stage not in ("plan", "cin", "loops", "llvm", "asm"):
-        raise ValueError(f"stage={stage!r} is not one of 'jaxpr', 'plan', 'cin', 'loops', 'llvm', 'asm'")
+    return "\n".join(line for part in parts() for line in part.texts(stage))
+
+
+def parts_on(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Part]:
+    """The steps of a jaxpr as they run on these arrays."""
     storages = [a.storage for a in (*closed.consts, *arrays)]
-    return "\n".join(_texts(plan_of(closed, storages), storages, stage)[0])
+    return _parts(plan_of(closed, storages), storages)[0]
 
 
-def _texts(plan: Plan, storages: Sequence[Storage], stage: str) -> tuple[list[str], list[Storage]]:
-    """What a stage made of every step, and the results."""
-    registers = plan.registers(storages)
-    parts = []
+def _parts(plan: Plan, storages: Sequence[Storage]) -> tuple[list[Part], list[Storage]]:
+    """The steps, and the results."""
+    registers, parts = plan.registers(storages), []
     for number, step in enumerate(plan.steps):
-        bodies = [_Listener(b, stage) for b in plan.bodies(number)]
+        bodies = [_Listener(b) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
-        parts.append(_step_text(step, inputs, stage))
-        note = "" if stage in ("plan", "cin", "loops") else "; "
-        for k, body in enumerate(bodies):
-            parts.append(f"{note}body {k} of {len(bodies)}{'' if body.parts else ': not run on these arrays'}")
-            parts += body.parts
+        parts.append(part_of(step, inputs, [b.parts for b in bodies]))
     return parts, [registers[k] for k in plan.results]
 
 
 @dataclass
 class _Listener(Body):
-    """A body that says what it was at its first run."""
+    """A body that keeps its steps of its first run."""
 
     plan: Plan
-    stage: str
-    parts: list[str] = field(default_factory=list)
+    parts: list[Part] | None = None
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
-        if self.parts:
+        if self.parts is not None:
             return self.plan.run(storages)
-        parts, results = _texts(self.plan, storages, self.stage)
-        self.parts += parts or ["nothing to compute"]
+        self.parts, results = _parts(self.plan, storages)
         return results
 
 
-def _step_text(step: KernelRunner | fuse.CallStep, inputs: list[Storage], stage: str) -> str:
+@dataclass(frozen=True)
+class Part:
+    """A step as it ran: what a kernel's plan depends on, and the steps of its bodies at their first runs (None: they did not run)."""
+
+    step: KernelRunner | fuse.CallStep
+    observed: Observed
+    bodies: tuple[Sequence[Part] | None, ...]
+
+    def texts(self, stage: str) -> list[str]:
+        """What a stage made of it."""
+        if isinstance(self.step, KernelRunner):
+            return [_kernel_text(self.step, self.observed, stage)]
+        what = "control flow" if self.step.eqn.bodies else "library call"
+        note = "" if stage in ("plan", "cin", "loops") else "; "
+        types = ", ".join(str(v.aval) for v in self.step.outputs)
+        made = [f"{note}{what}: {self.step.eqn.primitive.name} -> {types}"]
+        for k, body in enumerate(self.bodies):
+            made.append(f"{note}body {k} of {len(self.bodies)}{': not run on these arrays' if body is None else ''}")
+            for part in body or ():
+                made += part.texts(stage)
+            if body is not None and not body:
+                made.append("nothing to compute")
+        return made
+
+
+def part_of(
+    step: KernelRunner | fuse.CallStep, inputs: Sequence[Storage], bodies: Sequence[Sequence[Part] | None]
+) -> Part:
+    """A step that ran on these operands."""
     if isinstance(step, fuse.CallStep):
-        what = "control flow" if step.eqn.bodies else "library call"
-        name = f"{step.eqn.primitive.name} -> {', '.join(str(v.aval) for v in step.outputs)}"
-        return f"{what}: {name}" if stage in ("plan", "cin", "loops") else f"; {what}: {name}"
-    step, inputs = step.actual(inputs)
-    schedule, program = step.schedule(step.observe(inputs))
+        return Part(step, (), tuple(bodies))
+    runner, given = step.actual(inputs)
+    return Part(runner, runner.observe(given), ())
+
+
+def _kernel_text(step: KernelRunner, observed: Observed, stage: str) -> str:
+    schedule, program = step.schedule(observed)
     if stage == "plan":
         return _plan_text(step, schedule, program)
     if stage == "cin":

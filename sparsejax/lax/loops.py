@@ -6,6 +6,7 @@ must have the type of another value (a carry, the first branch), it is converted
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -327,9 +328,10 @@ def scan(
 
 
 def _scan(
-    name: str, f: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool
+    name: str, f: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool, hidden: int = 0
 ) -> tuple[Any, Any]:
-    """`scan` as what the user called, by `name`."""
+    """`scan` as what the user called, by `name`. The last values of the first `hidden` leaves of the carry are not asked for (None, or what
+    they are); leaves that nothing is made from are left out of the loop."""
     carry, tree = leaves_of(init, f"init of {name}")
     scanned, xs_tree = leaves_of(xs, "xs of scan")
     count = _length(scanned, length, _paths(xs_tree, "xs"))
@@ -351,17 +353,21 @@ def _scan(
         return Traced(flat, [*avals, *slices]), trees[0]
 
     step, carry = _carried(name, body, carry, tree)
-    outs = scan_p.bind(
-        *step.consts,
-        *carry,
-        *scanned,
-        body=step.closed,
-        length=count,
-        reverse=bool(reverse),
-        consts=len(step.consts),
-        carry=len(carry),
-        adjoint=None,
-    )
+    operands = [*step.consts, *carry, *scanned]
+    params = {
+        "body": step.closed,
+        "length": count,
+        "reverse": bool(reverse),
+        "consts": len(step.consts),
+        "carry": len(carry),
+        "adjoint": None,
+    }
+    made = [True] * len(step.out_avals)
+    if hidden and scan_p.prune is not None:
+        read, made, params = scan_p.prune([False] * hidden + made[hidden:], **params)
+        operands = list(itertools.compress(operands, read))
+    results = iter(scan_p.bind(*operands, **params))
+    outs = [next(results) if there else None for there in made]
     last = tree_util.tree_unflatten(tree, outs[: len(carry)])
     return last, tree_util.tree_unflatten(trees[1], outs[len(carry) :])
 
@@ -407,7 +413,7 @@ def fori_loop(
     """`for i in range(lower, upper): val = body_fun(i, val)`, from `init_val`, a pytree: the last value.
 
     With bounds that are known while tracing it is a `scan`, which reverse mode differentiates; else a `while_loop`. Every leaf keeps
-    shape, dtype, fill and format.
+    shape, dtype, fill and format. Memory does not grow with the rounds, but for what reverse mode keeps.
 
     >>> import sparsejax as sj
     >>> fori_loop(0, 5, lambda i, total: total + i, 0)
@@ -423,8 +429,16 @@ def fori_loop(
         if kind not in ("i", "u") or np.shape(bound) != ():
             raise TypeError(f"{what} of fori_loop must be an integer scalar, got {bound!r}")
     if all(isinstance(b, int | np.integer | np.ndarray | Array) for b in (lower, upper)):
-        counter = _counter(int(lower), int(upper))
-        return _scan("fori_loop", lambda val, i: (body_fun(i, val), None), init_val, counter, None, False)[0]
+        first, rounds = int(lower), max(0, int(upper) - int(lower))
+        if rounds <= SCANNED:
+            counter = _counter(first, rounds)
+            return _scan("fori_loop", lambda val, i: (body_fun(i, val), None), init_val, counter, None, False)[0]
+
+        def counted(state: Any, _: Any) -> Any:
+            i, val = state
+            return (i + 1, body_fun(i, val)), None
+
+        return _scan("fori_loop", counted, (first, init_val), None, rounds, False, hidden=1)[0][1]
 
     def body(state: Any) -> Any:
         i, val = state
@@ -436,9 +450,14 @@ def fori_loop(
     return while_loop(lambda state: state[0] < stop, body, (start, init_val))[1]
 
 
-def _counter(lower: int, upper: int) -> Array:
-    """The integers from `lower` to `upper`, weakly typed like Python's."""
+SCANNED = 1 << 16
+"""Rounds up to which the counter of a `fori_loop` is an array that is scanned, half a megabyte: with more it goes around, which takes one
+more kernel in every round."""
+
+
+def _counter(first: int, rounds: int) -> Array:
+    """So many integers from `first` on, weakly typed like Python's."""
     one = scalar_aval(0, is_literal=False)
-    numbers = np.arange(lower, max(lower, upper), dtype=one.dtype)
+    numbers = np.arange(first, first + rounds, dtype=one.dtype)
     aval = Aval(numbers.shape, one.dtype, Format.parse("dense", 1), 0, True)
     return Array(ingest.as_storage(numbers, copy=False), aval)

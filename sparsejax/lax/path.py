@@ -107,32 +107,37 @@ class _Planner:
         """The cheapest way to contract all of `items`, and its steps."""
         best: tuple[float, tuple[Step, ...]] = self.kernel(items, self.output), (tuple(range(len(items))),)
         for step in _groups(items, range(1, len(items))):
-            cost, left = self._make(items, step)
+            cost, left = self._make(items, step, best[0])
             if cost < best[0]:
                 rest, steps = self.search(left)
                 if cost + rest < best[0]:
                     best = cost + rest, (step, *steps)
         return best
 
-    def _make(self, items: Items, step: Step) -> tuple[float, Items]:
-        """The cost of contracting the items at `step`, and the items then; infinite where that may or need not be done."""
+    def _make(self, items: Items, step: Step, limit: float = math.inf) -> tuple[float, Items]:
+        """The cost of contracting the items at `step`, and the items then; infinite where that may or need not be done, or costs `limit`
+        whatever the type of the result, which then is not asked for: finding types takes most of the time of a plan."""
         chosen = tuple(items[k] for k in step)
         left = tuple(x for k, x in enumerate(items) if k not in step)
         needed = {*self.output, *(label for x in left for label in x.labels)}
         labels = tuple(dict.fromkeys(label for x in chosen for label in x.labels if label in needed))
         if len(step) == 1 and set(labels) == set(chosen[0].labels):
             return math.inf, items
+        space = math.prod(float(self.extents[label]) for label in labels)
+        joins = self._size(frozenset(label for x in chosen for label in x.labels), chosen)
+        found = _distinct(joins, space)
+        cost = self.kernel(chosen, labels) + OVERHEAD
+        if cost + min(space, STORE * found) >= limit:
+            return math.inf, items
         aval = self.typing(tuple(x.aval for x in chosen), tuple(x.labels for x in chosen), labels)
         if self.sparse_result and not all(x.dense for x in chosen):
             levels = aval.format.levels
             if levels and isinstance(levels[-1], Dense):
                 return math.inf, items
-        space = math.prod(float(self.extents[label]) for label in labels)
-        joins = self._size(frozenset(label for x in chosen for label in x.labels), chosen)
-        entries = space if aval.format.is_dense else _distinct(joins, space)
+        entries = space if aval.format.is_dense else found
         store = entries if aval.format.is_dense else STORE * entries
         made = _Item(frozenset().union(*(x.members for x in chosen)), labels, aval, entries)
-        return self.kernel(chosen, labels) + store + OVERHEAD, (*left, made)
+        return cost + store, (*left, made)
 
     def _kernel(self, items: Items, output: Labels) -> float:
         """The iterations of one kernel over `items`, under the best order of its loops."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -9,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.trace import current
 from sparsejax.errors import TracerIntegerConversionError
 from sparsejax.formats import Format, convert, selection, structural
 from sparsejax.formats.storage import Storage
@@ -278,7 +281,19 @@ def convert_format(x: Any, format: str | Format) -> Any:
     """`x` stored as `format`, by counting. O(stored entries), or O(size) to or from dense."""
     x = asarray(x)
     wanted = Format.parse(format, x.ndim)
-    return x if wanted == x.format else convert_p.bind(x, format=wanted)
+    if wanted == x.format:
+        return x
+    if (
+        type(x) is Array and current() is None
+    ):  # what the compiler would do; a small conversion takes less than its detours
+        aval = _converted_aval(x.aval, wanted)
+        return made(_convert_call(x._storage, aval, wanted), aval)
+    return convert_p.bind(x, format=wanted)
+
+
+@functools.lru_cache(maxsize=1024)
+def _converted_aval(x: Aval, format: Format) -> Aval:
+    return _convert_typing(x, format).strong()
 
 
 refill_p = Primitive(

@@ -1,5 +1,7 @@
 """Walks in vectors whose operands are gathered (`loops/gathered`), as on processors where that is fast, whatever this one is."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -95,5 +97,6 @@ def test_it_runs():
     """That products are gathered at all; of few entries, and of types that cannot be gathered, they are not."""
     rng = np.random.default_rng(3)
     A, x = sj.array(matrix(400, 9, rng), format="csr"), rng.random(130)
-    assert "B.vals[j below " in loops(lambda A, x: A @ x, A, x)
-    assert "B.vals[j below " not in loops(lambda A, x: A @ x, A.astype("i2"), x.astype("i2"))
+    gathers = re.compile(r"B\.vals\[j(_\d)? below ")
+    assert gathers.search(loops(lambda A, x: A @ x, A, x))
+    assert not gathers.search(loops(lambda A, x: A @ x, A.astype("i2"), x.astype("i2")))

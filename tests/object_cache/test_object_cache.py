@@ -1,6 +1,7 @@
 """The compile cache on disk: a second process compiles nothing, and nothing that happens to the files breaks a program."""
 
 import errno
+import importlib.util
 import logging
 import os
 import random
@@ -101,7 +102,7 @@ def test_other_hosts_and_formats_are_not_loaded(cache, monkeypatch, what):
     else:
         monkeypatch.setattr(object_cache, "FORMAT", object_cache.FORMAT + 1)
     assert cache.load("a") is None
-    (cache.folder / object_cache._name("a")).write_bytes(stored)  # even under the right name
+    (cache.folder / object_cache._name(object_cache._digest("a"))).write_bytes(stored)  # even under the right name
     assert cache.load("a") is None
     cache.store("a", IMAGE)
     assert cache.load("a") == IMAGE
@@ -134,7 +135,7 @@ def test_links_are_not_followed(cache, tmp_path):
     cache.store("a", IMAGE)
     moved = tmp_path / "moved"
     os.replace(the_file(cache), moved)
-    (cache.folder / object_cache._name("a")).symlink_to(moved)
+    (cache.folder / object_cache._name(object_cache._digest("a"))).symlink_to(moved)
     assert cache.load("a") is None
     cache.store("a", IMAGE)
     assert cache.load("a") == IMAGE and not the_file(cache).is_symlink()
@@ -146,7 +147,7 @@ def test_links_are_not_followed(cache, tmp_path):
 def test_things_that_are_no_files_are_not_loaded(cache, kind):
     cache.store("a", IMAGE)
     the_file(cache).unlink()
-    path = cache.folder / object_cache._name("a")
+    path = cache.folder / object_cache._name(object_cache._digest("a"))
     if kind == "folder":
         path.mkdir()
     else:
@@ -167,7 +168,7 @@ def test_a_full_disk_is_logged_once_and_leaves_nothing(cache, monkeypatch, caplo
     for _ in range(3):
         cache.store("b", IMAGE)
     assert len(caplog.records) == 1 and "No space left" in caplog.text
-    assert [p.name for p in cache.folder.iterdir()] == [object_cache._name("a")]
+    assert [p.name for p in cache.folder.iterdir()] == [object_cache._name(object_cache._digest("a"))]
     monkeypatch.setattr(os, "replace", real)
     cache.store("b", IMAGE)
     assert cache.load("b") == IMAGE
@@ -197,7 +198,7 @@ def test_the_oldest_files_go_when_the_folder_is_full(tmp_path, monkeypatch):
     now = time.time()
     for k in range(40):
         cache.store(f"text {k}", IMAGE)
-        os.utime(cache.folder / object_cache._name(f"text {k}"), (now - 1000 + k, now - 1000 + k))
+        os.utime(cache.folder / object_cache._name(object_cache._digest(f"text {k}")), (now - 1000 + k, now - 1000 + k))
         assert len(list(cache.folder.iterdir())) <= 17
     kept = [k for k in range(40) if cache.load(f"text {k}") is not None]
     assert kept == list(range(kept[0], 40)) and 12 <= len(kept) <= 17
@@ -357,6 +358,14 @@ def test_cache_dir_takes_paths():
 
 def test_tests_do_not_use_the_cache_of_the_user():
     assert config.cache_dir() == os.environ["SPARSEJAX_CACHE_DIR"] == "off" and object_cache.active() is None
+
+
+def test_the_code_generator_is_found_where_it_is_imported_from(monkeypatch):
+    llvmlite = importlib.util.find_spec("llvmlite")
+    (found,) = host._code_generator_folders()
+    assert os.path.samefile(found, *llvmlite.submodule_search_locations)
+    monkeypatch.setattr(host.os.path, "isfile", lambda path: False)
+    assert list(host._code_generator_folders()) == list(llvmlite.submodule_search_locations)
 
 
 def test_identity_names_processor_and_generator():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.lax import path
-from sparsejax.lax.contract import contract, parse_subscripts
+from sparsejax.lax import path, typing_rules
+from sparsejax.lax.contract import _typing_for, contract, parse_subscripts
 
 RNG_LETTERS = "ijkl"
 
@@ -92,3 +92,32 @@ def test_random_contractions(seed, monkeypatch):
     assert (got.format, got.dtype, got.shape, got.fill_value) == (
         whole.format, whole.dtype, whole.shape, whole.fill_value
     )  # fmt: skip
+
+
+def test_types_are_found_once_and_only_where_they_matter(monkeypatch):
+    """A product of three operands whose pairs cost more whatever their types are: one type is found, that of the result."""
+    found, real = [], typing_rules.infer
+    monkeypatch.setattr(typing_rules, "infer", lambda *args: found.append(args) or real(*args))
+    a, h = struct((1999, 1999), "csr"), struct((1999, 16))
+    assert steps_of("ij,ik,jk->ij", a, h, h) == ["ij,ik,jk->ij"]
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_left_out_of_a_search_costs_more(seed, monkeypatch):
+    """Plans are those of a search that finds all types."""
+    rng = np.random.default_rng(seed)
+    extents = dict(zip(RNG_LETTERS, map(int, rng.choice([3, 20, 300, 5000], 4)), strict=True))
+    avals, inputs = [], []
+    for _ in range(int(rng.integers(2, 5))):
+        labels = tuple(map(int, rng.permutation(4)[: int(rng.integers(1, 4))]))
+        form = str(rng.choice(["coo", "csf", "dense"]))
+        shape = [extents[RNG_LETTERS[x]] for x in labels]
+        avals.append(sj.ShapeDtypeStruct(shape, "f8", format=form).aval)
+        inputs.append(labels)
+    used = sorted({x for labels in inputs for x in labels})
+    output = tuple(map(int, rng.permutation(used)[: int(rng.integers(0, 3))]))
+    given = tuple(avals), tuple(inputs), output, _typing_for(np.dtype("f8"))
+    pruned, whole = path.plan.__wrapped__(*given), path._Planner._make
+    monkeypatch.setattr(path._Planner, "_make", lambda self, items, step, limit=0.0: whole(self, items, step))
+    assert path.plan.__wrapped__(*given) == pruned

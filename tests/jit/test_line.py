@@ -1,0 +1,183 @@
+"""What warm calls run (`jit.line`, `jit.library_call`, `Binding.quick`): the same results, into memory that nobody else refers to."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax import lax
+from sparsejax.jit import arena, library_call, pipeline
+
+
+@pytest.fixture
+def layer():
+    rng = np.random.default_rng(0)
+    A = np.where(rng.random((60, 60)) < 0.1, rng.standard_normal((60, 60)), 0)
+    return A, rng.standard_normal((60, 16)), rng.standard_normal((16, 16))
+
+
+def plan_of(function):
+    (traced,) = function._cache.values()
+    return traced.closed.cache["plan"]
+
+
+def relu(A, H, W):
+    return snp.maximum(A @ (H @ W), 0)
+
+
+def test_memory_between_steps_is_used_again(layer):
+    A, H, W = (sj.array(x, format=f) for x, f in zip(layer, ("csr", "dense", "dense"), strict=True))
+    function, wanted = sj.jit(relu), np.maximum(layer[0] @ (layer[1] @ layer[2]), 0)
+    made = [function(A, H, W) for _ in range(4)]
+    (step,) = (s for s in plan_of(function)._line._steps if isinstance(s[0], library_call.NumPyCall))
+    product = step[0]
+    slots = product._ready[0][1]  # not the memory itself: that would be another reference
+    for _ in range(3):
+        made.append(function(A, H, W))
+        assert product._ready[0][1] is slots
+    seen = product._ready[0][0]
+    made.append(function(A, H, W))
+    assert not product._ready, "memory that somebody looks at was used again"
+    del seen
+    for y in made:
+        np.testing.assert_allclose(y.todense(), wanted)
+
+
+def test_results_keep_their_memory(layer):
+    """A value that is also a result, or seen through a view that is one, is never overwritten by a later call."""
+    A, H, W = (sj.array(x, format=f) for x, f in zip(layer, ("csr", "dense", "dense"), strict=True))
+    functions = {
+        "returned": lambda A, H, W: (lambda X: (X, A @ X))(H @ W),
+        "viewed": lambda A, H, W: (lambda X: (X.reshape(-1), A @ X))(H @ W),
+        "transposed": lambda A, H, W: (lambda X: (X.T, A @ X))(H @ W),
+        "kernels": lambda A, H, W: (lambda X: (X, snp.exp(X).sum(axis=0) @ W))(A @ H),
+    }
+    for name, function in functions.items():
+        compiled = sj.jit(function)
+        first = compiled(A, H, W)
+        seen = [x.todense().copy() for x in first]
+        for k in range(3):
+            compiled(A, sj.array(layer[1] * (k + 2)), W)
+        for x, y in zip(first, seen, strict=True):
+            np.testing.assert_array_equal(x.todense(), y, err_msg=name)
+
+
+def test_threads_share_no_memory_between_steps(layer):
+    A, _, W = (sj.array(x, format=f) for x, f in zip(layer, ("csr", "dense", "dense"), strict=True))
+    function, wrong = sj.jit(relu), []
+
+    def work(seed):
+        H = np.random.default_rng(seed).standard_normal((60, 16))
+        wanted = np.maximum(layer[0] @ (H @ layer[2]), 0)
+        for _ in range(200):
+            if not np.allclose(function(A, H, W).todense(), wanted):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_products_of_dense_matrices_in_every_order():
+    rng = np.random.default_rng(1)
+    for dtype in ("f8", "f4", "c16", "i8", "?"):
+        X, Y = ((rng.random(s) * 4).astype(dtype) for s in ((5, 7), (7, 3)))
+        for left in (X, X.T.copy()):
+            for right in (Y, Y.T.copy()):
+                for out in ("ij", "ji"):
+                    terms = f"{'ik' if left is X else 'ki'},{'kj' if right is Y else 'jk'}->{out}"
+                    made = sj.jit(lambda a, b, terms=terms: sj.einsum(terms, a, b))(left, right)
+                    np.testing.assert_allclose(made.todense(), np.einsum(terms, left, right), rtol=1e-5)
+    for shapes in (((3, 0), (0, 4)), ((0, 3), (3, 4)), ((3, 0), (0,)), ((2, 3), (3,))):
+        a, b = (rng.random(s) for s in shapes)
+        np.testing.assert_allclose(sj.jit(lambda a, b: a @ b)(a, b).todense(), a @ b)
+
+
+def test_a_plan_for_other_facts_takes_the_place_of_the_last():
+    """The shortest road is for the facts and settings of the last plan alone."""
+    rng = np.random.default_rng(2)
+    product, x = sj.jit(lambda A, x: A @ x), rng.standard_normal(300)
+    dense = [np.where(rng.random((300, 300)) < p, 1.0, 0) for p in (0.001, 0.3)]
+    arrays = [sj.array(d, format="csr") for d in dense]
+    for k in (0, 1, 0, 1, 1):
+        np.testing.assert_allclose(product(arrays[k], x).todense(), dense[k] @ x)
+    runner = product._last.kernel
+    assert isinstance(runner, pipeline.KernelRunner)
+    assert len(runner.plans) == 2
+    with sj.config.using(workspace="hash"):
+        np.testing.assert_allclose(product(arrays[1], x).todense(), dense[1] @ x)
+    assert len(runner.plans) == 3
+
+
+def test_several_results_constants_and_trees_take_the_shortcut(layer):
+    A, H, W = (sj.array(x, format=f) for x, f in zip(layer, ("csr", "dense", "dense"), strict=True))
+    for function in (
+        lambda H: A @ H,
+        lambda H: (A @ H, H.sum()),
+        lambda H: {"a": A @ H, "b": [H + 1, H]},
+        lambda H: (A @ H, (H @ W, None)),
+    ):
+        compiled = sj.jit(function)
+        wanted, again = compiled(H), compiled(H)
+        assert compiled._last is not None
+        assert sj.tree_util.tree_structure(wanted) == sj.tree_util.tree_structure(again)
+        for x, y in zip(sj.tree_util.tree_leaves(wanted), sj.tree_util.tree_leaves(again), strict=True):
+            np.testing.assert_array_equal(x.todense(), y.todense())
+
+
+def test_results_that_are_operands_of_one_call_are_copies():
+    """NumPy's arrays are viewed for the call alone, also on the shortest road."""
+    same, mixed = sj.jit(lambda x: x.reshape(2, 2)), sj.jit(lambda x: (x, x + 1))
+    for _ in range(3):
+        x = np.arange(4.0)
+        y, (z, _) = same(x), mixed(x)
+        x[:] = -1
+        np.testing.assert_array_equal(y.todense().ravel(), np.arange(4.0))
+        np.testing.assert_array_equal(z.todense(), np.arange(4.0))
+
+
+def test_memory_is_not_kept_where_it_is_large():
+    rng = np.random.default_rng(3)
+    n = arena.RETURNED // 8 // 16 + 1
+    A, H, W = sj.array(np.eye(n), format="csr"), sj.array(rng.random((n, 16))), sj.array(rng.random((16, 16)))
+    function = sj.jit(relu)
+    for _ in range(3):
+        np.testing.assert_allclose(function(A, H, W).todense(), H.todense() @ W.todense())
+    assert not any(s[0]._ready for s in plan_of(function)._line._steps if isinstance(s[0], library_call.NumPyCall))
+    gc.collect()
+
+
+def test_conversions_outside_jit_give_what_the_compiler_gives():
+    dense = np.where(np.random.default_rng(4).random((9, 7)) < 0.4, 2.0, 1.0)
+    A = sj.array(dense, format="coo", fill_value=1.0)
+    for form in ("csr", "csc", "dense", "ell"):
+        eager, staged = A.asformat(form), sj.jit(lambda A, form=form: A.asformat(form))(A)
+        assert eager.aval == staged.aval
+        np.testing.assert_array_equal(eager.todense(), dense)
+        np.testing.assert_array_equal(staged.todense(), dense)
+
+
+def test_plans_are_freed_at_once(layer):
+    """Nothing in a plan refers to itself, so that machine code goes with its function, without the garbage collector."""
+    A, H, W = (sj.array(x, format=f) for x, f in zip(layer, ("csr", "dense", "dense"), strict=True))
+    gc.collect()
+    gc.disable()
+    try:
+        function = sj.jit(lambda A, H, W: lax.cond(H[0, 0] > 100, lambda: W, lambda: W * 2) + snp.sum(relu(A, H, W)))
+        for _ in range(2):
+            function(A, H, W)
+        plan = weakref.ref(plan_of(function))
+        runners = [weakref.ref(s) for s in plan().steps if isinstance(s, pipeline.KernelRunner)]
+        assert runners
+        del function
+        assert plan() is None
+        assert all(r() is None for r in runners)
+    finally:
+        gc.enable()
