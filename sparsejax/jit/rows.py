@@ -107,9 +107,10 @@ def _cheaper(
 
 def _repeated(reader: fuse.KernelStep, source: fuse.KernelStep, known: estimates.Known) -> float:
     """What computing a value wherever it is read costs, besides computing it once."""
-    nest, each = reader.nest, _work(source.nest.value)
-    names = [t.name for t, v in zip(nest.inputs, reader.arguments, strict=True) if v == source.output]
-    found = autoschedule.with_targets(nest, known.facts(reader)[1])
+    each = _work(source.nest.value)
+    names = [t.name for t, v in zip(reader.nest.inputs, reader.arguments, strict=True) if v == source.output]
+    nest, found = known.facts(reader)
+    found = autoschedule.with_targets(nest, found)
     visits = 0.0
     for number, expr in enumerate(nest.expressions):
         if any(a.tensor.name in names for a in cin.accesses(expr)):

@@ -30,7 +30,7 @@ def test_relations(batch):
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.parametrize("seed", [50018, 60026])
+@pytest.mark.parametrize("seed", [50018, 60026, 80684])
 def test_blocks_between_statements(seed):
     """A result in blocks that stays between the statements of a kernel, where nothing that is read or written has any."""
     assert faults_of([seed])[1] == []
