@@ -11,7 +11,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit import arena
 
-N = 300
+N = 1000
 SIZES = [N, 3 * arena.SMALLEST // 16]
 
 
@@ -108,7 +108,7 @@ def test_donated_arrays_are_deleted():
 
 
 HOLDERS = {
-    "a transpose": lambda x: x.reshape(3, -1).T,
+    "a transpose": lambda x: x.reshape(4, -1).T,
     "a reshaped array": lambda x: x.reshape(1, -1),
     "a part": lambda x: x[2:],
     "a NumPy array": lambda x: x.todense(),
@@ -183,7 +183,7 @@ def test_results_that_are_operands():
     assert x.is_deleted() and not same.is_deleted()
     np.testing.assert_array_equal(same.todense(), values)
     np.testing.assert_array_equal(other.todense(), values + 1)
-    x, values = fresh(shape=(20, 15))
+    x, values = fresh(shape=(25, 40))
     turned, other = sj.jit(lambda x: (x.T, x + 1), donate_argnums=0)(x)
     np.testing.assert_array_equal(turned.todense(), values.T)
     np.testing.assert_array_equal(other.todense(), values + 1)
