@@ -9,7 +9,7 @@ Workspace  entries inserted in any order and read back sorted: see the folder `w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsejax.formats import Compressed, Coordinate, Dense
@@ -181,6 +181,14 @@ class Overlay(DenseArea):
 
 
 Operand = Input | DenseArea | Workspace
+
+
+def unused(known: Mapping[str, Operand], name: str) -> str:
+    """`name`, or one like it that no operand of a kernel has yet: loops may keep things under the same name one after the other."""
+    made, number = name, 1
+    while made in known:
+        made, number = f"{name}{number}", number + 1
+    return made
 
 
 def identity_of(op: str, tensor: cin.Tensor) -> object:

@@ -33,7 +33,7 @@ import numpy as np
 
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.level import segment_below, segment_of
-from sparsejax.jit import cin, emit, operators, overlay, simplify, strips, sums, vectors
+from sparsejax.jit import cin, emit, operands, operators, overlay, simplify, strips, sums, vectors
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.loops.lengths import EVEN, differing
@@ -312,7 +312,7 @@ def _differ(loop: Loop, leader: cin.Access, first: Val, end: Val, rows: int) -> 
 
 def _area(loop: Loop, name: str, dtype: np.dtype[Any], size: int) -> DenseArea:
     """Memory for so many values, aligned, which belongs to the kernel."""
-    b = loop.b
+    b, name = loop.b, operands.unused(loop.lowering.operands, name)
     area = DenseArea(b, cin.Tensor(name, (size,), dtype, Format((Dense(),)), 0, "dense"), [b.i64(size + 8)])
     area.vals = aligned(b, area.vals)
     loop.lowering.operands[name] = area

@@ -26,7 +26,7 @@ from functools import partial
 
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.level import segment_below, segment_of
-from sparsejax.jit import cin, emit, host, operators, simplify, strips, vectors
+from sparsejax.jit import cin, emit, host, operands, operators, simplify, strips, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.loops import unrolled
@@ -148,7 +148,8 @@ def blocks(loop: Loop, rows: int) -> None:
 
 def _values(loop: Loop, found: _Rows) -> DenseArea:
     """Memory for what is added up of a block."""
-    b, name, dtype = loop.b, f"{found.leader.tensor.name}_t", found.stmt.rhs.dtype
+    b, dtype = loop.b, found.stmt.rhs.dtype
+    name = operands.unused(loop.lowering.operands, f"{found.leader.tensor.name}_t")
     tensor = cin.Tensor(name, (ENTRIES,), dtype, Format((Dense(),)), 0, "dense")
     kept = DenseArea(b, tensor, [b.i64(ENTRIES + LANES + strips.VECTOR_BYTES // dtype.itemsize)])
     kept.vals = aligned(b, kept.vals)
