@@ -20,7 +20,7 @@ from sparsejax.formats.walk import Place, lower_bound
 from sparsejax.jit import cin, host, simplify, strips
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Brief, Cursor, Env
-from sparsejax.jit.loops import counted, distributed, flat, gaps, merge, parts, unions
+from sparsejax.jit.loops import chunks, counted, gaps, merge, parts, unions
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Input
 from sparsejax.jit.workspaces.protocol import Workspace
@@ -80,12 +80,11 @@ def _shape(loop: Loop) -> None:
     if not loop.cases:
         return
     if not needed:
-        for shape in (distributed, flat):
-            rows = shape.rows_of(loop)
-            if rows:
-                shape.blocks(loop, rows)
-                return
-        counted.counted(loop)
+        rows, blocks = chunks.in_blocks(loop)
+        if rows:
+            blocks(loop, rows)
+        else:
+            counted.counted(loop)
     elif frozenset() in loop.cases:
         if gaps.overwrites(loop):
             _shape(gaps.plain_pass(loop))

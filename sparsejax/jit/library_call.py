@@ -11,22 +11,17 @@ from numpy.typing import NDArray
 
 from sparsejax.core.primitive import plain_template
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import arena, fuse
+from sparsejax.jit import arena, fuse, line
 
 
-class LibraryCall:
+class LibraryCall(line.Gives):
     """A library call of one result, with everything about it that does not change from call to call."""
-
-    takes_back = False
 
     def __init__(self, step: fuse.CallStep) -> None:
         call, aval, params = step.eqn.primitive.call, step.outputs[0].aval, step.eqn.param_dict
         assert call is not None
         self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: call(*inputs, out_aval=aval, **params)
         """The result for these inputs; it may share their memory."""
-
-    def take_back(self, storage: Storage) -> None:
-        raise NotImplementedError
 
 
 class NumPyCall:
@@ -78,17 +73,12 @@ class NumPyCall:
             self._ready.append((storage.vals, storage.cache["slots"]))
 
 
-class Bodies:
+class Bodies(line.Gives):
     """A call that has several results, or runs other jaxprs: what `bodies` gives."""
-
-    takes_back = False
 
     def __init__(self, step: fuse.CallStep, bodies: Callable[[], Sequence[Any]]) -> None:
         self.call: Callable[[Sequence[Storage]], list[Storage]] = lambda inputs: step.call(inputs, bodies())
         """The results for these inputs."""
-
-    def take_back(self, storage: Storage) -> None:
-        raise NotImplementedError
 
 
 def owned(result: Storage, borrowed: Sequence[Storage]) -> Storage:

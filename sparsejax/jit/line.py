@@ -41,6 +41,15 @@ class Step(Protocol):
         """Use the memory of a result again."""
 
 
+class Gives:
+    """A step that has no use for the memory of its results."""
+
+    takes_back = False
+
+    def take_back(self, storage: Storage) -> None:
+        """It goes back to where it came from."""
+
+
 class Line:
     """Steps with the registers that they read, those that nobody reads after each (with the step that made it), and those of the results."""
 

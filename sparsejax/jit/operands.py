@@ -9,15 +9,19 @@ Workspace  entries inserted in any order and read back sorted: see the folder `w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sparsejax.formats import Compressed, Coordinate, Dense
+import numpy as np
+
+from sparsejax.formats import Compressed, Coordinate, Dense, Format
 from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit import cin, emit, operators, sums
 from sparsejax.jit.builder import Builder, Val, Var
-from sparsejax.jit.memory import allocate, fill, free
+from sparsejax.jit.heap_text import ALIGNMENT
+from sparsejax.jit.memory import aligned, allocate, fill, free
 from sparsejax.jit.workspaces.protocol import Workspace
 
 
@@ -183,12 +187,17 @@ class Overlay(DenseArea):
 Operand = Input | DenseArea | Workspace
 
 
-def unused(known: Mapping[str, Operand], name: str) -> str:
-    """`name`, or one like it that no operand of a kernel has yet: loops may keep things under the same name one after the other."""
+def kept(b: Builder, known: dict[str, Operand], name: str, dtype: np.dtype[Any], size: int) -> DenseArea:
+    """Memory for `size` values that a loop keeps, aligned: one more of the operands of a kernel, under `name` or one like it, since loops may
+    keep things under the same name one after the other."""
     made, number = name, 1
     while made in known:
         made, number = f"{name}{number}", number + 1
-    return made
+    tensor = cin.Tensor(made, (size,), dtype, Format((Dense(),)), 0, "dense")
+    area = DenseArea(b, tensor, [b.i64(size + -(-ALIGNMENT // dtype.itemsize))])
+    area.vals = aligned(b, area.vals)
+    known[made] = area
+    return area
 
 
 def identity_of(op: str, tensor: cin.Tensor) -> object:

@@ -2,7 +2,38 @@
 
 import pytest
 
-from sparsejax.jit import lower
+from sparsejax import config
+from sparsejax.jit import host, lower, plan_cache
+
+
+@pytest.fixture
+def gathers(monkeypatch):
+    """`gathers(fast)`: from then on kernels are planned as where processors gather fast, or slowly."""
+
+    def planned_for(fast):
+        monkeypatch.setattr(host, "has_gathers", lambda: fast)
+        plan_cache.forget()
+
+    yield planned_for
+    plan_cache.forget()
+
+
+@pytest.fixture
+def by_threads():
+    """`by_threads(make)`: what `make` returns when kernels of any size run on one, two and three threads."""
+
+    def made_by(make):
+        made = []
+        config.update("parallel_work", 0)
+        for threads in (1, 2, 3):
+            config.update("num_threads", threads)
+            made.append(make())
+        return made
+
+    before = config.num_threads(), config.parallel_work()
+    yield made_by
+    config.update("num_threads", before[0])
+    config.update("parallel_work", before[1])
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax import config
 from sparsejax.jit import facts
 
 
@@ -129,26 +128,17 @@ def test_it_runs():
     assert "_rows" not in loops(lambda S: S * 2, S)
 
 
-def test_bits_do_not_depend_on_threads():
+def test_bits_do_not_depend_on_threads(by_threads):
     rng = np.random.default_rng(5)
     A = matrix(20_000, 1.0, rng)
     A.data *= rng.standard_normal(A.nnz)
     S, x = sj.array(A), sj.array(rng.standard_normal(60))
-    made = []
-    before = config.num_threads(), config.parallel_work()
-    try:
-        config.update("parallel_work", 0)
-        for threads in (1, 2, 3):
-            config.update("num_threads", threads)
-            made.append(
-                (
-                    np.asarray(sj.jit(lambda S, x: S @ x)(S, x).todense()).tobytes(),
-                    sj.jit(sj.nn.softmax)(S).storage.vals.tobytes(),
-                )
-            )
-    finally:
-        config.update("num_threads", before[0])
-        config.update("parallel_work", before[1])
+    made = by_threads(
+        lambda: (
+            np.asarray(sj.jit(lambda S, x: S @ x)(S, x).todense()).tobytes(),
+            sj.jit(sj.nn.softmax)(S).storage.vals.tobytes(),
+        )
+    )
     assert made[0] == made[1] == made[2]
 
 

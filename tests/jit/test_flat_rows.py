@@ -4,20 +4,16 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax import config
-from sparsejax.jit import facts, host, plan_cache
+from sparsejax.jit import facts, host
 
 pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
 
 @pytest.fixture(autouse=True)
-def everywhere(monkeypatch):
+def everywhere(monkeypatch, gathers):
     """Blocks also where there are few entries, on processors that gather slowly."""
     monkeypatch.setattr(facts, "MANY", 1)
-    monkeypatch.setattr(host, "has_gathers", lambda: False)
-    plan_cache.forget()
-    yield
-    plan_cache.forget()
+    gathers(False)
 
 
 def matrix(rows, mean, rng, dtype="f8", cols=300):
@@ -71,18 +67,9 @@ def test_last_blocks(rows):
         np.testing.assert_array_equal(made.todense(), dense @ x)
 
 
-def test_bits_do_not_depend_on_threads():
+def test_bits_do_not_depend_on_threads(by_threads):
     rng = np.random.default_rng(5)
     dense = matrix(3000, 6, rng) * rng.standard_normal((3000, 300))
     A, x = sj.array(dense, format="csr"), sj.array(rng.standard_normal(300))
-    made = []
-    before = config.num_threads(), config.parallel_work()
-    try:
-        config.update("parallel_work", 0)
-        for threads in (1, 2, 3):
-            config.update("num_threads", threads)
-            made.append(np.asarray(sj.jit(lambda A, x: A @ x)(A, x).todense()).tobytes())
-    finally:
-        config.update("num_threads", before[0])
-        config.update("parallel_work", before[1])
+    made = by_threads(lambda: np.asarray(sj.jit(lambda A, x: A @ x)(A, x).todense()).tobytes())
     assert len(set(made)) == 1

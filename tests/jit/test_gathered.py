@@ -7,19 +7,16 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import facts, host, plan_cache
+from sparsejax.jit import facts, host
 
 pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
 
 @pytest.fixture(autouse=True, params=[1, 1 << 15], ids=["blocks", "rows"])
-def gathers(monkeypatch, request):
+def fast(monkeypatch, gathers, request):
     """As if gathers were fast; rows also in blocks, where some are alike."""
-    monkeypatch.setattr(host, "has_gathers", lambda: True)
     monkeypatch.setattr(facts, "MANY", request.param)
-    plan_cache.forget()
-    yield
-    plan_cache.forget()
+    gathers(True)
 
 
 def matrix(rows, mean, rng, dtype="f8", cols=130):
@@ -97,6 +94,6 @@ def test_it_runs():
     """That products are gathered at all; of few entries, and of types that cannot be gathered, they are not."""
     rng = np.random.default_rng(3)
     A, x = sj.array(matrix(400, 9, rng), format="csr"), rng.random(130)
-    gathers = re.compile(r"B\.vals\[j(_\d)? below ")
-    assert gathers.search(loops(lambda A, x: A @ x, A, x))
-    assert not gathers.search(loops(lambda A, x: A @ x, A.astype("i2"), x.astype("i2")))
+    gathered = re.compile(r"B\.vals\[j(_\d)? below ")
+    assert gathered.search(loops(lambda A, x: A @ x, A, x))
+    assert not gathered.search(loops(lambda A, x: A @ x, A.astype("i2"), x.astype("i2")))

@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import host, plan_cache
+from sparsejax.jit import host
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 0, 0, 8, 3, 30]
 
 
 @pytest.fixture(autouse=True)
-def single_loads(monkeypatch):
+def single_loads(gathers):
     """Operands are put together from single loads, as where processors gather slowly (`tests/jit/test_gathered.py` has the others)."""
-    monkeypatch.setattr(host, "has_gathers", lambda: False)
-    plan_cache.forget()
-    yield
-    plan_cache.forget()
+    gathers(False)
 
 
 def matrix(lengths, cols, dtype, rng):

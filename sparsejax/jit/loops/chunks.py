@@ -42,6 +42,15 @@ class Chunking:
         return f"{self.count} chunks, {self.reason}" if self.count else f"one thread: {self.reason}"
 
 
+def in_blocks(loop: Loop) -> tuple[int, Callable[[Loop, int], None]]:
+    """How many coordinates of a loop make a block, and what emits these; 0 where it does not run in blocks."""
+    for shape in (distributed, flat):
+        rows = shape.rows_of(loop)
+        if rows:
+            return rows, shape.blocks
+    return 0, flat.blocks
+
+
 def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
     """`loop` over the coordinates of one chunk."""
     b = loop.b
@@ -60,7 +69,7 @@ def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
     before = work(b.i64(0))
     whole = b.named("whole", b.sub(work(loop.extent), before))
 
-    rows = distributed.rows_of(loop) or flat.rows_of(loop)
+    rows, _ = in_blocks(loop)
 
     def cut_at(k: Val) -> Val:
         target = b.named("target", b.add(before, b.binary("sdiv", b.mul(whole, k), chunks)))

@@ -27,18 +27,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_below, segment_of
 from sparsejax.jit import cin, emit, operands, operators, overlay, simplify, strips, sums, vectors
 from sparsejax.jit.builder import Builder, Val
 from sparsejax.jit.cursor import Cursor, Env
-from sparsejax.jit.loops.lengths import EVEN, differing
+from sparsejax.jit.loops.lengths import EVEN, differing, leads
 from sparsejax.jit.loops.walker import Loop, Walker
-from sparsejax.jit.memory import aligned, moved
+from sparsejax.jit.memory import moved
 from sparsejax.jit.operands import DenseArea, Input
 
 ENTRIES = 4096
@@ -174,7 +175,7 @@ def _stage(loop: Loop, stmt: cin.Stmt, registers: Registers) -> _Stage | None:
             pass
         case _:
             return None
-    leader = next((a for a in cin.accesses(body.rhs) if _leads(loop, a, var)), None)
+    leader = next((a for a in cin.accesses(body.rhs) if len(a.indices) == 2 and leads(loop, a, var)), None)
     if leader is None:
         return None
     for condition in simplify.conditions(body):
@@ -191,23 +192,6 @@ def _stage(loop: Loop, stmt: cin.Stmt, registers: Registers) -> _Stage | None:
         operator = operators.get(body.op) if body.op else None
         return _Stage(body, var, leader) if operator is not None and operator.associative else None
     return _Stage(body, var, leader) if body.op is None and _writes_along(loop, body.lhs, leader) else None
-
-
-def _leads(loop: Loop, access: cin.Access, var: cin.IndexVar) -> bool:
-    """Whether the levels of `access` are a dense one of rows and one that lists their entries, in blocks."""
-    operand = loop.lowering.operands.get(access.tensor.name)
-    if (
-        not isinstance(operand, Input)
-        or len(access.indices) != 2
-        or access.indices[access.tensor.format.order[0]] != loop.var
-    ):
-        return False
-    key, cursor = (access.tensor.name, 1), loop.env.cursors[access]
-    if access.level_index(1) != var or cursor.level or cursor.found is not None or loop.var == var:
-        return False
-    program = loop.lowering.program
-    dense = isinstance(access.tensor.format.levels[0], Dense)
-    return dense and key in program.blocks and operand.listed(1) and "pos" in operand.buffers[1]
 
 
 def _beside(access: cin.Access, leader: cin.Access) -> bool:
@@ -260,13 +244,13 @@ def blocks(loop: Loop, rows: int) -> None:
     """The loop, `rows` coordinates at a time."""
     b, lowering, found = loop.b, loop.lowering, _match(loop)
     assert found is not None
-    spare = strips.VECTOR_BYTES // ROW.itemsize
+    spare, keep = strips.VECTOR_BYTES // ROW.itemsize, partial(operands.kept, b, lowering.operands)
     numbered = found.numbered(loop.var)
-    maps = {a.tensor.name: _area(loop, f"{a.tensor.name}_rows", ROW, ENTRIES + spare) for a in numbered}
+    maps = {a.tensor.name: keep(f"{a.tensor.name}_rows", ROW, ENTRIES + spare) for a in numbered}
     others = {a: _apart(loop, numbered[0], a, maps) for a in numbered[1:]}
-    kept = {t.name: _area(loop, f"{t.name}_kept", dtype, rows + spare) for t, dtype in found.registers.items()}
+    kept = {t.name: keep(f"{t.name}_kept", dtype, rows + spare) for t, dtype in found.registers.items()}
     types = dict.fromkeys(found.registers[s.stmt.lhs.tensor] for s in found.stages if _in_two_steps(s))
-    values = {dtype: _area(loop, f"entries_{dtype}", dtype, ENTRIES + spare) for dtype in types}
+    values = {dtype: keep(f"entries_{dtype}", dtype, ENTRIES + spare) for dtype in types}
     with b.for_(loop.begin, loop.extent, loop.var.name, rows) as first:
         end = b.named("end", b.min(b.add(first, rows), loop.extent))
         edges = {a.tensor.name: (_edge(loop, a, first), _edge(loop, a, end)) for a in found.leaders}
@@ -308,15 +292,6 @@ def _differ(loop: Loop, leader: cin.Access, first: Val, end: Val, rows: int) -> 
     with b.if_(b.eq(b.sub(end, first), rows)):
         b.set(count, differing(b, _buffers(loop, leader)["pos"].pointer, lambda row: row, first, rows, 1))
     return b.lt(b.i64(EVEN - 1), b.get(count))
-
-
-def _area(loop: Loop, name: str, dtype: np.dtype[Any], size: int) -> DenseArea:
-    """Memory for so many values, aligned, which belongs to the kernel."""
-    b, name = loop.b, operands.unused(loop.lowering.operands, name)
-    area = DenseArea(b, cin.Tensor(name, (size,), dtype, Format((Dense(),)), 0, "dense"), [b.i64(size + 8)])
-    area.vals = aligned(b, area.vals)
-    loop.lowering.operands[name] = area
-    return area
 
 
 def _buffers(loop: Loop, leader: cin.Access) -> dict[str, Any]:

@@ -24,15 +24,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_below, segment_of
-from sparsejax.jit import cin, emit, host, operands, operators, simplify, strips, vectors
+from sparsejax.jit import cin, emit, host, operands, operators, simplify, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Cursor, Env
 from sparsejax.jit.loops import unrolled
-from sparsejax.jit.loops.lengths import EVEN, LANES, UNEVEN, differing
+from sparsejax.jit.loops.lengths import EVEN, LANES, UNEVEN, differing, leads
 from sparsejax.jit.loops.walker import Loop, Walker
-from sparsejax.jit.memory import aligned
 from sparsejax.jit.operands import Buffer, DenseArea, Input, Scalar
 
 ENTRIES = 4096
@@ -80,7 +79,7 @@ def _match(loop: Loop) -> _Rows | None:
     if any(a.tensor.name == tensor.name and a.tensor != tensor for a in cin.accesses(body.consumer)):
         return None
     leader = next((a for a in cin.accesses(stmt.rhs) if loop.var in cin.bound_by(a)), None)
-    if leader is None or not _leads(loop, leader, var):
+    if leader is None or not leads(loop, leader, var):
         return None
     others = [a for a in cin.accesses(stmt.rhs) if a != leader]
     if any(loop.var in cin.bound_by(a) or not _dense(a) for a in others):
@@ -93,18 +92,6 @@ def _match(loop: Loop) -> _Rows | None:
     return _Rows(body, stmt, var, leader, loop.env.cursors[leader].level)
 
 
-def _leads(loop: Loop, leader: cin.Access, var: cin.IndexVar) -> bool:
-    """Whether the levels left of `leader` are a dense one of rows, and one that lists their entries."""
-    operand, cursor = loop.lowering.operands.get(leader.tensor.name), loop.env.cursors[leader]
-    if not isinstance(operand, Input) or cursor.found is not None or cursor.level + 2 != len(leader.indices):
-        return False
-    rows, entries = leader.level_index(cursor.level), leader.level_index(cursor.level + 1)
-    if (rows, entries) != (loop.var, var) or not isinstance(leader.tensor.format.levels[cursor.level], Dense):
-        return False
-    within = (leader.tensor.name, cursor.level + 1) in loop.lowering.program.blocks
-    return within and operand.listed(cursor.level + 1) and "pos" in operand.buffers[cursor.level + 1]
-
-
 def _dense(access: cin.Access) -> bool:
     return access.tensor.policy is None and all(isinstance(level, Dense) for level in access.tensor.format.levels)
 
@@ -114,7 +101,8 @@ def blocks(loop: Loop, rows: int) -> None:
     b, lowering, found = loop.b, loop.lowering, _match(loop)
     assert found is not None
     alone = host.has_gathers()
-    kept = None if alone else _values(loop, found)
+    name, dtype = f"{found.leader.tensor.name}_t", found.stmt.rhs.dtype
+    kept = None if alone else operands.kept(b, lowering.operands, name, dtype, ENTRIES + LANES)
     with b.for_(loop.begin, loop.extent, loop.var.name, rows) as first:
         end = b.named("end", b.min(b.add(first, rows), loop.extent))
         start, stop = _edge(loop, found, first), _edge(loop, found, end)
@@ -144,17 +132,6 @@ def blocks(loop: Loop, rows: int) -> None:
             rest()
         else:
             b.if_else(b.lt(b.i64(UNEVEN), b.get(differ)), at_once, rest)
-
-
-def _values(loop: Loop, found: _Rows) -> DenseArea:
-    """Memory for what is added up of a block."""
-    b, dtype = loop.b, found.stmt.rhs.dtype
-    name = operands.unused(loop.lowering.operands, f"{found.leader.tensor.name}_t")
-    tensor = cin.Tensor(name, (ENTRIES,), dtype, Format((Dense(),)), 0, "dense")
-    kept = DenseArea(b, tensor, [b.i64(ENTRIES + LANES + strips.VECTOR_BYTES // dtype.itemsize)])
-    kept.vals = aligned(b, kept.vals)
-    loop.lowering.operands[name] = kept
-    return kept
 
 
 def _place_of(loop: Loop, found: _Rows, row: Val) -> Val:
