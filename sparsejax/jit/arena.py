@@ -1,6 +1,7 @@
 """Memory of dense results: aligned to 64 bytes, read-only for Python, and used again when the last array over it is gone.
 
 up to `TINY` bytes     slices of one block, which lives as long as one of them: a call takes the next one
+up to `RETURNED`       a block each, which is used again as soon as nobody refers to it (`recycled`)
 below `SMALLEST`       a block each, from NumPy; the C library recycles it
 above                  blocks of `heap`, which recycles them
 """
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from sparsejax.jit import heap
 from sparsejax.jit.heap_text import ALIGNMENT, SUPPORTED
+from sparsejax.jit.recycled import Recycled
 
 SMALLEST = 256 << 10
 """Bytes from which results come from `heap`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
@@ -27,7 +29,7 @@ TINY, PAGE = 4 << 10, 32 << 10
 """Bytes of the largest results that share a block, and of that block. A block of its own takes 1.3 microseconds, as long as a product of fifty
 rows; what is kept of a shared one keeps all of it."""
 RETURNED = 32 << 10
-"""Bytes of the largest results whose memory goes back to what made them when nobody reads them any more (`line`)."""
+"""Bytes of the largest results whose memory what made them keeps, to use it again."""
 
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
@@ -58,6 +60,19 @@ class Results:
         self._size = count * dtype.itemsize
         self.ready: list[tuple[NDArray[Any], bytes]] = []
         """What `take` would give, from the end; each may be taken once, by popping it."""
+        self.recycled = Recycled() if TINY < self._size <= RETURNED else None
+
+    def release(self, vals: NDArray[Any]) -> None:
+        """Do not use memory that was given out again: somebody else does."""
+        if self.recycled is not None:
+            self.recycled.release(vals)
+
+    def next(self) -> tuple[NDArray[Any], bytes]:
+        """`take`, or what it has prepared."""
+        try:
+            return self.ready.pop() if self.ready else self.take()
+        except IndexError:  # another thread was faster
+            return self.take()
 
     def take(self) -> tuple[NDArray[Any], bytes]:
         """An array, and its address as a packed slot behind the prefix."""
@@ -66,12 +81,21 @@ class Results:
             first = made.pop()
             self.ready = made  # what another thread has just put there is lost, and nothing is given out twice
             return first
+        if self.recycled is not None:
+            again = self.recycled.again()
+            if again is not None:
+                if self._value is not None:
+                    again[0].base.fill(self._value)  # type: ignore[union-attr]
+                return again
         if self._size < SMALLEST:
             vals, address = aligned(self._count, self._dtype, self._value)
             freeze(vals, False)
         else:
             vals, address = full(self._count, self._dtype, self._value)
-        return vals, self._behind(self._prefix, address)
+        slots = self._behind(self._prefix, address)
+        if self.recycled is not None:
+            self.recycled.keep(vals, slots)
+        return vals, slots
 
     def _slices(self) -> list[tuple[NDArray[Any], bytes]]:
         stride = max(1, -(-self._size // ALIGNMENT)) * ALIGNMENT

@@ -155,10 +155,7 @@ class Binding:
         slots = self._first
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
-        try:
-            vals, last = results.ready.pop()
-        except IndexError:
-            vals, last = results.take()
+        vals, last = results.next()
         status = (self._call or self._callable())(slots + last)
         if status:
             runtime.check(status)
@@ -170,14 +167,11 @@ class Binding:
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
         if self._dense:
-            try:
-                vals, last = self._results.ready.pop()
-            except IndexError:
-                vals, last = self._results.take()
+            vals, last = self._results.next()
             status = (self._call or self._callable())(slots + last)
             if status:
                 runtime.check(status)
-            made = Storage.dense(self._template, vals, {"slots": last})
+            made = Storage.dense(self._template, vals, {"slots": last, "maker": self._results})
             made.ours = True  # type: ignore[misc]
             return made
         if self._given is not None:
@@ -233,30 +227,18 @@ class Binding:
             for s in inputs:
                 slots += s.cache.get("slots") or input_slots(s)
             try:
-                vals, last = results.ready.pop()
-            except IndexError:
+                vals, last = ready.pop() if (ready := results.ready) else results.take()
+            except IndexError:  # another thread was faster
                 vals, last = results.take()
             status = call(slots + last)
             if status:
                 runtime.check(status)
             made: Storage = _new(Storage)
             made.format, made.shape, made.fill_value, made.buffers = form, shape, fill, buffers
-            made.vals, made.cache, made.ours = vals, {"slots": last}, True  # type: ignore[misc]
+            made.vals, made.cache, made.ours = vals, {"slots": last, "maker": results}, True  # type: ignore[misc]
             return made
 
         return run_dense
-
-    @property
-    def takes_back(self) -> bool:
-        """Whether memory of results is used again: it need not be cleared, and is neither tiny nor large."""
-        size = self._size * self._dtype.itemsize
-        return self._dense and self._content is None and arena.TINY < size <= arena.RETURNED
-
-    def take_back(self, storage: Storage) -> None:
-        """Use the memory of a result again."""
-        ready = self._results.ready
-        if self.takes_back and not ready and "slots" in storage.cache:
-            ready.append((storage.vals, storage.cache["slots"]))
 
     def _make_room(self, counts: Sequence[int]) -> None:
         """Make room for so many coordinates from the next call on: what grows is moved, to pages that are touched for the first time."""

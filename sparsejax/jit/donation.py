@@ -36,6 +36,9 @@ def is_sole(array: Array) -> bool:
     """Whether the values are memory that a kernel was given, and this array alone refers to it."""
     if not array._storage.ours:
         return False
+    maker = array._storage.cache.get("maker")
+    if maker is not None:
+        maker.release(array._storage.vals)
     storage, vals, base = _references(array)
     return storage <= _ALONE[0] and vals <= _ALONE[1] and base <= _ALONE[2]
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from sparsejax.core.primitive import plain_template
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import arena, fuse, line
+from sparsejax.jit import arena, fuse
+from sparsejax.jit.recycled import Recycled
 
 
-class LibraryCall(line.Gives):
+class LibraryCall:
     """A library call of one result, with everything about it that does not change from call to call."""
 
     def __init__(self, step: fuse.CallStep) -> None:
@@ -34,9 +35,8 @@ class NumPyCall:
         self._template, self._function, self._shape, self._dtype = template, function, out.shape, out.dtype
         self._shapes = [v.aval.shape for v in step.eqn.inputs]
         self._pack = struct.Struct(f"{out.ndim + 1}q").pack
-        self._ready: list[tuple[NDArray[Any], bytes]] = []
-        """Memory to be used again: flat and read-only, a view of the array that is written; and the slots of the result."""
-        self.takes_back = arena.TINY < out.size * out.dtype.itemsize <= arena.RETURNED
+        self._recycled = Recycled() if out.size * out.dtype.itemsize <= arena.RETURNED else None
+        """Memory of results, flat and read-only, views of arrays that are written; and the slots of these results."""
 
     @staticmethod
     def of(step: fuse.CallStep) -> NumPyCall | None:
@@ -49,10 +49,7 @@ class NumPyCall:
 
     def call(self, inputs: Sequence[Storage]) -> Storage:
         """The result for these inputs."""
-        try:
-            vals, slots = self._ready.pop()
-        except IndexError:
-            vals, slots = self._memory()
+        vals, slots = (self._recycled and self._recycled.again()) or self._memory()
         if len(inputs) == 2:
             one, other = self._shapes
             self._function(inputs[0].vals.reshape(one), inputs[1].vals.reshape(other), vals.base)
@@ -65,15 +62,12 @@ class NumPyCall:
         slots = self._pack(*self._shape, arena.address_of(made))
         vals = made.reshape(-1)
         arena.freeze(vals, False)
+        if self._recycled is not None:
+            self._recycled.keep(vals, slots)
         return vals, slots
 
-    def take_back(self, storage: Storage) -> None:
-        """Use the memory of a result again."""
-        if not self._ready:
-            self._ready.append((storage.vals, storage.cache["slots"]))
 
-
-class Bodies(line.Gives):
+class Bodies:
     """A call that has several results, or runs other jaxprs: what `bodies` gives."""
 
     def __init__(self, step: fuse.CallStep, bodies: Callable[[], Sequence[Any]]) -> None:

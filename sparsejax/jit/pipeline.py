@@ -136,8 +136,6 @@ class KernelRunner:
         self._plainly: Callable[[Sequence[Storage]], Storage] = lambda inputs: own().run(inputs)  # type: ignore[union-attr]
         self.call: Callable[[Sequence[Storage]], Storage] = self._plainly
         """`run` on inputs alone: on the shortest road where the kernel is all there is to do, as long as the last plan serves."""
-        self.takes_back = False
-        """Whether memory of results is used again."""
         found = positions.patterns(self.step) if self.positional else None
         self.variants = None if found is None else positions.Variants(self.step, found, self._positional)
         self.beside = positions.beside(self.step.nest)
@@ -175,20 +173,13 @@ class KernelRunner:
             kept = [(k, name, inputs[k].cache[name]) for k, name in self._watched]
             self._last = settings, kept, planned = config.planning(), kept, planned
             self.call, bound = self._plainly, planned.binding
-            if self.exact and not self.large and self.variants is None:
-                self.takes_back = bound.takes_back
-                if not planned.moves and planned.account is None:
-                    self.call = bound.quick(kept, settings, self._plainly)
+            alone = not planned.moves and planned.account is None
+            if alone and self.exact and not self.large and self.variants is None:
+                self.call = bound.quick(kept, settings, self._plainly)
         assert planned is not None
         if planned.account is not None and planned.account.pays(inputs):
             return self.plan(planned.observed, planned.account.later.order)
         return planned
-
-    def take_back(self, storage: Storage) -> None:
-        """Use the memory of a result again."""
-        planned = self._last[2]
-        if planned is not None:
-            planned.binding.take_back(storage)
 
     def actual(self, inputs: Sequence[Storage]) -> tuple[KernelRunner, list[Storage]]:
         """What runs on these inputs: this kernel, or one by position, and on what."""
@@ -400,8 +391,7 @@ class Plan(Body):
         self.fresh = kernels.issuperset(self.results) and not self.checks.before
         """Whether results share no memory with operands: kernels make them."""
         calls = [self._call(number) for number in range(len(self.steps))]
-        makers = {k: call for call, registers in zip(calls, self.made, strict=True) for k in registers}
-        self._line = line.Line(calls, self._reads, self._dead, makers, self.results, self.checks)
+        self._line = line.Line(calls, self._reads, self._dead, self.results, self.checks)
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
         single = len(calls) == 1 and not self.checks.before and not self._literals and self.results == [count]
         self.alone = calls[0] if single and self._reads[0] == list(range(count)) and self.fresh else None

@@ -93,7 +93,7 @@ def test_sizes(shape):
 def test_it_runs():
     """That products are gathered at all; of few entries, and of types that cannot be gathered, they are not."""
     rng = np.random.default_rng(3)
-    A, x = sj.array(matrix(400, 9, rng), format="csr"), rng.random(130)
+    A, x = sj.array(matrix(400, 20, rng), format="csr"), rng.random(130)
     gathered = re.compile(r"B\.vals\[j(_\d)? below ")
     assert gathered.search(loops(lambda A, x: A @ x, A, x))
     assert not gathered.search(loops(lambda A, x: A @ x, A.astype("i2"), x.astype("i2")))

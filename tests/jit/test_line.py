@@ -35,13 +35,10 @@ def test_memory_between_steps_is_used_again(layer):
     made = [function(A, H, W) for _ in range(4)]
     (step,) = (s for s in plan_of(function)._line._steps if isinstance(s[0], library_call.NumPyCall))
     product = step[0]
-    slots = product._ready[0][1]  # not the memory itself: that would be another reference
-    for _ in range(3):
-        made.append(function(A, H, W))
-        assert product._ready[0][1] is slots
-    seen = product._ready[0][0]
+    assert len(product._recycled._kept) == 1
+    seen = product._recycled._kept[0][0]
     made.append(function(A, H, W))
-    assert not product._ready, "memory that somebody looks at was used again"
+    assert len(product._recycled._kept) == 2, "memory that somebody looks at was used again"
     del seen
     for y in made:
         np.testing.assert_allclose(y.todense(), wanted)
@@ -150,7 +147,7 @@ def test_memory_is_not_kept_where_it_is_large():
     function = sj.jit(relu)
     for _ in range(3):
         np.testing.assert_allclose(function(A, H, W).todense(), H.todense() @ W.todense())
-    assert not any(s[0]._ready for s in plan_of(function)._line._steps if isinstance(s[0], library_call.NumPyCall))
+    assert not any(s[0]._recycled for s in plan_of(function)._line._steps if isinstance(s[0], library_call.NumPyCall))
     gc.collect()
 
 

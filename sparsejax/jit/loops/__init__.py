@@ -6,6 +6,7 @@ counted        no leader                                  counted   for v in lo 
   rows         a register reduces one fiber each         flat      blocks of rows: all entries first, then row by row
   short rows   fibers of few entries, any statements   distributed blocks of rows: all entries of one statement after the other
 single walk    one leader, one case                       merge     for p in lo .. hi: v = crd[p]
+  pairs        a register, few entries                    pairs     for p in lo .. hi by 2: two sums
   gathered     a register, where processors gather fast   gathered  for p in lo .. hi by 8, the last vector masked
   in lanes     nothing but its values changes             places    for p in lo .. hi by 8, entries appended side by side
   side by side a sum in lanes at every place              jammed    for p in lo .. hi by 4: four sums at once

@@ -7,7 +7,7 @@
 
 Most rows of matrices fit one or two vectors: how many, and so the only branch, is mostly foreseen, and nothing is read behind a segment. Where
 processors gather slowly (`host.has_gathers`), operands are put together from single loads (`unrolled`), and rows taken in blocks (`flat`).
-Segments of few entries (`unrolled.FEW`) are walked one by one.
+Segments of few entries (`pairs`) are walked two by two.
 
 Source: the masked tail is the strip-mined remainder of "Efficient Vectorization of Sparse Matrix-Vector Multiplication" kernels in MKL's CSR;
 measured here beside `unrolled`: rows of 6 to 60 entries take 0.4 to 0.8 of its time.

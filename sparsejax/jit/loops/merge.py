@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sparsejax.jit import cin, strips
 from sparsejax.jit.builder import Builder, Val, Var
 from sparsejax.jit.cursor import Cursor
-from sparsejax.jit.loops import ahead, gathered, jammed, places, unrolled
+from sparsejax.jit.loops import ahead, gathered, jammed, pairs, places, unrolled
 from sparsejax.jit.loops.counted import Ranges
 from sparsejax.jit.loops.walker import END, Leaders, Loop, Walker
 
@@ -36,6 +36,9 @@ def single(loop: Loop, key: Leaders) -> None:
         return
     if places.applies(loop, key, walker):
         places.walk(loop, key, walker)
+        return
+    if pairs.applies(loop, key, walker):
+        pairs.accumulate(loop, key, walker)
         return
     if gathered.applies(loop, key, walker):
         gathered.accumulate(loop, key, walker)

@@ -20,26 +20,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sparsejax.formats import Dense
-from sparsejax.jit import cin, emit, host, operators, scatter, sums, vectors
+from sparsejax.jit import cin, emit, operators, scatter, sums, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Env
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import Scalar
 
 COPIES = 4
-FEW = 3.5
-"""Entries of a segment, on average, below which one after the other is fastest, where processors gather fast; of many segments, those
-that are alike are looked for (`flat`)."""
 
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
-    """Whether the walk of `walker` alone accumulates into a register, with nothing to look up."""
+    """Whether the walk of `walker` alone accumulates into a register, and that in lanes, or several of them, pays."""
+    return not loop.lowering.plain and reduces(loop, key, walker)
+
+
+def reduces(loop: Loop, key: Leaders, walker: Walker) -> bool:
+    """Whether the walk of `walker` alone accumulates into a register, several entries of a segment as a rule, with nothing to look up."""
     stmt, lowering = loop.cases[key], loop.lowering
     if not isinstance(stmt, cin.Assign) or stmt.lhs.tensor.policy != "scalar" or lowering.strip is not None:
         return False
     if stmt.op is None or not operators.get(stmt.op).associative or not operators.get(stmt.op).commutative:
         return False
-    if lowering.plain or loop.is_short(walker, FEW if host.has_gathers() and not loop.in_blocks(walker) else 2.0):
+    if loop.is_short(walker):
         return False
     whole = lowering.scalars[stmt.lhs.tensor.name]
     if whole.total is not None and whole.total.exact:
@@ -71,7 +73,7 @@ def accumulate(loop: Loop, key: Leaders, walker: Walker) -> None:
             if lanes:
                 _in_lanes(loop, stmt, key, walker, end)
             else:
-                _in_registers(loop, stmt, key, walker, end)
+                in_registers(loop, stmt, key, walker, end)
     with b.for_(end, segment.hi, "p") as place:
         loop.at_place(key, walker, place)
 
@@ -142,15 +144,16 @@ def _leaves(loop: Loop, access: cin.Access, places: Sequence[Val], envs: Sequenc
     return emit.lanes(b, [operand.leaf(b, position) for position in positions])
 
 
-def _in_registers(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: Val) -> None:
+def in_registers(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: Val, count: int = COPIES) -> None:
+    """The places before `end`, `count` at a time, each with a register of its own."""
     b, lowering, tensor = loop.b, loop.lowering, stmt.lhs.tensor
     whole = lowering.scalars[tensor.name]
     copies = [whole]
-    for _ in range(COPIES - 1):
+    for _ in range(count - 1):
         total = None if whole.total is None else sums.Sum(b, tensor.name, tensor.dtype, False)
         copies.append(Scalar(b, tensor, tracked=False, total=total))
-    with b.for_(walker.segment.lo, end, "p", COPIES, some=True) as first:
-        for copy, place in zip(copies, _places(loop, first, COPIES), strict=True):
+    with b.for_(walker.segment.lo, end, "p", count, some=True) as first:
+        for copy, place in zip(copies, _places(loop, first, count), strict=True):
             lowering.scalars[tensor.name] = copy
             loop.at_place(key, walker, place)
     lowering.scalars[tensor.name] = whole

@@ -1,0 +1,72 @@
+"""Memory of results that is used again: as soon as nobody refers to it, and never before."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.jit import arena
+
+SIZES = [arena.TINY // 8 + 1, arena.RETURNED // 8]
+
+
+def address(y):
+    return y._storage.vals.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_two_results_take_turns(n):
+    f, x = sj.jit(lambda x: x + 1), sj.array(np.zeros(n))
+    places = set()
+    y = f(x)
+    for _ in range(20):
+        y = f(x)
+        places.add(address(y))
+    assert len(places) <= 2
+
+
+def held(y):
+    """What may refer to the memory of a result."""
+    return {
+        "array": lambda: y,
+        "numpy": lambda: np.asarray(y),
+        "todense": y.todense,
+        "view": lambda: np.asarray(y)[3:7],
+        "buffer": lambda: memoryview(np.asarray(y)),
+        "reshaped": lambda: y.reshape(-1, 1),
+        "slice": lambda: sj.jit(lambda y: y[2:9])(y),
+        "dlpack": lambda: np.from_dlpack(np.asarray(y)),
+    }
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("how", held(sj.array(np.zeros(2))))
+def test_what_is_held_stays(n, how):
+    f = sj.jit(lambda x: x + 1)
+    kept = []
+    for k in range(6):
+        kept.append(held(f(sj.array(np.full(n, float(k)))))[how]())
+    for k, y in enumerate(kept):
+        assert (np.asarray(y.todense() if isinstance(y, sj.Array) else y) == k + 1).all()
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_memory_is_cleared_where_results_are_added_to(n):
+    """A sum by columns adds to zeros."""
+    rows, cols = np.array([0, 2, 2]), np.array([n - 1, 0, n - 1])
+    A = sj.array((np.array([1.0, 2.0, 3.0]), (rows, cols)), shape=(3, n), format="csr")
+    f = sj.jit(lambda A: A.T @ np.ones(3))
+    wanted = np.zeros(n)
+    wanted[0], wanted[-1] = 2.0, 4.0
+    for _ in range(6):
+        np.testing.assert_array_equal(f(A).todense(), wanted)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_donated_memory_is_given_up(n):
+    """Who takes over memory has it alone: what made it does not use it again."""
+    f, step = sj.jit(lambda x: x * 2), sj.jit(lambda x: x + 1, donate_argnums=0)
+    x, kept = sj.array(np.arange(float(n))), []
+    for _ in range(6):
+        kept.append(step(f(x)))
+    for y in kept:
+        np.testing.assert_array_equal(y.todense(), 2 * np.arange(n) + 1)
