@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has 
 def few(monkeypatch, gathers, request):
     """Rows by themselves, and in blocks of rows that are alike."""
     monkeypatch.setattr(facts, "MANY", 1 if request.param == "blocks" else 1 << 15)
-    gathers(request.param == "rows")
+    gathers(False)
 
 
 def alike(rows, entries, dtype="f8"):

@@ -11,19 +11,18 @@ and beside masked vectors, on rows of 3.6, 4.0 and 5.9 entries: 0.70, 0.83, 0.81
 
 from __future__ import annotations
 
-from sparsejax.jit import cin, host
+from sparsejax.jit import cin
 from sparsejax.jit.loops import unrolled
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 
 FEW = 11.0
-"""Entries of a segment, on average, below which this is faster than vectors, where processors gather fast; of many segments, those that are
-alike are looked for (`flat`)."""
+"""Entries of a segment, on average, below which this is faster than vectors; of many segments, those that are alike are looked for (`flat`)."""
 
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
     """Whether the walk of `walker` accumulates into a register, over few entries whose number is foreseen."""
     lowering, stmt = loop.lowering, loop.cases[key]
-    few = host.has_gathers() and not loop.in_blocks(walker) and loop.is_short(walker, FEW)
+    few = not loop.in_blocks(walker) and loop.is_short(walker, FEW)
     if not (lowering.plain or few) or not unrolled.reduces(loop, key, walker):
         return False
     assert isinstance(stmt, cin.Assign)
