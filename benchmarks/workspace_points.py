@@ -209,7 +209,20 @@ def held_out(quick: bool) -> Iterator[Callable[[], Iterator[Point]]]:
         for used in (50, 200):
             yield lambda used=used: swept(10_000, 1_000, 100, used, 22)
     known = set(datasets.matrix_names())
-    for name in ("cora",) if quick else ("cora", "bcsstk14", "ca-CondMat", "cage10", "p2p-Gnutella31"):
+    for name in (
+        ("cora",)
+        if quick
+        else (
+            "cora",
+            "bcsstk14",
+            "ca-CondMat",
+            "cage10",
+            "p2p-Gnutella31",
+            "copter2",
+            "teko_jacobian_modified",
+            "hammond_mesh",
+        )
+    ):
         if name in known:
             yield lambda name=name: products(name, *[of_scipy(datasets.matrix(name))] * 2)
     for name in datasets.tensor_names():

@@ -8,14 +8,16 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit import facts, host
+from sparsejax.jit.loops import pairs
 
 pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
 
 @pytest.fixture(autouse=True, params=[1, 1 << 15], ids=["blocks", "rows"])
 def fast(monkeypatch, gathers, request):
-    """As if gathers were fast; rows also in blocks, where some are alike."""
+    """As if gathers were fast, for few entries too; rows also in blocks, where some are alike."""
     monkeypatch.setattr(facts, "MANY", request.param)
+    monkeypatch.setattr(pairs, "FEW", 0.0)
     gathers(True)
 
 

@@ -5,13 +5,16 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.jit import host
+from sparsejax.jit.loops import pairs
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 0, 0, 8, 3, 30]
 
 
-@pytest.fixture(autouse=True)
-def single_loads(gathers):
-    """Operands are put together from single loads, as where processors gather slowly (`tests/jit/test_gathered.py` has the others)."""
+@pytest.fixture(autouse=True, params=[0.0, pairs.FEW], ids=["vectors", "pairs"])
+def single_loads(monkeypatch, gathers, request):
+    """Operands are put together from single loads, as where processors gather slowly (`tests/jit/test_gathered.py` has the others); rows of
+    few entries too, or two by two."""
+    monkeypatch.setattr(pairs, "FEW", request.param)
     gathers(False)
 
 
@@ -61,7 +64,7 @@ def test_a_tensor_of_short_fibers():
 
 @pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 def test_one_vector_ends_a_row():
-    text = sj.jit(lambda A, x: A @ x).lower(sj.array(np.ones((3, 9)), format="csr"), np.ones(9)).as_text("loops")
+    text = sj.jit(lambda A, x: A @ x).lower(sj.array(np.ones((3, 21)), format="csr"), np.ones(21)).as_text("loops")
     assert "+4 below" in text
 
 
