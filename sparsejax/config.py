@@ -15,7 +15,7 @@ dense_limit    a kernel with sparse operands makes no dense result of more than 
                is raised; 0 lifts the limit
 num_threads    threads that a kernel may use, the caller's included: 0 (default) for `OMP_NUM_THREADS`, else the processors that this
                process may run on
-parallel_work  iterations from which on a kernel is run by several threads (default 65536)
+parallel_work  iterations from which on a kernel is run by several threads (default 131072)
 free_memory    MiB of memory that are kept for later results and workspaces once nobody uses them (default: a sixteenth of the machine's,
                from 256 to 1024); less is given back to the system at once, and 0 keeps none
 """
@@ -53,7 +53,7 @@ def _sixteenth() -> int:
 _numbers: dict[str, int] = {
     "dense_limit": 1000,
     "num_threads": 0,
-    "parallel_work": 1 << 16,
+    "parallel_work": 1 << 17,
     "free_memory": _sixteenth(),
 }
 

@@ -26,6 +26,7 @@ How many chunks there are depends on the expected work alone, never on the numbe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from sparsejax import config
@@ -39,9 +40,10 @@ SMALL, LARGE = 1 << 14, 1 << 24
 """Iterations that a chunk has at least, and at most."""
 USUAL, MOST = 64, 1024
 """Chunks: as many for kernels of any usual size, more only so that none takes long."""
-GROWING = 2.5
-"""How much more work a growing output asks for: placing its pieces takes some 50 microseconds (measured; a product of 41,000 terms takes 220
-microseconds on two threads and 310 on one, the fastest 1 % of 2,500 calls in turn on busy cores)."""
+GROWING, PLACED = 2.0, 36_000
+"""How much more work a growing output asks for: its pieces are made, placed and freed in some 60 microseconds, and as much again for so many entries,
+which are moved once more, mostly by the other processor (measured on two cores of a Xeon: sums of matrices of 60,000 to 150,000 entries, 400 to
+750 microseconds on one thread, take up to 1.4 times as long on two; of 190,000 0.8 times; products of 0.2 to 1 million terms 0.9 to 1.1)."""
 WORKSPACE = 8
 """Iterations for every element of a workspace, which each chunk clears for itself."""
 PARTIAL = 2
@@ -50,17 +52,20 @@ PARTS = 1 << 27
 """Bytes of all of these."""
 
 
-def parallelize(program: Program, cost: Cost) -> Program:
-    """`program` with its outermost loop marked where that is legal and its work is worth it; and in any case why."""
+def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lambda: 0.0) -> Program:
+    """`program` with its outermost loop marked where that is legal and its work is worth it; and in any case why. The result is expected to
+    have so many `entries`."""
     work = cost.loops + cost.output
 
     def serial(reason: str) -> Program:
         return replace(program, chunking=Chunking(work=work, reason=reason))
 
     grows = program.given is None and not all(isinstance(level, Dense) for level in program.output.format.levels)
-    least = int(config.parallel_work() * (GROWING if grows else 1))
+    least = config.parallel_work() * (GROWING if grows else 1)
+    if grows and work >= least:
+        least += config.parallel_work() * entries() / PLACED
     if work < least:
-        return serial(f"about {work:.3g} iterations, fewer than {least}")
+        return serial(f"about {work:.3g} iterations, fewer than {least:.3g}")
     loop, partial = _outermost(program), _partial(program)
     if loop is None:
         return serial("there is no single loop around everything")

@@ -334,7 +334,9 @@ class KernelRunner:
         program = replace(
             program, lengths={now[x]: n for x, n in lengths.items()}, blocks={now[x]: n for x, n in taken.items()}
         )
-        return schedule, parallel.parallelize(program, schedule.cost)
+        return schedule, parallel.parallelize(
+            program, schedule.cost, lambda: autoschedule.level_counts(nest, known)[-1]
+        )
 
 
 def program_of(nest: Nest, schedule: schedules.Schedule) -> lower.Program:
