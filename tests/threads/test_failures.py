@@ -33,6 +33,7 @@ from sparsejax.jit import pool
 def used():
     return int(open("/proc/self/statm").read().split()[0]) * 4096
 
+sj.config.update("parallel_work", 1 << 10)  # small ones start the threads
 f = sj.jit(lambda a, b: a @ b)
 def product(n):
     return f(sj.array(np.ones((n, 1)), format="csr"), sj.array(np.ones((1, n)), format="csr"))
