@@ -25,6 +25,7 @@ from sparsejax.formats.passes import crd_dtype as crd_dtype
 
 Buffers = Sequence[Sequence[Array]]
 
+_ZERO = np.zeros(1, np.int32)
 MAX_POSITIONS = 2**38
 """More positions than this are an error at once, rather than an allocation that cannot succeed."""
 
@@ -61,7 +62,7 @@ def expand(buffers: Buffers, above: Above) -> tuple[Array, list[Array], Array | 
     """What levels with `pos` and `crd` expand to: see `Level.expand`."""
     pos, crds = buffers[0][0], [level[-1] for level in buffers]
     if above.position is None and above.positions == 1:
-        return np.zeros(len(crds[0]), np.int32), crds, None  # pages that nobody reads are never touched
+        return np.broadcast_to(_ZERO, len(crds[0])), crds, None
     if above.position is None:
         return passes.over(max(len(pos), len(crds[0]))).owners(pos), crds, None
     parent, position = ranges(*segment_ends(pos, above))
