@@ -31,7 +31,9 @@ def expand(
             run.first
         ):  # what is known above is repeated; in a dense outermost level, the coordinate of an entry is its number
             many = passes.over(len(run.parent))
-            columns = [run.parent] if counted else [many.take(column, run.parent) for column in columns]
+            columns = (
+                [np.ascontiguousarray(run.parent)] if counted else [many.take(column, run.parent) for column in columns]
+            )
         counted = not run.first and run.stop == 1 and form.levels[0].full and not run.dropped and within is None
         columns += run.found
         position = run.below.position
