@@ -158,4 +158,4 @@ def in_registers(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end
             loop.at_place(key, walker, place)
     lowering.scalars[tensor.name] = whole
     for copy in copies[1:]:
-        whole.put(b, stmt.op, copy.get(b))
+        whole.put(b, stmt.op, copy.get(b) if copy.total is None else copy.total.plain(b))
