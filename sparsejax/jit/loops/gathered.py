@@ -19,7 +19,7 @@ from sparsejax.formats import Dense
 from sparsejax.jit import cin, emit, host, strips, vectors
 from sparsejax.jit.builder import Val
 from sparsejax.jit.cursor import Env
-from sparsejax.jit.loops import unrolled
+from sparsejax.jit.loops import ahead, unrolled
 from sparsejax.jit.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.operands import DenseArea, Input
 
@@ -67,6 +67,7 @@ def accumulate(loop: Loop, key: Leaders, walker: Walker) -> None:
     read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if loop.var in cin.bound_by(a)]
     ends = [_at(loop, stmt, walker, coordinate) for coordinate in (0, 1)] if any(map(_dense, read)) else []
     with b.for_(segment.lo, segment.hi, "p", count, some=True) as place, b.masked(count, b.sub(segment.hi, place)):
+        ahead.stream(loop, walker, place, bool(ends), (a for a in read if not _dense(a)))
         coordinates = _coordinates(loop, walker, place, count) if ends else None
         known: dict[cin.Expr, emit.Num] = dict(once)
         for access in read:
