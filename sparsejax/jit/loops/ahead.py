@@ -13,7 +13,7 @@ ahead by itself. Places behind the end of a segment are those of the next one, w
       prefetch B[crd[p + D], k0 .. k1]       a row of a dense operand, line by line
       t0 .. t15 += a * B[crd[p], k0 .. k1]
 
-    for p in lo .. hi by 8:                  a walk over many entries: what it reads itself
+    for p in lo .. hi by 8:                  a walk in vectors, or over few of many entries: what it reads itself
       prefetch crd[p + 512], vals[p + 512]
 
 The processor fetches what is read in order, but segment by segment a walk is no such thing to it: products with vectors whose matrices are not in the
@@ -71,9 +71,8 @@ def stream(loop: Loop, walker: Walker, place: Val, coordinates: bool, values_of:
     """Fetch what the walk of `walker` itself will read: its coordinates, if it does, and values that lie beside them."""
     b, operand = loop.b, loop.lowering.operands[walker.access.tensor.name]
     assert isinstance(operand, Input)
-    later = b.add(place, STREAM)
-    if coordinates:
-        crd = operand.buffers[walker.level]["crd"]
+    later, crd = b.add(place, STREAM), operand.buffers[walker.level].get("crd")
+    if coordinates and crd is not None:
         _prefetch(b, crd.pointer, later, SIZES[crd.type])
     for access in values_of:
         values = loop.lowering.operands[access.tensor.name]
