@@ -156,8 +156,8 @@ def test_many_entries_or_buckets_go_through_passes(monkeypatch):
     monkeypatch.setattr(passes, "MANY", 0)
     monkeypatch.setattr(threads, "count", lambda: 2)
     assert conversions.converted(stored((9, 10**6), "csr", 30), Format.parse("csc", 2)) is None
-    assert conversions.converted(stored((900, 900), "csr", 600_000), Format.parse("csc", 2)) is None
-    assert conversions.converted(stored((900, 900), "csr", 400_000), Format.parse("csc", 2)) is not None
+    assert conversions.converted(stored((2000, 2000), "csr", 1_500_000), Format.parse("csc", 2)) is None
+    assert conversions.converted(stored((900, 900), "csr", 500_000), Format.parse("csc", 2)) is not None
 
 
 def test_jitted_and_eager_conversions(monkeypatch):
