@@ -344,8 +344,9 @@ caller.check:
 worker.idle:
   %bored = icmp uge i64 %turns, {spins}
   br i1 %bored, label %worker.sleep, label %spin
-worker.sleep:
+worker.sleep:                                            ; what was rung for before is over: else nobody would ring again
   %heard = load atomic i32, ptr %bell seq_cst, align 8
+  store atomic i64 0, ptr %rung seq_cst, align 8
   %up = atomicrmw add ptr %sleepers, i64 1 seq_cst
   %new = load atomic i64, ptr %ticket seq_cst, align 8
   %same = icmp eq i64 %new, %seen

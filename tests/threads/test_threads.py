@@ -125,6 +125,37 @@ def test_a_worker_leaves_the_processor_of_its_caller(monkeypatch):
         config.update("num_threads", 0)
 
 
+@pytest.mark.skipif(not pool.SUPPORTED, reason="no native threads here")
+def test_workers_are_woken_after_any_pause(monkeypatch):
+    """Also when the bell rang for one that was just getting up: jobs come about as long after each other as workers stay awake."""
+    monkeypatch.setattr(threads, "_crews", {})
+    config.update("num_threads", 2)
+    kernel, given, before = row_kernel(), table(64, 2000), tasks()
+    rng = np.random.default_rng(0)
+    try:
+        assert threads.run(kernel.address, given) == builder.OK
+        (worker,) = tasks() - before
+        for pause in 1e-6 * rng.integers(150, 350, 6000):
+            end = time.perf_counter() + pause
+            while time.perf_counter() < end:
+                pass
+            assert threads.run(kernel.address, given) == builder.OK
+
+        def used():
+            with open(f"/proc/self/task/{worker}/stat") as file:
+                return int(file.read().rsplit(")", 1)[1].split()[11])
+
+        time.sleep(0.05)
+        long, start = table(64, 2_000_000), used()
+        for _ in range(20):  # a crowded machine may have no room for it
+            assert threads.run(kernel.address, long) == builder.OK
+            if used() > start:
+                break
+        assert used() > start
+    finally:
+        config.update("num_threads", 0)
+
+
 def test_an_interrupt_stops_between_rows(crew):
     kernel, given = row_kernel(), table(2000, 10_000_000)  # more than ten seconds in all
     threads.run(kernel.address, table(8, 1))
