@@ -253,7 +253,8 @@ consider:
 ring:
   store atomic i64 %time, ptr %rung seq_cst, align 8
   %bells = atomicrmw add ptr %bell, i32 1 seq_cst
-  %woken = call i64 (i64, ...) @syscall(i64 {futex}, ptr %bell, i64 129, i64 %asleep)
+  %needed.most = call i64 @llvm.umin.i64(i64 %asleep, i64 %posted.count)
+  %woken = call i64 (i64, ...) @syscall(i64 {futex}, ptr %bell, i64 129, i64 %needed.most)
   br label %waked
 waked:
   br label %look
