@@ -251,7 +251,7 @@ def _combine(keys: list[Array], vals: Array, combine: np.ufunc | None) -> tuple[
 
 def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
     """Storage of distinct entries sorted by `keys`, in storage order; `vals` itself is used where it fits as it is."""
-    position: Array | None = np.broadcast_to(np.zeros(1, np.int32), len(vals))
+    position: Array | None = segments.at_root(len(vals))
     above = Above(position, 1)
     buffers: list[tuple[Array, ...]] = []
     extents = format.level_extents(shape)

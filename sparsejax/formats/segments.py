@@ -25,7 +25,6 @@ from sparsejax.formats.passes import crd_dtype as crd_dtype
 
 Buffers = Sequence[Sequence[Array]]
 
-_ZERO = np.zeros(1, np.int32)
 MAX_POSITIONS = 2**38
 """More positions than this are an error at once, rather than an allocation that cannot succeed."""
 
@@ -58,11 +57,16 @@ def check_size(count: int, what: str) -> int:
     return count
 
 
+def at_root(entries: int) -> Array:
+    """The position above each of so many entries that lie below the root: 0, in one place of memory."""
+    return np.broadcast_to(np.zeros(1, np.int32), entries)
+
+
 def expand(buffers: Buffers, above: Above) -> tuple[Array, list[Array], Array | None]:
     """What levels with `pos` and `crd` expand to: see `Level.expand`."""
     pos, crds = buffers[0][0], [level[-1] for level in buffers]
     if above.position is None and above.positions == 1:
-        return np.broadcast_to(_ZERO, len(crds[0])), crds, None
+        return at_root(len(crds[0])), crds, None
     if above.position is None:
         return passes.over(max(len(pos), len(crds[0]))).owners(pos), crds, None
     parent, position = ranges(*segment_ends(pos, above))

@@ -10,7 +10,7 @@ above             pages of the system. What is given back goes to one list of fr
     resize   up to `COPIED` bytes, into a free block with room; else in place, or by moving pages to where there is room for more of
              them, without copying
     settle   the pages behind what a result uses go back to the system, so that a kept result holds no more than it is
-    give     to the end of the list; the oldest blocks go back to the system while more than `limit()` bytes are free, or `SLOTS` blocks
+    give     to the end of the list; the oldest blocks go back to the system while more than `limit()` bytes are free, or `FULL` blocks
     drop     all free blocks go back to the system; so does `take` before it fails
 
 A block begins with a line of its own: its size with that line (0 on the C heap), the bytes that may be resident (on the C heap: that were asked
@@ -43,7 +43,7 @@ which all will be."""
 _LIMIT, _HELD = 0, 1
 
 _state = (ctypes.c_int64 * heap_text.WORDS)()
-"""The limit, the bytes that are free, the next entry; sizes of the entries, their blocks."""
+"""What it holds: `heap_text`."""
 
 
 def limit() -> int:

@@ -106,7 +106,7 @@ define internal ptr @kind(i64 %size) nounwind {{                    ; of a size:
   ret ptr %place
 }}
 
-define internal i64 @count(ptr %block, i64 %bytes, i64 %one) nounwind {{   ; how many free blocks there were
+define internal void @count(ptr %block, i64 %bytes, i64 %one) nounwind {{  ; a free block more, or one less
   %held = getelementptr i64, ptr {state}, i64 1
   %before = atomicrmw add ptr %held, i64 %bytes seq_cst
   %size = load i64, ptr %block
@@ -114,7 +114,7 @@ define internal i64 @count(ptr %block, i64 %bytes, i64 %one) nounwind {{   ; how
   %alike = atomicrmw add ptr %kind, i64 %one seq_cst
   %free.at = getelementptr i64, ptr {state}, i64 3
   %free = atomicrmw add ptr %free.at, i64 %one seq_cst
-  ret i64 %free
+  ret void
 }}
 
 define internal ptr @uncounted(i64 %taken) nounwind {{              ; a block that is no longer in the list
@@ -127,7 +127,7 @@ something:
   %weight.at = getelementptr i64, ptr %block, i64 1
   %weight = load i64, ptr %weight.at
   %less = sub i64 0, %weight
-  %were = call i64 @count(ptr %block, i64 %less, i64 -1)
+  call void @count(ptr %block, i64 %less, i64 -1)
   ret ptr %block
 }}
 
@@ -160,25 +160,13 @@ system:
   call void @unmap(ptr %block)
   ret void
 insert:
-  %were = call i64 @count(ptr %block, i64 %weight, i64 1)
+  call void @count(ptr %block, i64 %weight, i64 1)
   %next.at = getelementptr i64, ptr {state}, i64 2
   %ticket = atomicrmw add ptr %next.at, i64 1 seq_cst
   %address = ptrtoint ptr %block to i64
-  %crowded = icmp sge i64 %were, {full}
-  br i1 %crowded, label %replace, label %try
-replace:                                                           ; there are enough: the oldest makes room
-  %one = phi i64 [ 0, %insert ], [ %one.next, %replace ]
-  %older = add i64 %ticket, %one
-  %older.number = urem i64 %older, {slots}
-  %given.up = call ptr @pull(i64 %older.number)
-  call void @unmap(ptr %given.up)
-  %one.next = add i64 %one, 1
-  %nobody = icmp eq ptr %given.up, null
-  %left = icmp slt i64 %one.next, {slots}
-  %on = and i1 %nobody, %left
-  br i1 %on, label %replace, label %try
+  br label %try
 try:                                                               ; the next entry that is empty
-  %tries = phi i64 [ 0, %insert ], [ 0, %replace ], [ %tries.next, %occupied ]
+  %tries = phi i64 [ 0, %insert ], [ %tries.next, %occupied ]
   %there = add i64 %ticket, %tries
   %number = urem i64 %there, {slots}
   %size.place = call ptr @entry(i64 %number, i64 0)
@@ -202,21 +190,25 @@ occupied:
   br i1 %again, label %try, label %nowhere
 nowhere:                                                           ; others were faster everywhere
   %less = sub i64 0, %weight
-  %now = call i64 @count(ptr %block, i64 %less, i64 -1)
+  call void @count(ptr %block, i64 %less, i64 -1)
   call void @unmap(ptr %block)
   br label %bound
 bound:
   %held.at = getelementptr i64, ptr {state}, i64 1
+  %free.at = getelementptr i64, ptr {state}, i64 3
   br label %look
 look:                                                              ; the oldest first
   %k = phi i64 [ 1, %bound ], [ %k.next, %oldest ]
   %held = load atomic i64, ptr %held.at seq_cst, align 8
-  %much = icmp sgt i64 %held, %limit
+  %heavier = icmp sgt i64 %held, %limit
+  %free = load atomic i64, ptr %free.at seq_cst, align 8
+  %many = icmp sgt i64 %free, {full}
+  %much = or i1 %heavier, %many
   %more = icmp sle i64 %k, {slots}
   %go = and i1 %much, %more
   br i1 %go, label %oldest, label %done
 oldest:
-  %turn = add i64 %ticket, %k
+  %turn = add i64 %there, %k
   %old.number = urem i64 %turn, {slots}
   %old = call ptr @pull(i64 %old.number)
   call void @unmap(ptr %old)

@@ -173,6 +173,21 @@ define internal i64 @nanoseconds(ptr %clock) nounwind alwaysinline {{
   ret i64 %now
 }}
 
+define internal void @allow(ptr %mask, i32 %cpu, i8 %yes) nounwind {{      ; a processor, or (0) not
+  %byte = lshr i32 %cpu, 3
+  %at = getelementptr i8, ptr %mask, i32 %byte
+  %number = and i32 %cpu, 7
+  %number.byte = trunc i32 %number to i8
+  %bit = shl i8 1, %number.byte
+  %others = xor i8 %bit, -1
+  %allowed = load i8, ptr %at
+  %without = and i8 %allowed, %others
+  %own = shl i8 %yes, %number.byte
+  %set = or i8 %without, %own
+  store i8 %set, ptr %at
+  ret void
+}}
+
 define i64 @kernel(ptr noundef %seat) nounwind {{
 entry:
   %clock = alloca [2 x i64]
@@ -384,25 +399,10 @@ leave:
   %avoids = icmp sge i32 %old.cpu, 0
   br i1 %avoids, label %return, label %move
 return:                                                  ; to where it was away from before
-  %old.byte = lshr i32 %old.cpu, 3
-  %old.at = getelementptr i8, ptr %mask, i32 %old.byte
-  %old.number = and i32 %old.cpu, 7
-  %old.bit = shl i32 1, %old.number
-  %old.bit.byte = trunc i32 %old.bit to i8
-  %old.allowed = load i8, ptr %old.at
-  %with = or i8 %old.allowed, %old.bit.byte
-  store i8 %with, ptr %old.at
+  call void @allow(ptr %mask, i32 %old.cpu, i8 1)
   br label %move
 move:
-  %byte = lshr i32 %mine.cpu, 3
-  %byte.at = getelementptr i8, ptr %mask, i32 %byte
-  %bit.number = and i32 %mine.cpu, 7
-  %bit = shl i32 1, %bit.number
-  %bit.byte = trunc i32 %bit to i8
-  %allowed = load i8, ptr %byte.at
-  %others = xor i8 %bit.byte, -1
-  %without = and i8 %allowed, %others
-  store i8 %without, ptr %byte.at
+  call void @allow(ptr %mask, i32 %mine.cpu, i8 0)
   %moved = call i64 (i64, ...) @syscall(i64 {set_affinity}, i64 0, i64 %size, ptr %mask)
   %gone = icmp eq i64 %moved, 0
   br i1 %gone, label %gone.now, label %slept

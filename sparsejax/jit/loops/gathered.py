@@ -53,7 +53,7 @@ def _dense(access: cin.Access) -> bool:
     return plain and access.tensor.policy in (None, "dense") and access.dtype.itemsize in SIZES
 
 
-def accumulate(loop: Loop, key: Leaders, walker: Walker) -> None:
+def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The walk."""
     b, lowering, stmt, segment = loop.b, loop.lowering, loop.cases[key], walker.segment
     assert isinstance(stmt, cin.Assign)

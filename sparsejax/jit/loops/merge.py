@@ -34,21 +34,10 @@ def single(loop: Loop, key: Leaders) -> None:
     if segment.runs is not None:
         _runs(loop, key, walker)
         return
-    if places.applies(loop, key, walker):
-        places.walk(loop, key, walker)
-        return
-    if pairs.applies(loop, key, walker):
-        pairs.accumulate(loop, key, walker)
-        return
-    if gathered.applies(loop, key, walker):
-        gathered.accumulate(loop, key, walker)
-        return
-    if unrolled.applies(loop, key, walker):
-        unrolled.accumulate(loop, key, walker)
-        return
-    if jammed.applies(loop, key, walker):
-        jammed.walk(loop, key, walker)
-        return
+    for shape in (places, pairs, gathered, unrolled, jammed):
+        if shape.applies(loop, key, walker):
+            shape.walk(loop, key, walker)
+            return
     if walker.side_by_side:
         with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
             ahead.fetch(loop, key, walker, place)

@@ -57,7 +57,7 @@ def reduces(loop: Loop, key: Leaders, walker: Walker) -> bool:
     return walker.side_by_side
 
 
-def accumulate(loop: Loop, key: Leaders, walker: Walker) -> None:
+def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The walk, `COPIES` places at a time while there are as many."""
     b, segment, stmt = loop.b, walker.segment, loop.cases[key]
     assert isinstance(stmt, cin.Assign)
