@@ -32,8 +32,12 @@ from dataclasses import dataclass, field
 
 from benchmarks import cases
 from sparsejax.core.array import Array
-from sparsejax.jit import autoschedule, cin, counting, facts, pipeline
-from sparsejax.jit.nest import Nest
+from sparsejax.jit import pipeline
+from sparsejax.jit.cost import statistics
+from sparsejax.jit.inspect import counting
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.schedule import search
 
 SIZES = {1: (256, 1024, 4096), 2: (256, 1024, 4096), 3: (128, 512, 2048), 4: (64, 256, 1024)}
 HOPELESS, FACTOR, SLOPE = 20, 2.0, 0.15
@@ -102,14 +106,14 @@ def judge(case: cases.Case, sizes: tuple[int, ...] | None = None, given: list[Ar
     chosen: dict[str, Order] = {}
     for step, n in enumerate(sizes):
         nest, inputs = cases.kernel(case, case.operands(n) if given is None else given)
-        data = facts.of(nest, inputs)
+        data = statistics.of(nest, inputs)
         chosen = {name: plan.order for name, f in pipeline.SCHEDULERS.items() if (plan := f(nest, data)) is not None}
         candidates = orders(nest, chosen.values())
         if step:
             least = min(w[-1] for w in work.values() if len(w) == step)
             candidates = [o for o in candidates if len(work.get(o, ())) == step and work[o][-1] <= HOPELESS * least]
         for order in candidates:
-            schedule = autoschedule.schedule_of(nest, data, order)
+            schedule = search.schedule_of(nest, data, order)
             if math.isfinite(schedule.cost.total):
                 _, count = counting.run(nest, schedule, inputs)
                 work.setdefault(order, []).append(count.work)
@@ -120,11 +124,11 @@ def measure(judged: Judged, given: list[Array] | None = None, rounds: int = 5) -
     """Time the orders within 8x of the least work at the largest size, interleaved."""
     case = judged.case
     nest, inputs = cases.kernel(case, case.operands(judged.sizes[-1]) if given is None else given)
-    data = facts.of(nest, inputs)
+    data = statistics.of(nest, inputs)
     least = judged.work[judged.best][-1]
     run = {}
     for order in {o for o, w in judged.finalists.items() if w[-1] <= 8 * least} | set(judged.chosen.values()):
-        run[order] = counting.plain(nest, autoschedule.schedule_of(nest, data, order), data)
+        run[order] = counting.plain(nest, search.schedule_of(nest, data, order), data)
     took: dict[Order, list[float]] = {o: [] for o in run}
     for n in range(rounds + 1):
         for order, call in run.items():

@@ -23,7 +23,10 @@ import scipy.sparse as sp
 import sparsejax as sj
 from benchmarks import cases, datasets, matrices
 from sparsejax.formats import Coordinate, Format, convert
-from sparsejax.jit import autoschedule, cin, conversion_costs, counting, facts
+from sparsejax.jit.cost import conversion_price, statistics
+from sparsejax.jit.inspect import counting
+from sparsejax.jit.ir import cin
+from sparsejax.jit.schedule import search
 
 NAMES = (
     "cora",
@@ -55,9 +58,9 @@ def best(call: Callable[[], object], rounds: int = 5) -> float:
 def kernel_seconds(expression: str, formats: tuple[str, ...], order: str, operands: list[sj.Array]) -> float:
     """The time of one kernel under a given loop order."""
     nest, inputs = cases.kernel(cases.Case("calibration", expression, formats, "given"), operands)
-    known = facts.of(nest, inputs)
+    known = statistics.of(nest, inputs)
     loops = tuple(cin.IndexVar(x) for x in order)
-    run = counting.plain(nest, autoschedule.schedule_of(nest, known, loops), known)
+    run = counting.plain(nest, search.schedule_of(nest, known, loops), known)
     return best(lambda: run(inputs))
 
 
@@ -81,12 +84,12 @@ def conversions(A: sp.csr_array) -> Iterator[tuple[dict[str, float], float]]:
         if not isinstance(after.levels[0], Coordinate):
             storage = sj.array(A, format=str(before)).storage
             took = best(lambda s=storage, f=after: convert.convert(s, f))
-            yield conversion_costs.terms(before, after, storage.shape, float(storage.nnz)), 1e9 * took
+            yield conversion_price.terms(before, after, storage.shape, float(storage.nnz)), 1e9 * took
 
 
 def fitted(measured: Sequence[tuple[dict[str, float], float]]) -> dict[str, float]:
     """The constants of `conversion_costs`, none negative, with the least squares of relative errors."""
-    names = list(conversion_costs.NANOSECONDS)
+    names = list(conversion_price.NANOSECONDS)
     matrix = np.array([[terms.get(n, 0.0) / took for n in names] for terms, took in measured])
     solved, _ = scipy.optimize.nnls(matrix, np.ones(len(measured)))
     return {n: float(f"{x:.3g}") for n, x in zip(names, solved, strict=True)}
@@ -109,10 +112,10 @@ def main() -> None:
         rows.append([made[n] for n in names])
         print(f"{name:28}" + "".join(f"{x:9.2f}" for x in rows[-1]))
     print(f"{'median':28}" + "".join(f"{x:9.2f}" for x in np.median(rows, axis=0)))
-    used = [None, *(getattr(autoschedule, n) for n in names[1:])]
+    used = [None, *(getattr(search, n) for n in names[1:])]
     print(f"{'in use':28}" + "".join(f"{x:9.2f}" if x is not None else " " * 9 for x in used))
     print("conversions, fitted:", fitted([pair for A in given.values() for pair in conversions(sp.csr_array(abs(A)))]))
-    print("conversions, in use:", conversion_costs.NANOSECONDS)
+    print("conversions, in use:", conversion_price.NANOSECONDS)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
-from sparsejax.jit.nest import Nest
+from sparsejax.jit.ir.nest import Nest
 
 RANK, DEGREE = 8, 4
 MATRIX = ("csr", "csc", "coo", "dcsr", "dcsc")

@@ -19,7 +19,7 @@ import numpy as np
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
-from sparsejax.jit import runtime
+from sparsejax.jit.backend import compiler
 
 PROGRAMS = (
     lambda A, x, c: (A * c) @ x,
@@ -45,7 +45,7 @@ def grown(count: int, every: int) -> Iterator[tuple[int, int, int]]:
         sj.jit(lambda A, x, program=program, number=number: program(A, x, number))(A, x)
         if k % every == 0:
             gc.collect()
-            yield k, runtime.compile_count(), resident()
+            yield k, compiler.compile_count(), resident()
 
 
 def main() -> None:

@@ -23,8 +23,10 @@ import scipy.sparse as sp
 import sparsejax as sj
 from benchmarks import cases, datasets
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, collisions, counting, facts, sampling
-from sparsejax.jit.nest import Nest
+from sparsejax.jit.cost import collisions, sampling, statistics
+from sparsejax.jit.inspect import counting
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.schedule import search
 
 
 def q_error(predicted: float, true: float) -> float:
@@ -51,10 +53,10 @@ def main() -> None:
             true = (A @ B).nnz
             case = cases.Case("fill-in", expression, ("csr", "csr"), name)
             nest, inputs = cases.kernel(case, [sj.array(A), sj.array(A)])
-            known = facts.of(nest, inputs, exact=True)
-            model = autoschedule.level_counts(nest, known)[-1]
-            seen = autoschedule.level_counts(nest, facts.of(nest, inputs))[-1]
-            even = autoschedule.level_counts(nest, replace(known, collisions=None))[-1]
+            known = statistics.of(nest, inputs, exact=True)
+            model = search.level_counts(nest, known)[-1]
+            seen = search.level_counts(nest, statistics.of(nest, inputs))[-1]
+            even = search.level_counts(nest, replace(known, collisions=None))[-1]
             spent = share(nest, inputs) if options.time and known.collisions is not None else None
             shares += [] if spent is None else [spent]
             started = time.thread_time()
@@ -89,9 +91,9 @@ def share(nest: Nest, inputs: list[Storage], rounds: int = 7) -> float:
     """Processor time of observing collisions over that of the product, medians."""
     how = collisions.plan(nest)
     assert how is not None
-    known, exact = facts.of(nest, inputs), facts.of(nest, inputs, exact=True)
+    known, exact = statistics.of(nest, inputs), statistics.of(nest, inputs, exact=True)
     named = dict(zip((t.name for t in nest.inputs), inputs, strict=True))
-    run = counting.plain(nest, autoschedule.choose(nest, known), known)
+    run = counting.plain(nest, search.choose(nest, known), known)
     took: tuple[list[float], list[float]] = [], []
     for _ in range(rounds):
         for s in inputs:

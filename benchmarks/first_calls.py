@@ -60,7 +60,6 @@ def timed(run: Callable[[], object]) -> tuple[float, float]:
 def child(name: str, before: bool) -> None:
     """In a process of its own: print what the first call of an operation takes above a warm one, and compiles."""
     import sparsejax as sj
-    from sparsejax.jit import runtime
 
     known = programs()
     if before:

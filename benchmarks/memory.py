@@ -30,7 +30,11 @@ from sparsejax import numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import ingest
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, counting, facts, forecast, heap, panels, pipeline, report, threads
+from sparsejax.jit import pipeline
+from sparsejax.jit.cost import statistics
+from sparsejax.jit.inspect import counting, forecast, report
+from sparsejax.jit.runtime import allocator, threads
+from sparsejax.jit.schedule import row_blocking, search
 
 SLACK = 2 << 20
 ALLOWED = 2.0
@@ -79,7 +83,7 @@ def layer(name: str, graph: Storage, width: int = 32) -> Program:
     """One layer over `graph`, from as many columns to as many; one panel of rows is kept by every thread."""
     rng = np.random.default_rng(0)
     features, weights = (Array(ingest.as_storage(rng.random((n, width)))) for n in (graph.shape[0], width))
-    kept = threads.count() * panels.ROWS * width * 8
+    kept = threads.count() * row_blocking.ROWS * width * 8
     return Program(name, jit(lambda A, H, W: snp.maximum(A @ (H @ W), 0)), [Array(graph), features, weights], kept)
 
 
@@ -105,7 +109,7 @@ def measure_program(program: Program) -> dict[str, float | str]:
 def _grown(run: Callable[[], object]) -> int:
     """What a run adds to the resident set, at most."""
     gc.collect()
-    heap.drop()
+    allocator.drop()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS")
@@ -126,8 +130,8 @@ def nbytes(storages: list[Storage]) -> int:
 def measure(point: Point) -> dict[str, float | str]:
     """Peak and bound of a point, in bytes."""
     nest, inputs = point.nest, point.inputs
-    observed = facts.of(nest, inputs)
-    schedule = autoschedule.schedule_of(nest, observed, point.order)
+    observed = statistics.of(nest, inputs)
+    schedule = search.schedule_of(nest, observed, point.order)
     program = pipeline.program_of(nest, schedule)
     run = counting.plain(nest, schedule, observed)
     spaces = report.workspaces(nest, schedule, program, observed)

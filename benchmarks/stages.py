@@ -22,8 +22,11 @@ from typing import Any
 import sparsejax as sj
 from benchmarks.first_calls import NAMES, programs
 from sparsejax import config
-from sparsejax.jit import engine, fuse, lower, pipeline, runtime
-from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit import pipeline
+from sparsejax.jit.backend import compiler, engine
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.graph import fuse
 
 OURS = ("trace", "observe", "schedule", "lower")
 STAGES = (*OURS, "LLVM", "load")
@@ -52,7 +55,7 @@ def compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[s
             _, program = timed("schedule", lambda s=step, facts=observed: s.schedule(facts))
             text = timed("lower", lambda p=program: lower.lower(p, LLVMBuilder()))
             image = timed("LLVM", lambda t=text: engine.engine().object(t))
-            timed("load", lambda i=image: runtime.place(i))
+            timed("load", lambda i=image: compiler.place(i))
         else:
             assert isinstance(step, fuse.CallStep)
         plan.step(number, registers)

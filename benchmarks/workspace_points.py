@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from benchmarks import datasets, matrices
 from sparsejax.formats import Compressed, Coordinate, Format, convert, ingest
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin
-from sparsejax.jit.nest import Nest, of_definition
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.nest import Nest, of_definition
 
 CSR, CSC, DCSR, DCSC = (Format.parse(name, 2) for name in ("csr", "csc", "dcsr", "dcsc"))
 

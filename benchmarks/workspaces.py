@@ -30,9 +30,14 @@ from benchmarks import workspace_points
 from benchmarks.workspace_points import Point
 from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import autoschedule, binding, concretize, facts, lower, runtime
-from sparsejax.jit.llvm import LLVMBuilder
-from sparsejax.jit.workspaces import costs, policies
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.cost import statistics, workspace_price
+from sparsejax.jit.rewrite import concretize
+from sparsejax.jit.runtime import binding
+from sparsejax.jit.schedule import search
 
 ROUNDS, SECONDS = 15, 0.6  # runs of every policy: at most, and in all
 GIVE_UP = 20.0  # a policy that takes so many times as long as the best is not run again
@@ -57,7 +62,7 @@ class Row:
     forecast: tuple[float, float]
     times: dict[str, float]
 
-    def regret(self, constants: costs.Terms, forecast: bool) -> tuple[str, float]:
+    def regret(self, constants: workspace_price.Terms, forecast: bool) -> tuple[str, float]:
         """The policy that is chosen, and its time over that of the best."""
         inserts, entries = self.forecast if forecast else (self.inserts, self.entries)
         chosen = policies.choose(self.shape, self.itemsize, inserts, entries, self.uses, constants=constants).policy
@@ -67,12 +72,12 @@ class Row:
 def compiled(point: Point, policy: str) -> Run:
     """The kernel of a point with a policy, and room for the result as a plan would make it."""
     program = concretize.concretize(point.nest, point.order, policy)
-    kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
-    return binding.Binding(kernel, program.output, "add", autoschedule.output_sizes(point.nest, observed(point))).run
+    kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
+    return binding.Binding(kernel, program.output, "add", search.output_sizes(point.nest, observed(point))).run
 
 
-def observed(point: Point) -> facts.Facts:
-    return facts.of(point.nest, point.inputs)
+def observed(point: Point) -> statistics.Facts:
+    return statistics.of(point.nest, point.inputs)
 
 
 def seconds(run: Run, inputs: list[Storage]) -> float:
@@ -124,20 +129,20 @@ def forecast(point: Point) -> tuple[float, tuple[float, float]]:
     """What the scheduler expects: how often the workspace is used; insertions and entries."""
     p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
     known = observed(point)
-    loops = autoschedule.loops(point.nest, known, point.order)
-    inserts = autoschedule.points(point.nest, known)
-    count = min(inserts, autoschedule.level_counts(point.nest, known)[-1])
+    loops = search.loops(point.nest, known, point.order)
+    inserts = search.points(point.nest, known)
+    count = min(inserts, search.level_counts(point.nest, known)[-1])
     return loops[p - 1].survivors if p else 1.0, (inserts, count)
 
 
-def fit(rows: Sequence[Row]) -> costs.Terms:
+def fit(rows: Sequence[Row]) -> workspace_price.Terms:
     """Constants, none negative, with the least squares of relative errors; those `BY_HAND`, and of terms that no row has, stay. What all
     policies take at a row, its loops and the call, is one more unknown per row: at most what the fastest takes."""
-    found = {policy: dict(own) for policy, own in costs.NANOSECONDS.items()}
+    found = {policy: dict(own) for policy, own in workspace_price.NANOSECONDS.items()}
     names = [(policy, name) for policy, own in found.items() for name in own if name not in BY_HAND]
     lines, target, least = [], [], [1e6 * min(row.times.values()) for row in rows]
     for k, row in enumerate(rows):
-        terms = costs.terms(row.shape, row.itemsize, row.inserts, row.entries, row.uses)
+        terms = workspace_price.terms(row.shape, row.itemsize, row.inserts, row.entries, row.uses)
         for policy, t in row.times.items():
             if policy in terms:
                 shared = np.zeros(len(rows))
@@ -157,7 +162,7 @@ def fit(rows: Sequence[Row]) -> costs.Terms:
     return found
 
 
-def summary(rows: Sequence[Row], constants: costs.Terms) -> list[str]:
+def summary(rows: Sequence[Row], constants: workspace_price.Terms) -> list[str]:
     """How many points of either half lose less than `GOOD`."""
     lines = []
     for title, part in (("fitted", True), ("held out", False)):
@@ -173,7 +178,7 @@ def summary(rows: Sequence[Row], constants: costs.Terms) -> list[str]:
     return lines
 
 
-def table(rows: Sequence[Row], constants: costs.Terms) -> str:
+def table(rows: Sequence[Row], constants: workspace_price.Terms) -> str:
     """The rows as a Markdown table."""
     head = ["point", "insertions", "entries", *policies.POLICIES, "chosen", "regret"]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
@@ -254,7 +259,7 @@ def main() -> None:
                     json.dumps({"rows": [asdict(r) for r in known.values()]}, indent=1) + "\n"
                 )
     rows = list(known.values())
-    constants = fit([r for r in rows if r.fitted]) if options.fit else costs.NANOSECONDS
+    constants = fit([r for r in rows if r.fitted]) if options.fit else workspace_price.NANOSECONDS
     if options.fit:
         pprint.pprint(constants, sort_dicts=False, width=120)
     text = table(rows, constants)

@@ -24,8 +24,8 @@ from sparsejax.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
-from sparsejax.jit import conversions  # noqa: F401  (conversions as machine code)
-from sparsejax.jit.explain import explain
+from sparsejax.jit.inspect.explain import explain
+from sparsejax.jit.runtime import conversions  # noqa: F401  (conversions as machine code)
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring
 from sparsejax.numpy.functions import array

@@ -2,17 +2,19 @@
 
 import numpy as np
 
-from sparsejax.jit import arena, heap
+from sparsejax.jit.runtime import allocator, result_memory
 
 POISON = 0x7F  # huge in every type of numbers
 
 
 def install():
     """From now on, memory for results that are not cleared is filled."""
-    aligned, array = arena.aligned, heap.array
+    aligned, array = result_memory.aligned, allocator.array
 
     def filled(made):
-        bytes_of = (heap.ctypes.c_char * made.nbytes).from_address(arena.address_of(made)) if made.nbytes else b""
+        bytes_of = (
+            (allocator.ctypes.c_char * made.nbytes).from_address(result_memory.address_of(made)) if made.nbytes else b""
+        )
         np.frombuffer(bytes_of, np.uint8)[:] = POISON if made.dtype.kind != "b" else 1
         return made
 
@@ -24,4 +26,4 @@ def install():
         made, address = array(count, dtype, zero)
         return (made if zero else filled(made)), address
 
-    arena.aligned, heap.array = poisoned, poisoned_array
+    result_memory.aligned, allocator.array = poisoned, poisoned_array

@@ -24,8 +24,9 @@ from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import misses, pipeline, report, stages
-from sparsejax.jit.shortcut import Shortcut
+from sparsejax.jit import pipeline
+from sparsejax.jit.inspect import cache_misses, report, stages
+from sparsejax.jit.runtime.call_cache import Shortcut
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
@@ -237,7 +238,7 @@ class JitFunction:
         (positional, named), _ = self._split(args, kwargs)
         if config.explain_cache_misses():
             known = list(self._cache)
-            log.warning("%s", misses.reason(self.__name__, key, known, self._paths(args, kwargs)))
+            log.warning("%s", cache_misses.reason(self.__name__, key, known, self._paths(args, kwargs)))
         _, tree = tree_util.tree_flatten((positional, named))
         out_trees: list[tree_util.PyTreeDef] = []
 

@@ -35,49 +35,35 @@ from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, copies
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import (
-    adapt,
-    algorithm1,
-    associate,
-    autoschedule,
-    binding,
-    blocks,
-    branches,
-    chunked,
-    collisions,
-    concretize,
-    donation,
-    estimates,
-    facts,
-    fills,
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.codegen.constants import Numbers
+from sparsejax.jit.cost import collisions, skew, statistics
+from sparsejax.jit.graph import (
+    expected,
     fuse,
-    intermediates,
-    library_call,
-    line,
-    lower,
-    moderate,
-    moments,
-    panels,
-    parallel,
-    plan_cache,
-    positions,
-    remembered,
-    rows,
-    runtime,
-    schedules,
-    witnesses,
+    fuse_reductions,
+    guards,
+    intermediate_storage,
+    pattern_sources,
+    reassociate,
+    shared_patterns,
+    split_fills,
 )
-from sparsejax.jit.bound import Bound
-from sparsejax.jit.llvm import LLVMBuilder
-from sparsejax.jit.nest import Nest
-from sparsejax.jit.numbers import Numbers
+from sparsejax.jit.ir import blocks
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.rewrite import concretize, legalize, parallelize
+from sparsejax.jit.runtime import binding, chunked, donation, library_call, plan_cache, sequence
+from sparsejax.jit.runtime.bound_loop import Bound
+from sparsejax.jit.schedule import replan, row_blocking, schedules, scorch, search, statements
 from sparsejax.lax.rounds import Body
 
 Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
 be known."""
 
-SCHEDULERS = {"cost": autoschedule.choose, "algorithm1": algorithm1.choose}
+SCHEDULERS = {"cost": search.choose, "algorithm1": scorch.choose}
 
 
 _turn = threading.RLock()
@@ -96,7 +82,7 @@ class Planned:
     moves: tuple[tuple[int, Format], ...]
     """Inputs, by position, that are converted first, with their formats."""
     observed: Observed = ()
-    account: remembered.Account | None = None
+    account: replan.Account | None = None
     """Of a plan with remembered copies, where there is one."""
 
 
@@ -136,9 +122,9 @@ class KernelRunner:
         self._plainly: Callable[[Sequence[Storage]], Storage] = lambda inputs: own().run(inputs)  # type: ignore[union-attr]
         self.call: Callable[[Sequence[Storage]], Storage] = self._plainly
         """`run` on inputs alone: on the shortest road where the kernel is all there is to do, as long as the last plan serves."""
-        found = positions.patterns(self.step) if self.positional else None
-        self.variants = None if found is None else positions.Variants(self.step, found, self._positional)
-        self.beside = positions.beside(self.step.nest)
+        found = shared_patterns.patterns(self.step) if self.positional else None
+        self.variants = None if found is None else shared_patterns.Variants(self.step, found, self._positional)
+        self.beside = shared_patterns.beside(self.step.nest)
 
     def run(
         self, inputs: Sequence[Storage], into: NDArray[Any] | None = None, origins: Sequence[Storage] = ()
@@ -159,7 +145,7 @@ class KernelRunner:
         result = planned.binding.run(inputs)
         if planned.account is not None:
             planned.account.made(result)
-        return result if self.exact else adapt.finished(result, self.step.output.aval)
+        return result if self.exact else legalize.finished(result, self.step.output.aval)
 
     def _current(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs."""
@@ -186,7 +172,7 @@ class KernelRunner:
         variant = None if self.variants is None else self.variants.of(inputs)
         return (self, list(inputs)) if variant is None else (variant[1], variant[0].inputs(inputs))
 
-    def _positional(self, made: positions.Positional, inputs: Sequence[Storage]) -> KernelRunner | None:
+    def _positional(self, made: shared_patterns.Positional, inputs: Sequence[Storage]) -> KernelRunner | None:
         """The runner of a kernel by position; None where no loop order can run it."""
         runner = KernelRunner(made.step, self.shared, positional=False)
         try:
@@ -195,7 +181,7 @@ class KernelRunner:
             return None
         return runner
 
-    def run_by_position(self, made: positions.Positional, inputs: Sequence[Storage]) -> Storage:
+    def run_by_position(self, made: shared_patterns.Positional, inputs: Sequence[Storage]) -> Storage:
         """The result for the operands of the kernel that this one is made of."""
         given, origins = made.inputs(inputs), made.origins(inputs)
         if made.like is None:
@@ -214,7 +200,7 @@ class KernelRunner:
         for position, form in planned.moves:
             for number, head in self.beside:
                 if head == position:
-                    made[number] = positions.values_of(copies.converted(origins[number], form))
+                    made[number] = shared_patterns.values_of(copies.converted(origins[number], form))
             made[position] = copies.converted(inputs[position], form)
         return made
 
@@ -238,7 +224,7 @@ class KernelRunner:
         """The facts that a plan depends on, rounded."""
         for position, name in self._watched:
             if name == "mark":
-                moments.mark(inputs[position])
+                skew.mark(inputs[position])
         return self._observed(inputs, exact=False)
 
     def observe_exactly(self, inputs: Sequence[Storage]) -> Observed:
@@ -246,13 +232,13 @@ class KernelRunner:
         return self._observed(inputs, exact=True)
 
     def _observed(self, inputs: Sequence[Storage], exact: bool) -> Observed:
-        found: list[tuple[Any, ...]] = list(map(facts.exact_positions if exact else facts.positions, inputs))
-        pairs = [moments.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
+        found: list[tuple[Any, ...]] = list(map(statistics.exact_positions if exact else statistics.positions, inputs))
+        pairs = [skew.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
         if pairs:
-            found.append(tuple(pairs if exact else map(facts.rounded, pairs)))
+            found.append(tuple(pairs if exact else map(statistics.rounded, pairs)))
         if self.meeting is not None:
             named = {t.name: s for t, s in zip(self.step.nest.inputs, inputs, strict=True)}
-            found.append(facts.product(self.meeting, named, dict(zip(self.joins, pairs, strict=True)), exact))
+            found.append(statistics.product(self.meeting, named, dict(zip(self.joins, pairs, strict=True)), exact))
         return tuple(found)
 
     def _joins(self) -> dict[tuple[str, int, str, int], tuple[int, int, int, int]]:
@@ -261,7 +247,7 @@ class KernelRunner:
         numbers = {t.name: k for k, t in enumerate(given)}
         ranks = {t.name: len(t.shape) for t in given}
         split = {t.name for t in self.plain.inputs if len(t.shape) != ranks[t.name]}
-        found = {j.key for j in facts.meetings(self.plain, split)}
+        found = {j.key for j in statistics.meetings(self.plain, split)}
         return {(a, d, b, e): (numbers[a], d, numbers[b], e) for a, d, b, e in sorted(found)}
 
     def _check_size(self, inputs: Sequence[Storage]) -> None:
@@ -274,7 +260,7 @@ class KernelRunner:
                 'raise the limit with sparsejax.config.update("dense_limit", ...)'
             )
 
-    def plan(self, observed: Observed, order: remembered.Order = ()) -> Planned:
+    def plan(self, observed: Observed, order: replan.Order = ()) -> Planned:
         key = (*config.planning(), order, observed)
         with _turn:
             known = self.plans.get(key)
@@ -282,7 +268,7 @@ class KernelRunner:
                 known = self.plans[key] = self._planned(observed, order)
         return known
 
-    def _planned(self, observed: Observed, order: remembered.Order) -> Planned:
+    def _planned(self, observed: Observed, order: replan.Order) -> Planned:
         key = plan_cache.key(self.step.nest, self.shared, config.planning(), observed, order)
         constants = Numbers() if self.shared else None
         recipe = plan_cache.load(key)
@@ -290,60 +276,58 @@ class KernelRunner:
             recipe = self._recipe(observed, constants, order)
             if not constants:
                 plan_cache.store(key, recipe)
-        compiled, output = runtime.compile_text(recipe.text), self.nest.output
+        compiled, output = compiler.compile_text(recipe.text), self.nest.output
         kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
         area = None if constants is None else constants.area()
         bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole)
-        account = None if recipe.later is None else remembered.Account(recipe.later)
+        account = None if recipe.later is None else replan.Account(recipe.later)
         return Planned(bound, recipe.moves, observed, account)
 
-    def _recipe(self, observed: Observed, constants: Numbers | None, order: remembered.Order = ()) -> plan_cache.Recipe:
+    def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
         schedule, program = self.schedule(observed, order)
         text = lower.lower(program, LLVMBuilder(), constants)
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
-        expected = autoschedule.output_sizes(self.plain, self.known(observed))
+        expected = search.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        later = remembered.later(schedule, self.step.nest, self.plain, self.known(observed))
+        later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
         return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later)
 
-    def known(self, observed: Observed) -> facts.Facts:
+    def known(self, observed: Observed) -> statistics.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
         given = self.step.nest
         count = len(given.inputs)
         couplings = dict(zip(self.joins, observed[count], strict=True)) if self.joins else {}
-        found = estimates.split(given, self.nest, observed[:count])
-        return facts.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
+        found = expected.split(given, self.nest, observed[:count])
+        return statistics.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
 
-    def schedule(self, observed: Observed, order: remembered.Order = ()) -> tuple[schedules.Schedule, lower.Program]:
+    def schedule(self, observed: Observed, order: replan.Order = ()) -> tuple[schedules.Schedule, lower.Program]:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
         nest, known = self.plain, self.known(observed)
         if order:
-            schedule: schedules.Schedule | None = remembered.schedule(nest, known, order, config.workspace())
+            schedule: schedules.Schedule | None = replan.schedule(nest, known, order, config.workspace())
         elif nest.nested:
-            schedule = branches.choose(nest, known)
+            schedule = statements.choose(nest, known)
         else:
             schedule = SCHEDULERS[config.scheduler()](nest, known, config.workspace())
         if schedule is None:
             raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
         moved = dict(schedule.conversions)
-        lengths, taken = facts.lengths(nest.inputs, known, moved), facts.blocks(nest.inputs, known, moved)
+        lengths, taken = statistics.lengths(nest.inputs, known, moved), statistics.blocks(nest.inputs, known, moved)
         program = program_of(self.nest, schedule).settled()
-        now = panels.levels(nest.inputs, program.inputs)
+        now = row_blocking.levels(nest.inputs, program.inputs)
         program = replace(
             program, lengths={now[x]: n for x, n in lengths.items()}, blocks={now[x]: n for x, n in taken.items()}
         )
-        return schedule, parallel.parallelize(
-            program, schedule.cost, lambda: autoschedule.level_counts(nest, known)[-1]
-        )
+        return schedule, parallelize.parallelize(program, schedule.cost, lambda: search.level_counts(nest, known)[-1])
 
 
 def program_of(nest: Nest, schedule: schedules.Schedule) -> lower.Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads."""
     reading = blocks.with_formats(nest, dict(schedule.conversions))
-    reading = adapt.readable(reading, schedule)
-    made, schedule = panels.cut(blocks.split(reading), schedule)
+    reading = legalize.readable(reading, schedule)
+    made, schedule = row_blocking.cut(blocks.split(reading), schedule)
     return concretize.concretize(made, schedule.order, schedule.workspace, schedule.places, schedule.scattered)
 
 
@@ -356,10 +340,10 @@ class Plan(Body):
         self, closed: ClosedJaxpr, storages: Sequence[Storage] = (), refused: frozenset[Var] | None = frozenset()
     ) -> None:
         """Products that are `refused` are associated as the program says, or all of them (None)."""
-        self.jaxpr, self.shared = witnesses.clean(closed.jaxpr), closed.shared
+        self.jaxpr, self.shared = pattern_sources.clean(closed.jaxpr), closed.shared
         self._other: Plan | None = None
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
-        notes: list[associate.Chosen] = []
+        notes: list[reassociate.Chosen] = []
         steps = closed.cache.get("steps") or self._steps(storages, refused, notes)
         self.steps = [KernelRunner(s, closed.shared) if isinstance(s, fuse.KernelStep) else s for s in steps]
         self._numbers: dict[Var, int] = {}
@@ -378,7 +362,7 @@ class Plan(Body):
         if refused is not None and lost:
             self.__init__(closed, storages, refused | lost)  # type: ignore[misc]
             return
-        self.checks = moderate.placed([c for n in notes for c in n.checks], self._numbers, self.made)
+        self.checks = guards.placed([c for n in notes for c in n.checks], self._numbers, self.made)
         """Where a value is not as it must be before some step, the program runs as it is written."""
         *self._reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
         last = {k: number for number, reads in enumerate(self._reads) for k in reads}
@@ -393,13 +377,13 @@ class Plan(Body):
         self.fresh = kernels.issuperset(self.results) and not self.checks.before
         """Whether results share no memory with operands: kernels make them."""
         calls = [self._call(number) for number in range(len(self.steps))]
-        self._line = line.Line(calls, self._reads, self._dead, self.results, self.checks)
+        self._line = sequence.Line(calls, self._reads, self._dead, self.results, self.checks)
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
         single = len(calls) == 1 and not self.checks.before and not self._literals and self.results == [count]
         self.alone = calls[0] if single and self._reads[0] == list(range(count)) and self.fresh else None
         """The kernel that is all there is to do, if it reads the operands as they come."""
 
-    def _call(self, number: int) -> line.Step:
+    def _call(self, number: int) -> sequence.Step:
         step = self.steps[number]
         if isinstance(step, KernelRunner):
             return step
@@ -408,15 +392,15 @@ class Plan(Body):
         return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
 
     def _steps(
-        self, storages: Sequence[Storage], refused: frozenset[Var] | None, notes: list[associate.Chosen]
+        self, storages: Sequence[Storage], refused: frozenset[Var] | None, notes: list[reassociate.Chosen]
     ) -> list[fuse.Step]:
         """The steps; `notes` get what was decided of products."""
         given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
         observed = dict(given)
-        jaxpr, found = (self.jaxpr, []) if refused is None else associate.cheapest(self.jaxpr, observed, refused)
-        steps = fills.apart(fuse.fuse(jaxpr), jaxpr, observed)
+        jaxpr, found = (self.jaxpr, []) if refused is None else reassociate.cheapest(self.jaxpr, observed, refused)
+        steps = split_fills.apart(fuse.fuse(jaxpr), jaxpr, observed)
         if len(steps) > 1:
-            steps = rows.merged(intermediates.stored(steps, jaxpr, observed), jaxpr, observed)
+            steps = fuse_reductions.merged(intermediate_storage.stored(steps, jaxpr, observed), jaxpr, observed)
         for note in found:
             steps = note.noted(steps)
         notes += found
@@ -510,7 +494,7 @@ class Plan(Body):
         found = spare.take(number, math.prod(out.shape), out.dtype, [k for k in over if reads.count(k) == 1], registers)
         if found is None:
             return None
-        registers[found[0]] = line.FREED
+        registers[found[0]] = sequence.FREED
         return found[1]
 
     def run(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
@@ -544,7 +528,7 @@ class Plan(Body):
                 return self._written(storages).run(storages, donated)
             self.step(number, registers, spare=spare)
             for k in dead:
-                registers[k] = line.FREED
+                registers[k] = sequence.FREED
         return [registers[k] for k in self.results]
 
 

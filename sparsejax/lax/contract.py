@@ -15,7 +15,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, as_operand
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin, operators, simplify
+from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import path
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.semiring import Ring, Semiring, ring_of, semiring_of

@@ -16,7 +16,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import Primitive, as_operand, asarray
 from sparsejax.core.trace import Tracer, is_python_scalar
-from sparsejax.jit import cin, operators, simplify
+from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
 
 _UFUNCS = [op for op in operators.OPERATORS.values() if isinstance(op.numpy, np.ufunc)]

@@ -18,7 +18,7 @@ from sparsejax.core.primitive import Primitive
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert, structural
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin
+from sparsejax.jit.ir import cin
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, real

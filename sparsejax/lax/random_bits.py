@@ -17,7 +17,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.formats import convert, ingest
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin, operators, simplify
+from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.structural import convert_format
 

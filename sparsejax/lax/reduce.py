@@ -10,7 +10,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.jit import cin, operators
+from sparsejax.jit.ir import cin, operators
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
 from sparsejax.lax.structural import entries, normal_axes, pattern, refill, reshape

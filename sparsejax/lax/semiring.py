@@ -22,7 +22,7 @@ from sparsejax.core.jaxpr import Atom, Literal
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer, is_python_scalar, tracing
 from sparsejax.formats import Format
-from sparsejax.jit import cin, operators, scalar_functions, simplify
+from sparsejax.jit.ir import cin, operators, scalar_functions, simplify
 
 Operation = str | Callable[[Any, Any], Any]
 

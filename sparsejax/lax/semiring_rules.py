@@ -21,7 +21,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format
-from sparsejax.jit import cin, operators, scalar_functions, simplify
+from sparsejax.jit.ir import cin, operators, scalar_functions, simplify
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import Labels, extents_of, factor_of
 from sparsejax.lax.elementwise_rules import added

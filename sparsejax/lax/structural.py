@@ -17,7 +17,7 @@ from sparsejax.core.trace import current
 from sparsejax.errors import TracerIntegerConversionError
 from sparsejax.formats import Format, convert, selection, structural
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin
+from sparsejax.jit.ir import cin
 from sparsejax.lax import typing_rules as rules
 
 # ------------------------------------------------------------------------------------------------------- transpose

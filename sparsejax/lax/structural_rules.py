@@ -13,7 +13,7 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert
-from sparsejax.jit import operators
+from sparsejax.jit.ir import operators
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.linear import aligned, as_dtype, keep, pull, refilled, sample, settle
 from sparsejax.lax.reduce import reduce_p

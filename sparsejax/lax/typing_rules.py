@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.formats import Format
-from sparsejax.jit import cin, infer_formats, simplify
+from sparsejax.jit.ir import cin, infer_formats, simplify
 
 Operand = cin.Tensor | cin.Literal
 

@@ -11,7 +11,7 @@ from scipy.sparse import csgraph
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax
-from sparsejax.jit import runtime
+from sparsejax.jit.backend import compiler
 from sparsejax.lax import rounds
 
 RNG = np.random.default_rng(0)
@@ -190,9 +190,9 @@ def test_bodies_are_traced_and_compiled_once():
     assert count_traces(lambda f, x: sj.jit(lambda x: lax.fori_loop(0, 100, f, x))(x), X) == 1
     f = sj.jit(lambda a, x, n: lax.fori_loop(0, n, lambda i, x: snp.sin(a @ x) * 1.375, x))
     f(matrix(), X, 3)
-    before = runtime.compile_count()
+    before = compiler.compile_count()
     f(matrix(), X, 300)
-    assert runtime.compile_count() == before and len(f._cache) == 1
+    assert compiler.compile_count() == before and len(f._cache) == 1
 
 
 def test_loops_outside_jit_are_planned_once_and_see_new_closures():
@@ -202,11 +202,11 @@ def test_loops_outside_jit_are_planned_once_and_see_new_closures():
     held = sj.array(X)
     for factor in (2.0, 3.0):
         weights = sj.array(X * factor)
-        before = runtime.compile_count() if factor == 3.0 else None
+        before = compiler.compile_count() if factor == 3.0 else None
         np.testing.assert_allclose(
             lax.fori_loop(0, 2, lambda i, x, weights=weights: x * weights, held), X * (X * factor) ** 2
         )
-        assert before is None or runtime.compile_count() == before
+        assert before is None or compiler.compile_count() == before
 
 
 @pytest.fixture(params=["bound", "unbound"])

@@ -10,8 +10,11 @@ import sparsejax as sj
 from benchmarks import workspace_points
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
-from sparsejax.jit import autoschedule, cin, collisions, conversion_costs, facts, moments, pipeline
-from sparsejax.jit.workspaces import costs, policies
+from sparsejax.jit import pipeline
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.cost import collisions, conversion_price, skew, statistics, workspace_price
+from sparsejax.jit.ir import cin
+from sparsejax.jit.schedule import search
 
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 
@@ -104,7 +107,7 @@ def test_huge_extents():
     pattern[tuple(np.searchsorted(used, coords))] = 1.0
     given = point("ik,kj->ij", "ikj", "dcsr", [A, A])
     how = collisions.plan(given.nest)
-    known = facts.of(given.nest, given.inputs, exact=True)
+    known = statistics.of(given.nest, given.inputs, exact=True)
     product = pattern @ pattern
     assert known.points == pytest.approx(product.sum(), rel=0.05)
     found = collisions.sampled(how, [A, A], known.points)
@@ -170,27 +173,29 @@ def test_arrays_of_a_kind_share_plans(monkeypatch, large_samples):
 
 def test_expected_entries_follow_what_was_observed():
     given = point("ik,kj->ij", "ikj", "csr", [stored(mesh(3000), (3000, 3000), "csr")] * 2)
-    known = facts.of(given.nest, given.inputs, exact=True)
+    known = statistics.of(given.nest, given.inputs, exact=True)
     how = collisions.plan(given.nest)
     seen = replace(known, collisions=collisions.sampled(how, given.inputs, known.points))
     true = np.count_nonzero(convert.to_dense(given.inputs[0]) @ convert.to_dense(given.inputs[1]))
-    assert autoschedule.level_counts(given.nest, seen)[-1] == pytest.approx(true, rel=0.05)
-    assert autoschedule.level_counts(given.nest, replace(known, collisions=None))[-1] > 2 * true
+    assert search.level_counts(given.nest, seen)[-1] == pytest.approx(true, rel=0.05)
+    assert search.level_counts(given.nest, replace(known, collisions=None))[-1] > 2 * true
 
 
 def test_policies_follow_what_was_observed():
     """Insertions that meet often are worth a table; others are sorted."""
     given = workspace_points.insertions(200_000, 5_000, 1 << 20)
     order = tuple(cin.IndexVar(x) for x in "pij")
-    known = facts.of(given.nest, given.inputs)
-    chosen = [autoschedule.workspace(given.nest, replace(known, collisions=c), order) for c in (None, 32.0)]
+    known = statistics.of(given.nest, given.inputs)
+    chosen = [search.workspace(given.nest, replace(known, collisions=c), order) for c in (None, 32.0)]
     assert [c.policy for c in chosen] == ["coordinate", "hash"]
 
 
 def test_idle_uses_cost_little():
     """eye @ eye takes about 25 microseconds, hypersparse rows that hold nothing a few nanoseconds each."""
-    busy = costs.costs(costs.terms((1000,), 8, 1000.0, 1000.0, 1000.0))["bitmap"]
-    few, many = (costs.costs(costs.terms((4096,), 8, 10.0, 10.0, uses))["bitmap"] for uses in (10.0, 1000.0))
+    busy = workspace_price.costs(workspace_price.terms((1000,), 8, 1000.0, 1000.0, 1000.0))["bitmap"]
+    few, many = (
+        workspace_price.costs(workspace_price.terms((4096,), 8, 10.0, 10.0, uses))["bitmap"] for uses in (10.0, 1000.0)
+    )
     assert busy < 50_000 and many - few < 20 * 990
     assert policies.choose((1000,), 8, 1000.0, 1000.0, 1000.0).policy == "bitmap"
 
@@ -198,11 +203,11 @@ def test_idle_uses_cost_little():
 def test_conversions_cost_calls_and_passes():
     """Small arrays cost what calls do; what is in order already is not sorted."""
     csr, csc, csf = (Format.parse(name, ndim) for name, ndim in (("csr", 2), ("csc", 2), ("csf", 3)))
-    few, more = (conversion_costs.cost(csr, csc, (100, 100), n) for n in (10.0, 100.0))
+    few, more = (conversion_price.cost(csr, csc, (100, 100), n) for n in (10.0, 100.0))
     assert few > 40_000 and more < 1.1 * few
     shape = (50, 50, 50)
     once, twice = (
-        conversion_costs.terms(csf, Format.parse(f"(c,c,c)@{o}", 3), shape, 1e5) for o in ("(2,0,1)", "(2,1,0)")
+        conversion_price.terms(csf, Format.parse(f"(c,c,c)@{o}", 3), shape, 1e5) for o in ("(2,0,1)", "(2,1,0)")
     )
     assert (once["call_sort"], twice["call_sort"]) == (1.0, 2.0)
 
@@ -214,9 +219,9 @@ def test_few_of_many_that_meet():
     used = rng.integers(0, n, 300)
     A = stored(used[rng.integers(0, 300, (2, 3000))], (n, n), "dcsr")
     alone = stored(rng.integers(0, n, (2, 3000)), (n, n), "dcsr")
-    expected = A.nnz * A.nnz / n * moments.coupling(A, 1, A, 0)
+    expected = A.nnz * A.nnz / n * skew.coupling(A, 1, A, 0)
     assert expected == pytest.approx(A.nnz * A.nnz / 300, rel=0.2)
-    assert moments.coupling(alone, 1, alone, 0) == pytest.approx(1.0, abs=0.2)
+    assert skew.coupling(alone, 1, alone, 0) == pytest.approx(1.0, abs=0.2)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,14 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax.formats import convert
-from sparsejax.jit import autoschedule, cin, concretize, counting, facts, lower, pipeline
-from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit import pipeline
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.cost import statistics
+from sparsejax.jit.inspect import counting
+from sparsejax.jit.ir import cin
+from sparsejax.jit.rewrite import concretize
+from sparsejax.jit.schedule import search
 
 
 def kernel(function, *operands):
@@ -20,11 +26,11 @@ def kernel(function, *operands):
 
 def count(function, operands, order=None):
     nest, inputs = kernel(function, *operands)
-    known = facts.of(nest, inputs)
+    known = statistics.of(nest, inputs)
     if order is None:
-        schedule = autoschedule.choose(nest, known)
+        schedule = search.choose(nest, known)
     else:
-        schedule = autoschedule.schedule_of(nest, known, tuple(cin.IndexVar(x) for x in order))
+        schedule = search.schedule_of(nest, known, tuple(cin.IndexVar(x) for x in order))
     made, counted = counting.run(nest, schedule, inputs)
     return convert.to_dense(made), counted
 
@@ -88,8 +94,8 @@ def test_ordinary_kernels_hold_no_counter():
 
 
 def _program(nest, inputs):
-    known = facts.of(nest, inputs)
-    return concretize.concretize(nest, autoschedule.choose(nest, known).order)
+    known = statistics.of(nest, inputs)
+    return concretize.concretize(nest, search.choose(nest, known).order)
 
 
 @pytest.mark.parametrize("policy", ["bitmap", "marks", "hash", "coordinate", "bucket", "tree"])
@@ -97,8 +103,8 @@ def test_every_workspace_counts_and_sorts(policy):
     """Draining is counted as well, routines included."""
     A, B = matrix(300, 250, 0.05), matrix(250, 300, 0.05, 1)
     nest, inputs = kernel(lambda A, B: A @ B, A, B)
-    known = facts.of(nest, inputs)
-    schedule = autoschedule.schedule_of(nest, known, tuple(cin.IndexVar(x) for x in "kij"), policy)
+    known = statistics.of(nest, inputs)
+    schedule = search.schedule_of(nest, known, tuple(cin.IndexVar(x) for x in "kij"), policy)
     made, counted = counting.run(nest, schedule, inputs)
     np.testing.assert_allclose(convert.to_dense(made), (A @ B).todense())
     products = int(np.diff(A.tocsc().indptr) @ np.diff(B.indptr))

@@ -9,7 +9,10 @@ import pytest
 import sparsejax as sj
 from benchmarks import cases
 from sparsejax.formats import Format, convert
-from sparsejax.jit import autoschedule, counting, facts, moments, pipeline
+from sparsejax.jit import pipeline
+from sparsejax.jit.cost import skew, statistics
+from sparsejax.jit.inspect import counting
+from sparsejax.jit.schedule import search
 
 FORMATS = (
     "coo",
@@ -47,14 +50,14 @@ def test_degrees(form):
     for dimension, column in enumerate(columns):
         for size in (x.shape[dimension], 4):
             want = np.bincount(column % size, minlength=size)
-            np.testing.assert_array_equal(moments.degrees(storage, dimension, size), want)
+            np.testing.assert_array_equal(skew.degrees(storage, dimension, size), want)
 
 
 def test_coupling_is_the_number_of_multiplications():
     rng = np.random.default_rng(0)
     n = 3000
     A, B = stored(hub(n, rng), (n, n)), stored(hub(n, rng, row=True), (n, n))
-    products = A.nnz * B.nnz / n * moments.coupling(A.storage, 1, B.storage, 0)
+    products = A.nnz * B.nnz / n * skew.coupling(A.storage, 1, B.storage, 0)
     true = np.bincount(A.storage.buffers[1][1], minlength=n) @ np.diff(B.storage.buffers[1][0])
     assert products == pytest.approx(true, rel=0.01)
 
@@ -64,17 +67,17 @@ def test_folded_coordinates(monkeypatch):
     rng = np.random.default_rng(0)
     n = 1 << 14
     A, B = stored(hub(n, rng), (n, n)), stored(hub(n, rng, row=True), (n, n))
-    exact = moments.coupling(A.storage, 1, B.storage, 0)
-    monkeypatch.setattr(moments, "LARGEST", 1 << 10)
+    exact = skew.coupling(A.storage, 1, B.storage, 0)
+    monkeypatch.setattr(skew, "LARGEST", 1 << 10)
     fresh = [stored(np.array(x.storage.expand()[0]), (n, n)).storage for x in (A, B)]
-    assert moments.coupling(fresh[0], 1, fresh[1], 0) == pytest.approx(exact, rel=0.05)
+    assert skew.coupling(fresh[0], 1, fresh[1], 0) == pytest.approx(exact, rel=0.05)
 
 
 def test_hypersparse_arrays_take_little_memory():
     n = 1 << 40
     coords = np.unique(np.random.default_rng(0).integers(0, n, (2, 5000)), axis=1)
     storage = stored(coords, (n, n), "dcsr").storage
-    assert moments.coupling(storage, 1, storage, 0) == pytest.approx(1.0, abs=0.2)
+    assert skew.coupling(storage, 1, storage, 0) == pytest.approx(1.0, abs=0.2)
     assert all(len(d) <= 8 * 5000 for d in storage.cache["degrees"].values())
 
 
@@ -88,7 +91,7 @@ def test_order_of_entries_does_not_matter(form):
     for given in (coords, coords[:, rng.permutation(coords.shape[1])], relabelled):
         A = stored(given, (n, n), form)
         nest, inputs = cases.kernel(cases.Case("facts", "ij,jk->ik", (form, form), ""), [A, A])
-        found.append(facts.of(nest, inputs))
+        found.append(statistics.of(nest, inputs))
     assert found[0] == found[1] == found[2]
     assert found[0].couplings
     outer, inner = found[0].counts["A"]
@@ -125,17 +128,17 @@ def test_no_couplings_where_one_factor_has_nothing_else():
 def test_the_order_that_skew_asks_for(monkeypatch):
     """Most of A leads to a few full rows of B: cheaper than to search all of these for the coordinates of the mask is it to
     walk the mask, and the short fibers of A and B that meet there. (Cheaper still is to scatter the rows of the mask.)"""
-    monkeypatch.setattr(autoschedule, "SCATTERED", np.inf)
+    monkeypatch.setattr(search, "SCATTERED", np.inf)
     rng = np.random.default_rng(0)
     n = 2048
     mask = stored(np.unique(rng.integers(0, n, (2, 8 * n)), axis=1), (n, n))
     A, B = stored(hub(n, rng, full=4), (n, n)), stored(hub(n, rng, row=True, full=4), (n, n))
     nest, inputs = cases.kernel(cases.Case("facts", "ik,ij,jk->ik", ("csr",) * 3, ""), [mask, A, B])
-    known = facts.of(nest, inputs)
+    known = statistics.of(nest, inputs)
     even = replace(known, couplings={})
     works = []
     for data in (known, even):
-        schedule = autoschedule.choose(nest, data)
+        schedule = search.choose(nest, data)
         made, count = counting.run(nest, schedule, inputs)
         assert made.nnz <= mask.nnz
         works.append(count.work)

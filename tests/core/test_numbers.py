@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core import primitive
-from sparsejax.jit import runtime
+from sparsejax.jit.backend import compiler
 
 OPERATIONS = {
     "add": operator.add,
@@ -44,29 +44,29 @@ def test_one_kernel_for_all_numbers(form, name, dtype):
         np.testing.assert_allclose(dense(got), want, rtol=1e-6)
         np.testing.assert_allclose(dense(got + got), want + want, rtol=1e-6)
         if k == 5:  # powers up to the fourth are multiplications, each a kernel of its own
-            start = runtime.compile_count()
-    assert runtime.compile_count() == start
+            start = compiler.compile_count()
+    assert compiler.compile_count() == start
 
 
 def test_caches_are_bounded(monkeypatch):
     monkeypatch.setattr(primitive, "REMEMBERED", 40)
     a = sj.array(np.eye(3), format="csr")
-    before = runtime.compile_count()
+    before = compiler.compile_count()
     for k in range(100):
         b = a + (k + 0.25)
         assert float(b.fill_value) == k + 0.25
         assert float((b * 2.5).todense()[0, 0]) == 2.5 * (k + 1.25)
     assert len(primitive._eager) <= 41 and len(primitive._lifts) <= 41
-    assert runtime.compile_count() <= before + 4
+    assert compiler.compile_count() <= before + 4
 
 
 def test_kernels_are_forgotten(monkeypatch):
-    monkeypatch.setattr(runtime, "_KEPT", 3)
+    monkeypatch.setattr(compiler, "_KEPT", 3)
     a = sj.array(np.arange(4.0))
     for k in range(2, 8):
         got = sj.jit(lambda x, k=k: x * float(k) + 0.5)(a)
         np.testing.assert_array_equal(got, np.arange(4.0) * k + 0.5)
-    assert len(runtime._recent) <= 3
+    assert len(compiler._recent) <= 3
 
 
 @pytest.mark.parametrize("form", ["csr", "coo", "banded", "bitmap", "hash", "rle", "ell", "dia", "lil"])

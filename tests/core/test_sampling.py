@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 from benchmarks import cases, matrices
-from sparsejax.jit import sampling
+from sparsejax.jit.cost import sampling
 
 
 def predicted(expression, formats, *arrays):

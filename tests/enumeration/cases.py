@@ -28,8 +28,8 @@ import numpy as np
 
 from sparsejax.formats import Coordinate, Format, Level
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin, operators
-from sparsejax.jit.workspaces import policies
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.ir import cin, operators
 from tests.fuzz import definitions
 from tests.fuzz.levels import ENUMERATED
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats import Dense, Format, Level
-from sparsejax.jit import cin
-from sparsejax.jit.workspaces import policies
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.ir import cin
 from tests.enumeration.covering import covering_array
 from tests.fuzz import definitions
 from tests.fuzz.levels import INPUTS, OUTPUTS, fits

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sparsejax.formats import Compressed, Coordinate, Dense
-from sparsejax.jit import coiterate, lower
-from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import coiterate, lower
 from sparsejax.jit.pipeline import KernelRunner
 from tests.enumeration import cases, run
 from tests.fuzz import definitions

@@ -7,7 +7,8 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.formats import Format, convert, passes, validate
-from sparsejax.jit import compiled_passes, conversions, runtime, threads
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.runtime import conversion_passes, conversions, threads
 
 MATRICES = ("csr", "csc", "coo", "dcsr", "dcsc", "(q,q)@(1,0)", "(d,q)@(1,0)")
 TENSORS = (
@@ -105,7 +106,7 @@ def test_small_arrays_wait_for_their_kernel(monkeypatch):
     conversions._plan.cache_clear()
     monkeypatch.setattr(conversions, "COMPILED", 5)
     monkeypatch.setattr(conversions, "LOADED", 3)
-    monkeypatch.setattr(runtime, "known_text", lambda text: None)
+    monkeypatch.setattr(compiler, "known_text", lambda text: None)
     made = [conversions.converted(storage, csc) for _ in range(6)]
     assert [m is None for m in made] == [True] * 4 + [False] * 2
     same(made[-1], passed(storage, csc, monkeypatch))
@@ -116,12 +117,12 @@ def test_small_arrays_load_a_kernel_that_is_known(monkeypatch):
     storage, csr = stored((31, 47), "dcsc", 20, "i2"), Format.parse("csr", 2)
     conversions._plan.cache_clear()
     assert conversions.converted(storage, csr) is not None
-    before = runtime.compile_count()
+    before = compiler.compile_count()
     monkeypatch.setattr(passes, "MANY", 4096)
     monkeypatch.setattr(conversions, "LOADED", 3)
     conversions._plan.cache_clear()
     assert [conversions.converted(storage, csr) is None for _ in range(4)] == [True, True, False, False]
-    assert runtime.compile_count() == before
+    assert compiler.compile_count() == before
 
 
 @pytest.mark.parametrize("dtype", ["?", "f4", "f8", "c16"])
@@ -191,8 +192,8 @@ def test_offsets_in_parts(entries, parents, crowded):
         for k in range(parts):
             own = np.full(parents + 1, -1)
             ends = entries * k // parts, entries * (k + 1) // parts
-            numbers = (*ends, entries, parents, compiled_passes._address(parent), compiled_passes._address(own))
-            compiled_passes._run(compiled_passes._offsets(4, crowded), *numbers)
+            numbers = (*ends, entries, parents, conversion_passes._address(parent), conversion_passes._address(own))
+            conversion_passes._run(conversion_passes._offsets(4, crowded), *numbers)
             seen += own >= 0
             pos = np.where(own >= 0, own, pos)
         np.testing.assert_array_equal(pos, expected)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ordering, passes, selection, structural, validate
-from sparsejax.jit import compiled_passes, conversions
+from sparsejax.jit.runtime import conversion_passes, conversions
 from tests.formats import strategies
 
 
@@ -93,7 +93,7 @@ def test_every_road_through_the_counting_passes(data):
     """Small arrays on the roads of large ones: compiled passes, digits, heads looked at first."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "MANY", data.draw(st.sampled_from([0, 4096])))
-        patch.setattr(compiled_passes, "SPREAD", data.draw(st.sampled_from([0, 4])))
+        patch.setattr(conversion_passes, "SPREAD", data.draw(st.sampled_from([0, 4])))
         patch.setattr(ordering, "HEAD", data.draw(st.sampled_from([1, 4096])))
         patch.setattr(convert, "_planned", data.draw(st.sampled_from([None, conversions.converted])))
         storage, array = data.draw(strategies.storages(4))

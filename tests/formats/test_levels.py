@@ -11,7 +11,7 @@ import sparsejax as sj
 from sparsejax.errors import FormatError
 from sparsejax.formats import Banded, Diagonal, Format, RunLength, convert, hashed, structural, validate
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import facts
+from sparsejax.jit.cost import statistics
 from tests.formats import strategies
 from tests.formats.sloppy import first_slot, relabelled, sloppy
 
@@ -373,5 +373,5 @@ def test_schedules_count_entries(name):
     x = np.zeros((8, 512))
     x[0, :300] = 1
     x[5, 7] = 2
-    want = facts.positions(convert.from_dense(x, Format.parse("csr", 2), 0.0))
-    assert facts.positions(convert.from_dense(x, Format.parse(name, 2), 0.0)) == want
+    want = statistics.positions(convert.from_dense(x, Format.parse("csr", 2), 0.0))
+    assert statistics.positions(convert.from_dense(x, Format.parse(name, 2), 0.0)) == want

@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.formats.passes import Passes
-from sparsejax.jit.compiled_passes import CompiledPasses
+from sparsejax.jit.runtime.conversion_passes import CompiledPasses
 
 FEW, MANY = Passes(), CompiledPasses()
 SIZES = [0, 1, 17, 5000]

@@ -20,24 +20,16 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.formats import Format, convert, validate
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import (
-    adapt,
-    binding,
-    blocks,
-    cin,
-    concretize,
-    fuse,
-    interpret,
-    lower,
-    nest,
-    operators,
-    pipeline,
-    runtime,
-    schedules,
-    simplify,
-)
-from sparsejax.jit.llvm import LLVMBuilder
-from sparsejax.jit.workspaces import policies
+from sparsejax.jit import pipeline
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.graph import fuse
+from sparsejax.jit.ir import blocks, cin, interpret, nest, operators, simplify
+from sparsejax.jit.rewrite import concretize, legalize
+from sparsejax.jit.runtime import binding
+from sparsejax.jit.schedule import schedules
 from tests.formats.sloppy import relabelled, sloppy
 from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
 
@@ -276,7 +268,7 @@ def step_of(case: Case):
     """The case as a kernel step, with its input storages."""
     names = {name: Var(Aval(s.shape, s.dtype, s.format, s.fill_value)) for name, s in case.storages.items()}
     target = Aval(case.output.shape, case.output.dtype, case.output.format, case.output.fill_value)
-    output = case.output._replace(format=adapt.assembled(case.output.format))
+    output = case.output._replace(format=legalize.assembled(case.output.format))
     made = nest.of_definition(output, case.definition)
     made = nest.Nest(made.output, made.indices, made.producers, simplify.simplify(made.value))
     step = fuse.canonical(made, Var(target), names)
@@ -308,12 +300,12 @@ def planned(case: Case) -> Callable[[], Storage]:
     workspace = None if case.workspace == "auto" else case.workspace
     made = blocks.adapted(step.nest)
     order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
-    reading = adapt.readable(made, schedules.Schedule(order, (), schedules.Cost(0, 0, 0), workspace=workspace))
+    reading = legalize.readable(made, schedules.Schedule(order, (), schedules.Cost(0, 0, 0), workspace=workspace))
     program = concretize.concretize(blocks.split(reading), order, workspace).settled()
     converted = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
-    kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+    kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     bound = binding.Binding(kernel, made.output, step.nest.op, shared=program.shared, whole=program.whole)
-    return lambda: adapt.finished(bound.run(converted), step.output.aval)
+    return lambda: legalize.finished(bound.run(converted), step.output.aval)
 
 
 def parted(order: Sequence[cin.IndexVar], parts: blocks.Parts, rng: random.Random) -> tuple[cin.IndexVar, ...]:

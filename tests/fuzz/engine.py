@@ -19,10 +19,15 @@ from functools import partial
 from typing import TypeVar, cast
 
 from sparsejax import config
-from sparsejax.jit import associate, cin, engine, facts, loader, lower, plan_cache, runtime
-from sparsejax.jit.builder import Builder
-from sparsejax.jit.llvm import LLVMBuilder
-from sparsejax.jit.numbers import Numbers
+from sparsejax.jit.backend import compiler, engine, loader
+from sparsejax.jit.backend.builder import Builder
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.codegen.constants import Numbers
+from sparsejax.jit.cost import statistics
+from sparsejax.jit.graph import reassociate
+from sparsejax.jit.ir import cin
+from sparsejax.jit.runtime import plan_cache
 
 TOGETHER = 64
 """Kernels that are compiled as one module: half of the time for a small one is spent per module."""
@@ -37,14 +42,14 @@ def quick() -> Iterator[None]:
     made, folder = shipped.object, config.cache_dir()
     shipped.object = lambda text, plain=True: made(text, True)
     config.update("cache_dir", "off")
-    runtime.forget()
+    compiler.forget()
     plan_cache.forget()
     try:
         yield
     finally:
         shipped.object = made
         config.update("cache_dir", folder)
-        runtime.forget()
+        compiler.forget()
         plan_cache.forget()
 
 
@@ -57,12 +62,12 @@ def crowded(check: Check) -> Check:
 
     @functools.wraps(check)
     def checked(seed: int, *args: object, **options: object) -> object:
-        kept = facts.MANY
-        facts.MANY = 1 if seed % 2 else kept
+        kept = statistics.MANY
+        statistics.MANY = 1 if seed % 2 else kept
         try:
             return check(seed, *args, **options)
         finally:
-            facts.MANY = kept
+            statistics.MANY = kept
 
     return cast(Check, checked)
 
@@ -72,17 +77,17 @@ def associated() -> Iterator[None]:
     """Inside the block, products of three operands are associated in another way than they are written, whatever that costs, and small
     dense products are kernels."""
     contract = importlib.import_module("sparsejax.lax.contract")
-    kept = associate.SURE, contract.MANY
-    associate.SURE, contract.MANY = math.inf, 0
+    kept = reassociate.SURE, contract.MANY
+    reassociate.SURE, contract.MANY = math.inf, 0
     try:
         yield
     finally:
-        associate.SURE, contract.MANY = kept
+        reassociate.SURE, contract.MANY = kept
 
 
 def forget() -> None:
     """Drop compiled kernels, so that memory does not grow with the number of cases."""
-    runtime.forget()
+    compiler.forget()
     plan_cache.forget()
 
 
@@ -110,14 +115,14 @@ def batched() -> Iterator[None]:
     """
     for address in loader.PROVIDED.values():
         address()  # compiled alone: not in the batch of what needs it
-    lowered, compiled = lower.lower, runtime.compile_text
+    lowered, compiled = lower.lower, compiler.compile_text
     texts: dict[Hashable, str] = {}
     lower.lower = partial(_lowered_once, lowered, texts)
-    runtime.compile_text = _Batches().kernel
+    compiler.compile_text = _Batches().kernel
     try:
         yield
     finally:
-        lower.lower, runtime.compile_text = lowered, compiled
+        lower.lower, compiler.compile_text = lowered, compiled
 
 
 def program_key(program: lower.Program) -> Hashable:
@@ -181,9 +186,9 @@ class _Batches:
 class _Batch:
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self.kernels: list[runtime.Kernel | None] = []
+        self.kernels: list[compiler.Kernel | None] = []
 
-    def kernel(self, number: int) -> runtime.Kernel:
+    def kernel(self, number: int) -> compiler.Kernel:
         """The kernel of a text; where the module of all is malformed, every text becomes its own, so that the culprit alone fails."""
         if not self.kernels:
             try:
@@ -192,18 +197,18 @@ class _Batch:
                 self.kernels = [None] * len(self.texts)
         found = self.kernels[number]
         if found is None:
-            found = self.kernels[number] = runtime.Kernel(*runtime.place(engine.engine().object(self.texts[number])))
+            found = self.kernels[number] = compiler.Kernel(*compiler.place(engine.engine().object(self.texts[number])))
         return found
 
-    def _compiled(self) -> Iterator[runtime.Kernel]:
-        entry = runtime.Kernel(*runtime.place(engine.engine().object(joined(self.texts))))
+    def _compiled(self) -> Iterator[compiler.Kernel]:
+        entry = compiler.Kernel(*compiler.place(engine.engine().object(joined(self.texts))))
         table = ctypes.create_string_buffer(8 * len(self.texts))
         entry.function(table)
         for (address,) in struct.iter_unpack("q", table.raw):
-            yield runtime.Kernel(address, entry)
+            yield compiler.Kernel(address, entry)
 
 
-class _Pending(runtime.Kernel):
+class _Pending(compiler.Kernel):
     """A kernel that is compiled, with its batch, when it is called."""
 
     def __init__(self, batch: _Batch, number: int) -> None:

@@ -10,7 +10,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import convert
-from sparsejax.jit import fills
+from sparsejax.jit.graph import split_fills
 from tests.fuzz.levels import INPUTS, random_format
 
 EXTENTS = {"i": 4, "j": 3, "k": 5, "l": 2}
@@ -99,15 +99,15 @@ def check_special(seed: int) -> str | None:
     function, pairs, text = _program(random.Random(seed), True)
     arrays = [a for a, _ in pairs]
     got = sj.jit(lambda *xs: function(snp, *xs))(*arrays).todense() * 1.0
-    share, fills.SHARE = fills.SHARE, 0.0
+    share, split_fills.SHARE = split_fills.SHARE, 0.0
     try:
         plain = [sj.jit(lambda *xs, s=s: function(snp, *xs, size=s))(*arrays) for s in (False, True)]
     finally:
-        fills.SHARE = share
+        split_fills.SHARE = share
     want, size = (x.todense() * 1.0 for x in plain)
     with np.errstate(all="ignore"):
         error = np.where(got == want, 0.0, np.abs(got - want))
-        good = np.where(np.isfinite(want), error <= 64 * fills.RATIO * np.finfo("f8").eps * size, same(got, want))
+        good = np.where(np.isfinite(want), error <= 64 * split_fills.RATIO * np.finfo("f8").eps * size, same(got, want))
     return None if np.all(good) else f"seed {seed}: {text}\nexpected\n{want}\ngot\n{got}\nsizes\n{size}"
 
 

@@ -14,7 +14,8 @@ import sparsejax.numpy as snp
 from sparsejax import nn
 from sparsejax.core.array import Array
 from sparsejax.formats import convert
-from sparsejax.jit import autoschedule, estimates
+from sparsejax.jit.graph import expected
+from sparsejax.jit.schedule import search
 from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
@@ -144,8 +145,8 @@ def check(seed: int) -> str | None:
         last.insert(0, rng.randrange(len(axes) + len(steps)))
     with np.errstate(all="ignore"):
         want = run(steps, inputs)
-        one = mock.patch.object(estimates, "CALL", estimates.CALL if seed % 2 else 1e9)  # whatever can be one kernel is
-        scatters = mock.patch.object(autoschedule, "SCATTERED", autoschedule.SCATTERED if seed % 3 else 0.0)
+        one = mock.patch.object(expected, "CALL", expected.CALL if seed % 2 else 1e9)  # whatever can be one kernel is
+        scatters = mock.patch.object(search, "SCATTERED", search.SCATTERED if seed % 3 else 0.0)
         with one, scatters:
             got = sj.jit(lambda *args: [run(steps, args)[k] for k in last])(*inputs)
     for k, ours in zip(last, got, strict=True):

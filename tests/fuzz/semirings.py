@@ -23,8 +23,8 @@ from sparsejax.formats import (
     convert,
     validate,
 )
-from sparsejax.jit import cin
-from sparsejax.jit.workspaces import policies
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.ir import cin
 from sparsejax.lax import semiring
 from sparsejax.lax.contract import contract_p as contract
 from tests.fuzz import definitions

@@ -12,7 +12,7 @@ import random
 import numpy as np
 
 from sparsejax.formats import Compressed, Dense, Level
-from sparsejax.jit import cin, simplify
+from sparsejax.jit.ir import cin, simplify
 from tests.fuzz import definitions
 from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sparsejax.core import primitive
-from sparsejax.jit import cin, simplify
+from sparsejax.jit.ir import cin, simplify
 from tests.fuzz import alike, engine
 
 CASES, BATCH = 300, 50

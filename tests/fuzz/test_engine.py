@@ -3,8 +3,9 @@
 import pytest
 
 from sparsejax import config
-from sparsejax.jit import lower, runtime
-from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import lower
 from sparsejax.jit.pipeline import KernelRunner
 from tests.enumeration import cases, run
 from tests.fuzz import definitions, engine
@@ -39,11 +40,11 @@ def test_programs_that_are_lowered_once_have_one_text():
 def test_a_batch_compiles_once():
     numbers = block_numbers("ij ij ij", "subtract", None)[:60]
     assert list(run.run(numbers[:1]))  # what every kernel uses is compiled alone
-    before = runtime.compile_count()
+    before = compiler.compile_count()
     tally = Tally()
     assert len(list(run.run(numbers, tally))) == 1
     assert tally.run == 60 and not tally.faults
-    assert runtime.compile_count() == before
+    assert compiler.compile_count() == before
 
 
 def test_the_malformed_kernel_of_a_batch_fails_alone(monkeypatch):
@@ -69,9 +70,9 @@ def test_routines_of_kernels_in_one_module_are_their_own():
         "  %s = extractvalue {{ i64 }} %r, 0\n  ret i64 %s\n}}\n"
     )
     with engine.batched():
-        kernels = [runtime.compile_text(text.format(n=n)) for n in (5, 7, 9)]
+        kernels = [compiler.compile_text(text.format(n=n)) for n in (5, 7, 9)]
         assert [k.run_packed(bytes(8)) for k in kernels] == [5, 7, 9]
-        assert runtime.compile_text(text.format(n=7)) is kernels[1]
+        assert compiler.compile_text(text.format(n=7)) is kernels[1]
 
 
 @pytest.mark.parametrize("diagonals", ["with", "without", "only"])

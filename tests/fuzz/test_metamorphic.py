@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from sparsejax.jit import coiterate
+from sparsejax.jit.codegen import coiterate
 from tests.fuzz import engine, metamorphic, programs
 
 BATCHES, BATCH = 12, 25

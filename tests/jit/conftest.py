@@ -3,7 +3,9 @@
 import pytest
 
 from sparsejax import config
-from sparsejax.jit import host, lower, plan_cache
+from sparsejax.jit.backend import host
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.runtime import plan_cache
 
 
 @pytest.fixture

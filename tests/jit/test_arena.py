@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import arena, heap
+from sparsejax.jit.runtime import allocator, result_memory
 
-COUNT = arena.SMALLEST // 8 + 3
+COUNT = result_memory.SMALLEST // 8 + 3
 F8 = np.dtype("f8")
 
 
 @pytest.fixture(autouse=True)
 def empty():
     gc.collect()
-    heap.drop()
+    allocator.drop()
     yield
-    heap.drop()
+    allocator.drop()
 
 
 def write(array, value):
     """As a kernel does: through the address."""
     address = array.__array_interface__["data"][0]
-    np.frombuffer((arena.ctypes.c_char * array.nbytes).from_address(address), array.dtype)[:] = value
+    np.frombuffer((result_memory.ctypes.c_char * array.nbytes).from_address(address), array.dtype)[:] = value
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "i4", "?"])
@@ -34,8 +34,8 @@ def test_values_and_alignment(dtype, value):
     dtype = np.dtype(dtype)
     start = np.asarray(value).astype(dtype)[()] if dtype.kind in "fc" else dtype.type(value != 0)
     for _ in range(3):
-        array, address = arena.full(arena.SMALLEST // dtype.itemsize + 1, dtype, start)
-        assert address % arena.ALIGNMENT == 0 and array.dtype == dtype and not array.flags.writeable
+        array, address = result_memory.full(result_memory.SMALLEST // dtype.itemsize + 1, dtype, start)
+        assert address % result_memory.ALIGNMENT == 0 and array.dtype == dtype and not array.flags.writeable
         assert array.__array_interface__["data"][0] == address
         assert (array == start).all()
         write(array, dtype.type(3))
@@ -43,36 +43,36 @@ def test_values_and_alignment(dtype, value):
 
 
 def test_a_block_is_used_again_when_its_last_view_is_gone():
-    first, address = arena.full(COUNT, F8, 0.0)
+    first, address = result_memory.full(COUNT, F8, 0.0)
     view = first[5:][::2]
     del first
-    second, other = arena.full(COUNT, F8, 0.0)
-    assert other != address and heap.held() == 0
+    second, other = result_memory.full(COUNT, F8, 0.0)
+    assert other != address and allocator.held() == 0
     del view
-    assert heap.held() > 0
-    third, again = arena.full(COUNT, F8, 0.0)
-    assert again == address and heap.held() == 0
+    assert allocator.held() > 0
+    third, again = result_memory.full(COUNT, F8, 0.0)
+    assert again == address and allocator.held() == 0
     del second, third
 
 
 def test_what_is_free_is_bounded():
     for size in (1, 2, 3, 5, 9):
-        arrays = [arena.full(size * COUNT, F8, 0.0)[0] for _ in range(8)]
+        arrays = [result_memory.full(size * COUNT, F8, 0.0)[0] for _ in range(8)]
         del arrays
-        assert 0 < heap.held() <= heap.limit()
-    del_me, _ = arena.full(heap.limit() // 8 + 1, F8, 0.0)
+        assert 0 < allocator.held() <= allocator.limit()
+    del_me, _ = result_memory.full(allocator.limit() // 8 + 1, F8, 0.0)
     del del_me
-    assert heap.held() <= heap.limit()
+    assert allocator.held() <= allocator.limit()
 
 
 def test_results_in_use_are_never_overwritten():
-    n = arena.SMALLEST // 8 // 64 + 1
+    n = result_memory.SMALLEST // 8 // 64 + 1
     x = sj.array(np.eye(n, 40), format="csr", copy=True)
     f = sj.jit(lambda x, y: x @ y)
     kept = [f(x, np.full((40, 64), float(k))) for k in range(4)]
     for k in range(4, 12):
         f(x, np.full((40, 64), float(k)))
-    assert heap.held() > 0
+    assert allocator.held() > 0
     for k, made in enumerate(kept):
         expected = np.zeros((n, 64))
         expected[:40] = k
@@ -80,20 +80,22 @@ def test_results_in_use_are_never_overwritten():
 
 
 def test_results_cannot_be_made_writeable():
-    array, _ = arena.full(COUNT, F8, 0.0)
+    array, _ = result_memory.full(COUNT, F8, 0.0)
     with pytest.raises(ValueError):
         array.flags.writeable = True
 
 
 @pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16"])
-@pytest.mark.parametrize("size", [0, 1, 7, 64, 100, arena.TINY // 16, arena.TINY, 3 * arena.TINY, 1 << 14])
+@pytest.mark.parametrize(
+    "size", [0, 1, 7, 64, 100, result_memory.TINY // 16, result_memory.TINY, 3 * result_memory.TINY, 1 << 14]
+)
 def test_small_results_are_aligned_and_apart(dtype, size):
     dtype = np.dtype(dtype)
-    results, kept = arena.Results(size, dtype, dtype.type(1), b"12345678"), []
+    results, kept = result_memory.Results(size, dtype, dtype.type(1), b"12345678"), []
     for k in range(70):
         vals, slots = results.ready.pop() if results.ready else results.take()
         (address,) = struct.unpack("q", slots[8:])
-        assert slots[:8] == b"12345678" and address % arena.ALIGNMENT == 0
+        assert slots[:8] == b"12345678" and address % result_memory.ALIGNMENT == 0
         assert vals.shape == (size,) and vals.dtype == dtype and (vals == 1).all() and not vals.flags.writeable
         if size:
             assert vals.ctypes.data == address
@@ -103,9 +105,9 @@ def test_small_results_are_aligned_and_apart(dtype, size):
 
 
 def test_a_kept_result_keeps_one_page_at_most():
-    results = arena.Results(8, F8, 0.0)
+    results = result_memory.Results(8, F8, 0.0)
     vals, _ = results.take()
-    assert vals.base.nbytes <= arena.PAGE + arena.ALIGNMENT
+    assert vals.base.nbytes <= result_memory.PAGE + result_memory.ALIGNMENT
 
 
 @pytest.mark.parametrize("n", [3, 200, 5000])
@@ -113,7 +115,7 @@ def test_a_kept_result_keeps_one_page_at_most():
 def test_results_of_kernels_are_aligned(n, op):
     x = sj.array(np.arange(float(n)), copy=True)
     made = [sj.jit(lambda x: getattr(sj.numpy, op)(x, 1.0))(x) for _ in range(5)]
-    assert all(m._storage.vals.ctypes.data % arena.ALIGNMENT == 0 for m in made)
+    assert all(m._storage.vals.ctypes.data % result_memory.ALIGNMENT == 0 for m in made)
 
 
 def in_threads(work, count):
@@ -127,7 +129,7 @@ def in_threads(work, count):
 
 @pytest.mark.parametrize("count", [5, 100, 3000])
 def test_threads_take_results_apart(count):
-    results, faults = arena.Results(count, F8, 0.0), []
+    results, faults = result_memory.Results(count, F8, 0.0), []
 
     def work(number):
         kept = []
@@ -152,7 +154,7 @@ def test_threads_share_blocks_without_mixing_them():
 
     def work(number):
         for _ in range(30):
-            array, _ = arena.full(COUNT, F8, 0.0)
+            array, _ = result_memory.full(COUNT, F8, 0.0)
             if array.any():
                 faults.append("not cleared")
             write(array, number)

@@ -10,7 +10,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
-from sparsejax.jit import associate
+from sparsejax.jit.graph import reassociate
 from tests.fuzz import engine
 
 RINGS = {
@@ -71,7 +71,7 @@ def operand(nrng, rng, shape, ring):
 @pytest.mark.parametrize("seed", range(6))
 def test_random_chains(monkeypatch, ring, seed):
     """Chains of three to five factors, all associated in other ways than they are written: exact, as all numbers are small integers."""
-    monkeypatch.setattr(associate, "SURE", 1e9)
+    monkeypatch.setattr(reassociate, "SURE", 1e9)
     rng, nrng = random.Random(f"{ring} {seed}"), np.random.default_rng(seed)
     extents = [rng.choice((1, 2, 5, 9, 17)) for _ in range(rng.randint(4, 6))]
     pairs = [operand(nrng, rng, shape, ring) for shape in itertools.pairwise(extents)]

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as sjn
 from sparsejax.formats import Compressed, Dense, Format, convert, validate
-from sparsejax.jit import blocks, cin
+from sparsejax.jit.ir import blocks, cin
 from tests.fuzz import definitions
 
 SHAPES = [(6, 9), (7, 10), (1, 2), (0, 4), (5, 3)]  # tiled by 2 x 3, sticking out, smaller than a block, empty

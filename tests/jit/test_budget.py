@@ -6,7 +6,9 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import Format
-from sparsejax.jit import budget, cin, fuse, host
+from sparsejax.jit.backend import host
+from sparsejax.jit.graph import fuse, limits
+from sparsejax.jit.ir import cin
 from sparsejax.transforms import staging
 
 
@@ -29,7 +31,7 @@ def test_values_used_twice_are_not_written_out_twice(steps, form):
 
     a, dense = random_sparse(np.random.default_rng(steps), (6, 7), form, 0.4)
     kernels = steps_of(grow, a)
-    assert max(budget.nodes(k.nest.composite) for k in kernels) <= budget.NODES
+    assert max(limits.nodes(k.nest.composite) for k in kernels) <= limits.NODES
     assert len(kernels) <= steps
     np.testing.assert_allclose(sj.jit(grow)(a).todense(), grow(dense), rtol=1e-12)
 
@@ -53,7 +55,7 @@ def test_sums_of_many_sparse_arrays_are_cut(count, forms):
     pairs = [random_sparse(rng, (8, 9), forms[k % len(forms)]) for k in range(count)]
     arrays = [a for a, _ in pairs]
     kernels = steps_of(lambda *xs: sum(xs), *arrays)
-    assert max(budget.pieces(k.nest.composite) for k in kernels) <= budget.PIECES
+    assert max(limits.pieces(k.nest.composite) for k in kernels) <= limits.PIECES
     made = sj.jit(lambda *xs: sum(xs))(*arrays)
     np.testing.assert_allclose(made.todense(), sum(d for _, d in pairs), rtol=1e-13, atol=1e-15)
 
@@ -68,7 +70,7 @@ def test_long_chains_are_cut(length):
     x = np.linspace(-1, 1, 5)
     kernels = steps_of(chain, x)
     assert (len(kernels) == 1) == (length == 20)
-    assert len(kernels) <= 1 + 4 * length // budget.NODES
+    assert len(kernels) <= 1 + 4 * length // limits.NODES
     expected = x
     for _ in range(length):
         expected = np.sin(expected) * 2
@@ -97,8 +99,8 @@ def test_pieces_follow_from_the_algebra():
         return cin.Call(op, args, np.dtype("f8"))
 
     a, b, c = csr("A"), csr("B"), csr("C")
-    assert budget.pieces(call("multiply", call("multiply", a, b), c)) == 1
-    assert budget.pieces(call("add", a, b)) == 3
-    assert budget.pieces(call("add", call("add", a, b), c)) == 7
-    assert budget.pieces(call("add", call("multiply", a, b), c)) == 3
-    assert budget.pieces(call("add", a, a)) == 1
+    assert limits.pieces(call("multiply", call("multiply", a, b), c)) == 1
+    assert limits.pieces(call("add", a, b)) == 3
+    assert limits.pieces(call("add", call("add", a, b), c)) == 7
+    assert limits.pieces(call("add", call("multiply", a, b), c)) == 3
+    assert limits.pieces(call("add", a, a)) == 1

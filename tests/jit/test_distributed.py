@@ -6,13 +6,13 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import facts
+from sparsejax.jit.cost import statistics
 
 
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch):
     """Blocks also where there are few entries."""
-    monkeypatch.setattr(facts, "MANY", 1)
+    monkeypatch.setattr(statistics, "MANY", 1)
 
 
 def matrix(rows, mean, rng, dtype="f8", cols=60):

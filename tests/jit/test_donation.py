@@ -9,10 +9,10 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import arena
+from sparsejax.jit.runtime import result_memory
 
 N = 1000
-SIZES = [N, 3 * arena.SMALLEST // 16]
+SIZES = [N, 3 * result_memory.SMALLEST // 16]
 
 
 def fresh(n=N, dtype="f8", seed=0, shape=None):

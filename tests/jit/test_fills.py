@@ -13,7 +13,9 @@ import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import counting, fills, pipeline
+from sparsejax.jit import pipeline
+from sparsejax.jit.graph import split_fills
+from sparsejax.jit.inspect import counting
 from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging
 from tests.fuzz import engine
@@ -23,7 +25,7 @@ from tests.fuzz import fills as programs
 @pytest.fixture
 def always(monkeypatch):
     """Sums are taken apart whatever it costs."""
-    monkeypatch.setattr(fills, "SHARE", np.inf)
+    monkeypatch.setattr(split_fills, "SHARE", np.inf)
 
 
 @pytest.mark.parametrize("start", range(0, 90, 30))
@@ -48,7 +50,7 @@ def test_many_random_sums(always):
 
 
 def test_sums_that_are_not_checked_are_found_out(always, monkeypatch):
-    monkeypatch.setattr(fills._Sum, "rounds", False)
+    monkeypatch.setattr(split_fills._Sum, "rounds", False)
     with engine.quick():
         assert any(programs.check_special(seed) for seed in range(40))
 

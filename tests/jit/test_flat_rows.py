@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import facts, host
+from sparsejax.jit.backend import host
+from sparsejax.jit.cost import statistics
 
 pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has 
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch, gathers):
     """Blocks also where there are few entries, on processors that gather slowly."""
-    monkeypatch.setattr(facts, "MANY", 1)
+    monkeypatch.setattr(statistics, "MANY", 1)
     gathers(False)
 
 

@@ -7,8 +7,9 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import facts, host
-from sparsejax.jit.loops import pairs
+from sparsejax.jit.backend import host
+from sparsejax.jit.codegen.loops import pairs
+from sparsejax.jit.cost import statistics
 
 pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has 
 @pytest.fixture(autouse=True, params=[1, 1 << 15], ids=["blocks", "rows"])
 def fast(monkeypatch, gathers, request):
     """As if gathers were fast, for few entries too; rows also in blocks, where some are alike."""
-    monkeypatch.setattr(facts, "MANY", request.param)
+    monkeypatch.setattr(statistics, "MANY", request.param)
     monkeypatch.setattr(pairs, "FEW", 0.0)
     gathers(True)
 

@@ -12,37 +12,38 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax import config
-from sparsejax.jit import engine, heap, heap_text, loader, runtime
+from sparsejax.jit.backend import compiler, engine, loader
+from sparsejax.jit.runtime import allocator, allocator_text
 
 MIB = 1 << 20
-pytestmark = pytest.mark.skipif(not heap_text.SUPPORTED, reason="blocks are recycled where there is mremap")
+pytestmark = pytest.mark.skipif(not allocator_text.SUPPORTED, reason="blocks are recycled where there is mremap")
 
 
 @pytest.fixture(autouse=True)
 def empty():
-    heap.drop()
+    allocator.drop()
     yield
-    heap.drop()
+    allocator.drop()
 
 
-def block(old, size, what=heap.PLAIN):
-    return heap._function()(old, size, what) or 0
+def block(old, size, what=allocator.PLAIN):
+    return allocator._function()(old, size, what) or 0
 
 
 def portable():
     """The function of systems without `mremap`, which works here too."""
-    code = runtime.compile_text(heap_text.text(supported=False))
+    code = compiler.compile_text(allocator_text.text(supported=False))
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address)
     call.code = code
-    return lambda old, size, what=heap.PLAIN: call(old, size, what) or 0
+    return lambda old, size, what=allocator.PLAIN: call(old, size, what) or 0
 
 
 def linked():
     """The same machine code as `heap`'s, placed by LLVM's linker, which must find the state."""
-    address, keep = engine.engine().link(engine.engine().object(heap_text.text()))
+    address, keep = engine.engine().link(engine.engine().object(allocator_text.text()))
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
     call.code = keep
-    return lambda old, size, what=heap.PLAIN: call(old, size, what) or 0
+    return lambda old, size, what=allocator.PLAIN: call(old, size, what) or 0
 
 
 class Model:
@@ -71,10 +72,13 @@ class Model:
     def step(self):
         what = self.rng.integers(0, 5)
         if what < 2 or not self.live:
-            size, kind = self.size(), int(self.rng.choice([heap.PLAIN, heap.ZERO, heap.SPARSE, heap.EXACT]))
+            size, kind = (
+                self.size(),
+                int(self.rng.choice([allocator.PLAIN, allocator.ZERO, allocator.SPARSE, allocator.EXACT])),
+            )
             address = self.function(None, size, kind)
             assert address and address not in self.live
-            if kind in (heap.ZERO, heap.SPARSE):
+            if kind in (allocator.ZERO, allocator.SPARSE):
                 assert not any(ctypes.string_at(address, size))
             self.mark(address, size)
             return
@@ -88,7 +92,7 @@ class Model:
             self.mark(moved, grown)
         elif what == 3:
             used = max(8, size // 3)
-            self.function(address, used, heap.SETTLE)
+            self.function(address, used, allocator.SETTLE)
             ctypes.memmove(address + used - 8, text, 8)
             self.live[address] = used, text
         else:
@@ -113,7 +117,7 @@ class Model:
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_keep_what_is_written_and_are_apart(function, seed):
     Model(function(), seed).run(250)
-    assert heap.held() <= heap.limit()
+    assert allocator.held() <= allocator.limit()
 
 
 @pytest.mark.parametrize("mebibytes", [0, 7, 64])
@@ -127,56 +131,56 @@ def test_threads_take_blocks_apart_within_the_bound(mebibytes):
             faults.append(error)
 
     with config.using(free_memory=mebibytes):
-        heap.give(heap.take(8))  # tells the bound
+        allocator.give(allocator.take(8))  # tells the bound
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not faults
-    assert 0 <= heap.held() <= mebibytes * MIB
-    heap.drop()
-    assert heap.held() == 0
+    assert 0 <= allocator.held() <= mebibytes * MIB
+    allocator.drop()
+    assert allocator.held() == 0
 
 
 @pytest.mark.parametrize("size", [300 << 10, MIB, 5 * MIB, 40 * MIB])
 def test_a_block_is_taken_again_where_it_fits(size):
     first = block(None, size)
-    assert first % heap_text.ALIGNMENT == 0
+    assert first % allocator_text.ALIGNMENT == 0
     block(first, 0)
-    assert size <= heap.held() <= size + size // 7 + 2 * MIB
+    assert size <= allocator.held() <= size + size // 7 + 2 * MIB
     assert block(None, size // 4) != first  # more than twice what is needed
     assert block(None, size - size // 10) == first
-    assert heap.held() == 0
+    assert allocator.held() == 0
 
 
 def test_results_are_never_in_blocks_much_larger_than_they_are():
-    first = heap.take(10 * MIB)
-    heap.give(first)
-    assert heap.take(6 * MIB) != first
-    assert heap.take(9 * MIB) == first
+    first = allocator.take(10 * MIB)
+    allocator.give(first)
+    assert allocator.take(6 * MIB) != first
+    assert allocator.take(9 * MIB) == first
 
 
 def test_what_a_result_does_not_use_goes_back():
     address = block(None, 40 * MIB)
     ctypes.memset(address, 1, 40 * MIB)
-    block(address, 3 * MIB, heap.SETTLE)
+    block(address, 3 * MIB, allocator.SETTLE)
     assert ctypes.string_at(address, 3 * MIB) == b"\1" * (3 * MIB)
     block(address, 0)
-    assert heap.held() <= 6 * MIB
+    assert allocator.held() <= 6 * MIB
 
 
 def test_the_bound_is_a_flag():
     with config.using(free_memory=0):
-        heap.give(heap.take(MIB))
-        assert heap.held() == 0
+        allocator.give(allocator.take(MIB))
+        assert allocator.held() == 0
     with config.using(free_memory=8):
-        blocks = [heap.take(3 * MIB) for _ in range(5)]
+        blocks = [allocator.take(3 * MIB) for _ in range(5)]
         for taken in blocks:
-            heap.give(taken)
-        assert 3 * MIB < heap.held() <= 8 * MIB
-        assert heap.take(3 * MIB) in blocks[-2:]  # the oldest have gone
-    heap.give(heap.take(MIB))
+            allocator.give(taken)
+        assert 3 * MIB < allocator.held() <= 8 * MIB
+        assert allocator.take(3 * MIB) in blocks[-2:]  # the oldest have gone
+    allocator.give(allocator.take(MIB))
 
 
 def test_no_more_memory_is_an_error_and_leaves_the_old_block():
@@ -185,7 +189,7 @@ def test_no_more_memory_is_an_error_and_leaves_the_old_block():
     assert block(address, 1 << 59) == 0 and block(address, 1 << 62) == 0
     assert ctypes.string_at(address, MIB) == b"\5" * MIB
     with pytest.raises(MemoryError, match="does not fit in memory"):
-        heap.take(1 << 59)
+        allocator.take(1 << 59)
     block(address, 0)
 
 
@@ -228,7 +232,7 @@ def test_results_that_grow_touch_no_fresh_pages(threads):
 
 
 def test_names_that_kernels_use_are_provided():
-    assert loader.address_of(heap_text.NAME) == heap._code().address
+    assert loader.address_of(allocator_text.NAME) == allocator._code().address
     with pytest.raises(loader.Unsupported):
         loader.address_of("sparsejax_nothing")
-    assert sys.getrefcount(heap._code()) > 2
+    assert sys.getrefcount(allocator._code()) > 2

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import autoschedule
+from sparsejax.jit.schedule import search
 
 
 @pytest.mark.parametrize("form", ["coo", "csf"])
 @pytest.mark.parametrize("rank", [7, 12, 18])
 def test_the_search_is_short(rank, form, monkeypatch):
     tried = []
-    extend = autoschedule.Model.extend
-    monkeypatch.setattr(autoschedule.Model, "extend", lambda *args: tried.append(1) or extend(*args))
+    extend = search.Model.extend
+    monkeypatch.setattr(search.Model, "extend", lambda *args: tried.append(1) or extend(*args))
     rng = np.random.default_rng(rank)
     coords, values = rng.integers(0, 2, (rank, 3)), np.array([1.0, 2.0, 4.0])
     a = sj.array((values, tuple(coords)), shape=(2,) * rank).asformat(form)

@@ -11,7 +11,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import convert
-from sparsejax.jit import conversion_costs, intermediates
+from sparsejax.jit.cost import conversion_price
+from sparsejax.jit.graph import intermediate_storage
 from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
@@ -66,12 +67,12 @@ def test_results_do_not_depend_on_the_storage_between_kernels(name, special, mon
     with engine.quick(), np.errstate(all="ignore"):
         for seed in range(6):
             arrays = _operands(seed, special)
-            monkeypatch.setattr(intermediates, "_price", price)
-            monkeypatch.setattr(intermediates, "SURE", 1.0)
-            monkeypatch.setattr(intermediates, "ROOM", np.inf)
+            monkeypatch.setattr(intermediate_storage, "_price", price)
+            monkeypatch.setattr(intermediate_storage, "SURE", 1.0)
+            monkeypatch.setattr(intermediate_storage, "ROOM", np.inf)
             got = sj.jit(lambda *xs: CHAINS[name](*xs))(*arrays)
             monkeypatch.undo()
-            monkeypatch.setattr(intermediates, "_price", lambda steps, known: 1.0)
+            monkeypatch.setattr(intermediate_storage, "_price", lambda steps, known: 1.0)
             want = sj.jit(lambda *xs: CHAINS[name](*xs))(*arrays)
             monkeypatch.undo()
             assert got.aval == want.aval
@@ -112,7 +113,7 @@ def test_products_that_must_not_be_dense(function):
 
 def test_a_product_is_written_in_the_order_in_which_it_is_read(monkeypatch):
     """Instead of being converted at every call, where that is dear."""
-    monkeypatch.setitem(conversion_costs.NANOSECONDS, "plan", 1e6)
+    monkeypatch.setitem(conversion_price.NANOSECONDS, "plan", 1e6)
     A = matrix(2999, 1)
     told = sj.explain(lambda A: snp.einsum("ij,kj->ik", A, A @ A))(A)
     assert "is stored csc" in str(told)

@@ -8,7 +8,7 @@ import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
-from sparsejax.jit.loops import merge
+from sparsejax.jit.codegen.loops import merge
 
 LENGTHS = [0, 1, 2, 7, 8, merge.PIECE - 1, merge.PIECE, merge.PIECE + 1, 3 * merge.PIECE + 5]
 DTYPES = ["?", "i4", "f4", "f8", "c16"]

@@ -2,8 +2,8 @@
 
 import re
 
-from sparsejax.jit import runtime
-from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
 
 
 def test_names_of_values_never_clash():
@@ -16,4 +16,4 @@ def test_names_of_values_never_clash():
     text = b.finish(lambda: None)
     defined = re.findall(r"^\s*(%\S+) =", text, re.MULTILINE)
     assert len(set(defined)) == len(defined) > 1200
-    runtime.assembly(text)
+    compiler.assembly(text)

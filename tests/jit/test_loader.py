@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import engine, loader, plan_cache, runtime
+from sparsejax.jit.backend import compiler, engine, loader
+from sparsejax.jit.runtime import plan_cache
 
 pytestmark = pytest.mark.skipif(not loader.SUPPORTED, reason="objects are loaded by LLVM here")
 
@@ -95,7 +96,7 @@ define i64 @kernel(ptr noundef %args) nounwind {
     try:
         code = loader.load(image)
     except loader.Unsupported:  # relocated data may be writeable; LLVM takes it then
-        address, _keep = runtime.place(image)
+        address, _keep = compiler.place(image)
     else:
         address = code.address
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
@@ -115,7 +116,7 @@ define i64 @kernel(ptr noundef %args) nounwind {
     image = engine.engine().object(text)
     with pytest.raises(loader.Unsupported, match="section"):
         loader.load(image)
-    address, _keep = runtime.place(image)
+    address, _keep = compiler.place(image)
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
     assert [function(None), function(None)] == [6, 7]
 
@@ -127,7 +128,7 @@ def test_unknown_functions_are_errors():
     with pytest.raises(loader.Unsupported, match="no function"):
         loader.load(image)
     with pytest.raises(RuntimeError):
-        runtime.place(image)
+        compiler.place(image)
 
 
 def test_what_is_no_object_is_refused():
@@ -163,7 +164,7 @@ def test_kernels_of_the_compiler_need_no_other_linker(monkeypatch):
         raise AssertionError("LLVM's linker was needed")
 
     monkeypatch.setattr(engine.Engine, "link", lambda self, image: refuse(image))
-    runtime.forget()
+    compiler.forget()
     plan_cache.forget()
     x = np.arange(20.0).reshape(4, 5) % 3 - 1
     for dtype in ("f4", "f8", "c16", "i4"):

@@ -10,7 +10,10 @@ import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, RunLength, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import cin, coiterate, counting, pipeline, simplify
+from sparsejax.jit import pipeline
+from sparsejax.jit.codegen import coiterate
+from sparsejax.jit.inspect import counting
+from sparsejax.jit.ir import cin, simplify
 
 
 def run(function, *arrays):

@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import fuse
+from sparsejax.jit.graph import fuse
 from sparsejax.transforms import staging
 
 BETWEEN = {

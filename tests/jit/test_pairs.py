@@ -5,7 +5,8 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import facts, host
+from sparsejax.jit.backend import host
+from sparsejax.jit.cost import statistics
 
 pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has 
 @pytest.fixture(autouse=True, params=["rows", "blocks"])
 def few(monkeypatch, gathers, request):
     """Rows by themselves, and in blocks of rows that are alike."""
-    monkeypatch.setattr(facts, "MANY", 1 if request.param == "blocks" else 1 << 15)
+    monkeypatch.setattr(statistics, "MANY", 1 if request.param == "blocks" else 1 << 15)
     gathers(False)
 
 

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
-from sparsejax.jit import associate, panels
+from sparsejax.jit.graph import reassociate
+from sparsejax.jit.schedule import row_blocking
 from tests.fuzz import engine
 
 
@@ -114,10 +115,10 @@ def test_what_is_read_twice_is_stored():
 
 def test_panels_stay_in_the_first_cache(monkeypatch):
     """Fewer rows of wide results; none where two would fill it."""
-    monkeypatch.setattr(associate, "SURE", 0.0)
+    monkeypatch.setattr(reassociate, "SURE", 0.0)
     rng = np.random.default_rng(0)
     A, a = sparse(rng, 300, 40)
-    for width, size in ((16, panels.ROWS), (1000, 4), (8000, 0)):
+    for width, size in ((16, row_blocking.ROWS), (1000, 4), (8000, 0)):
         H, W = integers(rng, 40, 16), integers(rng, 16, width)
         f = lambda A, H, W: snp.maximum((A @ H) @ W, 0)  # noqa: E731
         assert ("forall io" in text(f, A, H, W)) == (size > 0), width

@@ -8,7 +8,8 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import copies
-from sparsejax.jit import autoschedule, positions
+from sparsejax.jit.graph import shared_patterns
+from sparsejax.jit.schedule import search
 from tests.autodiff import programs
 from tests.fuzz import engine
 
@@ -149,7 +150,7 @@ def test_scattered_fibers(seed, monkeypatch):
     ours, dense = zip(*made, strict=True)
     found = []
     for price in (0.0, np.inf):
-        monkeypatch.setattr(autoschedule, "SCATTERED", price)
+        monkeypatch.setattr(search, "SCATTERED", price)
         f = sj.jit(lambda *args: sj.einsum(terms, *args, optimize=False))
         found.append(f(*ours))
         np.testing.assert_allclose(np.asarray(found[-1].todense()), np.einsum(terms, *dense), rtol=1e-13)
@@ -190,7 +191,7 @@ def test_the_comparison_can_fail(monkeypatch):
     B, other = matrix(11)
     f = sj.jit(lambda A, B: A * B)
     np.testing.assert_allclose(f(A, B).todense(), dense * other)
-    monkeypatch.setattr(positions, "_same_buffers", lambda a, b: True)
+    monkeypatch.setattr(shared_patterns, "_same_buffers", lambda a, b: True)
     A, B = (sj.array(np.eye(3)[::step].copy(), format="csr") for step in (1, -1))
     assert not np.array_equal(sj.jit(lambda A, B: A * B)(A, B).todense(), A.todense() * B.todense())
 

@@ -5,7 +5,8 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import counting, pipeline
+from sparsejax.jit import pipeline
+from sparsejax.jit.inspect import counting
 from tests.fuzz import engine
 
 

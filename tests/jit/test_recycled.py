@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import arena
+from sparsejax.jit.runtime import result_memory
 
-SIZES = [arena.TINY // 8 + 1, arena.RETURNED // 8]
+SIZES = [result_memory.TINY // 8 + 1, result_memory.RETURNED // 8]
 
 
 def address(y):

@@ -7,7 +7,8 @@ import scipy.sparse as sp
 import sparsejax as sj
 from sparsejax.formats import convert, copies
 from sparsejax.formats.format import Format
-from sparsejax.jit import plan_cache, remembered
+from sparsejax.jit.runtime import plan_cache
+from sparsejax.jit.schedule import replan
 from tests.fuzz import engine
 
 CSC = Format.parse("csc", 2)
@@ -16,7 +17,7 @@ CSC = Format.parse("csc", 2)
 @pytest.fixture
 def cheap(monkeypatch):
     """Another kernel costs nothing, and is not optimised."""
-    monkeypatch.setattr(remembered, "COMPILING", 0.0)
+    monkeypatch.setattr(replan, "COMPILING", 0.0)
     with engine.quick():
         yield
 
@@ -31,12 +32,12 @@ def accounts(monkeypatch):
     """The accounts of all kernels that are planned."""
     made = []
 
-    class Listed(remembered.Account):
+    class Listed(replan.Account):
         def __init__(self, later):
             super().__init__(later)
             made.append(self)
 
-    monkeypatch.setattr(remembered, "Account", Listed)
+    monkeypatch.setattr(replan, "Account", Listed)
     return made
 
 
@@ -78,7 +79,7 @@ def test_a_copy_is_made_when_it_would_have_paid(cheap, accounts):
 @pytest.mark.parametrize("columns", [1, 7, 16, 33])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
 def test_bits_do_not_depend_on_the_number_of_calls(monkeypatch, accounts, dtype, columns):
-    monkeypatch.setattr(remembered, "COMPILING", 0.0)
+    monkeypatch.setattr(replan, "COMPILING", 0.0)
     rng = np.random.default_rng(6)
     A, G = sj.array(rng.random((400, 300)) * drawn(rng, 400, 300, dtype), format="csr"), rng.random((400, columns))
     product = sj.jit(lambda A, G: sj.einsum("ki,kj->ij", A, G))

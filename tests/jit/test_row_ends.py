@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit import host
-from sparsejax.jit.loops import pairs
+from sparsejax.jit.backend import host
+from sparsejax.jit.codegen.loops import pairs
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 0, 0, 8, 3, 30]
 

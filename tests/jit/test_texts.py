@@ -7,8 +7,8 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax
-from sparsejax.jit.builder import Val
-from sparsejax.jit.pretty import LONG, PrettyBuilder
+from sparsejax.jit.backend.builder import Val
+from sparsejax.jit.backend.pretty import LONG, PrettyBuilder
 
 STAGES = ["jaxpr", "plan", "cin", "loops", "llvm", "asm"]
 A = sp.random_array((6, 7), density=0.4, format="csr", random_state=np.random.default_rng(0))

@@ -7,7 +7,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import host
+from sparsejax.jit.backend import host
 from tests.fuzz import engine
 
 SUBSCRIPTS = (

@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import validate
-from sparsejax.jit import arena
+from sparsejax.jit.runtime import result_memory
 from tests import poison
 from tests.fuzz import engine
 
@@ -77,7 +77,7 @@ def test_rows_without_entries_hold_the_zero_of_the_semiring(semiring, add, times
 
 
 def test_memory_that_is_not_cleared_is_poisoned():
-    made, _ = arena.aligned(100, np.dtype("f8"), None)
+    made, _ = result_memory.aligned(100, np.dtype("f8"), None)
     assert (made > 1e300).all()
     assert made.view(np.uint8)[0] == poison.POISON
 

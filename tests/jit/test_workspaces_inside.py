@@ -5,7 +5,7 @@ import numpy as np
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import Format, convert
-from sparsejax.jit import cin
+from sparsejax.jit.ir import cin
 
 
 def test_the_outer_workspace_is_cleared_though_the_inner_one_is_a_register():

@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import operators
+from sparsejax.jit.ir import operators
 from tests.autodiff.checks import array
 
 FORMATS = ["csr", "csc", "coo", "dcsr", "bsr:2x2", "ell", "bitmap", "hash", "dia", "banded"]

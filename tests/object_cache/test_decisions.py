@@ -5,17 +5,18 @@ import pytest
 
 import sparsejax as sj
 from sparsejax import config
-from sparsejax.jit import associate, decisions, object_cache
+from sparsejax.jit.backend import decision_cache, object_cache
+from sparsejax.jit.graph import reassociate
 
 
 @pytest.fixture
 def folder(tmp_path):
     before = config.cache_dir()
     config.update("cache_dir", tmp_path / "cache")
-    decisions.forget()
+    decision_cache.forget()
     yield tmp_path / "cache"
     config.update("cache_dir", before)
-    decisions.forget()
+    decision_cache.forget()
 
 
 def test_what_was_decided_is_not_decided_again(folder):
@@ -25,27 +26,27 @@ def test_what_was_decided_is_not_decided_again(folder):
         asked.append(1)
         return "é: 1"
 
-    assert decisions.remembered("a", decide) == decisions.remembered("a", decide) == "é: 1"
-    decisions.forget()  # as in another process
-    assert decisions.remembered("a", decide) == "é: 1"
+    assert decision_cache.remembered("a", decide) == decision_cache.remembered("a", decide) == "é: 1"
+    decision_cache.forget()  # as in another process
+    assert decision_cache.remembered("a", decide) == "é: 1"
     assert len(asked) == 1
-    assert decisions.remembered("b", lambda: "2") == "2"
+    assert decision_cache.remembered("b", lambda: "2") == "2"
 
 
 def test_without_a_folder_it_is_decided_once_per_process(folder):
     config.update("cache_dir", "off")
     assert object_cache.active() is None
-    assert decisions.remembered("a", lambda: "1") == decisions.remembered("a", lambda: "2") == "1"
-    decisions.forget()
-    assert decisions.remembered("a", lambda: "2") == "2"
+    assert decision_cache.remembered("a", lambda: "1") == decision_cache.remembered("a", lambda: "2") == "1"
+    decision_cache.forget()
+    assert decision_cache.remembered("a", lambda: "2") == "2"
 
 
 def test_damaged_files_are_decided_again(folder):
-    assert decisions.remembered("a", lambda: "1") == "1"
+    assert decision_cache.remembered("a", lambda: "1") == "1"
     (file,) = folder.iterdir()
     file.write_bytes(file.read_bytes()[:-1])
-    decisions.forget()
-    assert decisions.remembered("a", lambda: "2") == "2"
+    decision_cache.forget()
+    assert decision_cache.remembered("a", lambda: "2") == "2"
 
 
 def product(n, columns, entries, seed=0):
@@ -57,12 +58,12 @@ def product(n, columns, entries, seed=0):
 
 
 def test_how_products_are_associated_is_known_to_the_next_process(folder, monkeypatch):
-    priced, real = [], associate._price
-    monkeypatch.setattr(associate, "_price", lambda *args: priced.append(1) or real(*args))
-    monkeypatch.setattr(associate, "SURE", np.inf)
+    priced, real = [], reassociate._price
+    monkeypatch.setattr(reassociate, "_price", lambda *args: priced.append(1) or real(*args))
+    monkeypatch.setattr(reassociate, "SURE", np.inf)
     results, texts = [], []
     for _ in range(2):
-        decisions.forget()
+        decision_cache.forget()
         function, arrays = product(300, 8, 4000)
         results.append(np.asarray(function(*arrays)))
         texts.append(function.lower(*arrays).as_text("plan"))

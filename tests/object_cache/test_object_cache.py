@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from sparsejax import config
-from sparsejax.jit import host, object_cache, plan_cache, runtime
-from sparsejax.jit.object_cache import ObjectCache
+from sparsejax.jit.backend import compiler, host, object_cache
+from sparsejax.jit.backend.object_cache import ObjectCache
+from sparsejax.jit.runtime import plan_cache
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cache relies on POSIX permissions")
 
@@ -35,11 +36,11 @@ def in_use(tmp_path):
     """The compiler uses a cache in a temporary folder, and has forgotten its kernels."""
     before = config.cache_dir()
     config.update("cache_dir", tmp_path / "cache")
-    runtime.forget()
+    compiler.forget()
     plan_cache.forget()
     yield object_cache.active()
     config.update("cache_dir", before)
-    runtime.forget()
+    compiler.forget()
     plan_cache.forget()
 
 
@@ -243,18 +244,18 @@ def test_many_writers_and_readers_never_see_half_a_file(cache):
 
 
 def test_kernels_are_compiled_once_and_then_loaded(in_use, monkeypatch):
-    before = runtime.compile_count()
-    assert runtime.compile_text(TEXT.format(7))(b"")[0] == 7
-    assert runtime.compile_count() == before + 1
-    runtime.forget()
+    before = compiler.compile_count()
+    assert compiler.compile_text(TEXT.format(7))(b"")[0] == 7
+    assert compiler.compile_count() == before + 1
+    compiler.forget()
     plan_cache.forget()
-    assert runtime.compile_text(TEXT.format(7))(b"")[0] == 7
-    assert runtime.compile_count() == before + 1
+    assert compiler.compile_text(TEXT.format(7))(b"")[0] == 7
+    assert compiler.compile_count() == before + 1
     the_file(in_use).write_bytes(b"damaged")
-    runtime.forget()
+    compiler.forget()
     plan_cache.forget()
-    assert runtime.compile_text(TEXT.format(7))(b"")[0] == 7
-    assert runtime.compile_count() == before + 2
+    assert compiler.compile_text(TEXT.format(7))(b"")[0] == 7
+    assert compiler.compile_count() == before + 2
     assert in_use.load(TEXT.format(7)) is not None  # replaced
 
 
@@ -262,8 +263,8 @@ def test_loads_and_compiles_are_logged(in_use, caplog):
     config.update("log_compiles", True)
     try:
         for _ in range(2):
-            runtime.compile_text(TEXT.format(11))
-            runtime.forget()
+            compiler.compile_text(TEXT.format(11))
+            compiler.forget()
             plan_cache.forget()
     finally:
         config.update("log_compiles", False)
@@ -307,7 +308,7 @@ def test_writers_that_are_killed_leave_no_half_files(tmp_path):
     folder = tmp_path / "cache"
     script = (
         "import itertools, pathlib, sys\n"
-        "from sparsejax.jit.object_cache import ObjectCache\n"
+        "from sparsejax.jit.backend.object_cache import ObjectCache\n"
         "cache = ObjectCache(pathlib.Path(sys.argv[1]))\n"
         "print('ready', flush=True)\n"
         "for k in itertools.count():\n"

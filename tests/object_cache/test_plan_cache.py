@@ -9,8 +9,11 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import Format
-from sparsejax.jit import chunked, cin, object_cache, pipeline, plan_cache, runtime
-from sparsejax.jit.nest import Nest
+from sparsejax.jit import pipeline
+from sparsejax.jit.backend import compiler, object_cache
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.runtime import chunked, plan_cache
 from tests.fuzz import definitions
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cache relies on POSIX permissions")
@@ -25,11 +28,11 @@ def folder(tmp_path):
     """The compiler uses a cache in a temporary folder."""
     before = config.cache_dir()
     config.update("cache_dir", tmp_path / "cache")
-    runtime.forget()
+    compiler.forget()
     plan_cache.forget()
     yield tmp_path / "cache"
     config.update("cache_dir", before)
-    runtime.forget()
+    compiler.forget()
     plan_cache.forget()
 
 
@@ -117,7 +120,7 @@ def test_records_work_without_the_machine_code(folder, lowered):
     for path in sizes:
         kept = path.read_bytes()
         path.unlink()
-        runtime.forget()
+        compiler.forget()
         plan_cache.forget()
         assert (sj.jit(lambda A: A @ A)(A).todense() == np.eye(5)).all()
         path.write_bytes(kept)

@@ -13,7 +13,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax import config
-from sparsejax.jit import heap
+from sparsejax.jit.runtime import allocator
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory and reads /proc")
 
@@ -72,7 +72,7 @@ def test_an_interrupted_product_raises_and_leaves_nothing():
     f(small)
 
     def resident():
-        heap.drop()  # blocks that wait to be used again
+        allocator.drop()  # blocks that wait to be used again
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
     def interrupted():

@@ -10,9 +10,14 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.formats import convert
-from sparsejax.jit import adapt, binding, blocks, chunked, concretize, lower, parallel, pipeline, runtime
-from sparsejax.jit.llvm import LLVMBuilder
-from sparsejax.jit.schedules import Cost, Schedule
+from sparsejax.jit import pipeline
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.ir import blocks
+from sparsejax.jit.rewrite import concretize, legalize, parallelize
+from sparsejax.jit.runtime import binding, chunked
+from sparsejax.jit.schedule.schedules import Cost, Schedule
 from tests.fuzz import definitions, engine
 
 CASES = 240
@@ -31,9 +36,9 @@ def program_of(case):
         made = blocks.adapted(step.nest)
         order = definitions.parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
         cost = Cost(1e6, 0.0, 0.0)
-        reading = adapt.readable(made, Schedule(order, (), cost, workspace=workspace))
+        reading = legalize.readable(made, Schedule(order, (), cost, workspace=workspace))
         program = concretize.concretize(blocks.split(reading), order, workspace).settled()
-        program = parallel.parallelize(program, cost)
+        program = parallelize.parallelize(program, cost)
     inputs = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     return program, inputs, runner
 
@@ -50,7 +55,7 @@ def check(seed, blocked):
     if not program.chunking.count:
         return False, None
     nest = runner.nest
-    compiled = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+    compiled = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     kernel = chunked.Chunked(compiled, nest.output, chunked.Cut.of(program))
     bound = binding.Binding(kernel, nest.output, nest.op, shared=program.shared, whole=program.whole)
     results = []
@@ -63,7 +68,7 @@ def check(seed, blocked):
     results.append(binding.Binding(kernel, nest.output, nest.op, shared=program.shared).run(inputs))
     if any(bits(r) != bits(results[0]) for r in results):
         return True, f"{case}\nthe result depends on the number of threads"
-    got = adapt.finished(results[1], runner.step.output.aval)
+    got = legalize.finished(results[1], runner.step.output.aval)
     return True, definitions.fault_of(case, got)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from sparsejax import config
-from sparsejax.jit import builder, pool, runtime, threads
-from sparsejax.jit.llvm import LLVMBuilder
+from sparsejax.jit.backend import builder, compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.runtime import pool, threads
 
 
 @pytest.fixture(params=["native", "executor"])
@@ -38,7 +39,7 @@ def row_kernel():
     b.set_slot(3, b.get(total))
     with b.if_(b.ne(status, 0)):
         b.fail(builder.OUT_OF_MEMORY)
-    return runtime.compile_text(b.finish(lambda: None))
+    return compiler.compile_text(b.finish(lambda: None))
 
 
 def table(rows, turns):

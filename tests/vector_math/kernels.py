@@ -7,10 +7,10 @@ import struct
 
 import numpy as np
 
-from sparsejax.jit import runtime
-from sparsejax.jit.builder import OK
-from sparsejax.jit.llvm import LLVMBuilder, vector_of
-from sparsejax.jit.vector_math import functions
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.builder import OK
+from sparsejax.jit.backend.llvm import LLVMBuilder, vector_of
+from sparsejax.jit.codegen.vector_math import functions
 
 NAMES = sorted(functions.FUNCTIONS)
 LONG = np.longdouble
@@ -24,7 +24,7 @@ def kernel(name, dtype, lanes):
     x, out, n = b.slot(0, "ptr", "x"), b.slot(1, "ptr", "out"), b.slot(2, "i64", "n")
     with b.for_(b.i64(0), n, "i", lanes) as i:
         b.store(out, i, functions.call(b, name, b.load(x, i, vector_of(TYPES[dtype], lanes))))
-    return runtime.compile_text(b.finish(lambda: None))
+    return compiler.compile_text(b.finish(lambda: None))
 
 
 def apply(name, x, lanes):

@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from benchmarks import minimax
-from sparsejax.jit.vector_math import coefficients
+from sparsejax.jit.codegen.vector_math import coefficients
 from tests.vector_math.kernels import NAMES, apply, reference, ulps
 
 DTYPES = (np.float64, np.float32)

@@ -12,11 +12,17 @@ import sparsejax as sj
 from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.formats import Compressed, Coordinate, Format, convert, validate
-from sparsejax.jit import binding, cin, concretize, forecast, interpret, lower, operators, pipeline, runtime
-from sparsejax.jit.llvm import LLVMBuilder
-from sparsejax.jit.nest import Nest, Producer
-from sparsejax.jit.pretty import PrettyBuilder
-from sparsejax.jit.workspaces import keys, policies
+from sparsejax.jit import pipeline
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.backend.pretty import PrettyBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.codegen.workspaces import keys, policies
+from sparsejax.jit.inspect import forecast
+from sparsejax.jit.ir import cin, interpret, operators
+from sparsejax.jit.ir.nest import Nest, Producer
+from sparsejax.jit.rewrite import concretize
+from sparsejax.jit.runtime import binding
 
 POLICIES = list(policies.POLICIES)
 HUGE = 2**40
@@ -47,7 +53,7 @@ def insert_all(coords, vals, shape, op, policy, form=None):
     n = vals.size
     every = np.concatenate([np.arange(n)[None], coords.reshape(len(shape), n)])
     stored = convert.from_coords(every, vals, source.shape, source.format, source.fill_value)
-    kernel = runtime.compile_text(lower.lower(program, LLVMBuilder()))
+    kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     return binding.Binding(kernel, program.output, op).run([stored])
 
 

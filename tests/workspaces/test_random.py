@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sparsejax.formats import convert, validate
-from sparsejax.jit.workspaces import policies
+from sparsejax.jit.codegen.workspaces import policies
 from tests.workspaces import cases
 
 POLICIES = list(policies.POLICIES)

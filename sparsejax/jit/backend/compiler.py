@@ -1,0 +1,148 @@
+"""From LLVM text to a callable.
+
+    LLVM text -> object (`engine`, or `object_cache` where another process has compiled it) -> executable memory (`loader`)
+
+A kernel stays loaded while a plan refers to it, and the most recent ones beyond that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import struct
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+from sparsejax import config
+from sparsejax.jit.backend import engine, loader, object_cache
+
+log = logging.getLogger("sparsejax")
+
+
+class Kernel:
+    """A compiled kernel: call it with packed 8-byte slots."""
+
+    def __init__(self, address: int, keep: Any) -> None:
+        self._keep = keep
+        self.address = address
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
+
+    def run_packed(self, slots: bytes) -> int:
+        """Run the kernel on packed slots that it only reads (a dense output); the status code."""
+        status: int = self.function(slots)
+        return status
+
+    def run_at(self, address: int) -> int:
+        """Run the kernel on the slots at an address; the status code."""
+        status: int = self.function(address)
+        return status
+
+    def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
+        """Run the kernel on packed slots; the status code and the slots afterwards. The interpreter lock is released meanwhile."""
+        array = ctypes.create_string_buffer(slots, len(slots))
+        status: int = self.function(array)
+        return status, struct.unpack(f"{len(slots) // 8}q", array)
+
+
+_KEPT = 1024
+"""Kernels that stay loaded although no plan refers to them."""
+
+_lock = threading.RLock()
+_live: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
+_recent: OrderedDict[str, Kernel] = OrderedDict()
+_compiled = 0
+
+
+def compile_text(text: str, plain: bool = False) -> Kernel:
+    """The kernel for LLVM text: loaded already, from the object cache on disk, or compiled now, without optimisation where `plain`."""
+    key = hashlib.sha256(text.encode()).hexdigest()
+    kernel = _live.get(key)
+    with _lock:
+        kernel = kernel or _live.get(key) or _make(text, plain)
+        _live[key] = _recent[key] = kernel
+        _recent.move_to_end(key)
+        while len(_recent) > _KEPT:
+            _recent.popitem(last=False)
+    return kernel
+
+
+def known_text(text: str) -> Kernel | None:
+    """As `compile_text`, unless that would compile."""
+    cache = object_cache.active()
+    known = hashlib.sha256(text.encode()).hexdigest() in _live or (cache is not None and cache.load(text) is not None)
+    return compile_text(text) if known else None
+
+
+def _make(text: str, plain: bool) -> Kernel:
+    global _compiled
+    started = time.perf_counter()
+    cache = object_cache.active()
+    image = cache.load(text) if cache else None
+    known = image is not None
+    if image is None:
+        image = engine.engine().object(text, plain)
+        _compiled += 1
+        if cache:
+            cache.store(text, image)
+    kernel = Kernel(*place(image))
+    if config.log_compiles():
+        verb, took = "loaded" if known else "compiled", 1e3 * (time.perf_counter() - started)
+        log.warning("%s a kernel of %d lines in %.1f ms", verb, text.count("\n"), took)
+    return kernel
+
+
+def place(image: bytes) -> tuple[int, Any]:
+    """The address of an object's `kernel` in executable memory, and what keeps it there."""
+    try:
+        code = loader.load(image)
+    except loader.Unsupported:
+        return engine.engine().link(image)
+    return code.address, code
+
+
+def forget() -> None:
+    """Drop every kernel that no plan refers to, and compile anew what is asked for next."""
+    with _lock:
+        _live.clear()
+        _recent.clear()
+
+
+def compile_seconds(text: str) -> float:
+    """The time it takes to compile LLVM text, never from a cache; the machine code is dropped."""
+    with _lock:
+        made = engine.engine()
+        started = time.perf_counter()
+        place(made.object(text))
+        return time.perf_counter() - started
+
+
+def assembly(text: str) -> str:
+    """The machine code of LLVM text, as assembly."""
+    return engine.engine().assembly(text)
+
+
+def compile_count() -> int:
+    """How many kernels LLVM has compiled in this process; those from the object cache do not count."""
+    return _compiled
+
+
+def keep(thing: Any) -> None:
+    """Keep an object until the process ends, through the end of the interpreter."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def check(status: int) -> None:
+    """Raise for a status code that is not OK."""
+    if status == 1:
+        raise MemoryError("sparsejax: the result or a workspace of this operation does not fit in memory")
+    if status:
+        raise RuntimeError(f"sparsejax: a kernel stopped with status {status}")
+
+
+if hasattr(os, "register_at_fork"):  # a child must not inherit a compile that nobody finishes
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

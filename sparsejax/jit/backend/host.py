@@ -1,0 +1,84 @@
+"""What machine code depends on besides its LLVM text: the processor, the code generator, and how we drive it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Sequence
+
+from sparsejax.jit.backend import engine, loader
+
+_CPU_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+
+
+@functools.cache
+def identity() -> str:
+    """A line for everything that decides which machine code a text becomes here: system, processor with its features, llvmlite and
+    its LLVM, pass pipeline. Found without loading LLVM where this process can do without it.
+    """
+    parts = [platform.system(), platform.machine(), _processor(), _code_generator(), engine.PIPELINE]
+    return " | ".join(parts)
+
+
+@functools.cache
+def has_masks() -> bool:
+    """Whether the processor loads and stores some lanes of a vector as fast as all of them."""
+    return "avx512vl" in identity()
+
+
+@functools.cache
+def has_gathers() -> bool:
+    """Whether one load from as many places as a vector has lanes is faster than as many loads: on Intel's servers since Sapphire Rapids,
+    which are those with units for matrices (by a third, rows of six to sixty entries). Before, gathers were slowed down for safety; on
+    AMD's Zen 4 they take several times as long."""
+    return has_masks() and "amx" in identity()
+
+
+def _processor() -> str:
+    """Name and features of the processor: as the kernel reports them, or as LLVM does."""
+    if loader.SUPPORTED:
+        try:
+            first = _first_record("/proc/cpuinfo")
+        except OSError:
+            first = ""
+        fields = dict(line.partition(":")[::2] for line in first.splitlines())
+        known = {name.strip(): value.strip() for name, value in fields.items()}
+        if all(known.get(name) for name in _CPU_FIELDS):
+            return ", ".join(known[name] for name in _CPU_FIELDS)
+    llvm = engine.engine().llvm
+    return f"{llvm.get_host_cpu_name()}, {llvm.get_host_cpu_features().flatten()}"
+
+
+def _first_record(path: str) -> str:
+    """The text of a file up to its first empty line: reading on costs a system with many processors milliseconds."""
+    with open(path, "rb", buffering=0) as file:
+        text = b""
+        while b"\n\n" not in text and (more := file.read(4096)):
+            text += more
+    return text.split(b"\n\n")[0].decode("ascii", "replace")
+
+
+def _code_generator() -> str:
+    """llvmlite and its LLVM, by the size and the time of the library that holds both; importing it for its version takes half a
+    millisecond."""
+    found = []
+    for folder in _code_generator_folders():
+        with os.scandir(os.path.join(folder, "binding")) as entries:
+            for entry in entries:
+                if "llvmlite." in entry.name:
+                    status = entry.stat()
+                    found.append((entry.name, status.st_size, status.st_mtime_ns))
+    return f"llvmlite {sorted(found)}"
+
+
+def _code_generator_folders() -> Sequence[str]:
+    """Where llvmlite is: looked for as a folder first, as the machinery of imports lists all that is installed, which takes longer."""
+    for place in sys.path:
+        folder = os.path.join(place, "llvmlite")
+        if os.path.isfile(os.path.join(folder, "__init__.py")):
+            return (folder,)
+    spec = importlib.util.find_spec("llvmlite")
+    return () if spec is None else spec.submodule_search_locations or ()

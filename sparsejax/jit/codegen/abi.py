@@ -1,0 +1,61 @@
+"""The calling convention of a kernel: one array of 8-byte slots.
+
+For every tensor, inputs first and the output last:
+
+    extent of each dimension (of each level, where dimensions are blocked), the buffers of each level (pos, crd), vals
+
+and for an output that grows, one count per level with coordinates: on entry how many to make room for, on return how many
+there are; the kernel writes these and its pointers back. A kernel returns a status code (`builder.OK`, `builder.OUT_OF_MEMORY`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sparsejax.formats import Dense
+from sparsejax.jit.ir import cin
+
+
+class Slot(NamedTuple):
+    """One slot: which tensor, what it holds ("extent", "pos", "crd", "vals", "count"), of which dimension or level."""
+
+    tensor: str
+    what: str
+    number: int
+
+    def __str__(self) -> str:
+        if self.what == "vals":
+            return f"{self.tensor}.vals"
+        return f"{self.tensor}.{'n' if self.what == 'extent' else self.what}{self.number}"
+
+
+def slots_of(tensor: cin.Tensor, output: bool) -> list[Slot]:
+    """The slots of one tensor, in order."""
+    slots = [Slot(tensor.name, "extent", d) for d in range(extents_of(tensor))]
+    for level in range(len(tensor.format.levels)):
+        slots += [Slot(tensor.name, name, level) for name in tensor.format.buffer_names(level)]
+    slots.append(Slot(tensor.name, "vals", 0))
+    if output:
+        slots += [Slot(tensor.name, "count", level) for level in heads(tensor)]
+    return slots
+
+
+def extents_of(tensor: cin.Tensor) -> int:
+    """How many extents a tensor passes: one per dimension, or per level where dimensions are blocked."""
+    return len(tensor.format.levels) - len(tensor.paired)
+
+
+def layout(inputs: tuple[cin.Tensor, ...], output: cin.Tensor) -> tuple[Slot, ...]:
+    """All slots of a kernel."""
+    slots = [s for t in inputs for s in slots_of(t, output=False)]
+    return (*slots, *slots_of(output, output=True))
+
+
+def heads(tensor: cin.Tensor) -> tuple[int, ...]:
+    """The sparse levels that start a segment: every compressed level, and the first of each coordinate run."""
+    form = tensor.format
+    return tuple(
+        level
+        for level in range(len(form.levels))
+        if not isinstance(form.levels[level], Dense) and not form.continues(level)
+    )

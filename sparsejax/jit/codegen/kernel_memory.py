@@ -1,0 +1,80 @@
+"""Memory of a kernel: blocks (`heap`), cleared and filled."""
+
+from __future__ import annotations
+
+from sparsejax.jit.backend.builder import OUT_OF_MEMORY, Builder, Val, Var
+from sparsejax.jit.codegen import emit
+from sparsejax.jit.runtime import allocator, allocator_text
+
+
+def block(b: Builder, old: Val, size: Val, what: int = allocator.PLAIN) -> Val:
+    """What `heap` makes of a request."""
+    return b.call(allocator_text.NAME, "ptr", [old, size, b.i64(what)])
+
+
+def allocate(b: Builder, count: Val, size: int, zero: bool = True) -> Val:
+    """`count` elements of `size` bytes; the kernel fails when there is no memory."""
+    some = b.named("some", b.max(count, b.i64(1)))
+    pointer = block(b, null(b), b.mul(some, size), allocator.SPARSE if zero else allocator.PLAIN)
+    check(b, pointer)
+    return pointer
+
+
+def aligned(b: Builder, pointer: Val, bytes: int = 64) -> Val:
+    """The first address from `pointer` on that is a multiple of `bytes`, a power of two."""
+    address = b.add(b.convert("ptrtoint", pointer, "i64"), bytes - 1)
+    return b.convert("inttoptr", b.and_(address, b.i64(-bytes)), "ptr")
+
+
+def moved(b: Builder, pointer: Val, by: Val) -> Val:
+    """The address `by` bytes behind `pointer`."""
+    return b.convert("inttoptr", b.add(b.convert("ptrtoint", pointer, "i64"), by), "ptr")
+
+
+def clear(b: Builder, pointer: Val, lo: Val, hi: Val, size: int) -> None:
+    """Zero the elements lo to hi of `size` bytes each."""
+    count = b.mul(b.sub(hi, lo), size)
+    b.call("memset", "ptr", [moved(b, pointer, b.mul(lo, size)), b.const("i32", 0), count])
+
+
+def fill(b: Builder, pointer: Val, lo: Val, hi: Val, value: emit.Num) -> None:
+    """`pointer[lo:hi] = value`."""
+    if all(part == b.const(part.type, 0) for part in value.parts):
+        clear(b, pointer, lo, hi, value.dtype.itemsize)
+        return
+    with b.for_(lo, hi, "z") as position:
+        emit.store(b, pointer, position, value)
+
+
+def null(b: Builder) -> Val:
+    """The null pointer."""
+    return b.convert("inttoptr", b.i64(0), "ptr")
+
+
+def resized(b: Builder, pointer: Val, count: Val, size: int) -> Val:
+    """The block `pointer` with room for `count` elements of `size` bytes, elsewhere perhaps; the kernel fails, keeping it, when there is no memory."""
+    fresh = block(b, pointer, b.mul(count, size))
+    check(b, fresh)
+    return fresh
+
+
+def resize(b: Builder, pointer: Var, count: Val, size: int) -> None:
+    """Make the block `pointer` hold `count` elements of `size` bytes; the kernel fails, keeping it, when there is no memory."""
+    b.set(pointer, resized(b, b.get(pointer), count, size))
+
+
+def free(b: Builder, pointer: Val) -> None:
+    """Give a block back, or nothing where there is none."""
+    block(b, pointer, b.i64(0))
+
+
+def release(b: Builder, pointer: Var) -> None:
+    """Give the block `pointer` back and forget it."""
+    free(b, b.get(pointer))
+    b.set(pointer, null(b))
+
+
+def check(b: Builder, pointer: Val) -> None:
+    """Fail when an allocation has returned null."""
+    with b.if_(b.eq(b.convert("ptrtoint", pointer, "i64"), 0)):
+        b.fail(OUT_OF_MEMORY)

@@ -1,0 +1,498 @@
+"""Loops distributed over blocks of short rows: every statement of a body runs over all entries of a block before the next one does.
+
+before:  for i:  m = max of A[i, :];  s = sum of exp(A[i, :] - m);  out[i, :] = exp(A[i, :] - m) / s
+
+after:   for i0 in .. by 1024:
+           r[p - p0] = i - i0                     for the entries p of every row i of the block, p0 the first one
+           m[..] = -inf;   for p: m[r[p]] = max(m[r[p]], A[p])
+           s[..] = 0;      for p by 8: t[p ..] = exp(A[p ..] - (m[r[p]], m[r[p + 1]], ...);   for p: s[r[p]] += t[p]
+           for p by 8:     out[p ..] = exp(A[p ..] - (m[r[p]], ...)) / (s[r[p]], ...)
+
+Registers of a row become an array over the rows of a block (scalar expansion). Where rows hold less than two entries on average, a loop
+per row and statement ends unforeseen nearly every time, and lanes are mostly empty (softmax of a million rows of half an entry: 7.5 ms
+by rows). No branch depends on a single row here. Blocks with more entries than rows can
+bear (`ENTRIES`, `ONE`, `SEVERAL`) run row by row; this is decided block by block.
+
+Applies to outermost loops over rows whose body is made of reductions of fibers into registers, of values at the positions of a
+fiber, and of what is computed once per row. A statement reads other operands densely, wherever they are. Chunks begin where blocks do:
+the bits of a result do not depend on them.
+
+Source: loop distribution with scalar expansion, R. Allen and K. Kennedy, "Automatic Translation of FORTRAN Programs to Vector Form",
+TOPLAS 1987; the flattened loop over entries is the segmented reduction of "Implementation of a Portable Nested Data-Parallel
+Language" (Blelloch et al., 1993).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sparsejax.formats import Dense
+from sparsejax.formats.level import segment_below, segment_of
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.codegen import emit, operands, register_tiles, sums, vectors
+from sparsejax.jit.codegen.environment import Cursor, Env
+from sparsejax.jit.codegen.kernel_memory import moved
+from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, differing, leads
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
+from sparsejax.jit.codegen.operands import DenseArea, Input
+from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.rewrite import in_place
+
+ENTRIES = 4096
+"""Entries of a block, at most: what is kept for them stays in the first caches."""
+SHORT = 2
+"""Entries of a row, on average, below which bodies of one statement are distributed at all."""
+ONE, SEVERAL = 3, 4
+"""Entries of a row, on average over a block, up to which it is computed at once: bodies of one statement over entries, and of more (the
+crossing points measured: two and a half, and four to five)."""
+SOME, MOST = 512, 1024
+"""Rows of a block from which on bodies of several statements are distributed (rows of less than six entries), and from which on rows by
+themselves are so rare that they have no code for few entries."""
+MARKS = 4
+"""Entries whose row is noted at once."""
+ROW = np.dtype(np.int32)
+
+Registers = dict[cin.Tensor, np.dtype[Any]]
+"""What is kept per row, and the type in which it is accumulated."""
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One statement: over the entries of `leader`'s fiber, or once per row (`leader` is None)."""
+
+    stmt: cin.Assign
+    var: cin.IndexVar | None = None
+    leader: cin.Access | None = None
+
+    def needs_row(self, row: cin.IndexVar) -> bool:
+        """Whether a statement over entries depends on their row, but for where these are."""
+        read = [a for a in cin.accesses(self.stmt.rhs) if a != self.leader and not a.others]
+        return self.reduces or any(a.tensor.policy == "scalar" or row in a.indices for a in read)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a statement over entries accumulates into a register."""
+        return self.leader is not None and self.stmt.lhs.tensor.policy == "scalar"
+
+
+@dataclass(frozen=True)
+class _Body:
+    stages: tuple[_Stage, ...]
+    registers: Registers
+    leaders: tuple[cin.Access, ...]
+    """One for every operand that is walked."""
+
+    @property
+    def single(self) -> bool:
+        """Whether one statement alone runs over entries."""
+        return sum(stage.leader is not None for stage in self.stages) == 1
+
+    def numbered(self, row: cin.IndexVar) -> list[cin.Access]:
+        """The leaders of statements that depend on more of a row than its entries."""
+        asked = {s.leader.tensor.name for s in self.stages if s.leader is not None and s.needs_row(row)}
+        return [a for a in self.leaders if a.tensor.name in asked]
+
+
+def rows_of(loop: Loop) -> int:
+    """How many rows a block has; 0 where the loop is not distributed."""
+    found = _match(loop)
+    return 0 if found is None else min(_rows(loop, leader) for leader in found.leaders)
+
+
+def _rows(loop: Loop, leader: cin.Access) -> int:
+    """How many rows of a walked operand make a block."""
+    return loop.lowering.program.blocks[leader.tensor.name, len(leader.indices) - 1]
+
+
+# ------------------------------------------------------------------------------------------------------- when it applies
+
+
+def _match(loop: Loop) -> _Body | None:
+    lowering, body = loop.lowering, loop.cases.get(frozenset())
+    if len(loop.cases) != 1 or body is None or loop.env.bound or lowering.strip is not None or loop.enters:
+        return None
+    if lowering.output.sparse and (lowering.output.leader is None or lowering.output.writes_coordinates):
+        return None
+    registers: Registers = {}
+    stages = []
+    for stmt, where in _flattened(body):
+        stage = None if stmt is None else _stage(loop, stmt, registers)
+        if stage is None:
+            return None
+        stages.append(stage)
+        if stage.reduces and (where is None or cin.workspace(where) != stage.stmt.lhs.tensor):
+            return None  # into a register of all rows
+        if where is not None:
+            kept = _kept(loop, where)
+            if kept is None:
+                return None
+            registers[cin.workspace(where)] = kept
+    leaders = {s.leader.tensor.name: s.leader for s in stages if s.leader is not None}
+    found = _Body(tuple(stages), registers, tuple(leaders.values()))
+    return found if leaders and all(_is_short(loop, a, found.single) for a in found.leaders) else None
+
+
+def _is_short(loop: Loop, leader: cin.Access, single: bool) -> bool:
+    """Whether rows are expected to be as short as it takes."""
+    program, level = loop.lowering.program, (leader.tensor.name, len(leader.indices) - 1)
+    return program.lengths.get(level, SHORT) < SHORT if single else program.blocks[level] >= SOME
+
+
+def _flattened(stmt: cin.Stmt, fills: cin.Where | None = None) -> Iterator[tuple[cin.Stmt | None, cin.Where | None]]:
+    """The statements of a body in the order in which they run, each with the `where` whose register it fills; None for what has another
+    form."""
+    if not isinstance(stmt, cin.Where):
+        yield stmt, fills
+        return
+    tensor = cin.workspace(stmt)
+    if tensor.policy not in ("scalar", in_place.POLICY):
+        yield None, None
+        return
+    yield from _flattened(stmt.producer, stmt if tensor.policy == "scalar" else None)
+    yield from _flattened(stmt.consumer, fills)
+
+
+def _kept(loop: Loop, where: cin.Where) -> np.dtype[Any] | None:
+    """The type in which the register of a `where` is accumulated; None where it needs more than a number per row."""
+    tensor = cin.workspace(where)
+    if loop.lowering.tracked(where, tensor, loop.env):
+        return None
+    if not sums.is_sum(where.producer, tensor):
+        return tensor.dtype
+    return None if sums.wants_exact(where.producer, True) else sums.wide(tensor.dtype)
+
+
+def _stage(loop: Loop, stmt: cin.Stmt, registers: Registers) -> _Stage | None:
+    match stmt:
+        case cin.Assign() if not simplify.conditions(stmt):
+            dense = all(_reads_densely(loop, a, registers) for a in cin.accesses(stmt.rhs))
+            return _Stage(stmt) if dense and not _of_entry(loop, stmt.lhs) else None
+        case cin.Forall(var, cin.Assign() as body, kind) if kind not in ("vector", "parallel", "tile"):
+            pass
+        case _:
+            return None
+    leader = next((a for a in cin.accesses(body.rhs) if len(a.indices) == 2 and leads(loop, a, var)), None)
+    if leader is None:
+        return None
+    for condition in simplify.conditions(body):
+        left = simplify.assume(body, condition, True)
+        if condition != cin.Call("stored", (leader,), condition.dtype) or not isinstance(left, cin.Assign):
+            return None
+        body = left
+    if simplify.exhaust_stmt(body, {leader}) is not None or simplify.conditions(body):
+        return None
+    others = [a for a in cin.accesses(body.rhs) if a != leader]
+    if not all(_beside(a, leader) or _reads_densely(loop, a, registers) for a in others):
+        return None
+    if body.lhs.tensor.policy == "scalar":
+        operator = operators.get(body.op) if body.op else None
+        return _Stage(body, var, leader) if operator is not None and operator.associative else None
+    return _Stage(body, var, leader) if body.op is None and _writes_along(loop, body.lhs, leader) else None
+
+
+def _beside(access: cin.Access, leader: cin.Access) -> bool:
+    """Whether `access` has a value for every entry of the leader."""
+    return cin.beside(access, (leader,)) and len(access.indices) == 1
+
+
+def _of_entry(loop: Loop, access: cin.Access) -> bool:
+    """Whether a statement that runs once per row would write an entry of a sparse result."""
+    return access.tensor.policy == in_place.POLICY or (
+        access.tensor.policy is None and bool(loop.lowering.output.sparse)
+    )
+
+
+def _writes_along(loop: Loop, access: cin.Access, leader: cin.Access) -> bool:
+    """Whether `access` writes the value at the leader's position of the result."""
+    output = loop.lowering.output
+    if output.leader is None or output.leader.tensor != leader.tensor:
+        return False
+    if access.tensor.policy == in_place.POLICY:
+        return _beside(access, leader)
+    same = [access.level_index(k) for k in range(len(access.indices))] == [leader.level_index(k) for k in range(2)]
+    return access.tensor.policy is None and same
+
+
+def _reads_densely(loop: Loop, access: cin.Access, registers: Registers) -> bool:
+    """Whether `access` is there for every row and coordinate: a register, or an operand that is dense."""
+    tensor = access.tensor
+    if tensor.policy == "scalar":
+        return tensor in registers or tensor.name in loop.lowering.scalars
+    if access.others or not all(isinstance(ix, cin.IndexVar) for ix in access.indices):
+        return False
+    return tensor.policy is None and all(isinstance(level, Dense) for level in tensor.format.levels)
+
+
+# ------------------------------------------------------------------------------------------------------------ its code
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block in work: its rows, and by walked operand where its entries begin and end, and the number of the row of each."""
+
+    first: Val
+    end: Val
+    edges: dict[str, tuple[Val, Val]]
+    rows: dict[str, DenseArea]
+
+
+def blocks(loop: Loop, rows: int) -> None:
+    """The loop, `rows` coordinates at a time."""
+    b, lowering, found = loop.b, loop.lowering, _match(loop)
+    assert found is not None
+    spare, keep = register_tiles.VECTOR_BYTES // ROW.itemsize, partial(operands.kept, b, lowering.operands)
+    numbered = found.numbered(loop.var)
+    maps = {a.tensor.name: keep(f"{a.tensor.name}_rows", ROW, ENTRIES + spare) for a in numbered}
+    others = {a: _apart(loop, numbered[0], a, maps) for a in numbered[1:]}
+    kept = {t.name: keep(f"{t.name}_kept", dtype, rows + spare) for t, dtype in found.registers.items()}
+    types = dict.fromkeys(found.registers[s.stmt.lhs.tensor] for s in found.stages if _in_two_steps(s))
+    values = {dtype: keep(f"entries_{dtype}", dtype, ENTRIES + spare) for dtype in types}
+    with b.for_(loop.begin, loop.extent, loop.var.name, rows) as first:
+        end = b.named("end", b.min(b.add(first, rows), loop.extent))
+        edges = {a.tensor.name: (_edge(loop, a, first), _edge(loop, a, end)) for a in found.leaders}
+        most = b.min(b.i64(ENTRIES), b.mul(b.sub(end, first), b.i64(ONE if found.single else SEVERAL)))
+        few = b.const("i1", 1)
+        for start, stop in edges.values():
+            few = b.and_(few, b.lt(b.sub(stop, start), b.add(most, 1)))
+        if found.single:
+            few = b.and_(few, _differ(loop, found.leaders[0], first, end, rows))
+
+        def at_once(block: _Block = _Block(first, end, edges, maps)) -> None:
+            for leader in numbered[:1]:
+                _number_rows(loop, block, leader)
+            for leader, apart in others.items():
+                with b.if_(apart):
+                    _number_rows(loop, block, leader)
+            for tensor in found.registers:
+                _start(b, kept[tensor.name], tensor, b.sub(block.end, block.first))
+            for stage in found.stages:
+                if stage.leader is None:
+                    _once_per_row(loop, stage, block, kept)
+                elif stage.reduces:
+                    _reduce(loop, stage, block, kept, values)
+                else:
+                    _store(loop, stage, block, kept)
+
+        def by_rows(first: Val = first, end: Val = end) -> None:
+            lowering.long_rows = rows >= MOST
+            with b.for_(first, end, loop.var.name, some=True) as row:
+                loop.at(row, frozenset(), {})
+            lowering.long_rows = False
+
+        b.if_else(few, at_once, by_rows)
+
+
+def _differ(loop: Loop, leader: cin.Access, first: Val, end: Val, rows: int) -> Val:
+    """Whether the rows of a block differ in length: those that are alike are faster one by one."""
+    b, count = loop.b, loop.b.var("differ", loop.b.i64(EVEN))
+    with b.if_(b.eq(b.sub(end, first), rows)):
+        b.set(count, differing(b, _buffers(loop, leader)["pos"].pointer, lambda row: row, first, rows, 1))
+    return b.lt(b.i64(EVEN - 1), b.get(count))
+
+
+def _buffers(loop: Loop, leader: cin.Access) -> dict[str, Any]:
+    operand = loop.lowering.operands[leader.tensor.name]
+    assert isinstance(operand, Input)
+    return operand.buffers[1]
+
+
+def _edge(loop: Loop, leader: cin.Access, row: Val) -> Val:
+    """Where the entries of a row begin, which may be the one behind the last."""
+    return loop.b.load(_buffers(loop, leader)["pos"].pointer, row, "i64", "edge")
+
+
+def _apart(loop: Loop, first: cin.Access, leader: cin.Access, maps: dict[str, DenseArea]) -> Val:
+    """Whether the entries of `leader` are in other rows than those of the `first` operand; else (an array that is read twice) both
+    share the numbers of the rows."""
+    b, (one, two) = loop.b, (_buffers(loop, a)["pos"].pointer for a in (first, leader))
+    apart = b.named("apart", b.ne(*(b.convert("ptrtoint", pointer, "i64") for pointer in (one, two))))
+    area = maps[leader.tensor.name]
+    area.vals = b.named("rows", b.select(apart, area.vals, maps[first.tensor.name].vals))
+    return apart
+
+
+def _number_rows(loop: Loop, block: _Block, leader: cin.Access) -> None:
+    """Note the row of every entry of a block: of some at once, those of the next row over what was too many."""
+    b, area = loop.b, block.rows[leader.tensor.name]
+    start, stop = block.edges[leader.tensor.name]
+    with b.for_(block.first, block.end, loop.var.name, some=True) as row:
+        segment = segment_below(b, _buffers(loop, leader), row)
+        number = b.splat(b.convert("trunc", b.sub(row, block.first), "i32"), MARKS)
+        with b.for_(segment.lo, segment.hi, "p", MARKS, some=True) as place:
+            b.store(area.vals, b.sub(place, start), number)
+    spare = register_tiles.VECTOR_BYTES // ROW.itemsize
+    b.store(area.vals, b.sub(stop, start), b.splat(b.const("i32", 0), spare))  # lanes behind the last entry read it
+
+
+def _start(b: Builder, area: DenseArea, tensor: cin.Tensor, rows: Val) -> None:
+    """Set what is kept of all rows to what an empty row has."""
+    lanes = 1 if tensor.dtype.kind in "bc" else register_tiles.VECTOR_BYTES // area.tensor.dtype.itemsize
+    nothing = emit.splat(b, emit.constant(b, tensor.fill_value, area.tensor.dtype), lanes)
+    with b.for_(b.i64(0), rows, "row", lanes, some=True) as row:
+        emit.store(b, area.vals, row, nothing)
+
+
+def _put(b: Builder, area: DenseArea, op: str | None, row: Val, value: emit.Num) -> None:
+    dtype = area.tensor.dtype
+    value = emit.cast(b, value, dtype)
+    if op is not None:
+        value = emit.apply(b, op, [area.leaf(b, row), value], dtype)
+    emit.store(b, area.vals, row, value)
+
+
+def _once_per_row(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]) -> None:
+    """A statement of all rows, with arrays over these in place of registers: in lanes where its operands are contiguous."""
+    b, lowering, stmt = loop.b, loop.lowering, stage.stmt
+    used = {a.tensor.name: kept[a.tensor.name] for a in (stmt.lhs, *cin.accesses(stmt.rhs)) if a.tensor.name in kept}
+    arrays = {name: cin.Access(area.tensor, (loop.var,)) for name, area in used.items()}
+    stmt = _over_rows(stmt, arrays)
+    env = loop.env.with_cursors({array: Cursor(0, b.i64(0)) for array in arrays.values()})
+    with _from(b, used.values(), block.first):
+        if vectors.vectorizable(cin.Forall(loop.var, stmt)):
+            vector = vectors.VectorLoop(lowering, loop.var, stmt)
+            vector.run(vector.prepared(env), block.first, block.end)
+            vector.finish(env)
+            return
+        with b.for_(block.first, block.end, loop.var.name, some=True) as row:
+            lowering.guarded(stmt, lowering.resolve(env.bind(loop.var, row), stmt))
+
+
+def _over_rows(stmt: cin.Assign, arrays: dict[str, cin.Access]) -> cin.Assign:
+    """A statement with arrays in place of registers, in the types in which these are accumulated."""
+    known: dict[cin.Access, cin.Expr] = {}
+    for access in cin.accesses(stmt.rhs):
+        if access.tensor.name in arrays:
+            known[access] = _as(arrays[access.tensor.name], access.dtype)
+    lhs = arrays.get(stmt.lhs.tensor.name, stmt.lhs)
+    return cin.Assign(lhs, stmt.op, _as(cin.substitute(stmt.rhs, known), lhs.dtype))
+
+
+def _as(expr: cin.Expr, dtype: np.dtype[Any]) -> cin.Expr:
+    return expr if expr.dtype == dtype else cin.Call("cast", (expr,), dtype)
+
+
+@contextmanager
+def _from(b: Builder, areas: Collection[DenseArea], first: Val) -> Iterator[None]:
+    """Inside, what is kept of rows is at the numbers of these, not at their places in the block."""
+    before = [area.vals for area in areas]
+    for area in areas:
+        area.vals = moved(b, area.vals, b.mul(b.sub(b.i64(0), first), b.i64(area.tensor.dtype.itemsize)))
+    yield
+    for area, vals in zip(areas, before, strict=True):
+        area.vals = vals
+
+
+def _in_two_steps(stage: _Stage) -> bool:
+    """Whether what is accumulated is computed for all entries before any is added: functions are faster in lanes."""
+    return stage.reduces and emit.elementary(stage.stmt.rhs)
+
+
+def _reduce(
+    loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea], values: dict[np.dtype[Any], DenseArea]
+) -> None:
+    b, area = loop.b, kept[stage.stmt.lhs.tensor.name]
+    assert stage.leader is not None
+    start, stop = block.edges[stage.leader.tensor.name]
+    at = _reader(loop, stage, block, kept)
+    ready = values.get(area.tensor.dtype) if _in_two_steps(stage) else None
+    if ready is not None:
+
+        def keep(place: Val, lanes: int, spare: DenseArea = ready) -> None:
+            emit.store(b, spare.vals, b.sub(place, start), emit.cast(b, at(place, lanes), spare.tensor.dtype))
+
+        _in_lanes(loop, stage, start, stop, keep)
+    numbers = block.rows[stage.leader.tensor.name]
+    with b.for_(start, stop, "p") as place:
+        value = at(place, 1) if ready is None else ready.leaf(b, b.sub(place, start))
+        _put(b, area, stage.stmt.op, _row_of(b, numbers, b.sub(place, start)), value)
+
+
+def _store(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]) -> None:
+    b, target = loop.b, stage.stmt.lhs.tensor
+    assert stage.leader is not None
+    at = _reader(loop, stage, block, kept)
+    area = loop.lowering.operands.get(target.name)
+    pointer = area.vals if isinstance(area, DenseArea) else loop.lowering.output.vals(b)
+
+    def write(place: Val, lanes: int) -> None:
+        emit.store(b, pointer, place, at(place, lanes))
+
+    _in_lanes(loop, stage, *block.edges[stage.leader.tensor.name], write)
+
+
+def _in_lanes(loop: Loop, stage: _Stage, start: Val, stop: Val, visit: Callable[[Val, int], None]) -> None:
+    """All entries, as many at a time as a vector has lanes; those behind the last whole vector masked, or one by one."""
+    b, stmt = loop.b, stage.stmt
+    lanes = vectors.VectorLoop.widest(stmt) if _lanewise(stmt) else 1
+    if lanes > 1 and vectors.maskable(stmt):
+        with b.for_(start, stop, "p", lanes) as place, b.masked(lanes, b.sub(stop, place)):
+            visit(place, lanes)
+        return
+    end = start
+    if lanes > 1:
+        end = b.named("end", b.add(start, b.and_(b.sub(stop, start), b.i64(-lanes))))
+        with b.for_(start, end, "p", lanes) as place:
+            visit(place, lanes)
+    with b.for_(end, stop, "p") as place:
+        visit(place, 1)
+
+
+def _lanewise(stmt: cin.Assign) -> bool:
+    """Whether all that `stmt` computes can be computed in lanes."""
+    used = (stmt.lhs, *cin.accesses(stmt.rhs))
+    return all(a.dtype.kind in "iuf" for a in used) and _computed_lanewise(stmt.rhs)
+
+
+def _computed_lanewise(expr: cin.Expr) -> bool:
+    if not isinstance(expr, cin.Call):
+        return expr.dtype.kind in "biuf"
+    kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
+    return emit.lanewise(expr.op, kinds) and all(map(_computed_lanewise, expr.args))
+
+
+def _row_of(b: Builder, numbers: DenseArea, place: Val) -> Val:
+    return b.convert("zext", b.load(numbers.vals, place, "i32", "row"), "i64")
+
+
+def _reader(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]) -> Callable[[Val, int], emit.Num]:
+    """What a statement computes at some entries of a block: a function of the first one, and how many."""
+    b, lowering, stmt, leader, var = loop.b, loop.lowering, stage.stmt, stage.leader, stage.var
+    assert leader is not None and var is not None
+    start, stop = block.edges[leader.tensor.name]
+    walker = Walker(leader, 1, segment_of(b, _buffers(loop, leader), start, stop), ranged=False)
+    numbers, last = block.rows.get(leader.tensor.name), b.sub(stop, 1)
+
+    def leaf(access: cin.Access, places: list[Val], rows: list[Val], envs: list[Env]) -> emit.Num:
+        if access.tensor.name in kept:
+            area = kept[access.tensor.name]
+            return emit.cast(b, emit.lanes(b, [area.leaf(b, row) for row in rows]), access.dtype)
+        if access.tensor.policy == "scalar":
+            return emit.splat(b, lowering.scalars[access.tensor.name].get(b), len(places))
+        operand = lowering.operands[access.tensor.name]
+        positions = [env.cursors[access].pos for env in envs]
+        if positions == places:
+            return operand.leaf(b, positions[0], len(places))
+        if len(set(positions)) == 1:
+            return emit.splat(b, operand.leaf(b, positions[0]), len(places))
+        return emit.lanes(b, [operand.leaf(b, position) for position in positions])
+
+    def at(first: Val, lanes: int) -> emit.Num:
+        places = [first, *(b.named("q", b.add(first, k)) for k in range(1, lanes))]
+        rows, envs = [], []
+        for place in places:
+            coordinate = walker.segment.coordinate(b.min(place, last) if lanes > 1 else place)
+            env = loop.env.with_cursors({leader: walker.cursor(place, None, coordinate)}).bind(var, coordinate)
+            if numbers is not None:
+                rows.append(_row_of(b, numbers, b.sub(place, start)))
+                env = env.bind(loop.var, b.add(block.first, rows[-1]))
+            envs.append(lowering.resolve(env, stmt))
+        read = dict.fromkeys(cin.accesses(stmt.rhs))
+        return lowering.value(stmt.rhs, envs[0], lanes, {a: leaf(a, places, rows, envs) for a in read})
+
+    return at

@@ -1,0 +1,81 @@
+"""Loops where work remains without any leader: the whole extent is visited, and leaders join in where they are.
+
+pass, then update    every coordinate without leaders, in lanes; then the leaders' own loop writes over it
+                     (assignments in place only)
+gaps                 between stored coordinates a counted loop without leaders, then the full body at the next one
+every coordinate     where the body holds loops of its own, which cost more than the tests
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sparsejax.jit.backend.builder import Val
+from sparsejax.jit.codegen.loops.counted import Ranges, kind
+from sparsejax.jit.codegen.loops.merge import Match, choose
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
+from sparsejax.jit.ir import cin, simplify
+
+EMPTY: frozenset[cin.Access] = frozenset()
+
+
+def overwrites(loop: Loop) -> bool:
+    """Whether coordinates may be written twice, the second time for good: a plain assignment in place, cheap in lanes.
+
+    Not under a mask: where it fails nothing is written, which would leave what the first pass wrote."""
+    body, rest = loop.body, loop.cases[EMPTY]
+    if simplify.conditions(body):
+        return False
+    if not isinstance(body, cin.Assign) or body.op is not None or loop.var not in body.lhs.indices:
+        return False
+    if loop.enters or body.lhs.tensor.policy not in (None, "dense") or not isinstance(rest, cin.Assign):
+        return False
+    return kind(loop, EMPTY) == "lanes"
+
+
+def plain_pass(loop: Loop) -> Loop:
+    """Run every coordinate without leaders; the loop that is left."""
+    ranges = Ranges(loop, EMPTY)
+    ranges.add(loop.begin, loop.extent)
+    ranges.finish()
+    return replace(loop, cases={key: stmt for key, stmt in loop.cases.items() if key})
+
+
+def gaps(loop: Loop) -> None:
+    """Visit the whole extent."""
+    walkers = _used(loop)
+    for walker in walkers.values():
+        walker.start(loop.b)
+    if isinstance(loop.cases[EMPTY], cin.Assign):
+        _between(loop, walkers)
+    else:
+        with loop.b.for_(loop.begin, loop.extent, loop.var.name) as coordinate:
+            _full(loop, walkers, coordinate)
+
+
+def _between(loop: Loop, walkers: Mapping[cin.Access, Walker]) -> None:
+    b = loop.b
+    ranges = Ranges(loop, EMPTY)
+    start = b.var(loop.var.name, loop.begin)
+    with b.while_(lambda: b.lt(b.get(start), loop.extent)):
+        stop = loop.extent
+        for walker in walkers.values():
+            stop = b.min(stop, walker.coordinate(b))
+        stop = b.named("stop", stop)
+        ranges.add(b.get(start), stop, short=True)
+        with b.if_(b.lt(stop, loop.extent)):
+            _full(loop, walkers, stop)
+        b.set(start, b.add(stop, 1))
+    ranges.finish()
+
+
+def _full(loop: Loop, walkers: Mapping[cin.Access, Walker], coordinate: Val) -> None:
+    match = Match(loop.b, walkers, coordinate)
+    choose(loop, match, coordinate, list(loop.cases))
+    match.advance()
+
+
+def _used(loop: Loop) -> dict[cin.Access, Walker]:
+    used = {a for key in loop.cases for a in key}
+    return {a: w for a, w in loop.walkers.items() if a in used}

@@ -1,0 +1,518 @@
+"""CIN to machine code: one walk over the statement, talking to a builder.
+
+State of the walk, an `Env`: the coordinate of every bound variable, and for every access a `Cursor` that says how far
+its storage levels are resolved. Binding a variable resolves what can be computed (dense levels) or searched (a sparse
+level whose variable was bound earlier: diagonals, fixed coordinates); such a search leaves a `found` flag, and the
+statement is emitted twice, with the access and with its fill. Loops are emitted by `coiterate`, outputs by `assemble`,
+workspaces by `operands`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sparsejax.formats import Dense
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.codegen import abi, coiterate, emit, operands, register_tiles, sums, vectors
+from sparsejax.jit.codegen.constants import Numbers
+from sparsejax.jit.codegen.environment import Brief, Cursor, Env
+from sparsejax.jit.codegen.loops import chunks, independent
+from sparsejax.jit.codegen.loops.chunks import Chunking
+from sparsejax.jit.codegen.loops.walker import Loop
+from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Scalar
+from sparsejax.jit.codegen.output import Output, Span
+from sparsejax.jit.codegen.shared_output import Given, GivenOutput, Shared
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.codegen.workspaces.protocol import Workspace
+from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.rewrite import assigned_once, in_place
+
+
+@dataclass(frozen=True)
+class Program:
+    """A concrete statement with its parameters."""
+
+    stmt: cin.Stmt | None
+    inputs: tuple[cin.Tensor, ...]
+    output: cin.Tensor
+    extents: Mapping[cin.IndexVar, tuple[str, int]]
+    """Where the extent of each variable is found: a tensor's name and a dimension."""
+    chunking: Chunking = field(default_factory=Chunking)
+    """How the loop that is marked parallel is cut."""
+    given: Given | None = None
+    """The operand whose positions are the output's."""
+    lengths: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """How many entries segments of levels of inputs are expected to hold on average, where that is known."""
+    blocks: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Levels of inputs that are expected to hold many entries in segments of moderate length: how many of these make a block (`flat`)."""
+
+    def settled(self) -> Program:
+        """The program with the operand whose positions are the output's, where there is one."""
+        shapes = {t.name: t.shape for t in (*self.inputs, self.output)}
+        extents = {var: shapes[name][dimension] for var, (name, dimension) in self.extents.items()}
+        found = None if self.stmt is None else in_place.settle(self.stmt, self.inputs, self.output, extents)
+        return self if found is None else replace(self, stmt=found[0], given=found[1])
+
+    @property
+    def whole(self) -> bool:
+        """Whether every element of a dense output is assigned, whatever it held before."""
+        return not self.chunking.partial and assigned_once.assigned(self.stmt, self.output) is not None
+
+    def extent(self, var: cin.IndexVar) -> int:
+        """The extent of a variable, as the types of the program say."""
+        name, dimension = self.extents[var]
+        return next(t for t in (*self.inputs, self.output) if t.name == name).shape[dimension]
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the output shares with an operand: for who calls the kernel."""
+        return None if self.given is None else Shared.of(self.given, self.inputs, self.output)
+
+
+def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
+    """The text of the kernel for `program`; with `numbers`, the constants that are collected there are read at run time."""
+    return Lowering(program, builder, numbers).run()
+
+
+class Lowering:
+    """One kernel under construction."""
+
+    def __init__(self, program: Program, builder: Builder, constants: Numbers | None = None) -> None:
+        self.program = program
+        self.b = builder
+        self.constants = constants
+        self.scalars: dict[str, Scalar] = {}
+        self.registers: dict[str, register_tiles.Registers] = {}
+        self.strip: register_tiles.Strip | None = None
+        self.brief: Brief | None = None
+        self.plain = False
+        """Whether sums are taken entry by entry where they might run in lanes (`loops.flat`)."""
+        self.long_rows = False
+        """Whether rows have no code of their own for few entries: these are computed elsewhere (`loops.distributed`)."""
+        self.operands: dict[str, operands.Operand] = {}
+
+    def run(self) -> str:
+        b, program = self.b, self.program
+        first = 0 if self.constants is None else 1
+        self.constant_area = None if self.constants is None else b.slot(0, "ptr", "constants")
+        numbers = {slot: n for n, slot in enumerate(abi.layout(program.inputs, program.output), first)}
+        extents: dict[str, list[Val]] = {t.name: [] for t in (*program.inputs, program.output)}
+        for slot, number in numbers.items():
+            if slot.what == "extent":
+                extents[slot.tensor].append(b.slot(number, "i64", str(slot)))
+        axes = {t.name: operands.axes_of(b, t, extents[t.name]) for t in (*program.inputs, program.output)}
+        for tensor in program.inputs:
+            self.operands[tensor.name] = self._input(tensor, numbers, axes[tensor.name])
+        self.output = self._output(axes[program.output.name], numbers, self._span(len(numbers) + first))
+        self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
+        if program.stmt is not None:
+            self._workspaces(program.stmt)
+            start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *_targets(program.stmt))}
+            env = self.resolve(Env({}, start), program.stmt)
+            if program.chunking.partial == "output":
+                self._apart(program.stmt, env)
+            else:
+                self.guarded(program.stmt, env)
+        self.output.finalize(b)
+        return b.finish(self._epilogue)
+
+    def _output(self, axes: tuple[operands.Axis, ...], numbers: dict[abi.Slot, int], span: Span | None) -> Output:
+        b, program, tensor = self.b, self.program, self.program.output
+        if program.given is None or program.shared is None:
+            return Output(b, tensor, axes, numbers, span)
+        return GivenOutput(b, tensor, axes, numbers, span, program.given, program.shared)
+
+    def _span(self, number: int) -> Span | None:
+        """The chunk that this call is to run, where the kernel runs in chunks: told by two slots behind all others."""
+        if not self.program.chunking.count:
+            return None
+        self.chunk = self.b.slot(number, "i64", "chunk"), self.b.slot(number + 1, "i64", "chunks")
+        if self.program.chunking.partial:
+            self.parts = self.b.slot(number + 2, "ptr", "parts")
+        zero = self.b.i64(0)
+        return Span(self.b.var("first", zero), self.b.var("end", zero), (number, number + 1))
+
+    def _apart(self, stmt: cin.Stmt, env: Env) -> None:
+        """`stmt` into a partial output, which belongs to the chunk; calls with higher numbers combine these, piece by piece."""
+        number, chunks = self.chunk
+        (op,) = {w.op for w in cin.writes(stmt) if w.lhs.tensor.name == self.output.tensor.name}
+        assert op is not None
+
+        def produce() -> None:
+            with self.output.redirected(self.output.part(self.b, self.parts, number)):
+                self.guarded(stmt, env)
+
+        def combine() -> None:
+            self.output.combine(self.b, op, self.parts, self.b.sub(number, chunks), chunks)
+
+        self.b.if_else(self.b.lt(number, chunks), produce, combine)
+
+    def _reduced(self, stmt: cin.Where, scalar: Scalar, env: Env) -> None:
+        """A reduction in chunks: each saves its partial scalar; a call with a higher number combines them and goes on."""
+        b, (number, chunks) = self.b, self.chunk
+        op = next(w.op for w in cin.writes(stmt.producer) if w.lhs.tensor == scalar.tensor)
+        assert op is not None
+
+        def produce() -> None:
+            self.guarded(stmt.producer, env)
+            scalar.save(b, self.parts, number)
+
+        def combine() -> None:
+            with b.for_(b.i64(0), chunks, "part") as part:
+                scalar.merge(b, op, self.parts, part)
+            self.guarded(stmt.consumer, env)
+
+        b.if_else(b.lt(number, chunks), produce, combine)
+
+    def chunk_of(self, loop: Loop) -> Loop:
+        """`loop`, the outermost one, over the coordinates of this call's chunk."""
+        cut = chunks.cut(loop, *self.chunk)
+        assert self.output.span is not None
+        self.b.set(self.output.span.first, cut.begin)
+        self.b.set(self.output.span.end, cut.extent)
+        return cut
+
+    def _input(self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], axes: tuple[operands.Axis, ...]) -> Input:
+        def pointer(what: str, level: int) -> Val:
+            slot = abi.Slot(tensor.name, what, level)
+            return self.b.slot(numbers[slot], "ptr", str(slot))
+
+        buffers = []
+        for level, dimension in enumerate(tensor.format.order):
+            machine = {"pos": "i64", "word": "i64", "crd": "i32" if tensor.shape[dimension] <= 2**31 - 1 else "i64"}
+            types = tensor.format.levels[level].buffer_types()
+            names = tensor.format.buffer_names(level)
+            buffers.append({n: operands.Buffer(pointer(n, level), machine[types[n]]) for n in names})
+        return Input(tensor, axes, tuple(buffers), pointer("vals", 0))
+
+    def _workspaces(self, stmt: cin.Stmt) -> None:
+        """Allocate every array workspace once, before all loops."""
+        for write in cin.writes(stmt):
+            tensor, name = write.lhs.tensor, write.lhs.tensor.name
+            if tensor.policy in (None, "scalar") or name in self.operands:
+                continue
+            sizes = [self.extents[ix] for ix in write.lhs.indices if isinstance(ix, cin.IndexVar)]
+            if tensor.policy == in_place.POLICY:
+                self.operands[name] = Overlay(self.b, tensor, self.output.vals(self.b))
+            elif tensor.policy == "dense":
+                self.operands[name] = DenseArea(self.b, tensor, sizes)
+            else:
+                self.operands[name] = policies.make(self.b, tensor, sizes, write.op)
+
+    def _epilogue(self) -> None:
+        for operand in self.operands.values():
+            if not isinstance(operand, Input):
+                operand.free(self.b)
+        self.output.epilogue(self.b)
+
+    # ------------------------------------------------------------------------------------------------ statements
+    def guarded(self, stmt: cin.Stmt, env: Env) -> None:
+        """`stmt`, emitted twice for every access that may turn out not to be stored, and for every mask.
+
+        A mask is tested as soon as its condition is known, outside all loops that do not change it.
+        """
+        for condition in simplify.conditions(stmt):
+            if self._known(condition, stmt, env):
+                self._decide(condition, stmt, env)
+                return
+        if independent.parts_of(stmt):
+            self.statement(stmt, env)  # every part is guarded by itself
+            return
+        for access in dict.fromkeys(cin.accesses(stmt)):
+            cursor = env.cursors.get(access)
+            if cursor is None or cursor.found is None:
+                continue
+            found = cursor.found
+            without = simplify.exhaust_stmt(stmt, {access})
+            here = env.with_cursors({access: cursor._replace(found=None)})
+
+            def present(env: Env = here) -> None:
+                self.guarded(stmt, self.resolve(env, stmt))
+
+            def absent(left: cin.Stmt | None = without) -> None:
+                if left is not None:
+                    self.guarded(left, env)
+
+            self.b.if_else(found, present, None if without is None else absent)
+            return
+        self.statement(stmt, env)
+
+    def _known(self, condition: cin.Expr, stmt: cin.Stmt, env: Env) -> bool:
+        """Whether everything that `condition` reads is resolved before `stmt` runs."""
+        written = {w.lhs.tensor.name for w in cin.writes(stmt)}
+        for access, levels in simplify.levels_asked(condition).items():
+            cursor = env.cursors.get(access)
+            if access.tensor.name in written or (cursor is not None and cursor.found is not None):
+                return False
+            if access.tensor.policy != "scalar" and (cursor is None or cursor.level < levels):
+                return False
+        return True
+
+    def _decide(self, condition: cin.Expr, stmt: cin.Stmt, env: Env) -> None:
+        """`stmt` under a mask whose condition is known."""
+        holds = simplify.assume(stmt, condition, True)
+        fails = simplify.assume(stmt, condition, False)
+        known = simplify.simplify(_all_stored(condition))
+
+        def emit_stmt(left: cin.Stmt | None) -> None:
+            if left is not None:
+                self.guarded(left, env)
+
+        if isinstance(known, cin.Literal):
+            emit_stmt(holds if known.value else fails)
+            return
+        test = emit.truth(self.b, self.value(known, env)).val
+        self.b.if_else(test, lambda: emit_stmt(holds), None if fails is None else lambda: emit_stmt(fails))
+
+    def statement(self, stmt: cin.Stmt, env: Env) -> None:
+        match stmt:
+            case cin.Assign():
+                self._assign(stmt, env)
+            case cin.Forall(_, _, "vector"):
+                vectors.vector_loop(self, stmt, env)
+            case cin.Forall(_, _, "tile"):
+                register_tiles.tile_loop(self, stmt, env)
+            case cin.Forall():
+                coiterate.forall(self, stmt, env)
+            case cin.Where():
+                self._where(stmt, env)
+            case cin.Seq(stmts):
+                for inner in stmts:
+                    self.guarded(inner, env)
+
+    def _where(self, stmt: cin.Where, env: Env) -> None:
+        tensor = cin.workspace(stmt)
+        b = self.b
+        if self.output.sparse and tensor.lacks and self.visits_nothing(stmt.producer):
+            gone = {a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name}
+            left = simplify.exhaust_stmt(stmt.consumer, gone)
+            if left is not None:
+                self.guarded(left, env)
+            return
+        if tensor.policy == "scalar":
+            partial = self.tracked(stmt, tensor, env)
+            scalar: Scalar | register_tiles.Registers
+            if self.strip is None:
+                scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self.sum_of(stmt, tensor, env))
+                if isinstance(stmt.producer, cin.Forall) and stmt.producer.kind == "parallel":
+                    self._reduced(stmt, scalar, env)
+                    return
+            else:
+                scalar = self.registers[tensor.name] = register_tiles.Registers(b, tensor, partial, self.strip)
+            self.guarded(stmt.producer, env)
+            if scalar.mark is not None:
+                mark = b.get(scalar.mark)
+                read = {
+                    a: Cursor(0, b.i64(0), found=mark)
+                    for a in cin.accesses(stmt.consumer)
+                    if a.tensor.name == tensor.name
+                }
+                env = env.with_cursors(read)
+            self.guarded(stmt.consumer, env)
+            return
+        area = self.operands[tensor.name]
+        if isinstance(area, DenseArea) and assigned_once.assigned(stmt.producer, tensor) != stmt.producer:
+            area.clear(b)
+        self.guarded(stmt.producer, env)
+        if isinstance(area, Workspace):
+            area.drain(b)
+        self.guarded(stmt.consumer, env)
+        if isinstance(area, Workspace):
+            area.reset(b)
+
+    def tracked(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> bool:
+        """Whether a scalar workspace must remember if anything was written to it: what reads it runs only then."""
+        asked = bool(self.output.sparse) or _appends(stmt.consumer) or _refilled(stmt.consumer, tensor)
+        if not asked or not tensor.lacks:
+            return False
+        return any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer)) or bool(
+            simplify.conditions(stmt.producer)
+        )
+
+    def visits_nothing(self, stmt: cin.Stmt) -> bool:
+        """Whether all assignments of `stmt` are in loops over nothing, as its types show."""
+        match stmt:
+            case cin.Forall(var, body, _):
+                return not self.program.extent(var) or self.visits_nothing(body)
+            case cin.Where(consumer, _):
+                return self.visits_nothing(consumer)
+            case cin.Seq(stmts):
+                return all(map(self.visits_nothing, stmts))
+        return False
+
+    def sum_of(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> sums.Sum | None:
+        """The running sum of a scalar workspace that is one."""
+        if not sums.is_sum(stmt.producer, tensor):
+            return None
+        return sums.Sum(self.b, tensor.name, tensor.dtype, sums.wants_exact(stmt.producer, bool(env.bound)))
+
+    def _is_sparse(self, access: cin.Access, env: Env) -> bool:
+        """Whether `access` may turn out not to be stored, here or at some level that is still to come."""
+        levels = access.tensor.format.levels
+        return env.cursors[access].found is not None or any(
+            not isinstance(lv, Dense) for lv in levels[env.cursors[access].level :]
+        )
+
+    def _assign(self, stmt: cin.Assign, env: Env) -> None:
+        if self.strip is not None:
+            register_tiles.assign(self, stmt, env)
+            return
+        self.write(stmt, env, self.value(stmt.rhs, env))
+
+    def write(self, stmt: cin.Assign, env: Env, value: emit.Num) -> None:
+        b, tensor = self.b, stmt.lhs.tensor
+        if tensor.policy == "scalar":
+            self.scalars[tensor.name].put(b, stmt.op, value)
+        elif tensor.policy in policies.KINDS:
+            workspace = self.operands[tensor.name]
+            assert isinstance(workspace, Workspace)
+            keys = [env.coordinate(b, ix) for ix in stmt.lhs.indices[: workspace.keys]]
+            place = env.cursors.get(stmt.lhs)
+            if place is None or place.level < len(stmt.lhs.indices):
+                workspace.insert(b, keys, value)
+            else:
+                workspace.update(b, keys, place.pos, value)
+        elif tensor.policy in ("dense", in_place.POLICY):
+            area = self.operands[tensor.name]
+            assert isinstance(area, DenseArea)
+            position = env.cursors[stmt.lhs].pos
+            if stmt.op is not None:
+                value = emit.apply(b, stmt.op, [area.leaf(b, position), value], tensor.dtype)
+            emit.store(b, area.vals, position, value)
+        else:
+            self.output.put(b, env.cursors[stmt.lhs].pos, stmt.op, value)
+
+    # ----------------------------------------------------------------------------------------------- expressions
+    def value(
+        self, expr: cin.Expr, env: Env, lanes: int = 1, known: dict[cin.Expr, emit.Num] | None = None
+    ) -> emit.Num:
+        """The value of `expr`; `known` holds what was computed already: loop invariants, and sub-expressions that occur twice."""
+        known = {} if known is None else known
+        found = known.get(expr)
+        if found is None:
+            found = known[expr] = self._compute(expr, env, lanes, known)
+        return found
+
+    def _compute(self, expr: cin.Expr, env: Env, lanes: int, known: dict[cin.Expr, emit.Num]) -> emit.Num:
+        match expr:
+            case cin.Literal(value, dtype):
+                if self.constants is None or not self.constants.holds(expr):
+                    return emit.splat(self.b, emit.constant(self.b, value, dtype), lanes)
+                assert self.constant_area is not None
+                place = self.b.i64(self.constants.place(expr))
+                return emit.splat(self.b, emit.load(self.b, self.constant_area, place, dtype, 1, "constant"), lanes)
+            case cin.Access(tensor, _):
+                if tensor.policy == "scalar":
+                    return emit.splat(self.b, self.scalars[tensor.name].get(self.b), lanes)
+                return self.operands[tensor.name].leaf(self.b, env.cursors[expr].pos, lanes)
+            case cin.Call(op, args, dtype):
+                return emit.apply(self.b, op, [self.value(a, env, lanes, known) for a in args], dtype)
+
+    # ------------------------------------------------------------------------------------------------- positions
+    def bound(self, var: cin.IndexVar, env: Env) -> Val:
+        """Where the loop over `var` ends: its extent, but for a last block that sticks out of the shape."""
+        extent = self.extents[var]
+        if var.outer is None or not var.rest:
+            return extent
+        return self.b.named("inside", self.b.select(self.in_last_block(var, env), self.b.i64(var.rest), extent))
+
+    def in_last_block(self, var: cin.IndexVar, env: Env) -> Val:
+        """Whether the variable around `var`, one that runs inside blocks, has come to the last of these."""
+        assert var.outer is not None
+        return self.b.eq(env.bound[var.outer], self.b.sub(self.extents[var.outer], 1))
+
+    def axis_of_level(self, access: cin.Access, level: int) -> operands.Axis:
+        dimension = access.tensor.format.order[level]
+        if access.tensor.name == self.output.tensor.name:
+            return self.output.axes[dimension]
+        operand = self.operands[access.tensor.name]
+        if isinstance(operand, Workspace):
+            return operands.Axis(operand.extents[dimension], operand.extents[dimension])
+        return operand.axes[dimension]
+
+    def resolve(self, env: Env, stmt: cin.Stmt) -> Env:
+        """Resolve the levels of every access of `stmt` whose variables are bound."""
+        moved: dict[cin.Access, Cursor] = {}
+        reads = dict.fromkeys([a for a in cin.accesses(stmt) if a.tensor.policy != "scalar"])
+        for access in (*reads, *[a for a in _targets(stmt) if a not in reads]):
+            cursor = env.cursors[access]
+            if cursor.level < len(access.indices):
+                fresh = self._resolve_one(access, env, access not in reads)
+                if fresh is not cursor:
+                    moved[access] = fresh
+        return env.with_cursors(moved)
+
+    def _resolve_one(self, access: cin.Access, env: Env, target: bool) -> Cursor:
+        cursor, levels = env.cursors[access], access.tensor.format.levels
+        while cursor.level < len(levels) and cursor.found is None:  # what lies below a miss must not be read
+            level = cursor.level
+            index = access.level_index(level)
+            if not env.known(index):
+                break
+            if isinstance(levels[level], Dense):
+                axis = self.axis_of_level(access, level)
+                scaled = self.b.mul(cursor.pos, axis.span) if cursor.pos.ref != "0" else None
+                coordinate = self.b.mul(env.coordinate(self.b, index), axis.step)
+                position = coordinate if scaled is None else self.b.add(scaled, coordinate)
+                below = level > 0 and isinstance(levels[level - 1], Dense)
+                base = cursor.base if below else cursor.pos
+                cursor = Cursor(level + 1, position, cursor.end, None, base)
+            elif target:
+                key = self._key(access, env) if access.tensor.policy in policies.KINDS else None
+                if key is None:
+                    break  # appended by its loop
+                cursor = key
+            else:
+                here = env.with_cursors({access: cursor})
+                cursor = coiterate.search(self, access, here, env.coordinate(self.b, index))
+        return cursor
+
+    def _key(self, access: cin.Access, env: Env) -> Cursor | None:
+        """Where the block of a key begins in a workspace with blocks; None while the key is not complete."""
+        workspace = self.operands[access.tensor.name]
+        assert isinstance(workspace, Workspace)
+        indices = access.indices[: workspace.keys]
+        if any(isinstance(ix, cin.IndexVar) and ix not in env.bound for ix in indices):
+            return None
+        return Cursor(workspace.keys, workspace.place(self.b, [env.coordinate(self.b, ix) for ix in indices]))
+
+    def write_lanes(self, stmt: cin.Assign, env: Env, position: Val, value: emit.Num, lanes: int) -> None:
+        """`stmt` at `lanes` consecutive positions."""
+        b, tensor = self.b, stmt.lhs.tensor
+        area = self.operands.get(tensor.name)
+        if isinstance(area, Workspace):
+            area.update(b, [env.coordinate(b, ix) for ix in stmt.lhs.indices[: area.keys]], position, value, lanes)
+            return
+        pointer = area.vals if isinstance(area, DenseArea) else self.output.vals(b)
+        if stmt.op is not None:
+            old = emit.load(b, pointer, position, tensor.dtype, lanes, tensor.name)
+            value = emit.apply(b, stmt.op, [old, value], tensor.dtype)
+        emit.store(b, pointer, position, value)
+        if tensor.policy is None and self.output.sparse:
+            b.set(self.output.wrote, b.i64(1))
+
+
+def _all_stored(condition: cin.Expr) -> cin.Expr:
+    """`condition` where every access has been found: what it says of stored entries holds."""
+    if not isinstance(condition, cin.Call):
+        return condition
+    if condition.op == "stored":
+        return simplify.literal(True, condition.dtype)
+    return cin.Call(condition.op, tuple(map(_all_stored, condition.args)), condition.dtype)
+
+
+def _appends(stmt: cin.Stmt) -> bool:
+    """Whether `stmt` makes entries of a workspace."""
+    return any(w.lhs.tensor.policy in policies.KINDS for w in cin.writes(stmt))
+
+
+def _refilled(stmt: cin.Stmt, tensor: cin.Tensor) -> bool:
+    """Whether `stmt` reads a workspace over another fill than its own."""
+    return any(a.tensor.name == tensor.name and a.tensor != tensor for a in cin.accesses(stmt))
+
+
+def _targets(stmt: cin.Stmt) -> list[cin.Access]:
+    """The accesses that `stmt` writes and that have a position: the output, and workspaces that are dense or have blocks."""
+    written = [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy != "scalar"]
+    return [a for a in written if a.tensor.policy is None or isinstance(a.tensor.format.levels[-1], Dense)]

@@ -1,0 +1,127 @@
+"""Sums of floating-point numbers in registers, without loss of digits.
+
+float32 and complex64 are summed in double precision and rounded once. Doubles are summed with what rounding loses collected
+beside them:
+
+    t = s + x                           the rounded sum, and all that the next term waits for
+    b = t - s
+    c = c + ((s - (t - b)) + (x - b))   the exact error of that addition
+    s = t
+
+The total is `s + c`: one rounding, and n^2 roundings of roundings for n terms. Where `s` overflowed or met infinity, `c` is
+not a number and the total is `s`. So are summed what has no loop around it, and dense operands, where NumPy sums in pairs.
+Products and sparse operands inside other loops (rows of a matrix product) are summed plainly in double precision, as in SciPy
+and BLAS: short sums out of the cache, where every addition shows (a factor of two, measured). Products along a dense dimension for every
+entry of a sparse walk (sampled products) are summed in their own precision, `narrow`, in as many sums as a vector has lanes, as in
+BLAS: converting both factors took as long as all else.
+
+Source: D. E. Knuth, TAOCP volume 2, section 4.2.2 (the exact error of an addition); Neumaier's summation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.backend.llvm import lanes_of
+from sparsejax.jit.codegen import emit
+from sparsejax.jit.ir import cin
+
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which numbers of `dtype` are added up."""
+    return np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+
+
+class Sum:
+    """A running sum of numbers of `dtype`, one lane or many; `exact` collects what rounding loses, a `narrow` one rounds to `dtype` all along."""
+
+    def __init__(
+        self, b: Builder, name: str, dtype: np.dtype[Any], exact: bool, lanes: int = 1, narrow: bool = False
+    ) -> None:
+        self.dtype, self.narrow = dtype, narrow
+        self.wide = dtype if narrow else wide(dtype)
+        self.exact = exact and dtype == self.wide
+        start = emit.splat(b, emit.constant(b, 0, self.wide), lanes)
+        self._sums = [b.var(name, p) for p in start.parts]
+        self._lost = [b.var(f"{name}_lost", p) for p in start.parts] if self.exact else []
+
+    def add(self, b: Builder, value: emit.Num) -> None:
+        """Add `value` (as many lanes as the sum)."""
+        parts = emit.cast(b, value, self.wide).parts
+        for k, (total, part) in enumerate(zip(self._sums, parts, strict=True)):
+            old = b.get(total)
+            new = b.binary("fadd", old, part)
+            if self.exact:
+                moved = b.binary("fsub", new, old)
+                kept = b.binary("fsub", old, b.binary("fsub", new, moved))
+                error = b.binary("fadd", kept, b.binary("fsub", part, moved))
+                b.set(self._lost[k], b.binary("fadd", b.get(self._lost[k]), error))
+            b.set(total, new)
+
+    def plain(self, b: Builder) -> emit.Num:
+        """The sum in every lane, not rounded, without what was collected beside it."""
+        return emit.Num(self.wide, tuple(map(b.get, self._sums)))
+
+    def get(self, b: Builder) -> emit.Num:
+        """The total so far, rounded to `dtype`."""
+        parts = []
+        for k, total in enumerate(self._sums):
+            plain = b.get(total)
+            if self.exact:
+                lost = b.get(self._lost[k])
+                plain = b.select(b.compare("oeq", lost, lost), b.binary("fadd", plain, lost), plain)
+            parts.append(plain)
+        return emit.cast(b, emit.Num(self.wide, tuple(parts)), self.dtype)
+
+    @property
+    def width(self) -> int:
+        """How many doubles `save` writes."""
+        return len(self._sums) + len(self._lost)
+
+    def save(self, b: Builder, pointer: Val, place: Val) -> None:
+        """Write the sum with all its digits to `pointer[place]` and on."""
+        for k, var in enumerate((*self._sums, *self._lost)):
+            b.store(pointer, b.add(place, k), b.get(var))
+
+    def merge(self, b: Builder, pointer: Val, place: Val) -> None:
+        """Add a sum like this one that was saved."""
+        parts = [b.load(pointer, b.add(place, k), "double", "part") for k in range(self.width)]
+        self.add(b, emit.Num(self.wide, tuple(parts[: len(self._sums)])))
+        if self._lost:
+            lost = (b.select(b.compare("oeq", x, x), x, b.const("double", 0.0)) for x in parts[len(self._sums) :])
+            self.add(b, emit.Num(self.wide, tuple(lost)))
+
+    def absorb(self, b: Builder, lanes: Sum) -> None:
+        """Add all lanes of another sum, and what they lost."""
+        for parts in filter(None, (lanes._sums, lanes._lost)):
+            vectors = [b.get(part) for part in parts]
+            count = lanes_of(vectors[0].type)
+            if parts is lanes._lost:
+                zero = b.splat(b.const("double", 0.0), count)
+                vectors = [b.select(b.compare("oeq", v, v), v, zero) for v in vectors]
+            for lane in range(count):
+                self.add(b, emit.Num(self.wide, tuple(b.extract(v, lane) for v in vectors)))
+
+
+def is_sum(stmt: cin.Stmt, tensor: cin.Tensor) -> bool:
+    """Whether `tensor`, a scalar that `stmt` accumulates, is a floating-point sum."""
+    ops = {w.op for w in cin.writes(stmt) if w.lhs.tensor.name == tensor.name}
+    return ops == {"add"} and tensor.dtype.kind in "fc"
+
+
+def wants_exact(stmt: cin.Stmt, inside: bool) -> bool:
+    """Whether the sum that `stmt` computes, `inside` other loops or not, is worth collecting what rounding loses."""
+    return not inside or all(
+        not _has_product(w.rhs) and all(a.tensor.format.is_dense for a in cin.accesses(w.rhs)) for w in cin.writes(stmt)
+    )
+
+
+def _has_product(expr: cin.Expr) -> bool:
+    if not isinstance(expr, cin.Call):
+        return False
+    if expr.op == "multiply" and len(set(cin.accesses(expr))) > 1:
+        return True
+    return any(_has_product(a) for a in expr.args)

@@ -1,0 +1,462 @@
+"""Vector loops: the innermost loop over SIMD lanes, in vectors of 64 bytes, then of 16, then single values.
+
+    for j in lo .. hi by 8:   C[i, j .. j + 7] += a * B[k, j .. j + 7]          results lane by lane
+    for j in lo .. hi by 8:   t0 .. t7 += x[j .. j + 7] * y[j .. j + 7]         a reduction: the lanes are added up at the end
+    (the same by 2, then one by one)
+
+Inside blocks the number of coordinates is known: 7 of them are one vector each of 4, 2 and 1, without any loop.
+
+A loop may run over several ranges (the gaps between stored coordinates, runs of equal values, bands), with one set of
+lanes for all. In a range, an access is contiguous in the loop's variable, or invariant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from sparsejax.formats import Dense
+from sparsejax.jit.backend import host
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.backend.llvm import lanes_of
+from sparsejax.jit.codegen import emit, register_tiles, sums
+from sparsejax.jit.codegen.environment import Cursor, Env
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.ir import cin, operators, simplify
+
+if TYPE_CHECKING:
+    from sparsejax.jit.codegen.lower import Lowering
+
+SHORT = 4
+"""Vectors from which on lanes are worth their loops, where ranges are short."""
+COPIES = 4
+"""Sets of lanes of a reduction over a whole extent: an addition takes four times as long as starting the next one."""
+UNROLL = 4  # vectors of a block that are written one after the other instead of in a loop
+
+Follow = Callable[[Val], Mapping[cin.Access, Cursor]]
+"""The cursors of contiguous sparse accesses at a coordinate."""
+Beside = Callable[[Val, int], None]
+"""What else is to be done for some lanes from a coordinate on."""
+Prepared = tuple[Env, dict[cin.Expr, emit.Num]]
+"""What does not change in a range: resolved cursors and the values of invariants."""
+
+
+def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
+    """Emit a loop of the kind "vector": over the whole extent of its variable."""
+    var, body = stmt.var, stmt.body
+    assert isinstance(body, cin.Assign)
+
+    def loop(count: int = 0) -> None:
+        made = VectorLoop(lowering, var, body, count=count, copies=1 if count else COPIES)
+        prepared = made.prepared(env)
+        if count:
+            made.run_block(prepared)
+        else:
+            made.run(prepared, lowering.b.i64(0), lowering.bound(var, env))
+        made.finish(env)
+
+    if var.outer is None or not var.rest:
+        loop(var.size)
+    else:
+        lowering.b.if_else(lowering.in_last_block(var, env), lambda: loop(var.rest), lambda: loop(var.size))
+
+
+class VectorLoop:
+    """`body` over ranges of `var`; accesses in `fixed` have one position in a range, whatever their indices say.
+
+    Vectors have `lanes` lanes, or as many as fit 64 bytes of all that is computed.
+    With a `count`, there is one range of as many coordinates (`run_block`). A reduction has `copies` sets of lanes, of which none
+    waits for the other.
+    """
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        var: cin.IndexVar,
+        body: cin.Assign,
+        fixed: Collection[cin.Access] = (),
+        count: int = 0,
+        beside: Beside | None = None,
+        copies: int = 1,
+        lanes: int = 0,
+    ) -> None:
+        self.beside = beside
+        self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
+        whole = None if var in cin.bound_by(body.lhs) else lowering.scalars[body.lhs.tensor.name].total
+        widest = lanes or self.widest(body)
+        if whole is not None and not lanes:
+            widest = min(widest, register_tiles.VECTOR_BYTES // whole.wide.itemsize)
+        self.masks = not count and beside is None and maskable(body)
+        if self.masks:
+            self.widths: tuple[int, ...] = (widest,)
+        elif count:
+            powers = [1 << k for k in reversed(range(widest.bit_length()))]
+            self.widths = tuple(w for w in powers if w == widest <= count or w & (count % widest))
+        else:
+            self.widths = tuple(dict.fromkeys((widest, max(1, widest // 4), 1)))
+        self.totals: dict[tuple[int, int], Lanes] = {}
+        self.copies = 1
+        if var not in cin.bound_by(body.lhs):
+            self.copies = copies if whole is None or not whole.exact else 1
+            self.totals = {(lanes, copy): Lanes(lowering, body, lanes) for lanes, copy in self.sets(widest)}
+
+    def sets(self, widest: int) -> list[tuple[int, int]]:
+        """The sets of lanes of a reduction: how many lanes, and the number of the copy."""
+        return [(n, c) for n in self.widths if n > 1 for c in range(self.copies if n == widest else 1)]
+
+    @staticmethod
+    def widest(body: cin.Assign) -> int:
+        """The lanes of a whole vector."""
+        return register_tiles.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
+
+    def prepared(self, env: Env) -> Prepared:
+        env = self.lowering.resolve(env, self.body)
+        same = cin.largest(self.body.rhs, lambda a: self.var not in cin.bound_by(a) or a in self.fixed)
+        return env, {e: self.lowering.value(e, env) for e in same}
+
+    def run(
+        self,
+        prepared: Prepared,
+        lo: Val,
+        hi: Val,
+        follow: Follow | None = None,
+        short: bool = False,
+    ) -> None:
+        """The coordinates lo to hi (lo <= hi); `short` when ranges of few vectors are common: these run one by one."""
+        b = self.lowering.b
+        if self.masks:
+            self._run_masked(prepared, lo, hi, follow)
+            return
+        done = b.var("done", lo)
+        wide = [lanes for lanes in self.widths if lanes > 1]
+        with nullcontext() if not short or not wide else b.if_(b.lt(b.i64(SHORT * wide[0]), b.sub(hi, lo))):
+            for lanes in wide:
+                b.set(done, self._vectors(prepared, b.get(done), hi, lanes, follow))
+        self._lanes(prepared, b.get(done), hi, 1, follow)
+
+    def _run_masked(self, prepared: Prepared, lo: Val, hi: Val, follow: Follow | None) -> None:
+        """The coordinates lo to hi, those behind the last whole vector in some of its lanes."""
+        b, (lanes,) = self.lowering.b, self.widths
+        end = self._vectors(prepared, lo, hi, lanes, follow)
+        with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
+            self.at(prepared, end, lanes, follow)
+
+    def run_few(self, prepared: Prepared, lo: Val, hi: Val, follow: Follow | None, vectors: int = 1) -> None:
+        """The coordinates lo to hi (lo <= hi) of a reduction, mostly no more than some lanes of so many vectors: these are not asked for."""
+        b, (lanes,) = self.lowering.b, self.widths
+        for first in range(0, vectors * lanes, lanes):
+            at = b.add(lo, first)
+            with b.masked(lanes, b.sub(hi, at)):
+                self.at(prepared, at, lanes, follow)
+        with b.for_(b.add(lo, vectors * lanes), hi, self.var.name, lanes) as index, b.masked(lanes, b.sub(hi, index)):
+            self.at(prepared, index, lanes, follow)
+
+    def once(
+        self,
+        prepared: Prepared,
+        lo: Val,
+        hi: Val,
+        follow: Follow | None,
+        kept: dict[str, emit.Num],
+    ) -> None:
+        """The coordinates lo to hi, which are some lanes of one vector; `kept` has what was written there before, by tensor."""
+        b, (lanes,) = self.lowering.b, self.widths
+        own: dict[cin.Expr, emit.Num] = {
+            a: kept[a.tensor.name] for a in cin.accesses(self.body.rhs) if a.tensor.name in kept
+        }
+        with b.masked(lanes, b.sub(hi, lo)):
+            value = self.at(prepared, lo, lanes, follow, 0, own)
+        if not self.totals:
+            kept[self.body.lhs.tensor.name] = value
+
+    def _vectors(self, prepared: Prepared, lo: Val, hi: Val, lanes: int, follow: Follow | None) -> Val:
+        """As many vectors as fit between `lo` and `hi`; where the last one ends."""
+        b = self.lowering.b
+        for copies in dict.fromkeys((self.copies if lanes == self.widths[0] else 1, 1)):
+            end = b.named("end", b.add(lo, b.and_(b.sub(hi, lo), b.i64(-lanes * copies))))
+            with b.for_(lo, end, self.var.name, lanes * copies) as index:
+                for copy in range(copies):
+                    self.at(prepared, b.add(index, copy * lanes), lanes, follow, copy)
+            lo = end
+        return lo
+
+    def run_block(self, prepared: Prepared) -> None:
+        """All coordinates of a block."""
+        b, done = self.lowering.b, 0
+        for lanes in self.widths:
+            end = done + (self.count - done) // lanes * lanes
+            if end - done > UNROLL * lanes:
+                self._lanes(prepared, b.i64(done), b.i64(end), lanes, None)
+            else:
+                for lo in range(done, end, lanes):
+                    self.at(prepared, b.i64(lo), lanes, None)
+            done = end
+
+    def _lanes(self, prepared: Prepared, lo: Val, hi: Val, lanes: int, follow: Follow | None) -> None:
+        """`lanes` coordinates at a time."""
+        with self.lowering.b.for_(lo, hi, self.var.name, lanes) as index:
+            self.at(prepared, index, lanes, follow)
+
+    def at(
+        self,
+        prepared: Prepared,
+        index: Val,
+        lanes: int,
+        follow: Follow | None,
+        copy: int = 0,
+        known: Mapping[cin.Expr, emit.Num] | None = None,
+    ) -> emit.Num:
+        """The `lanes` coordinates from `index`, and what was computed of them; `known` has values that are."""
+        lowering, body, (env, scalars) = self.lowering, self.body, prepared
+        b, total = lowering.b, self.totals.get((lanes, copy))
+        splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
+        here = env.bind(self.var, index).with_cursors({} if follow is None else follow(index))
+        here = lowering.resolve(here, body)
+        if self.beside is not None:
+            self.beside(index, lanes)
+        value = self.value(here, lanes, {**splats, **(known or {})})
+        if total is not None:
+            value = kept(b, body, value, lanes)
+        if lanes == 1:
+            lowering.write(body, here, value)
+        elif total is None:
+            lowering.write_lanes(body, here, here.cursors[body.lhs].pos, value, lanes)
+        else:
+            total.add(value)
+        return value
+
+    def value(self, env: Env, lanes: int, known: dict[cin.Expr, emit.Num]) -> emit.Num:
+        """What the body computes in some lanes; `known` has values that are known, and gets those that are computed."""
+        return self.lowering.value(self.body.rhs, env, lanes, known)
+
+    def finish(self, env: Env) -> None:
+        """Add up the lanes of a reduction."""
+        add_up(self.lowering, self.body, env, tuple(self.totals.values()))
+
+
+class Lanes:
+    """What some lanes of a reduction accumulate, until they are added up (`add_up`)."""
+
+    def __init__(self, lowering: Lowering, body: cin.Assign, lanes: int) -> None:
+        self._b, self._op, self._dtype = lowering.b, body.op or "", body.lhs.dtype
+        self.count = lanes
+        self.sum: sums.Sum | None = None
+        whole = lowering.scalars[body.lhs.tensor.name].total
+        if whole is not None:
+            self.sum = sums.Sum(self._b, "lanes", whole.dtype, whole.exact, lanes, whole.narrow)
+            return
+        start = emit.constant(self._b, operators.get(self._op).identity(self._dtype), self._dtype)
+        self._parts = tuple(self._b.var("lanes", part) for part in emit.splat(self._b, start, lanes).parts)
+
+    def add(self, value: emit.Num) -> None:
+        """Accumulate a value for every lane."""
+        if self.sum is not None:
+            self.sum.add(self._b, value)
+            return
+        made = emit.apply(self._b, self._op, [self.get(), value], value.dtype)
+        for var, part in zip(self._parts, made.parts, strict=True):
+            self._b.set(var, part)
+
+    def get(self) -> emit.Num:
+        """What was accumulated, but for digits that a sum lost."""
+        if self.sum is not None:
+            return self.sum.plain(self._b)
+        return emit.Num(self._dtype, tuple(map(self._b.get, self._parts)))
+
+
+def add_up(lowering: Lowering, body: cin.Assign, env: Env, totals: Sequence[Lanes]) -> None:
+    """Add all lanes to what `body` accumulates, by halves: adding one by one takes as long as a short row. Widest first."""
+    b, made = lowering.b, gathered(lowering, body, totals)
+    if made is not None:
+        lowering.write(body, env, _folded(b, body, made, 1))
+
+
+def gathered(lowering: Lowering, body: cin.Assign, totals: Sequence[Lanes]) -> emit.Num | None:
+    """All lanes in as many as the narrowest of `totals` has, widest first; None where they are added to an exact sum at once."""
+    b, made = lowering.b, None
+    for lanes in totals:
+        if lanes.sum is not None and lanes.sum.exact:
+            lowering.scalars[body.lhs.tensor.name].absorb(b, lanes.sum)
+            continue
+        own = lanes.get()
+        made = (
+            own if made is None else emit.apply(b, body.op or "", [_folded(b, body, made, lanes.count), own], own.dtype)
+        )
+    return made
+
+
+def _folded(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.Num:
+    """`value` in so many lanes, those beyond being added to them."""
+    if lanes == 1 and body.op in _WINS and value.dtype.kind == "f" and lanes_of(value.val.type) in (8, 16, 32, 64):
+        return _extreme(b, body.op, value)
+    while (count := lanes_of(value.val.type)) > lanes:
+        halves = zip(*(_halves(b, p, count) for p in value.parts), strict=True)
+        value = emit.apply(b, body.op or "", [emit.Num(value.dtype, parts) for parts in halves], value.dtype)
+    return value
+
+
+def _halves(b: Builder, vector: Val, count: int) -> tuple[Val, Val]:
+    """The lower and the upper half of so many lanes."""
+    half = count // 2
+    if half == 1:
+        return b.extract(vector, 0), b.extract(vector, 1)
+    return b.shuffle(vector, vector, range(half)), b.shuffle(vector, vector, range(half, count))
+
+
+_WINS = {"maximum": "ogt", "minimum": "olt"}
+
+
+def _extreme(b: Builder, op: str, value: emit.Num) -> emit.Num:
+    """The largest or smallest of all lanes. What is not a number is looked for once: one instruction is left for every half."""
+    found = value.val
+    count = lanes_of(found.type)
+    mask = b.convert("bitcast", b.compare("uno", found, found), f"i{count}")
+    undefined = b.ne(mask, b.const(f"i{count}", 0))
+    while count > 1:
+        left, right = _halves(b, found, count)
+        found = b.named("extreme", b.select(b.compare(_WINS[op], right, left), right, left))
+        count //= 2
+    return emit.Num(value.dtype, (b.select(undefined, emit.constant(b, math.nan, value.dtype).val, found),))
+
+
+def maskable(body: cin.Assign) -> bool:
+    """Whether some lanes of a vector can be left out, in memory too."""
+    return host.has_masks() and all(a.dtype.kind in "iuf" for a in (body.lhs, *cin.accesses(body.rhs)))
+
+
+def kept(b: Builder, body: cin.Assign, value: emit.Num, lanes: int) -> emit.Num:
+    """`value`, which `body` accumulates, in the lanes that the mask selects; in the others nothing."""
+    if b.mask is None:
+        return value
+    nothing = emit.constant(b, operators.get(body.op or "").identity(value.dtype), value.dtype)
+    return emit.choose(b, b.mask, value, emit.splat(b, nothing, lanes))
+
+
+def transposed(b: Builder, body: cin.Assign, values: Sequence[emit.Num], rounds: int) -> list[emit.Num]:
+    """Every one of `values` with its lanes added up: at most 2**rounds of them, all but one round for all at once.
+
+        x0 x1 x2 x3   y0 y1 y2 y3     ->   x0+x1 y0+y1 x2+x3 y2+y3     ->   x0+x1+x2+x3 y0+y1+y2+y3
+
+    The order in which the lanes of one are added up depends on `rounds` alone, not on how many there are.
+    """
+
+    def picked(p: Val, q: Val, lanes: Sequence[int]) -> Val:
+        return b.shuffle(p, q, lanes) if len(lanes) > 1 else b.extract(p, *lanes)
+
+    def added(x: emit.Num, y: emit.Num, even: Sequence[int], odd: Sequence[int]) -> emit.Num:
+        pairs = list(zip(x.parts, y.parts, strict=True))
+        both = [emit.Num(x.dtype, tuple(picked(p, q, lanes) for p, q in pairs)) for lanes in (even, odd)]
+        made = emit.apply(b, body.op or "", both, x.dtype)
+        return emit.Num(made.dtype, tuple(b.named("added", part) for part in made.parts))
+
+    group, made, count = 1, list(values), len(values)
+    for _ in range(rounds):
+        lanes = lanes_of(made[0].val.type)
+        if lanes == group:
+            break
+        starts = range(0, lanes, 2 * group)
+        even = [k + g for k in starts for g in range(group)]
+        if len(made) == 1:
+            made = [added(made[0], made[0], even, [k + group for k in even])]
+            continue
+        pairs = [
+            [k + side * lanes + g for k in starts for side in range(2) for g in range(shift, shift + group)]
+            for shift in (0, group)
+        ]
+        made = [added(x, y, *pairs) for x, y in zip(made[::2], made[1::2], strict=True)]
+        group *= 2
+    made = [_folded(b, body, value, group) for value in made]
+    if group == 1:
+        return made
+    return [emit.Num(value.dtype, tuple(b.extract(p, k) for p in value.parts)) for value in made for k in range(group)][
+        :count
+    ]
+
+
+def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> bool:
+    """Whether an innermost loop may run over SIMD lanes: contiguous in its variable, lane-wise operators.
+
+    In the range in question, accesses in `fixed` keep their position, and those in `walked` are contiguous.
+    """
+    body, var = stmt.body, stmt.var
+    if not isinstance(body, cin.Assign):
+        return False
+    target = body.lhs.tensor
+    if target.policy in policies.KINDS and body.lhs not in walked and not isinstance(target.format.levels[-1], Dense):
+        return False
+    if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
+        return False
+    reached = (a for a in (body.lhs, *cin.accesses(body.rhs)) if a not in walked)
+    if any(var in cin.bound_by(a) and var not in a.indices for a in reached):
+        return False
+    used = [body.lhs, *_read(body.rhs, var)]
+    if any(a.dtype.kind not in "biufc" for a in used) or (body.lhs.dtype.kind == "b" and body.op is not None):
+        return False
+    if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
+        return False
+    if var not in cin.bound_by(body.lhs) and (body.op is None or body.lhs.tensor.policy != "scalar"):
+        return False
+    return _lanewise(body.rhs, var) and (body.op is None or emit.lanewise(body.op, body.lhs.dtype.kind))
+
+
+def lanewise(body: cin.Assign, var: cin.IndexVar) -> bool:
+    """Whether a reduction into a register may accumulate in lanes whose operands are put together."""
+    used = (body.lhs, *cin.accesses(body.rhs))
+    return (
+        all(a.dtype.kind in "iufc" for a in used)
+        and emit.lanewise(body.op or "", body.lhs.dtype.kind)
+        and _lanewise(body.rhs, var)
+    )
+
+
+def _read(expr: cin.Expr, var: cin.IndexVar) -> Iterator[cin.Access]:
+    """The accesses of `expr` but those in the conditions of masks that are decided before a loop over `var` starts."""
+    if isinstance(expr, cin.Access):
+        yield expr
+    elif isinstance(expr, cin.Call):
+        decided = expr.op == "masked" and not simplify.decides(var, expr.args[0])
+        for arg in expr.args[1:] if decided else expr.args:
+            yield from _read(arg, var)
+
+
+def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
+    if var not in access.indices:
+        return True
+    last = len(access.indices) - 1
+    return (
+        access.indices.count(var) == 1
+        and access.level_index(last) == var
+        and isinstance(access.tensor.format.levels[last], Dense)
+    )
+
+
+def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:
+    if isinstance(expr, cin.Call):
+        if expr.dtype.kind in "iufc" and not any(var in cin.bound_by(a) for a in cin.accesses(expr)):
+            return True  # computed before the loop starts
+        if expr.op == "masked" and not simplify.decides(var, expr.args[0]):
+            return all(_lanewise(a, var) for a in expr.args[1:])  # decided before the loop starts
+        kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
+        return emit.lanewise(expr.op, kinds) and all(_lanewise(a, var) for a in expr.args)
+    return expr.dtype.kind in "biufc"
+
+
+def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:
+    """Turn innermost loops that qualify into vector loops.
+
+    before:  forall j                         after:  forall j (vector)
+               C[i,j] += A[i,k] * B[k,j]                C[i,j] += A[i,k] * B[k,j]
+    """
+    match stmt:
+        case cin.Forall(var, body, _):
+            if isinstance(body, cin.Assign):
+                return cin.Forall(var, body, "vector") if vectorizable(stmt) else stmt
+            return cin.Forall(var, mark_vectors(body))
+        case cin.Where(consumer, producer):
+            return cin.Where(mark_vectors(consumer), mark_vectors(producer))
+        case cin.Seq(stmts):
+            return cin.Seq(tuple(mark_vectors(s) for s in stmts))
+        case _:
+            return stmt

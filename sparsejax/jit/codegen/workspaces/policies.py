@@ -1,0 +1,133 @@
+"""The policies by name, and which one to use: the cheapest for the expected numbers of insertions and entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparsejax.formats import Dense, Format
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.codegen.workspaces.append import Append
+from sparsejax.jit.codegen.workspaces.bitmap import Bitmap, Scattered
+from sparsejax.jit.codegen.workspaces.bucket import Bucket
+from sparsejax.jit.codegen.workspaces.coordinate import Coordinate
+from sparsejax.jit.codegen.workspaces.hashed import Hash
+from sparsejax.jit.codegen.workspaces.keys import bits_of, words_of
+from sparsejax.jit.codegen.workspaces.marks import Marks
+from sparsejax.jit.codegen.workspaces.protocol import Workspace
+from sparsejax.jit.codegen.workspaces.tree import Tree
+from sparsejax.jit.cost import workspace_price
+from sparsejax.jit.ir import cin
+
+POLICIES: dict[str, type[Workspace]] = {
+    "bitmap": Bitmap,
+    "marks": Marks,
+    "hash": Hash,
+    "coordinate": Coordinate,
+    "bucket": Bucket,
+    "tree": Tree,
+}
+KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append, "scattered": Scattered}
+"""All workspaces: "append" cannot be chosen, it needs entries in order; "scattered" is that of operands that are looked up."""
+DENSE = ("bitmap", "marks")
+"""Policies whose memory follows the extents."""
+SMALL = 16  # bits of the largest bitmap workspace where nothing is known about the operands
+MISS = 6.0  # nanoseconds, as a loop iteration is about one
+AMPLE, ROOM = 1 << 26, 4.0
+"""A bitmap is taken up to AMPLE bytes, or ROOM times those of the entries: beyond, memory would follow the extents."""
+COMPILE = (
+    1e4  # sorting, growing and merging double the code: 20 to 32 ms of compilation (measured), over two thousand calls
+)
+FEW = 1000.0  # a forecast of fewer insertions is taken for this many: coordinates that cluster meet more often than expected
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy, its expected cost in loop iterations, and why it was chosen."""
+
+    policy: str
+    cost: float
+    reason: str
+
+
+def make(b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> Workspace:
+    """The workspace for `tensor`, by its policy."""
+    return of(tensor.policy or "")(b, tensor, extents, op)
+
+
+def of(policy: str) -> type[Workspace]:
+    """The kind of workspace that a policy stands for."""
+    return KINDS[policy]
+
+
+def default(shape: Sequence[int]) -> str:
+    """The policy for a workspace of `shape` when nothing is known about the operands.
+
+    >>> default((100,)), default((2**40, 2**40))
+    ('bitmap', 'hash')
+    """
+    return "bitmap" if sum(map(bits_of, shape)) <= SMALL else "hash"
+
+
+def dense_below(form: Format) -> int:
+    """How many dense levels an output of format `form` has below its last sparse one.
+
+    >>> dense_below(Format.parse("(d,c,d,d)", 4))
+    2
+    """
+    dense = [isinstance(level, Dense) for level in form.levels]
+    return next((k for k, full in enumerate(reversed(dense)) if not full), len(dense))
+
+
+def choose(
+    shape: Sequence[int],
+    itemsize: int,
+    inserts: float,
+    entries: float,
+    uses: float,
+    wanted: str = "auto",
+    below: int = 0,
+    constants: workspace_price.Terms = workspace_price.NANOSECONDS,
+) -> Choice:
+    """The policy for a workspace, the cheapest unless one is `wanted` that can hold it.
+
+    Policies but the dense ones cost their compilation too, and dense ones out of proportion to the entries are left out (`fits`).
+    The last `below` variables are dense in the output.
+
+    >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
+    'coordinate'
+    >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "tree").reason
+    'as configured'
+    >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "bitmap").reason[:47]
+    'bitmap is configured and cannot hold it; 1e+04 '
+    """
+    expected = workspace_price.costs(workspace_price.terms(shape, itemsize, inserts, entries, uses, below), constants)
+    if wanted in expected:
+        return Choice(wanted, expected[wanted], "as configured")
+    instead = "" if wanted == "auto" else f"{wanted} is configured and cannot hold it; "
+    found = expected
+    if inserts < FEW:
+        fewest = min(FEW, math.prod(map(float, shape)))
+        found = workspace_price.costs(
+            workspace_price.terms(shape, itemsize, FEW, max(entries, fewest), uses, below), constants
+        )
+    code = {name: 0.0 if name in DENSE else COMPILE for name in found}
+    ranked = sorted(
+        (name for name in found if name not in DENSE or fits(shape, itemsize, entries)),
+        key=lambda name: found[name] + code[name],
+    )
+    policy = ranked[0]
+    listed = ", ".join(f"{name} {found[name] + code[name]:.3g}" for name in ranked)
+    total = f"{inserts:.3g} insertions, {entries:.3g} entries, filled {uses:.3g} times"
+    return Choice(policy, expected[policy] + code[policy], f"{instead}{total}; costs {listed}")
+
+
+def fits(shape: Sequence[int], itemsize: int, entries: float) -> bool:
+    """Whether a bitmap over `shape` is in proportion to the entries that it will hold, or small.
+
+    >>> fits((1000, 1000), 8, 1.0), fits((300_000, 300_000), 8, 4.0)
+    (True, False)
+    """
+    bits = sum(map(bits_of, shape))
+    return 2.0**bits * (itemsize + 1) <= max(AMPLE, ROOM * entries * (8 * (1 + words_of(shape)[-1]) + itemsize))

@@ -1,0 +1,110 @@
+"""How many coordinates operands have: the cardinalities that costs of loop orders are made of (`autoschedule`).
+
+card(T, P)      coordinates of a tensor T over a set P of variables: positions per level, as observed, where P is a prefix of its storage
+                order, else as expected of entries that are spread evenly
+children        card(T, P + v) / card(T, P)
+fiber           children where another factor leads to the fibers, those that are met most
+density         the fraction of coordinates of v where an expression is stored
+"""
+
+from __future__ import annotations
+
+import math
+
+from sparsejax.formats import Dense
+from sparsejax.jit.cost.joins import Meeting, apart
+from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.ir import cin, simplify
+
+
+def distinct(throws: float, bins: float) -> float:
+    """The expected number of different values among `throws` uniform draws from `bins`."""
+    return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
+
+
+class Cardinalities:
+    """Those of the operands of a kernel, given `facts`, the extents of its variables and how its factors meet."""
+
+    def __init__(self, facts: Facts, extents: dict[cin.IndexVar, int], meetings: tuple[Meeting, ...]) -> None:
+        self.facts, self.extents, self._meetings = facts, extents, meetings
+        self._parts: dict[cin.Call, tuple[bool, list[cin.Expr]]] = {}
+        self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
+
+    def card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
+        key = (access, bound)
+        if key not in self._cards:
+            self._cards[key] = self._card(access, bound)
+        return self._cards[key]
+
+    def _card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
+        if not bound:
+            return 1.0
+        counts = self.facts[access.tensor.name]
+        seen: set[cin.Index] = set()
+        for level in range(len(access.indices)):
+            seen.add(access.level_index(level))
+            if seen >= bound:
+                if seen == bound:
+                    return max(1e-9, counts[level])
+                break
+        levels = access.tensor.format.levels
+        last = max((lv for lv, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
+        above = {access.level_index(lv) for lv in range(last + 1)}
+        full = bound - above  # dense levels below all sparse ones hold every coordinate
+        if full and last >= 0:
+            return max(1e-9, self.card(access, bound - full) * math.prod(self.extents[v] for v in full))
+        size = math.prod(float(self.extents[v]) for v in bound)
+        return max(1e-9, distinct(counts[last], size))
+
+    def children(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        before = bound.intersection(access.indices)
+        return self.card(access, before | {var}) / self.card(access, before)
+
+    def fiber(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        """The children of `access` at `var`, where other factors lead to its fibers."""
+        length = self.children(access, var, bound)
+        for m in self._meetings:
+            if m.join.var in bound and m.begins(access, var, bound):
+                length *= m.coupling
+        return min(length, float(self.extents[var]))
+
+    def density(self, expr: cin.Expr, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float | None:
+        """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
+        match expr:
+            case cin.Access():
+                if expr.others:
+                    return None
+                if var not in expr.indices:
+                    return 1.0
+                return min(1.0, self.children(expr, var, bound) / max(1, self.extents[var]))
+            case cin.Call(op):
+                if op == "logical_not":
+                    return 1.0
+                every, parts = self._parts_of(expr)
+                found = [d for a in parts if (d := self.density(a, var, bound)) is not None]
+                if every or not found:
+                    return math.prod(found) if found else None
+                return 1.0 - math.prod([1.0 - d for d in found])
+            case _:
+                return None
+
+    def _parts_of(self, expr: cin.Call) -> tuple[bool, list[cin.Expr]]:
+        """The arguments that decide where `expr` is stored: where all of them are, or else where any is. Each counts once."""
+        found = self._parts.get(expr)
+        if found is None:
+            known = [a for a in dict.fromkeys(expr.args) if self._counts_coordinates(a)]
+            needed = [a for a in known if _needs(expr, a)]
+            found = self._parts[expr] = bool(needed), apart(needed) if needed else apart(known, set.__eq__)
+        return found
+
+    def _counts_coordinates(self, expr: cin.Expr) -> bool:
+        """Whether `expr` has a density."""
+        if isinstance(expr, cin.Call):
+            return expr.op == "logical_not" or bool(self._parts_of(expr)[1])
+        return isinstance(expr, cin.Access) and not expr.others
+
+
+def _needs(expr: cin.Call, arg: cin.Expr) -> bool:
+    """Whether nothing is left of `expr` where the argument `arg` is absent, as of A / x where A is."""
+    lacking = [a for a in cin.accesses(arg) if a.tensor.lacks]
+    return bool(lacking) and isinstance(simplify.exhaust(expr, lacking), cin.Literal)

@@ -1,0 +1,98 @@
+"""Which copies of operands loops want, and what a copy in another format costs (`formats.convert`): a sum of terms, each a count times a constant.
+
+`terms` counts, `NANOSECONDS` holds the constants: `python -m benchmarks.calibrate` measures conversions, fits and prints them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level, ordering
+from sparsejax.formats.convert import counting_sorts
+from sparsejax.formats.passes import MANY
+from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.ir import cin
+from sparsejax.jit.runtime.conversion_passes import FAR
+
+CACHE = 1 << 20  # bytes of a second-level cache
+DIGITS = 65536.0  # larger extents than this, and than the entries, are sorted by digits
+
+# Rounded from fits of the kind that `python -m benchmarks.calibrate` makes, on an AMD EPYC, one thread. A nanosecond is about an iteration of a
+# scalar loop. What a conversion costs per call is that of the NumPy calls which it is made of.
+NANOSECONDS = {
+    "call": 43_000.0,
+    "call_expand": 15_000.0,
+    "expand": 0.4,
+    "expand_root": 0.8,
+    "column": 0.3,
+    "compress": 0.5,
+    "call_sort": 12_000.0,
+    "sort_few": 12.0,
+    "sort": 5.0,
+    "sort_far": 0.5,
+    "histogram": 0.6,
+    "root": 0.6,
+    "plan": 4_000.0,
+    "count": 1.7,
+}
+"""The last two are of conversions in one kernel call (`conversions`), where columns cost what it takes to expand them."""
+
+
+def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -> dict[str, float]:
+    """The counts of one conversion of an array with so many entries.
+
+    >>> terms(Format.parse("coo", 2), Format.parse("csc", 2), (10, 20), 30.0)
+    {'call': 1.0, 'column': 60.0, 'root': 20.0, 'call_sort': 1.0, 'sort_few': 30.0}
+    """
+    counted = counting_sorts(before, after) if MANY <= entries < FAR else None
+    made = {"call": 1.0, "column": entries * after.ndim} if counted is None else {"plan": 1.0}
+    if isinstance(before.levels[0], Dense):
+        made["expand_root"] = float(shape[before.order[0]])
+    if not isinstance(before.levels[-1], Coordinate):
+        made |= {"expand": entries} | ({"call_expand": 1.0} if counted is None else {})
+    if isinstance(after.levels[0], Dense):
+        made["root"] = float(shape[after.order[0]])
+    else:
+        made["compress"] = entries
+    if counted is not None:
+        return made | {"count": counted * entries, "sort_far": counted * entries * missed(16.0 * entries)}
+    sorts = float(ordering.passes_between(before.order, [(d,) for d in after.order]))
+    if sorts and entries < MANY:
+        made |= {"call_sort": sorts, "sort_few": sorts * entries}
+    elif sorts:
+        buckets = sum(min(float(shape[d]), max(DIGITS, entries)) for d in after.order[: int(sorts)])
+        far = sorts * entries * missed(16.0 * entries)
+        made |= {"call_sort": sorts, "sort": sorts * entries, "sort_far": far, "histogram": buckets}
+    return made
+
+
+def cost(before: Format, after: Format, shape: Sequence[int], entries: float) -> float:
+    """The cost of one conversion in nanoseconds."""
+    return sum(NANOSECONDS[name] * count for name, count in terms(before, after, shape, entries).items())
+
+
+def missed(size: float) -> float:
+    """The fraction of accesses to random places among `size` bytes that miss the cache."""
+    return min(1.0, max(0.0, math.log2(max(1.0, size / CACHE)) / 4))
+
+
+def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts: Facts) -> Format:
+    """The format for `access` whose storage order follows the loops: dense levels below all sparse ones stay dense, the outermost
+    is dense when its extent is in proportion to the entries and another is sparse, the others are compressed. What is stored stays the
+    same."""
+    tensor = access.tensor
+    rank = {v: k for k, v in enumerate(order)}
+    place = {d: rank.get(ix, -1) if isinstance(ix, cin.IndexVar) else -1 for d, ix in enumerate(access.indices)}
+    dims = tuple(sorted(range(len(access.indices)), key=lambda d: (place[d], tensor.format.order.index(d))))
+    last = max(lv for lv, level in enumerate(tensor.format.levels) if not isinstance(level, Dense))
+    block = set(tensor.format.order[last + 1 :])
+    entries = facts[tensor.name][last]
+    levels: list[Level] = []
+    for k, d in enumerate(dims):
+        located = k == 0 and tensor.shape[d] <= max(1024, 4 * entries) and not block.issuperset(dims[1:])
+        if located or block.issuperset(dims[k:]):
+            levels.append(Dense())
+        else:
+            levels.append(Compressed())
+    return Format(tuple(levels), dims)

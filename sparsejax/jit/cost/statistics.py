@@ -1,0 +1,179 @@
+"""Observed facts about stored arrays: positions per level, and how often entries meet. They choose schedules, never types."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sparsejax.formats import Dense, Format
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import collisions, joins, skew
+from sparsejax.jit.ir import simplify
+from sparsejax.jit.ir.cin import Tensor
+from sparsejax.jit.ir.nest import Nest
+
+Counts = tuple[float, ...]
+"""The number of positions of each storage level."""
+
+
+MANY, LONGEST, BLOCK = 1 << 15, 32, 2048
+"""Positions of a level from which on its segments are taken in blocks (the processor remembers the lengths of fewer, if they come again);
+positions of a segment, on average, up to which; and of a block, about."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about the inputs of one kernel: positions by tensor, by join the coupling (`moments.coupling`), how many
+    points there are in all, and how many of them meet in an entry of the result (`collisions`; None: not observed)."""
+
+    counts: Mapping[str, Counts]
+    couplings: Mapping[tuple[str, int, str, int], float] = field(default_factory=dict)
+    points: float | None = None
+    collisions: float | None = None
+
+    def __getitem__(self, name: str) -> Counts:
+        return self.counts[name]
+
+
+def of(nest: Nest, inputs: Sequence[Storage], exact: bool = False) -> Facts:
+    """The facts about `inputs`, one per tensor of `nest.inputs`; rounded to powers of two, unless `exact`.
+
+    >>> from sparsejax.formats import ingest
+    >>> from sparsejax.jit import cin
+    >>> A = cin.Access(cin.Tensor("A", (2, 3), np.dtype(float), Format.parse("csr", 2), 0.0), tuple(map(cin.IndexVar, "ij")))
+    >>> stored = ingest.as_storage(np.ones((2, 3)), format="csr")
+    >>> of(Nest(A.tensor, A.indices, (), A), [stored], exact=True).counts
+    {'A': (2.0, 6.0)}
+    """
+    named = {t.name: s for t, s in zip(nest.inputs, inputs, strict=True)}
+    counts = {name: exact_positions(s) if exact else positions(s) for name, s in named.items()}
+    keys = {j.key for j in meetings(nest)}
+    pairs = {key: skew.coupling(named[key[0]], key[1], named[key[2]], key[3]) for key in keys}
+    how = collisions.plan(nest)
+    found = (None, None) if how is None else product(how, named, pairs, exact)
+    return Facts(counts, pairs if exact else {key: rounded(x) for key, x in pairs.items()}, *found)
+
+
+def product(
+    how: collisions.Plan,
+    inputs: Mapping[str, Storage],
+    couplings: Mapping[tuple[str, int, str, int], float],
+    exact: bool = False,
+) -> tuple[float | None, float | None]:
+    """Points and collisions of a kernel whose exact couplings are known: their number, and that of entries, rounded to powers of two.
+
+    Points are None where degrees do not tell them (`Plan.countable`)."""
+    points, met = collisions.observed(how, inputs, couplings)
+    known = points if exact else rounded(points)
+    if met is not None and not exact:
+        met = known / rounded(points / met) if points else 1.0
+    return known if how.countable else None, met
+
+
+def meetings(nest: Nest, left_out: Collection[str] = ()) -> tuple[joins.Join, ...]:
+    """Where inputs of `nest` meet, but those that are `left_out`."""
+    found = (joins.joins(simplify.simplify(e), {*left_out, *nest.targets}) for e in nest.wholes)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
+
+
+def lengths(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], float]:
+    """How many positions the segments of levels of inputs, by name and number, are expected to hold on average. Inputs that are `moved`
+    into other formats are not known."""
+    return {
+        (t.name, level): known[t.name][level] / max(known[t.name][level - 1], 1.0)
+        for t in inputs
+        if t.name not in moved
+        for level in range(1, len(t.format.levels))
+        if not isinstance(t.format.levels[level], Dense)
+    }
+
+
+def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], int]:
+    """Levels of inputs, by name and number, that are expected to hold many positions in segments of moderate length: how many of these,
+    a power of two, hold about `BLOCK` positions. Inputs that are `moved` into other formats are not known."""
+    found = {}
+    for tensor in inputs:
+        levels = () if tensor.name in moved else tensor.format.levels
+        for level in range(1, len(levels)):
+            above, count = known[tensor.name][level - 1 : level + 1]
+            if isinstance(levels[level - 1], Dense) and count >= MANY and count <= LONGEST * above:
+                found[tensor.name, level] = int(max(64, min(BLOCK, rounded(BLOCK * above / count))))
+    return found
+
+
+def positions(storage: Storage) -> tuple[float, ...]:
+    """The number of positions of every level, rounded to a power of two so that schedules are reused, but where the type tells it.
+
+    Where positions are unused, or hold several entries, entries count.
+    Inside a coordinate run, where positions repeat coordinates, the expected number of distinct ones stands in.
+    """
+    known: tuple[float, ...] | None = storage.cache.get("positions")
+    if known is None:
+        dense = storage.format.is_dense
+        known = _of_dense(storage.shape, storage.format) if dense else _all_rounded(storage)
+        storage.cache["positions"] = known
+    return known
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_dense(shape: tuple[int, ...], format: Format) -> tuple[float, ...]:
+    """A storage without data tells as much."""
+    return _all_rounded(Storage(format, shape, 0, ((),) * len(shape), np.empty(0)))
+
+
+def _all_rounded(storage: Storage) -> tuple[float, ...]:
+    return _rounded_below(storage.format, exact_positions(storage))
+
+
+def _rounded_below(form: Format, counts: Counts) -> Counts:
+    """Counts rounded, but those of dense levels above all sparse ones, which the type tells."""
+    sparse = next((lv for lv, level in enumerate(form.levels) if not isinstance(level, Dense)), 0)
+    return (*counts[:sparse], *map(rounded, counts[sparse:]))
+
+
+def exact_positions(storage: Storage) -> tuple[float, ...]:
+    """The number of positions of every level, not rounded: for reports and forecasts."""
+    counts = []
+    count = 1.0
+    size = 1.0
+    form = storage.format
+    for level, extent in enumerate(form.level_extents(storage.shape)):
+        size *= extent
+        if isinstance(form.levels[level], Dense):
+            count *= extent
+        else:
+            count = float(len(storage.buffers[level][-1]) if form.packed else storage.counts[level])
+            if level + 1 < len(form.levels) and form.continues(level + 1):
+                distinct = size * -math.expm1(-count / size) if size else 0.0
+                counts.append(distinct)
+                continue
+        counts.append(count)
+    return tuple(counts) or (1.0,)
+
+
+def expected(form: Format, shape: Sequence[int], entries: float) -> tuple[float, ...]:
+    """What is to be expected of `entries` that are spread evenly over an array of `shape`, stored as `form`.
+
+    >>> expected(Format.parse("csr", 2), (4, 8), 7.0)
+    (4.0, 8.0)
+    """
+    counts = []
+    count = size = 1.0
+    for level, extent in zip(form.levels, form.level_extents(shape), strict=True):
+        size *= extent
+        if isinstance(level, Dense):
+            count *= extent
+        else:
+            count = size * -math.expm1(-entries / size) if size else 0.0
+        counts.append(count)
+    return _rounded_below(form, tuple(counts)) or (1.0,)
+
+
+def rounded(count: float) -> float:
+    """The nearest power of two."""
+    return 2.0 ** round(math.log2(count)) if count > 0 else 0.0

@@ -1,0 +1,184 @@
+"""What is expected of the values of a program before any of them exists: positions per level, couplings, and what kernels cost.
+
+    inputs                      as observed
+    the result of a kernel      the positions that the scheduler expects (`autoschedule.level_counts`), from those of its operands
+    a transposed array          as before
+    other library calls         as many entries as the largest operand, spread evenly
+
+A dimension of a kernel's result has the degrees of the operand that it comes from, where that is the only sparse one: exactly so for
+`exp(A)`, and about so for the rows of `A @ B`, which are as uneven as those of `A`. So couplings (`moments`) are known of values that do not
+exist, as those of the inputs that they come from.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Jaxpr, Var
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import skew, statistics
+from sparsejax.jit.graph import fuse
+from sparsejax.jit.ir import blocks, cin
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.schedule import schedules, search, statements
+
+STORE = 8.0
+"""Per entry that is stored between two kernels: written to fresh memory, and read again."""
+CALL = 4000.0
+"""Per kernel: binding it, and allocating its result."""
+
+Degrees = tuple[tuple[Storage, int] | None, ...]
+"""For every dimension, an array and its dimension that has the same degrees, or about the same."""
+
+
+@dataclass
+class Known:
+    """What is expected of values: positions per level, and arrays whose degrees are theirs."""
+
+    counts: dict[Var, statistics.Counts] = field(default_factory=dict)
+    degrees: dict[Var, Degrees] = field(default_factory=dict)
+
+    def entries(self, var: Var) -> float:
+        """How many entries a value has."""
+        return self.counts[var][-1]
+
+    def observe(self, var: Var, storage: Storage) -> None:
+        """A value that exists."""
+        self.counts[var] = statistics.positions(storage)
+        if not storage.format.is_dense:
+            self.degrees[var] = tuple((storage, d) for d in range(storage.ndim))
+
+    def guess(self, var: Var, entries: float | None = None) -> None:
+        """A value of which nothing but, at best, the number of entries is known: a few per row."""
+        aval: Aval = var.aval
+        some = 8.0 * max(aval.shape, default=1) if entries is None else entries
+        self.counts[var] = statistics.expected(aval.format, aval.shape, min(float(aval.size), some))
+
+    def only(self, values: Sequence[Var]) -> Known:
+        """What is known of some values."""
+        return Known({v: self.counts[v] for v in values}, {v: self.degrees[v] for v in values if v in self.degrees})
+
+    def copy(self) -> Known:
+        """The same, to be extended."""
+        return Known(dict(self.counts), dict(self.degrees))
+
+    def add(self, step: fuse.Step) -> None:
+        """The results of a step whose operands are known."""
+        if isinstance(step, fuse.KernelStep):
+            self._add_kernel(step)
+            return
+        given = [a for a in inputs(step) if not a.aval.format.is_dense]
+        axes = step.eqn.param_dict.get("axes")
+        for var in step.outputs:
+            self.guess(var, max(map(self.entries, given), default=None))
+            if step.eqn.primitive.name == "transpose" and given and axes is not None:
+                self.counts[var] = self.counts[given[0]]
+                own = self.degrees.get(given[0])
+                if own is not None:
+                    self.degrees[var] = tuple(own[d] for d in axes)
+
+    def _add_kernel(self, step: fuse.KernelStep) -> None:
+        var = step.output
+        if blocks.has_blocks(step.nest):
+            given = [self.entries(a) for a in step.arguments if not a.aval.format.is_dense]
+            self.guess(var, max(given, default=None))
+            return
+        nest, found = self.facts(step)
+        self.counts[var] = search.level_counts(nest, found) or (1.0,)
+        if not var.aval.format.is_dense:
+            self.degrees[var] = tuple(self._degrees(step, index) for index in step.nest.indices)
+
+    def _degrees(self, step: fuse.KernelStep, index: cin.IndexVar) -> tuple[Storage, int] | None:
+        named = dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True))
+        sparse = [a for a in step.nest.reads if a.tensor.lacks and index in a.indices]
+        if len(sparse) != 1:
+            return None
+        own = self.degrees.get(named[sparse[0].tensor.name])
+        return None if own is None else own[sparse[0].indices.index(index)]
+
+    def facts(self, step: fuse.KernelStep) -> tuple[Nest, statistics.Facts]:
+        """A kernel as the scheduler sees it, and what is known of its operands."""
+        counts = [self.counts[v] for v in step.arguments]
+        if blocks.has_blocks(step.nest):
+            read = blocks.adapted(step.nest)
+            return blocks.split(read), statistics.Facts(split(step.nest, read, counts))
+        names = [t.name for t in step.nest.inputs]
+        named = dict(zip(names, step.arguments, strict=True))
+        pairs: dict[tuple[str, int, str, int], float] = {}
+        if sum(v in self.degrees for v in step.arguments) > 1:
+            for a, d, b, e in (j.key for j in statistics.meetings(step.nest)):
+                left, right = self.degrees.get(named[a]), self.degrees.get(named[b])
+                one, other = left and left[d], right and right[e]
+                if one and other:
+                    pairs[a, d, b, e] = statistics.rounded(skew.coupling(*one, *other))
+        return step.nest, statistics.Facts(dict(zip(names, counts, strict=True)), pairs)
+
+    def cost(self, step: fuse.KernelStep) -> float | None:
+        """What the cheapest schedule of a kernel costs; None where it has none, or shares no loop."""
+        made = self.schedule(step)
+        return None if made is None else made.cost.total
+
+    def schedule(self, step: fuse.KernelStep) -> schedules.Schedule | None:
+        """The cheapest schedule of a kernel; None where it has none, or shares no loop."""
+        nest, found = self.facts(step)
+        key = (nest, *((t.shape, t.format) for t in (*nest.inputs, nest.output)))
+        counts, pairs = tuple(sorted(found.counts.items())), tuple(sorted(found.couplings.items()))
+        return _scheduled(key, counts, pairs)
+
+
+def of_program(steps: Sequence[fuse.Step], jaxpr: Jaxpr, observed: Known | Mapping[Var, Storage]) -> Known:
+    """What is known of every value of a program; of inputs that were not observed, a few entries per row are expected."""
+    known = observed.copy() if isinstance(observed, Known) else Known()
+    if not isinstance(observed, Known):
+        for var, storage in observed.items():
+            known.observe(var, storage)
+    for var in (*jaxpr.consts, *jaxpr.inputs):
+        if var not in known.counts:
+            known.guess(var)
+    for step in steps:
+        known.add(step)
+    return known
+
+
+def of_values(jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> Known:
+    """What is known of every value of a jaxpr, those that no kernel will store included."""
+    outputs = tuple(v for eqn in jaxpr.eqns for v in eqn.outputs)
+    alone = replace(jaxpr, outputs=outputs)
+    return of_program(fuse.fuse(alone), alone, observed)
+
+
+@functools.lru_cache(maxsize=1024)
+def _scheduled(
+    key: tuple[Nest, Any], counts: tuple[tuple[str, statistics.Counts], ...], pairs: tuple[tuple[Any, float], ...]
+) -> schedules.Schedule | None:
+    """The cheapest schedule of the nest in `key`, which also holds what the hash of a nest leaves out."""
+    nest, found = key[0], statistics.Facts(dict(counts), dict(pairs))
+    if not nest.nested:
+        return search.choose(nest, found)
+    made = statements.choose(nest, found)
+    return None if made is None or statements.keeps_whole(nest, made) else made
+
+
+def inputs(step: fuse.Step) -> list[Var]:
+    """The values that a step reads."""
+    if isinstance(step, fuse.KernelStep):
+        return list(step.arguments)
+    return [a for a in step.eqn.inputs if isinstance(a, Var)]
+
+
+def split(given: Nest, read: Nest, counts: Sequence[statistics.Counts]) -> dict[str, statistics.Counts]:
+    """Positions of the tensors that the scheduler sees, where `given` has `counts` and its kernel reads the formats of `read`: without
+    blocks (`blocks.split`)."""
+    found = dict(zip((t.name for t in given.inputs), counts, strict=True))
+    accesses = {a.tensor.name: a for a in given.reads}
+    parts = blocks.parts_of_nest(read)
+    for access in read.reads:
+        name = access.tensor.name
+        if access != accesses[name]:
+            found[name] = statistics.expected(access.tensor.format, access.tensor.shape, found[name][-1])
+        found[name] = blocks.split_counts(access, parts, found[name])
+    return found

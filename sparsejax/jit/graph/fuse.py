@@ -1,0 +1,413 @@
+"""Fusion: a jaxpr becomes a list of kernels and library calls.
+
+    - an elementwise result used once moves into its consumer
+    - a reduction used once, by an elementwise consumer over the same indices, becomes a producer inside that
+      consumer's kernel (`relu(A @ H)`: each row is reduced into a workspace and finished from there)
+    - a dense product whose only reader masks it with something sparse is not computed as a whole but entry by entry
+      where the mask is stored (SDDMM written as `A * (U @ V.T)`)
+    - other dense products, views, conversions and reshapes are library calls between kernels
+
+before:  b = contract A X;  c = add b bias;  d = maximum c 0
+after:   one kernel   out[i,j] = max(w[i,j] + bias[j], 0),   w[i,j] += A[i,k] * X[k,j]
+
+An elementwise producer moves into a reduction only where it is not recomputed: when it has all the reduction's
+variables, or is cheap and sparse. A kernel never grows beyond its budget (`budget`): then values are stored between kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from sparsejax.formats import Dense, Format, Storage
+from sparsejax.jit.graph import limits
+from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir.nest import Nest, Producer, patterns
+from sparsejax.jit.rewrite import legalize
+
+CHEAP = frozenset(
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "negative",
+        "positive",
+        "cast",
+        "where",
+        "maximum",
+        "minimum",
+        "conjugate",
+        "real",
+        "imag",
+        "absolute",
+        "square",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """A kernel: its nest, with canonical names, and the variable behind each input tensor."""
+
+    nest: Nest
+    arguments: tuple[Var, ...]
+    output: Var
+    priced: tuple[str, ...] = ()
+    """What was moved into the kernel, with the costs of both ways (`rows`)."""
+    filled: bool = False
+    """Whether the result may store every entry of its mask, zeros where nothing contributes."""
+
+    @property
+    def outputs(self) -> tuple[Var, ...]:
+        return (self.output,)
+
+
+@dataclass(frozen=True)
+class CallStep:
+    """A library call, or an operation that runs other jaxprs."""
+
+    eqn: Eqn
+
+    @property
+    def outputs(self) -> tuple[Var, ...]:
+        return self.eqn.outputs
+
+    def call(self, inputs: Sequence[Storage], bodies: Sequence[Any]) -> list[Storage]:
+        """The results; `bodies` run what `eqn.bodies` says."""
+        primitive, params = self.eqn.primitive, self.eqn.param_dict
+        assert primitive.call is not None
+        avals = tuple(v.aval for v in self.outputs)
+        if bodies:
+            params["bodies"] = bodies
+        made = primitive.call(*inputs, out_aval=avals if primitive.multiple else avals[0], **params)
+        return list(made) if primitive.multiple else [made]
+
+
+Step = KernelStep | CallStep
+
+
+@dataclass(frozen=True)
+class _Fragment:
+    """The value of a variable as index notation over other variables."""
+
+    indices: tuple[cin.IndexVar, ...]
+    producers: tuple[Producer, ...]
+    value: cin.Expr
+
+    @property
+    def composite(self) -> cin.Expr:
+        """The value with every reduction replaced by what it reduces."""
+        return cin.substitute(self.value, {p.target: p.rhs for p in self.producers})
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the value is another variable's, indexed in another way."""
+        return not self.producers and isinstance(self.value, cin.Access)
+
+
+def keeps_variables(before: cin.Expr, after: cin.Expr, indices: Collection[cin.Index]) -> bool:
+    """Whether what takes the place of a reduced expression has all of its variables but the `indices` of the result: of one that
+    is gone, nothing would tell how far it runs."""
+    return set(cin.variables(before)) <= {*cin.variables(after), *indices}
+
+
+def fuse(jaxpr: Jaxpr) -> list[Step]:
+    """The steps of `jaxpr`, in an order that respects its dependencies."""
+    return _Fuser(jaxpr).run()
+
+
+class _Fuser:
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr = jaxpr
+        self.uses = Counter(a for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var))
+        self.kept = {a for a in jaxpr.outputs if isinstance(a, Var)}
+        self.consumer = {a: eqn for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
+        self.readers = Counter(a for eqn in jaxpr.eqns for a in set(eqn.inputs) if isinstance(a, Var))
+        self.readers.update(self.kept)
+        self.fragments: dict[Var, _Fragment] = {}
+        self.vars: dict[str, Var] = {}
+        self.apart = {eqn.outputs[0] for eqn in jaxpr.eqns if _scatters(eqn)}
+        self.count = 0
+
+    def run(self) -> list[Step]:
+        for eqn in self.jaxpr.eqns:
+            if not self._is_call(eqn):
+                self.fragments[eqn.outputs[0]] = self._inline(eqn, self._define(eqn))
+        steps: list[Step] = []
+        needed = set(self.kept)
+        for eqn in reversed(self.jaxpr.eqns):
+            if needed.isdisjoint(eqn.outputs):
+                continue  # moved into every reader
+            var = eqn.outputs[0]
+            fragment = self.fragments.get(var)
+            view = fragment is not None and fragment.is_view and eqn.primitive.views
+            step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
+            if isinstance(step, KernelStep) and eqn.param_dict.get("mask") == "pattern":
+                step = replace(step, filled=True)
+            steps.append(step)
+            read = step.arguments if isinstance(step, KernelStep) else eqn.inputs
+            needed.update(a for a in read if isinstance(a, Var))
+        return steps[::-1]
+
+    def _is_call(self, eqn: Eqn) -> bool:
+        if not eqn.primitive.uses_call([a.aval for a in eqn.inputs], eqn.param_dict):
+            return False
+        return eqn.primitive.notation is None or not self._masked(eqn.outputs[0])
+
+    def _masked(self, var: Var) -> bool:
+        """Whether just the entries of something sparse are kept of a dense result: by its only reader, or by the only reader of what
+        elementwise operations, one after the other, make of it."""
+        size = 0
+        while True:
+            reader = self.consumer.get(var)
+            if reader is None or self.uses[var] != 1 or var in self.kept or reader.primitive.notation is None:
+                return False
+            out = reader.outputs[0]
+            if out.aval.shape != var.aval.shape:
+                return False
+            if not out.aval.format.is_dense:
+                return True
+            if reader.primitive.call is not None:
+                return False
+            made = self._define(reader)
+            size += limits.nodes(made.rhs)
+            if made.op is not None or size > limits.NODES // 2:  # more might not fit into the kernel of the entries
+                return False
+            var = out
+
+    def _tensor(self, atom: Atom) -> cin.Tensor | cin.Literal:
+        if isinstance(atom, Literal):
+            return simplify.literal(atom.value, atom.aval.dtype)
+        name = f"v{atom.number}"
+        self.vars[name] = atom
+        return tensor_of(name, atom.aval)
+
+    def _define(self, eqn: Eqn) -> cin.Definition:
+        made: cin.Definition = eqn.primitive.notation(  # type: ignore[misc]
+            *(self._tensor(a) for a in eqn.inputs), **eqn.param_dict
+        )
+        self.count += 1
+        found = dict.fromkeys((*(ix for ix in made.indices if isinstance(ix, cin.IndexVar)), *cin.variables(made.rhs)))
+        fresh: dict[cin.Index, cin.Index] = {v: cin.IndexVar(f"{v.name}.{self.count}") for v in found}
+        indices = tuple(fresh.get(ix, ix) for ix in made.indices)
+        return cin.Definition(indices, made.op, cin.rename(made.rhs, fresh))
+
+    def _inline(self, eqn: Eqn, made: cin.Definition) -> _Fragment:
+        indices = tuple(ix for ix in made.indices if isinstance(ix, cin.IndexVar))
+        out = eqn.outputs[0]
+        producers: list[Producer] = []
+        replace_: dict[cin.Access, cin.Expr] = {}
+        accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
+        asked = set(patterns(made.rhs))
+        times = Counter(cin.accesses(made.rhs))
+        size = limits.nodes(made.rhs)
+        whole = made.rhs
+        for access in accesses:
+            var = self.vars.get(access.tensor.name)
+            fragment = self.fragments.get(var) if var is not None else None
+            if var is None or fragment is None or var in self.kept or access in asked or var in self.apart:
+                continue
+            if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
+                continue
+            grown = limits.nodes(fragment.composite)
+            recomputed = self._cheap(fragment) and made.op is None and grown <= limits.SHARED
+            if self.readers[var] > 1 and not recomputed:
+                continue
+            if size + times[access] * (grown - 1) > limits.NODES:
+                continue
+            if not entrywise(fragment, var.aval):
+                continue
+            moved = self._moved(access, fragment, made, indices, out.aval)
+            if moved is None:
+                continue
+            tried = cin.substitute(whole, {access: moved.composite})
+            if limits.pieces(tried) > limits.PIECES:
+                continue
+            if made.op is not None and not keeps_variables(whole, tried, indices):
+                continue
+            size, whole = size + times[access] * (grown - 1), tried
+            replace_[access] = moved.value
+            producers += moved.producers
+        rhs = cin.substitute(made.rhs, replace_)
+        if made.op is None:
+            return _Fragment(indices, tuple(producers), rhs)
+        identity = operators.get(made.op).identity(out.aval.dtype)
+        temporary = tensor_of(f"t{out.number}", out.aval)._replace(fill_value=identity)
+        target = cin.Access(temporary, indices)
+        return _Fragment(indices, (Producer(target, made.op, rhs),), target)
+
+    def _cheap(self, fragment: _Fragment) -> bool:
+        return not fragment.producers and cheap(fragment.value)
+
+    def _moved(
+        self,
+        access: cin.Access,
+        fragment: _Fragment,
+        made: cin.Definition,
+        indices: tuple[cin.IndexVar, ...],
+        out: Aval,
+    ) -> _Fragment | None:
+        """`fragment` over the indices of `access`; None where moving it would cost more than it saves."""
+        rename: dict[cin.Index, cin.Index] = dict(zip(fragment.indices, access.indices, strict=True))
+        if not fragment.producers:
+            if made.op is not None:
+                everything = set(indices) | set(cin.variables(made.rhs))
+                sparse = any(not a.tensor.format.is_dense for a in cin.accesses(fragment.value))
+                if not everything <= set(access.indices) and not (sparse and self._cheap(fragment)):
+                    return None
+            return _Fragment((), (), cin.rename(fragment.value, rename))
+        sparse_levels = sum(not isinstance(level, Dense) for level in out.format.levels)
+        same = len(set(access.indices)) == len(access.indices) and set(access.indices) == set(indices)
+        if made.op is not None or not same or sparse_levels > 2:
+            return None
+        producers = tuple(p.moved(lambda expr: cin.rename(expr, rename)) for p in fragment.producers)
+        return _Fragment((), producers, cin.rename(fragment.value, rename))
+
+    def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
+        output = tensor_of("out", var.aval)
+        output = output._replace(format=legalize.assembled(output.format))
+        nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
+        return canonical(nest, var, self.vars)
+
+
+def _once(nest: Nest) -> Nest:
+    """A sum of products with its dense factors summed first, where the result has a variable that they lack.
+
+    before:  out[i,j,b] += A[i,j,b] * U[i,k] * W[j,k]
+    after:   out[i,j,b] = A[i,j,b] * w[i,j],  w[i,j] += U[i,k] * W[j,k]
+
+    Under a mask likewise, which then holds where the result is computed.
+    """
+    if not nest.direct or nest.op != "add" or len(nest.producers) != 1 or nest.output.format.is_dense:
+        return nest
+    product, condition = nest.producers[0].rhs, None
+    if (
+        isinstance(product, cin.Call)
+        and product.op == "masked"
+        and not set(cin.variables(product.args[0])) - {*nest.indices}
+    ):
+        condition, product, _ = product.args
+    factors = _factors(product)
+    own = [f for f in factors if set(cin.variables(f)) <= set(nest.indices)]
+    rest = [f for f in factors if f not in own]
+    read = [a for f in rest for a in cin.accesses(f)]
+    shared = tuple(v for v in nest.indices if v in {ix for a in read for ix in a.indices})
+    extents = {ix: n for a in (*read, *cin.accesses(product)) for ix, n in zip(a.indices, a.tensor.shape, strict=True)}
+    dense = all(a.tensor.format.is_dense for a in read) and 0 not in extents.values()
+    if not own or not rest or not dense or len(shared) == len(nest.indices):
+        return nest
+    dtype = product.dtype
+    made = cin.Tensor(
+        nest.producers[0].target.tensor.name,
+        tuple(extents[v] for v in shared),
+        dtype,
+        Format.parse("dense", len(shared)),
+        dtype.type(0),
+    )
+    target = cin.Access(made, shared)
+    value = _product([*own, target])
+    if condition is not None:
+        value = cin.Call(
+            "masked", (condition, value, simplify.literal(nest.output.fill_value, value.dtype)), value.dtype
+        )
+    return replace(nest, producers=(Producer(target, "add", _product(rest)),), value=value)
+
+
+def _factors(expr: cin.Expr) -> list[cin.Expr]:
+    if isinstance(expr, cin.Call) and expr.op == "multiply" and all(a.dtype == expr.dtype for a in expr.args):
+        return [f for a in expr.args for f in _factors(a)]
+    return [expr]
+
+
+def _product(factors: Sequence[cin.Expr]) -> cin.Expr:
+    return functools.reduce(lambda x, y: cin.Call("multiply", (x, y), x.dtype), factors)
+
+
+def _scatters(eqn: Eqn) -> bool:
+    """Whether a result is stored at the pattern of its mask and sums what sparse operands lead to: by itself it is accumulated in
+    any loop order (`positions`), inside another kernel only in the order of its storage."""
+    params = eqn.param_dict
+    if params.get("mask") != "pattern":
+        return False
+    output = set(params["output"])
+    return any(
+        not a.aval.is_dense and not output.issuperset(labels)
+        for a, labels in zip(eqn.inputs, params["inputs"], strict=False)
+    )
+
+
+def tensor_of(name: str, aval: Aval) -> cin.Tensor:
+    """The CIN tensor of an abstract value."""
+    return cin.Tensor(name, aval.shape, aval.dtype, aval.format, aval.fill_value)
+
+
+def entrywise(fragment: _Fragment | Nest, aval: Aval) -> bool:
+    """Whether the result of `fragment` has no entry exactly where its value falls back to the fill.
+
+    The outer sum of two sparse vectors is dense: where both are absent it holds the number 0, and inlined it would not.
+    """
+    lacking = {a for a in cin.accesses(fragment.value) if a.tensor.lacks}
+    if fragment.producers or not isinstance(simplify.exhaust(fragment.value, lacking), cin.Literal):
+        return True
+    order, levels = aval.format.order, aval.format.levels
+    sparse = max((k for k, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
+    whole = {fragment.indices[d] for d in order[sparse + 1 :]}
+    return not any(
+        a.level_index(k) in whole and not isinstance(level, Dense)
+        for a in lacking
+        for k, level in enumerate(a.tensor.format.levels)
+    )
+
+
+def cheap(expr: cin.Expr) -> bool:
+    """Whether every operator of `expr` costs no more than a few instructions."""
+    if isinstance(expr, cin.Call):
+        return expr.op in CHEAP and all(cheap(a) for a in expr.args)
+    return True
+
+
+def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
+    """`nest` with one tensor per access (A, B, …), workspaces w, w1, … and indices i, j, k, …; equal kernels of
+    different programs so become the same text."""
+    read = {a.tensor.name for a in cin.accesses(nest.value)}
+    used: list[Producer] = []
+    for p in reversed(nest.producers):
+        if p.target.tensor.name in read:
+            used.insert(0, p)
+            read.update(a.tensor.name for a in cin.accesses(p.rhs))
+    nest = Nest(nest.output, nest.indices, tuple(used), nest.value)
+    letters = "ijklmnopqrstuvwxyz"
+    names: dict[cin.Index, cin.Index] = {}
+    for k, var in enumerate(nest.variables):
+        names[var] = cin.IndexVar(letters[k] if k < len(letters) else f"i{k}")
+    arguments: list[Var] = []
+    tensors: dict[cin.Access, cin.Expr] = {}
+    for access in nest.reads:
+        fresh = _tensor_name(len(arguments))
+        arguments.append(variables[access.tensor.name])
+        form = legalize.without_lone_coordinates(access.tensor.format)
+        tensors[access] = cin.Access(access.tensor._replace(name=fresh, format=form), access.indices)
+    spaces = {
+        p.target.tensor.name: cin.Access(p.target.tensor._replace(name=f"w{k or ''}"), p.target.indices)
+        for k, p in enumerate(nest.producers)
+    }
+
+    def move(expr: cin.Expr) -> cin.Expr:
+        return cin.rename(cin.replaced(cin.substitute(expr, tensors), spaces), names)
+
+    producers = tuple(p.moved(move) for p in nest.producers)
+    indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))
+    made = Nest(nest.output, indices, producers, move(nest.value))
+    by_name = {_tensor_name(k): v for k, v in enumerate(arguments)}
+    return KernelStep(made, tuple(by_name[t.name] for t in made.inputs), output)
+
+
+def _tensor_name(k: int) -> str:
+    letters = "ABCDEFGHKLMNPQRSTUVXYZ"
+    return letters[k] if k < len(letters) else f"T{k}"

@@ -1,0 +1,159 @@
+"""How values between kernels are stored: not always as their types say.
+
+The type of a value fixes its shape, dtype and fill, and its format where the user sees it. Between kernels it may be stored otherwise
+
+    densely                      a reduction that is expected to be fairly full, where no reader can tell absent zeros from stored ones
+    in the order of a reader     which would convert it at every call
+
+before:  C:csr[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])          coordinates of C are marked or sorted
+after:   C:dense[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])        C, or a row of it (`rows`), is an array
+
+Every storage is priced with all kernels that make and read the value, merged as they would be; positions are those expected (`estimates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Jaxpr, Var
+from sparsejax.formats import Dense, Format
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.graph import expected, fuse, fuse_reductions
+from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir.nest import Nest
+
+ROOM = 4.0
+"""A value is stored densely in at most so many times the elements that it is expected to have as entries."""
+
+SURE = 0.8
+"""A value is stored in another order where that costs at most this share: prices of workspaces are not more exact than that."""
+
+
+def stored(steps: list[fuse.Step], jaxpr: Jaxpr, observed: expected.Known | Mapping[Var, Storage]) -> list[fuse.Step]:
+    """`steps` with values between kernels in the storage that makes them cheapest, given the program's inputs, or what is known of them."""
+    kernels = {s.output: s for s in steps if isinstance(s, fuse.KernelStep)}
+    results = {a for a in jaxpr.outputs if isinstance(a, Var)}
+    inner = [v for v in kernels if v not in results and not v.aval.format.is_dense and not v.aval.format.blocked]
+    known: expected.Known | None = None
+    made: list[fuse.Step] = list(steps)
+    for var in inner:
+        places = [n for n, s in enumerate(made) if var in expected.inputs(s) or var in s.outputs]
+        own = [s for n in places if isinstance(s := made[n], fuse.KernelStep)]
+        if len(own) < len(places) or any(t.format.blocked for s in own for t in (*s.nest.inputs, s.nest.output)):
+            continue  # a library call reads it as its type says
+        known = known or expected.of_program(made, jaxpr, observed)
+        options = dict.fromkeys(_options(own, var, known))
+        plain = _price(own, known) if options else None
+        best: tuple[float, Sequence[fuse.KernelStep]] | None = None
+        for form in options:
+            new = Var(Aval(var.aval.shape, var.aval.dtype, form, var.aval.fill_value))
+            tried = [_with(s, var, new) for s in own]
+            price = _price(tried, known)
+            if plain is None or price is None:
+                continue
+            if price < (plain if form.is_dense else SURE * plain) and (best is None or price < best[0]):
+                text = f"{own[0].nest.value} is stored {form}: cost {price:.4g}, as {var.aval.format} {plain:.4g}"
+                best = price, [replace(tried[0], priced=(*tried[0].priced, text)), *tried[1:]]
+        if best is not None:
+            for n, step in zip(places, best[1], strict=True):
+                made[n] = step
+            known = None
+    return made
+
+
+def _options(steps: Sequence[fuse.KernelStep], var: Var, known: expected.Known) -> Iterator[Format]:
+    """The formats in which a value could be stored besides its own, where the first of `steps` makes it and the others read it."""
+    source, *readers = steps
+    same = _dense_is_same(source.nest) and all(_cannot_tell(r, var) for r in readers)
+    if same and var.aval.size <= ROOM * known.entries(var):
+        yield Format((Dense(),) * var.aval.ndim)
+    for reader in readers:
+        schedule = known.schedule(reader)
+        names = {t.name for t, v in zip(reader.nest.inputs, reader.arguments, strict=True) if v == var}
+        for name, form in () if schedule is None else schedule.conversions:
+            if name in names:
+                yield form
+
+
+def _dense_is_same(nest: Nest) -> bool:
+    """Whether a kernel gives the same numbers with a dense result: sums, and what becomes of them, 0 where all is absent."""
+    lacking = [a for a in dict.fromkeys(cin.accesses(nest.value)) if a.tensor.lacks]
+    empty = simplify.exhaust(nest.value, lacking)
+    return (
+        any(p.target in lacking for p in nest.producers)
+        and all(p.op == "add" for p in nest.producers)
+        and isinstance(empty, cin.Literal)
+        and bool(empty.value == 0)
+        and bool(nest.output.fill_value == 0)
+        and all(_plain(nest.value, a) for a in lacking)
+    )
+
+
+def _cannot_tell(reader: fuse.KernelStep, var: Var) -> bool:
+    """Whether a kernel with a dense result computes the same whether zeros of a value are absent or stored."""
+    named = {t.name for t, v in zip(reader.nest.inputs, reader.arguments, strict=True) if v == var}
+    own = [a for a in reader.nest.reads if a.tensor.name in named]
+    exprs = [*(p.rhs for p in reader.nest.producers), reader.nest.value]
+    return reader.nest.output.format.is_dense and all(_plain(e, a) for e in exprs for a in own)
+
+
+def _plain(expr: cin.Expr, access: cin.Access) -> bool:
+    """Whether an absent zero of `access` gives what a stored one would: it stands in no product that it annihilates, but with a finite
+    number or of integers."""
+    if not isinstance(expr, cin.Call) or access not in set(cin.accesses(expr)):
+        return True
+    operator = operators.get(expr.op)
+    if expr.op == "stored" or operator.body is not None:
+        return False
+    if operator.left_annihilator is not None or operator.right_annihilator is not None:
+        exact = expr.dtype.kind in "biu" and expr.op in ("multiply", "logical_and", "logical_or", "bitwise_and")
+        others = [a for a in expr.args if access not in set(cin.accesses(a))]
+        scaled = expr.op == "multiply" and len(others) == 1 and _is_finite(others[0])
+        if not (exact or scaled):
+            return False
+    return all(_plain(a, access) for a in expr.args)
+
+
+def _is_finite(expr: cin.Expr) -> bool:
+    return isinstance(expr, cin.Literal) and bool(np.isfinite(expr.value))
+
+
+def _with(step: fuse.KernelStep, var: Var, new: Var) -> fuse.KernelStep:
+    """A kernel that makes or reads `new` in place of `var`."""
+    form = new.aval.format
+    nest = step.nest
+    if step.output == var:
+        targets = {
+            p.target: cin.Access(p.target.tensor._replace(format=form), p.target.indices) for p in nest.producers
+        }
+        producers = tuple(p.moved(lambda e: cin.substitute(e, dict(targets))) for p in nest.producers)
+        value = cin.substitute(nest.value, dict(targets))
+        return replace(step, nest=Nest(nest.output._replace(format=form), nest.indices, producers, value), output=new)
+    named = {t.name for t, v in zip(nest.inputs, step.arguments, strict=True) if v == var}
+    moved: dict[cin.Access, cin.Expr] = {
+        a: cin.Access(a.tensor._replace(format=form), a.indices) for a in nest.reads if a.tensor.name in named
+    }
+    producers = tuple(p.moved(lambda e: cin.substitute(e, moved)) for p in nest.producers)
+    changed = Nest(nest.output, nest.indices, producers, cin.substitute(nest.value, moved))
+    return replace(step, nest=changed, arguments=tuple(new if v == var else v for v in step.arguments))
+
+
+def _price(steps: Sequence[fuse.KernelStep], known: expected.Known) -> float | None:
+    """What kernels cost, merged where that is cheaper, and writing and reading what lies between them."""
+    made = {s.output for s in steps}
+    given = tuple(dict.fromkeys(v for s in steps for v in s.arguments if v not in made))
+    read = {v for s in steps for v in s.arguments}
+    jaxpr = Jaxpr(given, (), (), tuple(v for v in made if v not in read))
+    found, total = known.only(given), 0.0
+    for step in fuse_reductions.merged(list(steps), jaxpr, found):
+        assert isinstance(step, fuse.KernelStep)
+        price = found.cost(step)
+        if price is None:
+            return None
+        found.add(step)
+        total += price + expected.CALL + expected.STORE * found.entries(step.output) * (step.output in read)
+    return total

@@ -1,0 +1,318 @@
+"""Association: which two operands of a product of three are contracted first, where the program leaves the result to nobody else.
+
+before:  T = contract H W;  C = contract A T            T[k,j] += H[k,l] * W[l,j],   C[i,j] += A[i,k] * T[k,j]
+after:   T = contract A H;  C = contract T W            T[i,l] += A[i,k] * H[k,l],   C[i,j] += T[i,l] * W[l,j]
+
+Both are planned to the end, fused where that is cheaper (`rows`), and the cheaper one wins: A @ (H @ W) with sparse A walks A for rows as long
+as those of the product, but stores all of H @ W in between; (A @ H) @ W walks it for those of H, and of its product one panel of rows is
+kept at a time (`panels`). Paths of `einsum` are chosen among types before anything is known of the operands; here their entries are.
+
+What is summed is the same: the semirings in `RINGS` are associative and distribute. Floats round in another order, as along any path of an
+`einsum`. What is infinite or NaN could reach other entries (0 times infinity in a row to which nothing contributes), and large numbers
+could overflow, so that operands are looked at first (`moderate`): where one holds such a number, the program runs as it is
+written. Never where the inner result has another reader or is pinned to a format, an operand has a fill that does not annihilate, or
+one is no longer stored once kernels are fused. Planning a product in every way takes milliseconds: what was decided is remembered, for
+other processes too (`decisions`).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sparsejax import config
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.backend import decision_cache
+from sparsejax.jit.cost import skew, statistics
+from sparsejax.jit.graph import expected, fuse, fuse_reductions, intermediate_storage
+from sparsejax.jit.graph.guards import Check
+from sparsejax.jit.ir import operators
+from sparsejax.lax.contract import arithmetic, contract_p, extents_of
+from sparsejax.lax.path import BLAS
+from sparsejax.lax.semiring import Ring, named, ring_of
+
+Labels = tuple[int, ...]
+RINGS = ("plus_times", "or_and", "xor_and", "min_max", "max_min")
+"""Semirings that are associative and distribute, for every dtype."""
+FLOAT_RINGS = ("min_plus", "max_plus")
+"""And where nothing wraps around."""
+
+SURE = 0.5
+"""A product is associated in another way where that costs at most this share: kernels of different kinds are compared, whose prices may be
+far off (a sparse factor that would become a sparse product: 0.8 of the price, nine times the time)."""
+
+LOOK = 0.25
+"""Per element of an operand that is looked at in every call, as a step before makes it."""
+
+ROUNDS = 8
+"""How many products of a program are associated in another way, at most."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A product of three operands and what it costs, as it is written and as it is associated; what is to be checked if it is."""
+
+    output: Var
+    last: Var
+    text: str
+    checks: tuple[Check, ...] = ()
+
+    def noted(self, steps: Sequence[fuse.Step]) -> list[fuse.Step]:
+        """`steps` with the prices beside the kernel that makes the product."""
+        kernels = [n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and s.output == self.output]
+        kernels += [n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and self.last in s.arguments]
+        made = list(steps)
+        if kernels:
+            step = made[kernels[0]]
+            assert isinstance(step, fuse.KernelStep)
+            made[kernels[0]] = replace(step, priced=(*step.priced, self.text))
+        return made
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A contraction whose operand `inner` is another's result: both as one over three operands, in the order in which they are multiplied.
+
+    `first` are the numbers of those that are contracted first."""
+
+    outer: Eqn
+    inner: Eqn
+    operands: tuple[Var, ...]
+    inputs: tuple[Labels, ...]
+    output: Labels
+    first: tuple[int, int]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.outer.param_dict
+
+
+def cheapest(
+    jaxpr: Jaxpr, observed: Mapping[Var, Storage], refused: Collection[Var] = ()
+) -> tuple[Jaxpr, list[Chosen]]:
+    """`jaxpr` with its products of three operands, but those that are `refused`, associated as is cheapest, given the program's inputs; and what
+    both ways cost."""
+    notes: list[Chosen] = []
+    given, seen = {*jaxpr.inputs, *jaxpr.consts}, set(refused)
+    for _ in range(ROUNDS):
+        product = next((p for p in _products(jaxpr) if p.outer.outputs[0] not in seen), None)
+        if product is None:
+            break
+        made = {eqn.outputs[0]: eqn for eqn in jaxpr.eqns if _plain(eqn)}
+        ring = product.params.get("ring")
+        exact = product.params["dtype"].kind in "biu"
+        checks = () if exact else _checks(product, 0.0 if ring is None else float(ring.zero), made)
+        direct = given.issuperset(product.operands)
+        known = expected.of_program((), jaxpr, observed) if direct else expected.of_values(jaxpr, observed)
+        looks = sum(LOOK * known.entries(c.var) for c in checks if c.var not in given)
+        eqns, note = _cheaper(product, known, looks)
+        seen.add(product.outer.outputs[0])
+        if note is not None:
+            notes.append(replace(note, checks=checks if eqns else ()))
+        if eqns:
+            jaxpr = _replaced(jaxpr, product, eqns)
+    return jaxpr, notes
+
+
+def _replaced(jaxpr: Jaxpr, product: _Product, made: Sequence[Eqn]) -> Jaxpr:
+    """`jaxpr` with other contractions in place of those of a product."""
+    eqns: list[Eqn] = []
+    for eqn in jaxpr.eqns:
+        if eqn is product.outer:
+            eqns += made
+        elif eqn is not product.inner:
+            eqns.append(eqn)
+    return replace(jaxpr, eqns=tuple(eqns))
+
+
+def _checks(product: _Product, zero: float, made: Mapping[Var, Eqn]) -> tuple[Check, ...]:
+    """What must hold of the operands of a product: of what they are made of, where they are products themselves."""
+    found: list[Var] = []
+    left = list(product.operands)
+    while left:
+        var = left.pop()
+        eqn = made.get(var)
+        if eqn is not None and eqn.param_dict.get("ring") == product.params.get("ring"):
+            left += [a for a in eqn.inputs if isinstance(a, Var)]
+        else:
+            found.append(var)
+    return tuple(Check(v, zero, len(found)) for v in dict.fromkeys(found))
+
+
+def _products(jaxpr: Jaxpr) -> Iterator[_Product]:
+    made = {eqn.outputs[0]: eqn for eqn in jaxpr.eqns if _plain(eqn)}
+    if len(made) < 2:
+        return
+    uses = Counter(a for atoms in (*(e.inputs for e in jaxpr.eqns), jaxpr.outputs) for a in atoms if isinstance(a, Var))
+    for outer in made.values():
+        for place, var in enumerate(outer.inputs):
+            inner = made.get(var) if isinstance(var, Var) and uses[var] == 1 else None
+            if inner is not None and inner.param_dict["out_format"] is None:
+                found = _product(outer, inner, place)
+                if found is not None:
+                    yield found
+
+
+def _plain(eqn: Eqn) -> bool:
+    """Whether an operation is a contraction of two arrays in a ring that is associative and distributes."""
+    if eqn.primitive is not contract_p or len(eqn.inputs) != 2 or not all(isinstance(a, Var) for a in eqn.inputs):
+        return False
+    params = eqn.param_dict
+    if params.get("mask") is not None:
+        return False
+    dtype, ring = params["dtype"], params.get("ring")
+    if ring is not None and ring not in _rings(dtype):
+        return False
+    if ring is None and any(not a.aval.format.is_dense and a.aval.fill_value != 0 for a in eqn.inputs):
+        return False
+    extents = extents_of([a.aval.shape for a in eqn.inputs], params["inputs"])
+    pairs = zip(eqn.inputs, params["inputs"], strict=True)
+    return all(a.aval.shape[k] == extents[x] for a, labels in pairs for k, x in enumerate(labels))
+
+
+@functools.cache
+def _rings(dtype: np.dtype[Any]) -> list[Ring]:
+    """The semirings of one dtype that are associative and distribute."""
+    names = () if dtype.kind == "c" else (*RINGS, *(FLOAT_RINGS if dtype.kind == "f" else ()))
+    return [ring_of(named(name), dtype) for name in names]
+
+
+def _product(outer: Eqn, inner: Eqn, place: int) -> _Product | None:
+    theirs, ours = inner.param_dict, outer.param_dict
+    if theirs["dtype"] != ours["dtype"] or theirs.get("ring") != ours.get("ring"):
+        return None
+    around: tuple[Labels, ...] = ours["inputs"]
+    names = dict(zip(theirs["output"], around[place], strict=True))
+    fresh = 1 + max((x for labels in (*around, *theirs["inputs"]) for x in labels), default=0)
+    for label in dict.fromkeys(x for labels in theirs["inputs"] for x in labels):
+        if label not in names:
+            names[label], fresh = fresh, fresh + 1
+    inside = [tuple(names[x] for x in labels) for labels in theirs["inputs"]]
+    operands, inputs = list(outer.inputs), list(around)
+    operands[place : place + 1], inputs[place : place + 1] = inner.inputs, inside
+    given = tuple(a for a in operands if isinstance(a, Var))
+    return _Product(outer, inner, given, tuple(inputs), ours["output"], (place, place + 1))
+
+
+def _others(product: _Product) -> Iterator[tuple[int, int]]:
+    """Other pairs that may be contracted first: they share a label."""
+    ring = product.params.get("ring") or arithmetic(product.params["dtype"])
+    for pair in ((0, 1), (1, 2), (0, 2)):
+        if pair == product.first or (pair == (0, 2) and not operators.get(ring.mul).commutative):
+            continue
+        if set(product.inputs[pair[0]]) & set(product.inputs[pair[1]]):
+            yield pair
+
+
+def _cheaper(product: _Product, known: expected.Known, looks: float) -> tuple[list[Eqn], Chosen | None]:
+    """The product associated in another way, where that is cheaper even if `looks` is paid for it; and the prices of both ways."""
+    known = known.only(product.operands)
+    decide = functools.partial(_decided, product, known, looks)
+    found = json.loads(decision_cache.remembered(_key(product, known, looks), decide))
+    if found is None:
+        return [], None
+    (p, q), price, written = found
+    text = f"{_text(product, (p, q))}: cost {price:.4g}, as written {_text(product, product.first)}: {written:.4g}"
+    eqns = _associated(product, (p, q)) if price <= SURE * written else None
+    return eqns or [], Chosen(product.outer.outputs[0], product.operands[-1], text)
+
+
+def _decided(product: _Product, known: expected.Known, looks: float) -> str:
+    """As JSON: which two operands would best be contracted first instead, what that costs, and what it costs as it is written."""
+    written = _price([product.inner, product.outer], product, known)
+    best: tuple[float, tuple[int, int]] | None = None
+    for pair in _others(product):
+        eqns = _associated(product, pair)
+        price = None if eqns is None else _price(eqns, product, known)
+        if price is not None and (best is None or price < best[0]):
+            best = price, pair
+    if best is None or written is None:
+        return json.dumps(None)
+    return json.dumps((best[1], best[0] + looks, written))
+
+
+def _key(product: _Product, known: expected.Known, looks: float) -> str:
+    """All that the decision depends on: the contractions, types of operands and which are the same, and what is known of them."""
+    operands = product.operands
+    types = [(v.aval, known.counts[v], operands.index(v)) for v in operands]
+    pairs: list[float] = []
+    for p, q in itertools.combinations(range(3), 2):
+        left, right = known.degrees.get(operands[p]), known.degrees.get(operands[q])
+        for label in product.inputs[p] if left and right else ():
+            if left and right and label in product.inputs[q]:
+                one, other = left[product.inputs[p].index(label)], right[product.inputs[q].index(label)]
+                pairs.append(statistics.rounded(skew.coupling(*one, *other)) if one and other else 0.0)
+    forms = product.inner.param_dict, product.outer.param_dict
+    return f"associate {config.planning()} {product.inputs} {product.output} {product.first} {forms} {types} {pairs} {looks}"
+
+
+def _associated(product: _Product, pair: tuple[int, int]) -> list[Eqn] | None:
+    """The two contractions of a product with `pair` contracted first; None where the result would have another type."""
+    rest = next(k for k in range(3) if k not in pair)
+    needed = {*product.output, *product.inputs[rest]}
+    labels = [product.inputs[k] for k in pair]
+    kept = tuple(dict.fromkeys(x for ls in labels for x in ls if x in needed))
+    first = _eqn(product.inner, [product.operands[k] for k in pair], labels, kept, None)
+    chosen = [(product.operands[rest], product.inputs[rest]), (first.outputs[0], kept)]
+    if rest > pair[0]:
+        chosen.reverse()
+    aval = product.outer.outputs[0].aval
+    for form in (product.params["out_format"], aval.format):
+        last = _eqn(product.outer, [v for v, _ in chosen], [ls for _, ls in chosen], product.output, form)
+        if last.outputs[0].aval == aval:
+            return [first, replace(last, outputs=product.outer.outputs)]
+    return None
+
+
+def _eqn(like: Eqn, operands: Sequence[Var], inputs: Sequence[Labels], output: Labels, form: Any) -> Eqn:
+    """A contraction of other operands."""
+    params = {**like.param_dict, "inputs": tuple(inputs), "output": output, "out_format": form}
+    aval: Aval = contract_p.typing(*(v.aval for v in operands), **params)
+    return Eqn(contract_p, tuple(operands), tuple(params.items()), (Var(aval),), like.source)
+
+
+def _price(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> float | None:
+    """What contractions cost: their kernels, merged where that is cheaper, library calls, and what is stored between them."""
+    given, result = tuple(dict.fromkeys(product.operands)), product.outer.outputs[0]
+    jaxpr = Jaxpr(given, (), tuple(eqns), (result,))
+    found, total = known.only(given), 0.0
+    for step in fuse_reductions.merged(intermediate_storage.stored(fuse.fuse(jaxpr), jaxpr, found), jaxpr, found):
+        if isinstance(step, fuse.KernelStep):
+            price = found.cost(step)
+            if price is None:
+                return None
+        else:
+            price = BLAS * _multiplications(step.eqn)
+        found.add(step)
+        total += price + expected.CALL
+        total += sum(expected.STORE * found.entries(v) for v in step.outputs if v != result)
+    return total
+
+
+def _multiplications(eqn: Eqn) -> float:
+    """Those of a product of dense operands."""
+    count = 1.0
+    for extent in extents_of([a.aval.shape for a in eqn.inputs], eqn.param_dict["inputs"]).values():
+        count *= extent
+    return count
+
+
+def _text(product: _Product, first: tuple[int, int]) -> str:
+    """The order of contractions in subscripts."""
+    letters = "ijklmnopqrstuvwxyz"
+    labels = dict.fromkeys(x for ls in (product.output, *product.inputs) for x in ls)
+    names = {label: letters[k % len(letters)] for k, label in enumerate(labels)}
+    terms = ["".join(names[x] for x in ls) for ls in product.inputs]
+    inside = "(" + ",".join(terms[k] for k in first) + ")"
+    rest = next(k for k in range(3) if k not in first)
+    both = f"{inside},{terms[rest]}" if rest > first[0] else f"{terms[rest]},{inside}"
+    return f"{both}->{''.join(names[x] for x in product.output)}"

@@ -1,0 +1,326 @@
+"""Kernels over one pattern: arrays over the same index buffers are read and written by position.
+
+Arrays that share a pattern (an array and its sine, its gradient, what was masked with it) share its index buffers. A kernel that reads several
+of them walks the first, and reads the values of the others where that one is stored; a result that stores an entry exactly where an
+operand does takes over its buffers, and nothing but values is written. Where nothing else depends on coordinates, neither are walked:
+
+before:  out[i,j] = A[i,j] * B[i,j] * x[j],  B and out stored as A       after:  out'[@A] = A[i,j] * B'[@A] * x[j]
+before:  out[i,j] = A[i,j] * B[i,j],         B and out stored as A       after:  out'[p] = A'[p] * B'[p]
+
+B' holds the values of B: a dense array, whose first dimension runs over the positions of the last sparse level and whose others are the dense
+levels below. `@A` (`cin.Position`) is where A[i,j] is stored. In place, a result may be accumulated in any loop order.
+
+Which arrays share buffers is observed at every call (comparing addresses), and a kernel is planned for every case that occurs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
+
+from sparsejax import config
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Var
+from sparsejax.formats import Dense, Format
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import statistics
+from sparsejax.jit.graph import fuse
+from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir.nest import Nest, Producer
+from sparsejax.jit.runtime import binding
+
+Families = tuple[tuple[int, ...], ...]
+"""Operands, by number, that are stored over the same buffers."""
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """What can be computed by position: groups of operands that may share a pattern, and whether an operand alone may be, since the result
+    is stored like it or depends on no coordinates."""
+
+    groups: tuple[tuple[int, ...], ...]
+    alone: bool
+
+    def families(self, inputs: Sequence[Storage]) -> Families:
+        """The operands that do share one, of every group."""
+        found: list[tuple[int, ...]] = []
+        for group in self.groups:
+            left = list(group)
+            while len(left) > 1:
+                own = [k for k in left if _same_buffers(inputs[left[0]], inputs[k])]
+                left = [k for k in left if k not in own]
+                if len(own) > 1:
+                    found.append(tuple(own))
+        return tuple(found)
+
+
+def _same_buffers(a: Storage, b: Storage) -> bool:
+    return a.buffers is b.buffers or binding.input_slots(a)[:-8] == binding.input_slots(b)[:-8]
+
+
+@dataclass(frozen=True)
+class Positional:
+    """A kernel by position: its step; the operands that it reads, and which of them as arrays of values; and the operand over whose
+    buffers the result is."""
+
+    step: fuse.KernelStep
+    reads: tuple[tuple[int, bool], ...]
+    like: int | None
+    fill_value: Any
+
+    def inputs(self, inputs: Sequence[Storage]) -> list[Storage]:
+        """The operands of the step."""
+        return [values_of(inputs[k]) if flat else inputs[k] for k, flat in self.reads]
+
+    def origins(self, inputs: Sequence[Storage]) -> list[Storage]:
+        """The arrays that these are, or hold the values of."""
+        return [inputs[k] for k, _ in self.reads]
+
+
+Runner = TypeVar("Runner")
+
+
+class Variants(Generic[Runner]):
+    """The kernels by position that run in the place of `step`, by the operands that share patterns; `make` schedules one, or fails."""
+
+    def __init__(
+        self,
+        step: fuse.KernelStep,
+        patterns: Patterns,
+        make: Callable[[Positional, Sequence[Storage]], Runner | None],
+    ) -> None:
+        self._step, self._patterns, self._make = step, patterns, make
+        self._known: dict[Any, tuple[Positional, Runner] | None] = {}
+
+    def of(self, inputs: Sequence[Storage]) -> tuple[Positional, Runner] | None:
+        """The kernel by position for these inputs, where there is one."""
+        families = self._patterns.families(inputs)
+        key = (*config.planning(), families)
+        if key not in self._known:
+            self._known[key] = self._made(inputs, families) if config.scheduler() == "cost" else None
+        return self._known[key]
+
+    def _made(self, inputs: Sequence[Storage], families: Families) -> tuple[Positional, Runner] | None:
+        for shared in dict.fromkeys((families, ())):
+            made = positional(self._step, shared, inputs)
+            runner = None if made is None else self._make(made, inputs)
+            if made is not None and runner is not None:
+                return made, runner
+        return None
+
+
+def values_of(storage: Storage) -> Storage:
+    """The values of `storage` as a dense array: positions of the last sparse level, then the dense levels below."""
+    known: Storage | None = storage.cache.get("values")
+    if known is None:
+        form = storage.format
+        inner = _inner(form, storage.shape)
+        shape = (len(storage.vals) // max(1, math.prod(inner)), *inner)
+        made = Storage(Format.parse("dense", len(shape)), shape, storage.fill_value, ((),) * len(shape), storage.vals)
+        known = storage.cache["values"] = made
+    return known
+
+
+def _last(form: Format) -> int:
+    """The last sparse level."""
+    return max(k for k, level in enumerate(form.levels) if not isinstance(level, Dense))
+
+
+def _inner(form: Format, shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(shape[d] for d in form.order[_last(form) + 1 :])
+
+
+# ------------------------------------------------------------------------------------------------------- before a call
+
+
+def patterns(step: fuse.KernelStep) -> Patterns | None:
+    """What of a kernel can be computed by position, if anything."""
+    nest = step.nest
+    if nest.nested or any(t.format.blocked for t in (nest.output, *nest.inputs)):
+        return None
+    accesses = list(dict.fromkeys(cin.accesses(nest.composite)))
+    numbers = {t.name: k for k, t in enumerate(nest.inputs)}
+    groups: dict[Any, list[int]] = {}
+    for a in accesses:
+        if _walkable(a):
+            groups.setdefault((a.indices, a.tensor.format, a.tensor.shape), []).append(numbers[a.tensor.name])
+    many = tuple(tuple(sorted(g)) for g in groups.values() if len(g) > 1)
+    alone = any(_stored_like(step, a) for a in accesses if _walkable(a))
+    alone = alone or (len(numbers) == 1 and _flat(nest, {a: a for a in accesses}, None) is not None)
+    return Patterns(many, alone) if many or alone else None
+
+
+def _walkable(access: cin.Access) -> bool:
+    """Whether `access` is walked as it is stored, one entry at every position."""
+    levels, form = access.indices, access.tensor.format
+    if form.is_dense or len(set(levels)) < len(levels) or not all(isinstance(ix, cin.IndexVar) for ix in levels):
+        return False
+    return all(level.ordered and level.unique and not level.shared for level in form.levels)
+
+
+def _stored_like(step: fuse.KernelStep, access: cin.Access) -> bool:
+    """Whether the result is in the format of an operand that it is indexed like."""
+    nest, aval = step.nest, step.output.aval
+    if access.indices != nest.indices or access.tensor.format != aval.format or 0 in nest.output.shape:
+        return False
+    start = nest.output.fill_value if nest.op is None else operators.get(nest.op).identity(aval.dtype)
+    return aval.format.packed or cin.same_value(start, nest.output.fill_value)
+
+
+# ----------------------------------------------------------------------------------------------------------- the pass
+
+
+def positional(step: fuse.KernelStep, families: Families, inputs: Sequence[Storage]) -> Positional | None:
+    """`step` by position, where the operands of a family share their pattern; None where that changes nothing."""
+    nest = step.nest
+    accesses = {a.tensor.name: a for a in cin.accesses(nest.composite)}
+    ordered = [accesses[t.name] for t in nest.inputs]
+    sizes = [2 if s.format.is_dense else max(2, int(statistics.positions(s)[_last(s.format)])) for s in inputs]
+    head = {a: a for a in ordered}
+    head |= {ordered[k]: ordered[family[0]] for family in families for k in family}
+    own = next((a for a in ordered if head[a] == a and _walkable(a) and _over(step, a, head)), None)
+    flat = _flat(nest, head, own)
+    if flat is not None:
+        return _flattened(step, flat, {a for a in ordered if head[a] == flat}, own, sizes)
+    if not families and (own is None or (own.tensor.format.packed and not nest.producers)):
+        return None  # where one operand is walked alone, `given` shares its buffers too, and computes in lanes
+    moved: dict[cin.Access, cin.Expr] = {
+        a: _beside(a, head[a], cin.position_of(head[a]), sizes[k]) for k, a in enumerate(ordered) if head[a] != a
+    }
+    nest = _rewritten(nest, head, moved)
+    if own is not None:
+        nest = _onto(nest, cin.position_of(own), own, sizes[ordered.index(own)])
+    return _made(step, nest, moved, None if own is None else ordered.index(own))
+
+
+def _over(step: fuse.KernelStep, own: cin.Access, head: dict[cin.Access, cin.Access]) -> bool:
+    """Whether the result of `step` stores an entry exactly where `own` does.
+
+    Nothing is left without it, and where it is there nothing else can be missing (or the step may store what `own` stores).
+    """
+    nest = step.nest
+    if not _stored_like(step, own):
+        return False
+    family = {a for a in head if head[a] == own}
+    left = simplify.exhaust(nest.composite, family)
+    if not isinstance(left, cin.Literal) or not cin.same_value(left.value, nest.output.fill_value):
+        return False
+    if step.filled and nest.direct:
+        return True
+    if any(a.tensor.lacks and a not in family for a in head):
+        return False
+    extents = {ix: n for a in head for ix, n in zip(a.indices, a.tensor.shape, strict=True)}
+    if any(n == 0 for n in extents.values()):
+        return False  # a sum over nothing has no entries
+    return all(_stored_in(c, family) for c in simplify.conditions(cin.Assign(own, None, nest.composite)))
+
+
+def _stored_in(condition: cin.Expr, family: set[cin.Access]) -> bool:
+    return isinstance(condition, cin.Call) and condition.op == "stored" and condition.args[0] in family
+
+
+def _flat(nest: Nest, head: dict[cin.Access, cin.Access], own: cin.Access | None) -> cin.Access | None:
+    """The head of the only sparse operands of a kernel that depends on no coordinates of their sparse levels, and computes either one number
+    per position or one reduction of them."""
+    heads = {h for h in head.values() if h.tensor.lacks}
+    if len(heads) != 1:
+        return None
+    (only,) = heads
+    form = only.tensor.format
+    if not _walkable(only) or not form.packed:
+        return None
+    coordinates = {only.level_index(level) for level in range(_last(form) + 1)}
+    if any(coordinates & set(a.indices) for a in head if head[a] != only):
+        return None
+    if own == only:
+        return only
+    if coordinates & set(nest.indices) or (nest.op is None and not nest.producers):
+        return None
+    for p in nest.producers:
+        left = simplify.exhaust(p.rhs, {a for a in head if head[a] == only})
+        nothing = None if p.op is None else operators.get(p.op).identity(p.target.dtype)
+        if nothing is None or not isinstance(left, cin.Literal) or not cin.same_value(left.value, nothing):
+            return None
+    return only
+
+
+def _flattened(
+    step: fuse.KernelStep, only: cin.Access, family: set[cin.Access], own: cin.Access | None, sizes: Sequence[int]
+) -> Positional:
+    """`step` over the positions of one pattern."""
+    nest, at = step.nest, cin.IndexVar("p")
+    accesses = {a.tensor.name: a for a in cin.accesses(nest.composite)}
+    ordered = [accesses[t.name] for t in nest.inputs]
+    moved: dict[cin.Access, cin.Expr] = {a: _beside(a, only, at, sizes[ordered.index(only)], None) for a in family}
+    nest = _rewritten(nest, dict.fromkeys(family, only), moved, True)
+    if own is not None:
+        nest = _onto(nest, at, only, sizes[ordered.index(only)])
+    return _made(step, nest, moved, None if own is None else ordered.index(only))
+
+
+def beside(nest: Nest) -> tuple[tuple[int, int], ...]:
+    """The inputs that are values beside another, with the numbers of these."""
+    numbers = {t.name: k for k, t in enumerate(nest.inputs)}
+    found = ((a, ix.access) for a in cin.accesses(nest.composite) for ix in a.indices if isinstance(ix, cin.Position))
+    return tuple(dict.fromkeys((numbers[a.tensor.name], numbers[head.tensor.name]) for a, head in found))
+
+
+def _beside(access: cin.Access, head: cin.Access, at: cin.Index, size: int, result: Format | None = None) -> cin.Access:
+    """The values of `access`, stored like `head`, as a dense array whose first index is `at`."""
+    tensor, form = access.tensor, access.tensor.format
+    below = form.order[_last(form) + 1 :]
+    shape = (size, *(tensor.shape[d] for d in below))
+    lacking = form if isinstance(at, cin.Position) else result
+    made = tensor._replace(shape=shape, format=Format.parse("dense", len(shape)), result=lacking)
+    return cin.Access(made, (at, *(head.indices[d] for d in below)))
+
+
+def _rewritten(
+    nest: Nest, head: dict[cin.Access, cin.Access], moved: dict[cin.Access, cin.Expr], flat: bool = False
+) -> Nest:
+    """`nest` reading the accesses `moved`; what asks for the pattern of one asks for that of its head, or knows the answer."""
+
+    def change(expr: cin.Expr) -> cin.Expr:
+        match expr:
+            case cin.Call("stored", (cin.Access() as access,), dtype) if access in head:
+                return simplify.literal(True, dtype) if flat else cin.Call("stored", (head[access],), dtype)
+            case cin.Call(op, args, dtype):
+                return cin.Call(op, tuple(map(change, args)), dtype)
+            case cin.Access():
+                return moved.get(expr, expr)
+        return expr
+
+    producers = tuple(Producer(p.target, p.op, simplify.simplify(change(p.rhs))) for p in nest.producers)
+    return replace(nest, producers=producers, value=simplify.simplify(change(nest.value)))
+
+
+def _onto(nest: Nest, at: cin.Index, own: cin.Access, size: int) -> Nest:
+    """`nest` with the values of its result as a dense array."""
+    out = _beside(cin.Access(nest.output, own.indices), own, at, size)
+    indices = cast(tuple[cin.IndexVar, ...], out.indices)
+    if isinstance(at, cin.Position):
+        return replace(nest, output=out.tensor._replace(result=None), indices=indices)
+    targets: dict[cin.Access, cin.Expr] = {}
+    for p in nest.producers:
+        below = own.tensor.format.order[_last(own.tensor.format) + 1 :]
+        shape = (size, *(own.tensor.shape[d] for d in below))
+        targets[p.target] = cin.Access(
+            p.target.tensor._replace(shape=shape, format=Format.parse("dense", len(shape))), indices
+        )
+    producers = tuple(p.moved(lambda expr: cin.substitute(expr, targets)) for p in nest.producers)
+    value = cin.substitute(nest.value, targets)
+    return Nest(out.tensor._replace(result=None), indices, producers, value)
+
+
+def _made(step: fuse.KernelStep, nest: Nest, moved: dict[cin.Access, cin.Expr], like: int | None) -> Positional:
+    numbers = {t.name: k for k, t in enumerate(step.nest.inputs)}
+    flat = {a.tensor.name for a in moved}
+    reads = tuple((numbers[t.name], t.name in flat) for t in nest.inputs)
+    out = step.output
+    if like is not None:
+        out = Var(Aval(nest.output.shape, nest.output.dtype, nest.output.format, 0))
+    arguments = tuple(step.arguments[k] for k, _ in reads)
+    made = replace(step, nest=nest, arguments=arguments, output=out)
+    return Positional(made, reads, like, step.output.aval.fill_value)

@@ -1,0 +1,225 @@
+"""What a compiled function costs on given data: operations, bytes and entries, step by step.
+
+    Step     one kernel or library call: operations, bytes read and written, temporary bytes, entries of its result
+    Report   the steps, with the bytes of arguments and results
+
+Operations are those of the plan that was chosen: of every loop nest, how often its innermost body has something to do, times the scalar
+operators in it (a reduction counts its own). They are exact for products with one sparse operand, and forecast from the model of
+the scheduler elsewhere; a complex operation counts once. Bytes are those of whole operands and results, as caches would have it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsejax.core.array import Array
+from sparsejax.core.jaxpr import ClosedJaxpr, Eqn
+from sparsejax.formats import Dense
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.cost import sampling, statistics
+from sparsejax.jit.graph import fuse
+from sparsejax.jit.inspect import forecast, stages
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.schedule import schedules, search, statements
+from sparsejax.lax.rounds import Body
+
+
+@dataclass(frozen=True)
+class Step:
+    """The cost of one kernel or library call."""
+
+    name: str
+    flops: float
+    bytes_accessed: int
+    temporaries: int
+    entries: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """The cost of a function on given data."""
+
+    steps: tuple[Step, ...]
+    arguments: int
+    results: int
+    intermediates: int
+    entries: float
+    parts: tuple[stages.Part, ...] = ()
+    """The steps as they ran, for what stages of the compiler made of them."""
+
+    def cost(self) -> dict[str, float]:
+        """Sums over the steps, under JAX's names; and the expected entries of the results."""
+        return {
+            "flops": sum(s.flops for s in self.steps),
+            "bytes accessed": float(sum(s.bytes_accessed for s in self.steps)),
+            "entries": self.entries,
+        }
+
+    def memory(self) -> MemoryStats:
+        """Bytes while the function runs: intermediates live until its end, workspaces while their kernel runs."""
+        temporary = self.intermediates + max((s.temporaries for s in self.steps), default=0)
+        return MemoryStats(self.arguments, self.results, temporary)
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """Bytes of a compiled function, under JAX's names: arguments and constants, results, and what exists only meanwhile."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+
+    @property
+    def peak_memory_in_bytes(self) -> int:
+        return self.argument_size_in_bytes + self.output_size_in_bytes + self.temp_size_in_bytes
+
+
+def report(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Report:
+    """The cost of a jaxpr on these arrays. It is run once, as later steps depend on what earlier ones make."""
+    given = [a.storage for a in (*closed.consts, *arrays)]
+    return _reported(pipeline.plan_of(closed, given), given)[0]
+
+
+def _reported(plan: pipeline.Plan, given: Sequence[Storage]) -> tuple[Report, list[Storage]]:
+    """The cost of a plan on these operands, and its results."""
+    registers = plan.registers(given)
+    first, made, entries, parts = len(registers), [], dict[int, float](), []
+    for number, step in enumerate(plan.steps):
+        bodies = [_Counter(b) for b in plan.bodies(number)]
+        inputs = plan.step(number, registers, bodies)
+        parts.append(stages.part_of(step, inputs, [b.parts for b in bodies]))
+        if isinstance(step, pipeline.KernelRunner):
+            made.append(_kernel(step, inputs))
+            entries[plan.made[number][0]] = made[-1].entries
+        elif bodies:
+            made.append(_control(step, bodies, [registers[k] for k in plan.made[number]]))
+        else:
+            made.append(_call(step, inputs, registers[-1]))
+    results = {k: registers[k] for k in plan.results}
+    counts = [entries.get(k, float(registers[k].nnz)) for k in plan.results]
+    viewed = {id(s.vals) for s in (*registers[:first], *results.values())}
+    inner = [s for k, s in enumerate(registers) if k >= first and k not in results and id(s.vals) not in viewed]
+    told = Report(tuple(made), _bytes(given), _bytes(list(results.values())), _bytes(inner), sum(counts), tuple(parts))
+    return told, [registers[k] for k in plan.results]
+
+
+@dataclass
+class _Counter(Body):
+    """A body that adds up the cost of its runs."""
+
+    plan: pipeline.Plan
+    flops: float = 0.0
+    accessed: float = 0.0
+    temporaries: int = 0
+    parts: Sequence[stages.Part] | None = None
+    """The steps of its first run."""
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        told, results = _reported(self.plan, storages)
+        self.parts = told.parts if self.parts is None else self.parts
+        cost = told.cost()
+        self.flops += cost["flops"]
+        self.accessed += cost["bytes accessed"]
+        self.temporaries = max(self.temporaries, told.memory().temp_size_in_bytes + told.results)
+        return results
+
+
+def _control(step: fuse.CallStep, bodies: Sequence[_Counter], results: Sequence[Storage]) -> Step:
+    """All runs of its bodies; the memory of the largest."""
+    flops, accessed = sum(b.flops for b in bodies), sum(b.accessed for b in bodies)
+    entries = float(sum(s.nnz for s in results))
+    return Step(step.eqn.primitive.name, flops, int(accessed), max(b.temporaries for b in bodies), entries)
+
+
+def _bytes(storages: Sequence[Storage]) -> int:
+    """Bytes of storages; those with the same values count once."""
+    return sum(s.nbytes for s in {id(s.vals): s for s in storages}.values())
+
+
+def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
+    runner, inputs = runner.actual(inputs)
+    given, nest = runner.step.nest.inputs, runner.plain
+    exact = runner.observe_exactly(inputs)
+    known = runner.known(exact)
+    schedule, program = runner.schedule(runner.observe(inputs))
+    sampled = sampling.entries(runner.step.nest, inputs)
+    output = forecast.output_bytes(nest, known, sampled)
+    copies = sum(
+        forecast.conversion_bytes(t, read.stored, counts)
+        for t, read, counts in zip(given, program.inputs, exact[: len(given)], strict=True)
+        if read.stored != t.format
+    )
+    spaces = sum(nbytes for *_, nbytes in workspaces(nest, schedule, program, known))
+    dense = all(isinstance(level, Dense) for level in nest.output.format.levels)
+    entries = search.level_counts(nest, known)[-1:] if sampled is None or dense else (sampled,)
+    name = f"out[{','.join(map(str, nest.indices))}] = {nest.wholes[-1]}"
+    count = entries[0] if entries else 1.0
+    return Step(name, flops(nest, schedule, known, count), _bytes(inputs) + output, spaces + copies, count)
+
+
+def flops(nest: Nest, schedule: schedules.Schedule, known: statistics.Facts, entries: float) -> float:
+    """Scalar operations of `nest`: each reduction where its loops have something to do, then the value per entry."""
+    loops = statements.loops(nest, known, schedule)
+    total = 0.0
+    for producer in nest.producers:
+        own = set(cin.variables(producer.rhs)) | set(cin.variables(producer.target))
+        times = next((x.survivors for x in reversed(loops) if x.var in own), 1.0)
+        total += times * (_operators(producer.rhs) + (producer.op is not None))
+    body = _operators(nest.value)
+    if nest.producers:
+        return total + entries * body
+    return (loops[-1].survivors if loops else 1.0) * body
+
+
+def _operators(expr: cin.Expr) -> int:
+    if not isinstance(expr, cin.Call):
+        return 0
+    return (expr.op != "cast") + sum(map(_operators, expr.args))
+
+
+def _call(step: fuse.CallStep, inputs: Sequence[Storage], made: Storage) -> Step:
+    eqn = step.eqn
+    viewed = any(np.may_share_memory(made.vals, s.vals) for s in inputs)
+    accessed = 0 if viewed else _bytes([*inputs, made])
+    return Step(eqn.primitive.name, _flops_of_call(eqn), accessed, 0, float(made.nnz))
+
+
+def _flops_of_call(eqn: Eqn) -> float:
+    """Operations of a library call on dense operands; views, conversions and reshapes have none."""
+    if eqn.primitive.notation is None:
+        return 0.0
+    tensors = [
+        cin.Tensor(f"x{k}", a.aval.shape, a.aval.dtype, a.aval.format, a.aval.fill_value)
+        for k, a in enumerate(eqn.inputs)
+    ]
+    definition = eqn.primitive.notation(*tensors, **eqn.param_dict)
+    extents = {
+        index: access.tensor.shape[dimension]
+        for access in cin.accesses(definition.rhs)
+        for dimension, index in enumerate(access.indices)
+        if isinstance(index, cin.IndexVar)
+    }
+    return math.prod(extents.values()) * float(_operators(definition.rhs) + (definition.op is not None))
+
+
+def workspaces(
+    nest: Nest, schedule: schedules.Schedule, program: lower.Program, known: statistics.Facts
+) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where, int]]:
+    """Every workspace of a program: its tensor, the loops around it, its `where`, and its expected bytes."""
+    loops = statements.loops(nest, known, schedule)
+    made = []
+    for tensor, around, where in forecast.workspaces(program):
+        *_, write = cin.writes(where.producer)
+        starts = max(1.0, next((x.survivors for x in reversed(loops) if x.var in around), 1.0))
+        inserts = loops[-1].survivors / starts if loops else 1.0
+        counts = search.level_counts(nest, known) or (math.inf,)
+        entries = min(inserts, counts[-1] / starts) if write.lhs.indices else 1.0
+        made.append((tensor, around, where, forecast.workspace_bytes(tensor, inserts, entries)))
+    return made

@@ -1,0 +1,133 @@
+"""What each stage of the compiler made of a program, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparsejax.core.array import Array
+from sparsejax.core.jaxpr import ClosedJaxpr
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.backend.pretty import PrettyBuilder
+from sparsejax.jit.codegen import lower
+from sparsejax.jit.graph import fuse, pattern_sources
+from sparsejax.jit.ir import cin
+from sparsejax.jit.pipeline import KernelRunner, Observed, Plan, plan_of
+from sparsejax.jit.schedule import schedules
+from sparsejax.lax.rounds import Body
+
+STAGES = "jaxpr", "plan", "cin", "loops", "llvm", "asm"
+
+
+def check(stage: str) -> None:
+    """ValueError unless there is such a stage."""
+    if stage not in STAGES:
+        raise ValueError(f"stage={stage!r} is not one of {', '.join(map(repr, STAGES))}")
+
+
+def as_text(closed: ClosedJaxpr, parts: Callable[[], Sequence[Part]], stage: str) -> str:
+    """What a stage made of the jaxpr: "jaxpr", "plan", "cin", "loops", "llvm" or "asm"; all but the first tell of its steps, `parts`."""
+    check(stage)
+    if stage == "jaxpr":
+        return str(pattern_sources.clean(closed.jaxpr))
+    return "\n".join(line for part in parts() for line in part.texts(stage))
+
+
+def parts_on(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Part]:
+    """The steps of a jaxpr as they run on these arrays."""
+    storages = [a.storage for a in (*closed.consts, *arrays)]
+    return _parts(plan_of(closed, storages), storages)[0]
+
+
+def _parts(plan: Plan, storages: Sequence[Storage]) -> tuple[list[Part], list[Storage]]:
+    """The steps, and the results."""
+    registers, parts = plan.registers(storages), []
+    for number, step in enumerate(plan.steps):
+        bodies = [_Listener(b) for b in plan.bodies(number)]
+        inputs = plan.step(number, registers, bodies)
+        parts.append(part_of(step, inputs, [b.parts for b in bodies]))
+    return parts, [registers[k] for k in plan.results]
+
+
+@dataclass
+class _Listener(Body):
+    """A body that keeps its steps of its first run."""
+
+    plan: Plan
+    parts: list[Part] | None = None
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        if self.parts is not None:
+            return self.plan.run(storages)
+        self.parts, results = _parts(self.plan, storages)
+        return results
+
+
+@dataclass(frozen=True)
+class Part:
+    """A step as it ran: what a kernel's plan depends on, and the steps of its bodies at their first runs (None: they did not run)."""
+
+    step: KernelRunner | fuse.CallStep
+    observed: Observed
+    bodies: tuple[Sequence[Part] | None, ...]
+
+    def texts(self, stage: str) -> list[str]:
+        """What a stage made of it."""
+        if isinstance(self.step, KernelRunner):
+            return [_kernel_text(self.step, self.observed, stage)]
+        what = "control flow" if self.step.eqn.bodies else "library call"
+        note = "" if stage in ("plan", "cin", "loops") else "; "
+        types = ", ".join(str(v.aval) for v in self.step.outputs)
+        made = [f"{note}{what}: {self.step.eqn.primitive.name} -> {types}"]
+        for k, body in enumerate(self.bodies):
+            made.append(f"{note}body {k} of {len(self.bodies)}{': not run on these arrays' if body is None else ''}")
+            for part in body or ():
+                made += part.texts(stage)
+            if body is not None and not body:
+                made.append("nothing to compute")
+        return made
+
+
+def part_of(
+    step: KernelRunner | fuse.CallStep, inputs: Sequence[Storage], bodies: Sequence[Sequence[Part] | None]
+) -> Part:
+    """A step that ran on these operands."""
+    if isinstance(step, fuse.CallStep):
+        return Part(step, (), tuple(bodies))
+    runner, given = step.actual(inputs)
+    return Part(runner, runner.observe(given), ())
+
+
+def _kernel_text(step: KernelRunner, observed: Observed, stage: str) -> str:
+    schedule, program = step.schedule(observed)
+    if stage == "plan":
+        return _plan_text(step, schedule, program)
+    if stage == "cin":
+        return "kernel" if program.stmt is None else cin.as_text(program.stmt)
+    if stage == "loops":
+        return lower.lower(program, PrettyBuilder())
+    text = lower.lower(program, LLVMBuilder())
+    return text if stage == "llvm" else compiler.assembly(text)
+
+
+def _plan_text(step: KernelRunner, schedule: schedules.Schedule, program: lower.Program) -> str:
+    nest = step.step.nest
+    inputs = ", ".join(f"{t.name}:{t.dtype}{list(t.shape)} {t.format}" for t in nest.inputs)
+    lines = [f"kernel out:{nest.output.dtype}{list(nest.output.shape)} {nest.output.format} from {inputs}"]
+    lines += [f"  {p.target} reduces {p.op} of {p.rhs}" for p in nest.producers]
+    lines.append(f"  out[{','.join(map(str, nest.indices))}] = {nest.value}")
+    lines += [
+        f"  loop order {','.join(map(str, c.order))}: estimated cost {c.cost.total:.4g}" for c in schedule.candidates
+    ]
+    pairs = zip(nest.inputs, program.inputs, strict=True)
+    lines += [f"  {t.name} is converted to {read.stored} first" for t, read in pairs if t.format != read.stored]
+    if schedule.workspace is not None:
+        lines.append(f"  workspace {schedule.workspace}: {schedule.reason}")
+    lines += [f"  {text}" for text in step.step.priced]
+    if program.given is not None:
+        lines.append(f"  the result has the positions of level {program.given.level} of {program.given.access.tensor}")
+    if not step.exact:
+        lines.append(f"  the result is converted to {step.step.output.aval.format} last")
+    return "\n".join(lines)

@@ -1,0 +1,197 @@
+"""A kernel before it is scheduled: one output, and the reductions it reads.
+
+    Nest(output, indices, producers, value)     out[indices] = value,   where value may read t[indices] for each
+    Producer(target, op, rhs)                   target op= rhs          reduced over the variables of rhs not in the target
+
+Example: `relu(A @ H)` is  out[i,j] = max(t[i,j], 0)  with  t[i,j] += A[i,k] * H[k,j]. A producer may read the targets of those before
+it, and its target may lack variables of the output: exp(A) divided by its row sums is  out[i,j] = exp(A[i,j]) / s[i]  with
+s[i] += exp(A[i,k]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from sparsejax.cached import cached_property
+from sparsejax.jit.ir import cin, operators
+
+COMPOSED = 256
+"""Nodes up to which a kernel of several statements is also seen as one expression."""
+
+
+@dataclass(frozen=True)
+class Producer:
+    """What is computed inside the kernel before the value: `target op= rhs` (op None: every entry is assigned once)."""
+
+    target: cin.Access
+    op: str | None
+    rhs: cin.Expr
+
+    def moved(self, move: Callable[[cin.Expr], cin.Expr]) -> Producer:
+        """The same with both sides changed."""
+        target = move(self.target)
+        assert isinstance(target, cin.Access)
+        return Producer(target, self.op, move(self.rhs))
+
+
+@dataclass(frozen=True)
+class Nest:
+    """One kernel: `output[indices] = value`, reading inputs and the targets of `producers`. The first index may be a `cin.Position`
+    (`positions`)."""
+
+    output: cin.Tensor
+    indices: tuple[cin.IndexVar, ...]
+    producers: tuple[Producer, ...]
+    value: cin.Expr
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether the output is a reduction itself, with nothing applied to it."""
+        return len(self.producers) == 1 and self._is_last
+
+    @property
+    def op(self) -> str | None:
+        """The operator that the output accumulates with; None where it is assigned, as where a reduction is broadcast."""
+        return self.producers[-1].op if self._is_last else None
+
+    @cached_property
+    def _is_last(self) -> bool:
+        """Whether the output is what the last producer makes, in all of its dimensions."""
+        if not self.producers:
+            return False
+        target = self.producers[-1].target
+        return self.value == target and set(self.indices) <= set(target.indices)
+
+    @cached_property
+    def targets(self) -> frozenset[str]:
+        """The names of what producers make. Readers may see it over another fill."""
+        return frozenset(p.target.tensor.name for p in self.producers)
+
+    @cached_property
+    def composite(self) -> cin.Expr:
+        """The value with every reduction replaced by what it reduces."""
+        made = self.value
+        for p in reversed(self.producers):
+            made = cin.substitute(made, {a: p.rhs for a in cin.accesses(made) if a.tensor.name == p.target.tensor.name})
+        return made
+
+    @cached_property
+    def reads(self) -> tuple[cin.Access, ...]:
+        """The accesses of inputs, in order of first use: those of `composite`, which is not made for it."""
+        found: dict[cin.Access, None] = {}
+        unseen = {p.target.tensor.name: p.rhs for p in self.producers}
+
+        def look(expr: cin.Expr) -> None:
+            for access in cin.accesses(expr):
+                if access.tensor.name in unseen:
+                    look(unseen.pop(access.tensor.name))
+                elif access.tensor.name not in self.targets:
+                    found[access] = None
+
+        look(self.value)
+        return tuple(found)
+
+    @property
+    def expressions(self) -> tuple[cin.Expr, ...]:
+        """What its statements compute: every producer's, then the value."""
+        return (*(p.rhs for p in self.producers), self.value)
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """The names of the tensors that it asks whether they are stored."""
+        return frozenset(a.tensor.name for e in self.expressions for a in patterns(e))
+
+    @cached_property
+    def wholes(self) -> tuple[cin.Expr, ...]:
+        """What it computes as expressions of inputs: `composite`, or where that is large (what is read twice is in it twice) the
+        statements, which read targets."""
+        sizes: dict[str, int] = {}
+        for p in self.producers:
+            sizes[p.target.tensor.name] = _size(p.rhs, sizes)
+        return (self.composite,) if _size(self.value, sizes) <= COMPOSED else self.expressions
+
+    @cached_property
+    def nested(self) -> bool:
+        """Whether it has statements over different variables, or that read each other's results (`placement`)."""
+        own = set(self.storage_indices)
+        return any(set(p.target.indices) != own for p in self.producers) or any(
+            a.tensor.name in self.targets for p in self.producers for a in cin.accesses(p.rhs)
+        )
+
+    @cached_property
+    def inputs(self) -> tuple[cin.Tensor, ...]:
+        """The tensors the kernel reads, in order of first use."""
+        return tuple(dict.fromkeys(a.tensor for a in self.reads))
+
+    @cached_property
+    def variables(self) -> tuple[cin.IndexVar, ...]:
+        """All index variables, those of the output first."""
+        found = (*self.indices, *(ix for a in self.reads for ix in a.indices))
+        return tuple(dict.fromkeys(v for v in found if isinstance(v, cin.IndexVar)))
+
+    @cached_property
+    def storage_indices(self) -> tuple[cin.IndexVar, ...]:
+        """The output's variables in the order of its storage levels; those of the array that it is beside."""
+        return cin.bound_by(cin.Access(self.output, tuple(self.indices[d] for d in self.output.format.order)))
+
+
+def patterns(expr: cin.Expr) -> Iterator[cin.Access]:
+    """The accesses of which `expr` asks whether they are stored: these must be arrays, not expressions."""
+    if isinstance(expr, cin.Call):
+        for arg in expr.args:
+            if expr.op == "stored" and isinstance(arg, cin.Access):
+                yield arg
+            else:
+                yield from patterns(arg)
+
+
+def _size(expr: cin.Expr, targets: Mapping[str, int]) -> int:
+    """The nodes of an expression with as many in place of every target."""
+    if isinstance(expr, cin.Call):
+        return 1 + sum(_size(a, targets) for a in expr.args)
+    return targets.get(expr.tensor.name, 1) if isinstance(expr, cin.Access) else 1
+
+
+def outside(nest: Nest) -> dict[cin.IndexVar, frozenset[cin.IndexVar]]:
+    """The variables in whose loops the loop over each variable that runs inside blocks must lie.
+
+    Its own outer one; and those of other dimensions, so that blocks are visited whole, unless some tensor stores these below.
+    """
+    accesses = (cin.Access(nest.output, nest.indices), *nest.reads)
+    orders = [[a.level_index(level) for level in range(len(a.indices))] for a in dict.fromkeys(accesses)]
+    blocks = {v.outer for v in nest.variables if v.outer is not None}
+    return {
+        v: frozenset({v.outer})
+        | frozenset(u for u in blocks if not any(v in order and u in order[order.index(v) :] for order in orders))
+        for v in nest.variables
+        if v.outer is not None
+    }
+
+
+def of_definition(output: cin.Tensor, definition: cin.Definition) -> Nest:
+    """The kernel of a single definition."""
+    indices = tuple(ix for ix in definition.indices if isinstance(ix, cin.IndexVar))
+    if definition.op is None:
+        return Nest(output, indices, (), definition.rhs)
+    identity = operators.get(definition.op).identity(output.dtype)
+    temporary = cin.Tensor(f"{output.name}_t", output.shape, output.dtype, output.format, identity)
+    target = cin.Access(temporary, indices)
+    return Nest(output, indices, (Producer(target, definition.op, definition.rhs),), target)
+
+
+def storage_orders(
+    nest: Nest, around: Mapping[cin.IndexVar, Collection[cin.IndexVar]]
+) -> list[tuple[cin.IndexVar, ...]]:
+    """The loop orders that follow one tensor's storage, and then the others': always among the candidates of a narrow search."""
+    accesses = [*nest.reads, cin.Access(nest.output, nest.indices)]
+    chains = [[a.level_index(lv) for lv in range(len(a.indices))] for a in accesses]
+    made = []
+    for first in chains:
+        found = dict.fromkeys(ix for chain in (first, *chains) for ix in chain if isinstance(ix, cin.IndexVar))
+        order = tuple(found)
+        if len(order) == len(nest.variables) and all(
+            set(around.get(v, ())) <= set(order[:k]) for k, v in enumerate(order)
+        ):
+            made.append(order)
+    return list(dict.fromkeys(made))

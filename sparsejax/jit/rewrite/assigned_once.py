@@ -1,0 +1,80 @@
+"""Dense outputs of which every element is assigned once: nobody has to clear them, and nothing is read from them.
+
+before:  forall i                              after:  forall i
+           forall j (tile)                               forall j (tile)
+             where t: scalar                               where t: scalar
+               forall k                                      forall k
+                 t += A[i,k] * B[k,j]                          t += A[i,k] * B[k,j]
+             then                                          then
+               C[i,j] += t                                   C[i,j] = t
+
+Legal where the loops around the assignment are those over the output's variables, once each, and all of these run over whole extents:
+wherever they index something, it is at dense levels. What is written then starts from the identity, as cleared memory would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from sparsejax.formats import Dense
+from sparsejax.jit.ir import cin, simplify
+
+
+def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
+    """`stmt` with every element of `output` assigned once; None where it cannot be."""
+    if stmt is None or not all(isinstance(level, Dense) for level in output.format.levels) or simplify.conditions(stmt):
+        return None
+    found = _path(stmt, output)
+    if found is None:
+        return None
+    loops, made = found
+    (lhs,) = {w.lhs for w in cin.writes(made) if w.lhs.tensor.name == output.name}
+    if len(lhs.indices) != len(loops) or set(lhs.indices) != set(loops):
+        return None
+    return made if over_all(made, loops) and not _sticks_out(lhs) else None
+
+
+def _sticks_out(lhs: cin.Access) -> bool:
+    """Whether a result has memory outside its shape, which no loop visits: that of blocks that stick out."""
+    if lhs.tensor.policy is not None:
+        return False
+    inner = ((d, ix) for d, ix in enumerate(lhs.indices) if isinstance(ix, cin.IndexVar) and ix.rest)
+    return any(d not in lhs.tensor.paired for d, _ in inner)
+
+
+def over_all(stmt: cin.Stmt, loops: Collection[cin.IndexVar]) -> bool:
+    """Whether `loops` around `stmt` run over whole extents, as far as what it reads and writes says."""
+    return all(_runs_through(loops, access) for access in {*cin.accesses(stmt), *(w.lhs for w in cin.writes(stmt))})
+
+
+def _path(stmt: cin.Stmt, output: cin.Tensor) -> tuple[list[cin.IndexVar], cin.Stmt] | None:
+    """The loops around the only assignment to `output`, which becomes a plain one; and the statement with it."""
+    match stmt:
+        case cin.Forall(var, body, _):
+            found = _path(body, output)
+            return None if found is None else ([var, *found[0]], replace(stmt, body=found[1]))
+        case cin.Where(consumer, producer):
+            kept = cin.workspace(stmt)
+            inner = [w for w in cin.writes(producer) if w.lhs.tensor.name == output.name]
+            if inner or kept.policy not in ("scalar", "dense") or kept.lacks:
+                return None
+            found = _path(consumer, output)
+            return None if found is None else (found[0], replace(stmt, consumer=found[1]))
+        case cin.Assign(lhs, op, rhs) if lhs.tensor.name == output.name:
+            started = isinstance(rhs, cin.Access) and rhs.tensor.policy == "scalar"
+            sparse = any(not isinstance(lv, Dense) for a in cin.accesses(rhs) for lv in a.tensor.format.levels)
+            return None if sparse or not (op is None or started) else ([], replace(stmt, op=None))
+        case _:
+            return None
+
+
+def _runs_through(loops: Collection[cin.IndexVar], access: cin.Access) -> bool:
+    """Whether no loop of `loops` is over a sparse level of an access, nor decides whether one of its entries is there."""
+    if any(isinstance(ix, cin.Position) for ix in access.indices):
+        return False
+    for number, level in enumerate(access.tensor.format.levels):
+        index = access.level_index(number)
+        if not isinstance(level, Dense) and (not isinstance(index, cin.IndexVar) or index in loops):
+            return False
+    return True

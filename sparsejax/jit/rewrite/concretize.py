@@ -1,0 +1,167 @@
+"""From a kernel and a loop order to a concrete statement: loops, workspaces, vector marks.
+
+Let L be the loop order, A the output's variables in storage order, p the length of their common prefix, and
+rest = A[p:] the output levels that no loop order of L visits in order.
+
+    rest empty            the loops left are reductions: a scalar workspace
+    rest dense            written in place, in any order
+    otherwise             a workspace over rest, filled in any order and drained in the output's storage order
+
+before:  C[i,j] += A[i,k] * B[k,j],  L = i,k,j,  C compressed in j
+after:   forall i
+           where w: bitmap
+             forall k
+               forall j
+                 w[j] += A[i,k] * B[k,j]
+           then
+             forall j
+               C[i,j] = w[j]
+
+Source: "Compilation of Modular and General Sparse Workspaces", section 4 (reference section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from sparsejax.formats import Coordinate, Dense, Format
+from sparsejax.jit.codegen.lower import Program
+from sparsejax.jit.codegen.vectors import mark_vectors
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir.nest import Nest, Producer
+from sparsejax.jit.rewrite import assigned_once, contract_arrays, fission, scatter_operands
+from sparsejax.jit.rewrite.tile import tile
+from sparsejax.jit.schedule import placement
+
+IN_ORDER, IN_PLACE, SCATTER = "in order", "in place", "scatter"
+
+
+def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequence[cin.IndexVar]) -> tuple[str, int]:
+    """How the output is assembled under a loop order, and the length p of the common prefix."""
+    p = 0
+    for stored, walked in zip(storage, order, strict=False):
+        if stored != walked:
+            break
+        p += 1
+    rest = len(storage) - p
+    if not rest:
+        return IN_ORDER, p
+    if all(isinstance(level, Dense) for level in output.format.levels[-rest:]):
+        return IN_PLACE, p
+    return SCATTER, p
+
+
+def concretize(
+    nest: Nest,
+    order: tuple[cin.IndexVar, ...],
+    workspace: str | None = None,
+    places: Sequence[placement.Place] = (),
+    looked_up: Collection[str] = (),
+) -> Program:
+    """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy; one of several
+    statements with its producers at their `places`. The operands `looked_up` are read from workspaces (`scatter`)."""
+    nest = _started(nest)
+    if nest.nested:
+        return _program(nest, placement.loops_of(nest, order, places), looked_up)
+    how, p = assembly(nest.output, nest.storage_indices, order)
+    merged = _many_merged(nest, order)
+    if merged is not None:
+        how, p = SCATTER, min(p, merged[1])
+    out = cin.Access(nest.output, nest.indices)
+    rest = nest.storage_indices[p:]
+    if how == SCATTER:
+        how = workspace or policies.default([nest.output.shape[nest.indices.index(v)] for v in rest])
+    if not nest.producers:
+        if how not in policies.POLICIES:
+            return _program(nest, cin.around(order, cin.Assign(out, None, nest.value)), looked_up)
+        op = None if merged is None else merged[0]
+        moved = nest.output._replace(name=f"{nest.output.name}_t")
+        nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), op, nest.value),))
+        nest = replace(nest, value=nest.producers[0].target)
+    beside = any(isinstance(ix, cin.Position) for ix in nest.indices)
+    if nest.direct and (how == IN_PLACE or beside):
+        return _program(nest, _in_place(nest.producers[0], out, order), looked_up)
+    workspaces = {q.target: _workspace(nest, q, rest, how) for q in nest.producers}
+    stmt = cin.around(rest, cin.Assign(out, None, cin.substitute(nest.value, dict(workspaces))))
+    for producer in nest.producers:
+        target = workspaces[producer.target]
+        inside = _inner(order[p:], producer, rest)
+        stmt = cin.Where(stmt, cin.around(inside, cin.Assign(target, producer.op, producer.rhs)))
+    return _program(nest, cin.around(order[:p], stmt), looked_up)
+
+
+def _started(nest: Nest) -> Nest:
+    """A dense result that is a reduction holds the identity when the kernel starts: that need not be assigned."""
+    if nest.op is None or not nest.output.format.is_dense:
+        return nest
+    start = nest.producers[-1].target.tensor.fill_value
+    output = nest.output._replace(fill_value=start)
+    return replace(nest, output=output)
+
+
+def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
+    """`nest` reading its inputs in other formats (conversions that the schedule asked for)."""
+    moved: dict[cin.Access, cin.Expr] = {}
+    for access in nest.reads:
+        form = formats[access.tensor]
+        moved[access] = cin.Access(access.tensor._replace(format=form), access.indices)
+    producers = tuple(Producer(p.target, p.op, cin.substitute(p.rhs, moved)) for p in nest.producers)
+    return Nest(nest.output, nest.indices, producers, cin.substitute(nest.value, moved))
+
+
+def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int] | None:
+    """Whether a sum has too many sparse operands to be merged: it is accumulated in a workspace, one after the other.
+
+    Its operator, and how many loops may stay around the workspace; None where an operand is not to be taken by itself (`split`
+    sees to these).
+    """
+    op = None if nest.producers or nest.output.format.is_dense else fission.accumulated(nest.value)
+    if op is None or not cin.same_value(nest.output.fill_value, simplify.nothing(nest.output, op)):
+        return None
+    return op, next(k for k, v in enumerate(order) if fission.walks(nest.value, v))
+
+
+def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ...]) -> cin.Stmt:
+    """Accumulate into dense storage; trailing reduction loops go through a register."""
+    cut = 1 + max(k for k, v in enumerate(order) if v in cin.bound_by(out))
+    if cut == len(order):
+        return cin.around(order, cin.Assign(out, producer.op, producer.rhs))
+    identity = producer.target.tensor.fill_value
+    scalar = cin.Access(cin.Tensor(f"{out.tensor.name}_s", (), out.dtype, Format(()), identity, "scalar"), ())
+    inner = cin.around(order[cut:], cin.Assign(scalar, producer.op, producer.rhs))
+    return cin.around(order[:cut], cin.Where(cin.Assign(out, producer.op, scalar), inner))
+
+
+def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how: str) -> cin.Access:
+    old = producer.target.tensor
+    shape = tuple(old.shape[producer.target.indices.index(v)] for v in rest)
+    if not rest:
+        form, policy = Format(()), "scalar"
+    elif how in policies.POLICIES:
+        # dense levels of the output stay dense below the keys
+        below = policies.dense_below(nest.output.format) if policies.POLICIES[how].blocks else 0
+        keys = len(rest) - below
+        form, policy = Format((Coordinate(),) * keys + (Dense(),) * below), how
+    else:
+        form, policy = Format((Dense(),) * len(rest)), "dense"
+    return cin.Access(cin.Tensor(old.name, shape, old.dtype, form, old.fill_value, policy, old.format), tuple(rest))
+
+
+def _inner(order: Sequence[cin.IndexVar], producer: Producer, rest: Sequence[cin.IndexVar]) -> list[cin.IndexVar]:
+    used = set(cin.variables(producer.rhs)) | set(rest)
+    return [v for v in order if v in used]
+
+
+def _program(nest: Nest, stmt: cin.Stmt, looked_up: Collection[str] = ()) -> Program:
+    stmt = scatter_operands.scattered(stmt, looked_up)
+    left = simplify.exhaust_stmt(stmt, ())
+    extents: dict[cin.IndexVar, tuple[str, int]] = {}
+    for access in (*nest.reads, cin.Access(nest.output, nest.indices)):
+        for dimension, index in enumerate(access.indices):
+            if isinstance(index, cin.IndexVar):
+                extents.setdefault(index, (access.tensor.name, dimension))
+    left = None if left is None else fission.split(left)
+    marked = None if left is None else contract_arrays.forwarded(tile(mark_vectors(left)))
+    return Program(assigned_once.assigned(marked, nest.output) or marked, nest.inputs, nest.output, extents)

@@ -1,0 +1,181 @@
+"""Sums taken apart: terms over different sparse operands are accumulated one after the other.
+
+before:  forall j                              after:  forall j
+           s += A[i,j] * x[j] + B[i,j] + y[j]            s += A[i,j] * x[j]
+                                                       forall j
+                                                         s += B[i,j]
+                                                       forall j
+                                                         s += y[j]
+
+before:  forall j                              after:  forall j
+           out[i,j] = A[i,j] + ... + D[i,j]              where s: scalar
+                                                           s += A[i,j]
+                                                           ...
+                                                         then
+                                                           out[i,j] = s
+
+"Sum" stands for any associative and commutative operator; terms that walk the same operands stay together. Reductions
+are always taken apart, since a loop over one operand needs no comparisons; assignments only where more than `FEW` operands would be
+merged, whose subsets are too many for a case each. A dense result is written term after term.
+Source: reference section 1.3, shape S5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sparsejax.formats import Dense, Format
+from sparsejax.jit.ir import cin, operators, simplify
+
+FEW = 3
+"""Operands that are merged in one loop, with a case for every subset that matters."""
+
+
+def split(stmt: cin.Stmt) -> cin.Stmt | None:
+    """`stmt` with the sums in it taken apart; None when nothing is left to do."""
+    match stmt:
+        case cin.Forall(var, body, kind):
+            made = _apart(stmt)
+            if made is not None:
+                return simplify.exhaust_stmt(made, ())
+            return _around(split(body), lambda inner: cin.Forall(var, inner, kind))
+        case cin.Where(consumer, producer):
+            made, used = split(producer), split(consumer)
+            if made is None or used is None:
+                return simplify.exhaust_stmt(stmt, ())
+            return cin.Where(used, made)
+        case cin.Seq(stmts):
+            return _sequence([split(s) for s in stmts])
+        case _:
+            return stmt
+
+
+def groups(expr: cin.Expr, op: str) -> list[cin.Expr]:
+    """The terms of `expr` as a tree of `op`, those over the same sparse operands joined.
+
+    Each result is again a tree of `op`; a single one is `expr` itself.
+    """
+    operator = operators.get(op)
+    if not (operator.associative and operator.commutative):
+        return [expr]
+    found: list[tuple[frozenset[cin.Access], list[cin.Expr]]] = []
+    for term in _terms(expr, op):
+        sparse = frozenset(a for a in cin.accesses(term) if _sparse(a))
+        joined = [g for g in found if (g[0] and sparse and (g[0] <= sparse or sparse <= g[0])) or g[0] == sparse]
+        members = [m for g in joined for m in g[1]]
+        found = [g for g in found if g not in joined]
+        found.append((sparse.union(*(g[0] for g in joined)), [*members, term]))
+    return [expr] if len(found) == 1 else [_tree(members, op) for _, members in found]
+
+
+def _terms(expr: cin.Expr, op: str) -> list[cin.Expr]:
+    if isinstance(expr, cin.Call) and all(a.dtype == expr.dtype for a in expr.args):
+        if expr.op == op:
+            return [t for a in expr.args for t in _terms(a, op)]
+        undone = operators.get(expr.op).undoes
+        if undone is not None and undone[0] == op:
+            taken = [cin.Call(undone[1], (t,), t.dtype) for t in _terms(expr.args[1], op)]
+            return [*_terms(expr.args[0], op), *taken]
+    return [expr]
+
+
+def _tree(terms: Sequence[cin.Expr], op: str) -> cin.Expr:
+    made = terms[0]
+    for term in terms[1:]:
+        made = cin.Call(op, (made, term), made.dtype)
+    return made
+
+
+def _sparse(access: cin.Access) -> bool:
+    return not access.tensor.format.is_dense
+
+
+def walks(expr: cin.Expr, var: cin.IndexVar) -> bool:
+    """Whether some operand of `expr` has a sparse level over `var`."""
+    return any(
+        not isinstance(level, Dense) and access.level_index(k) == var
+        for access in cin.accesses(expr)
+        for k, level in enumerate(access.tensor.format.levels)
+    )
+
+
+def many(expr: cin.Expr) -> str | None:
+    """The operator of a tree of more than `FEW` terms over different sparse operands, and with an identity; else None.
+
+    Not of a product that absent operands annihilate: what its operands have in common is one case."""
+    if not isinstance(expr, cin.Call):
+        return None
+    undone = operators.get(expr.op).undoes
+    op = expr.op if undone is None else undone[0]
+    sparse = [g for g in groups(expr, op) if any(_sparse(a) for a in cin.accesses(g))]
+    if len(sparse) > FEW and _annihilated(expr, op):
+        return None
+    return op if len(sparse) > FEW and operators.get(op).identity(expr.dtype) is not None else None
+
+
+def _annihilated(expr: cin.Expr, op: str) -> bool:
+    """Whether `expr` is the annihilator of `op` where its sparse operands are absent."""
+    zero = operators.get(op).left_annihilator
+    left = simplify.exhaust(expr, {a for a in cin.accesses(expr) if _sparse(a)})
+    return zero is not None and isinstance(left, cin.Literal) and cin.same_value(left.value, zero)
+
+
+def accumulated(expr: cin.Expr) -> str | None:
+    """The operator of a sum of many terms none of which says anything where its operands are absent; else None.
+
+    Its terms may be accumulated one after the other, in a workspace or in place, whatever loops they need.
+    """
+    op = many(expr)
+    if op is None or any(not _sparse(a) for a in cin.accesses(expr)):
+        return None
+    left = simplify.exhaust(expr, set(cin.accesses(expr)))
+    identity = operators.get(op).identity(expr.dtype)
+    return op if isinstance(left, cin.Literal) and cin.same_value(left.value, identity) else None
+
+
+def _apart(stmt: cin.Forall) -> cin.Stmt | None:
+    """The loop `stmt` taken apart; None where it has to stay, or where a loop inside is the place."""
+    variables: list[cin.IndexVar] = []
+    inner: cin.Stmt = stmt
+    while isinstance(inner, cin.Forall):
+        variables.append(inner.var)
+        inner = inner.body
+    if not isinstance(inner, cin.Assign) or not walks(inner.rhs, stmt.var):
+        return None
+    lhs, op, rhs = inner.lhs, inner.op, inner.rhs
+    in_place = lhs.tensor.policy is not None or lhs.tensor.format.is_dense
+    if op is not None:
+        terms = groups(rhs, op)
+        if len(terms) == 1 or not in_place or _overflows(op, lhs):
+            return None
+        return _sequence([cin.around(variables, cin.Assign(lhs, op, t)) for t in terms])
+    op = many(rhs)
+    if op is None or lhs.tensor.policy is not None:
+        return None
+    terms = groups(rhs, op)
+    identity = simplify.literal(operators.get(op).identity(lhs.dtype), lhs.dtype)
+    if in_place:
+        dense = [t for t in terms if not any(_sparse(a) for a in cin.accesses(t))]
+        first: cin.Stmt = cin.Assign(lhs, None, dense[0] if dense else identity)
+        rest = [cin.Assign(lhs, op, t) for t in terms if t not in dense]
+        return _sequence([cin.around(variables, s) for s in (first, *rest)])
+    if len(variables) > 1:
+        return None
+    scalar = cin.Access(cin.Tensor(f"{lhs.tensor.name}_s", (), lhs.dtype, Format(()), identity.value, "scalar"), ())
+    parts = _sequence([cin.Assign(scalar, op, t) for t in terms])
+    assert parts is not None
+    return cin.Forall(stmt.var, cin.Where(cin.Assign(lhs, None, scalar), parts))
+
+
+def _overflows(op: str, target: cin.Access) -> bool:
+    """Whether reducing one term for itself may run over where the whole does not: infinity times zero."""
+    return operators.get(op).left_annihilator is not None and target.dtype.kind in "fc"
+
+
+def _around(stmt: cin.Stmt | None, make: Callable[[cin.Stmt], cin.Stmt]) -> cin.Stmt | None:
+    return None if stmt is None else make(stmt)
+
+
+def _sequence(stmts: Sequence[cin.Stmt | None]) -> cin.Stmt | None:
+    left = [s for s in stmts if s is not None]
+    return None if not left else left[0] if len(left) == 1 else cin.Seq(tuple(left))

@@ -1,0 +1,140 @@
+"""Entries that are kept for the rest of a row, where the row of the result will stand: nothing is appended, and nothing has keys.
+
+before:  forall i                              out stored as A, w of entries
+           where w: append
+             forall j
+               w[j] = exp(A[i,j])
+           then
+             where s: scalar
+               forall k
+                 s += w[k]
+             then
+               forall j
+                 out[i,j] = w[j] / s
+
+after:   forall i                              w' is the memory of out, @A the position of A's entry
+           where w': overlay
+             forall j
+               w'[@A[i,j]] = exp(A[i,j])
+           then
+             where s: scalar
+               forall k
+                 s += w'[@A[i,k]]
+             then
+               forall j
+                 out[i,j] = w'[@A[i,j]] / s
+
+Legal where one operand is walked alone by the loop that fills `w`, with an entry for each of its own, and gives the result its
+positions (`given`): other loops over `w` walk that operand too. Whoever writes `out` reads `w` at this very position, if at all,
+and all else that reads it has run before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sparsejax.formats import Dense, Format
+from sparsejax.jit.codegen import shared_output
+from sparsejax.jit.ir import cin, simplify
+
+POLICY = "overlay"
+
+
+def settle(
+    stmt: cin.Stmt, inputs: tuple[cin.Tensor, ...], output: cin.Tensor, extents: Mapping[cin.IndexVar, int]
+) -> tuple[cin.Stmt, shared_output.Given] | None:
+    """`stmt` with its result at the positions of an operand (`given.find`), and a workspace in its place where there is one."""
+    for tensor, loop, assign in _kept(stmt, output):
+        for access in dict.fromkeys(cin.accesses(assign.rhs)):
+            if access.tensor not in inputs or not _fills(access, loop, assign):
+                continue
+            moved = _moved(stmt, assign.lhs, access, loop.var)
+            found = None if moved is None else shared_output.find(moved, inputs, output, extents)
+            if found is None or found[1].level + 1 < len(output.format.levels):
+                continue
+            if _is_safe(found[0], tensor, found[1].access):
+                return found
+    return shared_output.find(stmt, inputs, output, extents)
+
+
+def _kept(stmt: cin.Stmt, output: cin.Tensor) -> Iterator[tuple[cin.Tensor, cin.Forall, cin.Assign]]:
+    """Workspaces of one key per entry that could stand where the output does, with the loops that fill them."""
+    while not isinstance(stmt, cin.Assign | cin.Seq):
+        if isinstance(stmt, cin.Where):
+            tensor, loop = cin.workspace(stmt), shared_output.behind(stmt.producer)
+            fits = tensor.policy == "append" and tensor.dtype == output.dtype and len(tensor.shape) == 1
+            if fits and isinstance(loop, cin.Forall) and isinstance(loop.body, cin.Assign):
+                yield tensor, loop, loop.body
+            stmt = stmt.consumer
+        else:
+            stmt = stmt.body
+
+
+def _fills(access: cin.Access, loop: cin.Forall, assign: cin.Assign) -> bool:
+    """Whether `loop` walks `access` alone at its last level, and writes for each of its entries."""
+    if assign.op is not None or not access.indices or access.level_index(len(access.indices) - 1) != loop.var:
+        return False
+    outer = [access.level_index(level) for level in range(len(access.indices))]
+    bound = [ix for ix in outer if isinstance(ix, cin.IndexVar)]
+    asked = all(shared_output.is_stored(condition, access) for condition in simplify.conditions(assign))
+    return (
+        len(bound) == len(outer)
+        and asked
+        and shared_output.leads(access, bound)
+        and shared_output.alone(access, assign, bound)
+    )
+
+
+def _moved(stmt: cin.Stmt, target: cin.Access, leader: cin.Access, var: cin.IndexVar) -> cin.Stmt | None:
+    """`stmt` with what `target` keeps at the positions of `leader`; None where it is read in other ways than entry by entry."""
+    old = target.tensor
+    lacking = old.result or old.format
+    made = old._replace(format=Format((Dense(),)), policy=POLICY, result=lacking)
+
+    def beside(access: cin.Access) -> cin.Access | None:
+        (index,) = access.indices
+        if not isinstance(index, cin.IndexVar) or not cin.same_value(access.tensor.fill_value, old.fill_value):
+            return None
+        head = cin.rename(leader, {var: index})
+        return cin.Access(made, (cin.position_of(head),)) if isinstance(head, cin.Access) else None
+
+    reads = {a for a in cin.accesses(stmt) if a.tensor.name == old.name}
+    moved = {a: beside(a) for a in (*reads, target)}
+    if None in moved.values():
+        return None
+    known: dict[cin.Access, cin.Expr] = {a: m for a, m in moved.items() if m is not None}
+
+    def change(stmt: cin.Stmt) -> cin.Stmt:
+        match stmt:
+            case cin.Assign(lhs, op, rhs):
+                to = known.get(lhs, lhs)
+                assert isinstance(to, cin.Access)
+                return cin.Assign(to, op, cin.substitute(rhs, known))
+            case cin.Forall(loop, body, kind):
+                return cin.Forall(loop, change(body), kind)
+            case cin.Where(consumer, producer):
+                return cin.Where(change(consumer), change(producer))
+            case cin.Seq(stmts):
+                return cin.Seq(tuple(map(change, stmts)))
+
+    return change(stmt)
+
+
+def _is_safe(stmt: cin.Stmt, kept: cin.Tensor, leader: cin.Access) -> bool:
+    """Whether the loop that writes the output, innermost behind all others, reads what is kept at its own position only."""
+    while isinstance(stmt, cin.Forall | cin.Where) and _loops_to(stmt, leader):
+        stmt = stmt.body if isinstance(stmt, cin.Forall) else stmt.consumer
+    own = cin.Access(kept, (cin.position_of(leader),))
+    return all(a.indices == own.indices for a in cin.accesses(stmt) if a.tensor.name == kept.name)
+
+
+def _loops_to(stmt: cin.Stmt, leader: cin.Access) -> bool:
+    """Whether `stmt` is still around the loop over the last variable of `leader`, or is this loop."""
+    last = leader.level_index(len(leader.indices) - 1)
+    match stmt:
+        case cin.Forall(var, body, _):
+            return var == last or _loops_to(body, leader)
+        case cin.Where(consumer, _):
+            return _loops_to(consumer, leader)
+        case _:
+            return False

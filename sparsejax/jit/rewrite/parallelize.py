@@ -1,0 +1,175 @@
+"""Parallel loops: the outermost loop of a kernel is cut into chunks that any thread may run.
+
+before:  forall i                              after:  forall i (parallel)
+           forall j (vector)                             forall j (vector)
+             C[i,j] += A[i,k] * B[k,j]                     C[i,j] += A[i,k] * B[k,j]
+
+A marked kernel runs one chunk per call: two more slots tell which one, and of how many. A chunk is a range of coordinates of the
+marked variable (`loops/chunks` cuts it), so that a row never lies in two of them, and every kind of loop is cut in the same way.
+
+Legal where different coordinates write different parts of the output: the variable indexes it, at its outermost level if it is appended
+to. Chunks then write memory of their own, or append to segments of their own, which are placed one behind the other at the end
+(`chunked`). A reduction into a dense output, or into a scalar, is legal too: every chunk has a partial result of its own, and more
+calls combine these in the order of chunks.
+
+before:  where s: scalar                       after:  where s: scalar
+           forall i (vector)                             forall i (parallel)
+             s += x[i] * y[i]                              s += x[i] * y[i]
+         then                                          then
+           out = s                                       out = s
+
+Every operand that leads the loop must have ordered coordinates in memory to be cut.
+
+How many chunks there are depends on the expected work alone, never on the number of threads: see `_chunks`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from sparsejax import config
+from sparsejax.formats import Dense
+from sparsejax.jit.codegen.loops.chunks import Chunking
+from sparsejax.jit.codegen.lower import Program
+from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.schedule.schedules import Cost
+
+SMALL, LARGE = 1 << 14, 1 << 24
+"""Iterations that a chunk has at least, and at most."""
+USUAL, MOST = 64, 1024
+"""Chunks: as many for kernels of any usual size, more only so that none takes long."""
+GROWING, PLACED = 2.0, 36_000
+"""How much more work a growing output asks for: its pieces are made, placed and freed in some 60 microseconds, and as much again for so many entries,
+which are moved once more, mostly by the other processor (measured on two cores of a Xeon: sums of matrices of 60,000 to 150,000 entries, 400 to
+750 microseconds on one thread, take up to 1.4 times as long on two; of 190,000 0.8 times; products of 0.2 to 1 million terms 0.9 to 1.1)."""
+WORKSPACE = 8
+"""Iterations for every element of a workspace, which each chunk clears for itself."""
+PARTIAL = 2
+"""Iterations for every element of an output that each chunk has for itself."""
+PARTS = 1 << 27
+"""Bytes of all of these."""
+
+
+def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lambda: 0.0) -> Program:
+    """`program` with its outermost loop marked where that is legal and its work is worth it; and in any case why. The result is expected to
+    have so many `entries`."""
+    work = cost.loops + cost.output
+
+    def serial(reason: str) -> Program:
+        return replace(program, chunking=Chunking(work=work, reason=reason))
+
+    grows = program.given is None and not all(isinstance(level, Dense) for level in program.output.format.levels)
+    least = config.parallel_work() * (GROWING if grows else 1)
+    if grows and work >= least:
+        least += config.parallel_work() * entries() / PLACED
+    if work < least:
+        return serial(f"about {work:.3g} iterations, fewer than {least:.3g}")
+    loop, partial = _outermost(program), _partial(program)
+    if loop is None:
+        return serial("there is no single loop around everything")
+    obstacle = _obstacle(loop)
+    if obstacle is not None:
+        return serial(obstacle)
+    if partial is None:
+        return serial(f"{loop.var} is a reduction that cannot be taken apart")
+    extent = program.extent(loop.var)
+    if extent < 2:
+        return serial(f"{loop.var} has one coordinate at most")
+    chunks = min(extent, _chunks(program, work, partial))
+    if chunks < 2:
+        return serial("memory that each chunk clears would cost as much as the work")
+    marked: cin.Stmt = cin.Forall(loop.var, loop.body, "parallel")
+    if isinstance(program.stmt, cin.Where):
+        marked = cin.Where(program.stmt.consumer, marked)
+    reason = f"about {work:.3g} iterations, cut along {loop.var}"
+    if partial:
+        reason += f", each with a partial {partial}"
+    return replace(program, stmt=marked, chunking=Chunking(chunks, partial, work, reason))
+
+
+def _outermost(program: Program) -> cin.Forall | None:
+    """The loop that is around everything, or around the sum of everything."""
+    match program.stmt:
+        case cin.Forall() as loop:
+            return loop
+        case cin.Where(_, cin.Forall() as loop) as where if cin.workspace(where).policy == "scalar":
+            return loop
+        case _:
+            return None
+
+
+def _partial(program: Program) -> str | None:
+    """What chunks compute apart: nothing (""), a partial "scalar" or a partial "output"; None where they cannot."""
+    stmt, output = program.stmt, program.output
+    dense = all(isinstance(level, Dense) for level in output.format.levels)
+    if isinstance(stmt, cin.Where):
+        own = [w for w in cin.writes(stmt.producer) if w.lhs.tensor == cin.workspace(stmt)]
+        return "scalar" if dense and len({w.op for w in own}) == 1 and _reduces(own) else None
+    if not isinstance(stmt, cin.Forall):
+        return None
+    own = [w for w in cin.writes(stmt) if w.lhs.tensor.name == output.name]
+    if all(_disjoint(w.lhs, stmt.var) for w in own):
+        return ""
+    if not output.format.is_dense or any(
+        stmt.var in w.lhs.indices or isinstance(ix, cin.Position) for w in own for ix in w.lhs.indices
+    ):
+        return None
+    return "output" if len({w.op for w in own}) == 1 and _reduces(own) else None
+
+
+def _reduces(writes: list[cin.Assign]) -> bool:
+    """Whether all of these accumulate, in any grouping."""
+    return all(w.op is not None and operators.get(w.op).associative for w in writes)
+
+
+def _obstacle(stmt: cin.Forall) -> str | None:
+    """Why a loop cannot be cut."""
+    var = stmt.var
+    if stmt.kind == "tile":
+        return f"{var} runs in tiles"
+    for access in cin.accesses(stmt.body):
+        level = _first_level(access)
+        if level < len(access.indices) and access.level_index(level) == var:
+            kind = access.tensor.format.levels[level]
+            if not isinstance(kind, Dense) and not (kind.ordered and "crd" in kind.buffer_types()):
+                return f"{var} is led by {access.tensor}, which cannot be cut"
+    return None
+
+
+def _disjoint(lhs: cin.Access, var: cin.IndexVar) -> bool:
+    if lhs.tensor.format.is_dense or all(isinstance(level, Dense) for level in lhs.tensor.format.levels):
+        return var in cin.bound_by(lhs)
+    return lhs.level_index(0) == var
+
+
+def _first_level(access: cin.Access) -> int:
+    """The first level of an access that no fixed coordinate resolves."""
+    level = 0
+    while level < len(access.indices) and not isinstance(access.level_index(level), cin.IndexVar):
+        level += 1
+    return level
+
+
+def _chunks(program: Program, work: float, partial: str) -> int:
+    """How many chunks are worth it: as many as are of a usual size, and fewer where each has memory of its own."""
+    if not config.parallel_work():
+        return USUAL
+    cleared = sum(math.prod(t.shape) for t in _areas(program))
+    chunks = max(min(work / SMALL, USUAL), min(work / LARGE, MOST))
+    chunks = min(chunks, work / max(1, WORKSPACE * cleared))
+    if partial == "output":
+        size = max(1, math.prod(program.output.shape))
+        chunks = min(chunks, work / (PARTIAL * size), PARTS / (size * program.output.dtype.itemsize))
+    return int(chunks)
+
+
+def _areas(program: Program) -> set[cin.Tensor]:
+    """The workspaces that cost their extent."""
+    assert program.stmt is not None
+    return {
+        w.lhs.tensor
+        for w in cin.writes(program.stmt)
+        if w.lhs.tensor.policy in ("dense", "bitmap", "marks", "scattered")
+    }

@@ -1,0 +1,75 @@
+"""Scattered operands: a fiber that is met with many others is put where its entries can be looked up.
+
+before:  forall i                                     after:  forall i
+           forall j                                             where b: scattered
+             forall k                                             forall k
+               out[i,j] += A[i,k] * B[j,k]                          b[k] = A[i,k]
+                                                                then
+                                                                  forall j
+                                                                    forall k
+                                                                      out[i,j] += b[k] * B[j,k]
+
+Two sparse fibers of lengths m and n meet by merging, m + n steps; the scattered one costs m once for all j, and then n lookups each. These are
+the inner products of a masked product of matrices, such as the cotangents of a sparse product, at the cost of the product itself.
+
+Source: the row workspaces of Gustavson, "Two Fast Algorithms for Sparse Matrices: Multiplication and Permuted Transposition", read
+instead of drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sparsejax.formats import Bitmap, Compressed, Coordinate, Format
+from sparsejax.jit.ir import cin
+
+POLICY = "scattered"
+
+
+def depth(access: cin.Access, var: cin.IndexVar, order: Sequence[cin.IndexVar]) -> int | None:
+    """Inside how many loops of `order` the fibers of `access` over `var`, the next loop, can be scattered so that they are read again
+    and again; None where they cannot, or where they are read once."""
+    others = [v for v in access.indices if v != var]
+    if var.outer is not None or not others or len(others) + 1 < len(access.indices):
+        return None
+    if not isinstance(access.tensor.format.levels[-1], Compressed | Coordinate):
+        return None
+    if any(v not in order for v in others):
+        return None
+    made = 1 + max(k for k, v in enumerate(order) if v in others)
+    return made if made < len(order) else None
+
+
+def scattered(stmt: cin.Stmt, names: Collection[str]) -> cin.Stmt:
+    """`stmt` with the operands of these names scattered, each over its last storage level."""
+    for access in dict.fromkeys(a for a in cin.accesses(stmt) if a.tensor.name in names):
+        stmt = _scattered(stmt, access, frozenset())
+    return stmt
+
+
+def _scattered(stmt: cin.Stmt, access: cin.Access, bound: frozenset[cin.Index]) -> cin.Stmt:
+    *outer, inner = (access.level_index(level) for level in range(len(access.indices)))
+    if access not in set(cin.accesses(stmt)) or inner in bound:
+        return stmt
+    match stmt:
+        case cin.Forall(var, body, kind):
+            bound |= {var}
+            if var not in outer or not bound.issuperset(outer):
+                return cin.Forall(var, _scattered(body, access, bound), kind)
+            assert isinstance(inner, cin.IndexVar)
+            return cin.Forall(var, _filled(body, access, inner), kind)
+        case cin.Where(consumer, producer):
+            return cin.Where(_scattered(consumer, access, bound), _scattered(producer, access, bound))
+        case cin.Seq(stmts):
+            return cin.Seq(tuple(_scattered(s, access, bound) for s in stmts))
+    return stmt
+
+
+def _filled(body: cin.Stmt, access: cin.Access, var: cin.IndexVar) -> cin.Stmt:
+    """`body` reading the fiber of `access` over `var` from a workspace."""
+    tensor = access.tensor
+    extent = tensor.shape[access.indices.index(var)]
+    made = tensor._replace(name=f"{tensor.name}_row", shape=(extent,), format=Format((Bitmap(),)), policy=POLICY)
+    row = cin.Access(made, (var,))
+    consumer = cin.map_values(body, lambda expr: cin.substitute(expr, {access: row}))
+    return cin.Where(consumer, cin.Forall(var, cin.Assign(row, None, access)))

@@ -1,0 +1,141 @@
+"""Register tiles: dense variables below reduction loops move just outside them, and run in tiles of registers.
+
+before:  forall i                              after:  forall i
+           forall j                                      forall k (tile)
+             forall k (vector)                             where t: scalar
+               C[i,k] += A[i,j] * B[j,k]                      forall j
+                                                                t += A[i,j] * B[j,k]
+                                                            then
+                                                              C[i,k] += t
+
+The result is read and written once per tile instead of once per stored entry; the sparse loops are walked once per
+tile. `k` qualifies when its loop is a vector loop, the loops around it are reductions, and the target keeps its place
+in memory meanwhile. Other variables of the target between the reductions and `k` move too, where they are dense: below no sparse level, and
+above none. The last of these is tiled as well, so that what lacks it is read once for several of its coordinates, as what lacks `k` is:
+
+before:  forall i                              after:  forall i
+           forall j                                      forall b (tile)
+             forall b                                      forall k (tile)
+               forall k (vector)                             where t: scalar
+                 C[b,i,k] += A[i,j,b] * B[j,k]                  forall j
+                                                                  t += A[i,j,b] * B[j,k]
+                                                              then
+                                                                C[b,i,k] += t
+
+What a loop over a sparse level adds to rows of the result reads a dense row that is the same for all of them: it stays in registers.
+
+before:  forall k                              after:  forall k
+           forall i                                      forall j (tile)
+             forall j (vector)                             where b: scalar
+               C[i,j] += A[i,k] * B[k,j]                     b = B[k,j]
+                                                           then
+                                                             forall i
+                                                               C[i,j] += A[i,k] * b
+
+Source: reuse analysis of mixed sparse-dense loops (reference section 4.4, Algorithm 2: a variable that some operand lacks is reused over
+it, one that is a sparse level or the parent of one cannot be tiled; registers win, accumulators in memory lose).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparsejax.formats import Dense, Format
+from sparsejax.jit.ir import cin, operators, simplify
+
+
+def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
+    """`stmt` with every loop that qualifies moved out and tiled; `inside` other loops or not."""
+    match stmt:
+        case cin.Forall(var, body, "serial"):
+            return _tiled(stmt) or (_held(stmt) if inside else None) or cin.Forall(var, tile(body, True))
+        case cin.Where(consumer, producer):
+            return cin.Where(tile(consumer, inside), tile(producer, inside))
+        case cin.Seq(stmts):
+            return cin.Seq(tuple(tile(s, inside) for s in stmts))
+        case _:
+            return stmt
+
+
+def _tiled(stmt: cin.Forall) -> cin.Stmt | None:
+    """The tiled form of loops that begin with a reduction and end with a vector loop; None when `stmt` is something else."""
+    loops: list[cin.IndexVar] = []
+    inner: cin.Stmt = stmt
+    while isinstance(inner, cin.Forall) and inner.kind == "serial":
+        loops.append(inner.var)
+        inner = inner.body
+    if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
+        return None
+    lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
+    dense = [v for v in loops if v in cin.bound_by(lhs)]
+    if op is None or inner.var not in lhs.indices or stmt.var in dense:
+        return None
+    used = (lhs, *cin.accesses(rhs))
+    if not all(_is_dense(v, used) and _decides_nothing(v, inner.body) for v in dense):
+        return None
+    identity = operators.get(op).identity(lhs.dtype)
+    register = cin.Access(cin.Tensor(f"{lhs.tensor.name}_t", (), lhs.dtype, Format(()), identity, "scalar"), ())
+    producer = cin.around([v for v in loops if v not in dense], cin.Assign(register, op, rhs))
+    made: cin.Stmt = cin.Forall(inner.var, cin.Where(cin.Assign(lhs, op, register), producer), "tile")
+    # the last block of a dimension has fewer coordinates than others: its rows would differ
+    if dense and dense[-1] is not inner.var.outer:
+        return cin.around(dense[:-1], cin.Forall(dense[-1], made, "tile"))
+    return cin.around(dense, made)
+
+
+def _held(stmt: cin.Forall) -> cin.Stmt | None:
+    """A vector loop inside one over a sparse level, with what it reads whatever the entry in registers; None when `stmt` is something
+    else."""
+    inner, var = stmt.body, stmt.var
+    if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
+        return None
+    lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
+    used = (lhs, *cin.accesses(rhs))
+    in_place = lhs.tensor.policy is None and all(isinstance(level, Dense) for level in lhs.tensor.format.levels)
+    if op is None or not in_place or var not in lhs.indices or inner.var not in lhs.indices or _is_dense(var, used):
+        return None
+    if any(inner.var in a.indices and var in cin.bound_by(a) for a in cin.accesses(rhs)) or simplify.conditions(
+        inner.body
+    ):
+        return None
+    read = [a for a in dict.fromkeys(cin.accesses(rhs)) if inner.var in a.indices]
+    if len(read) != 1 or not read[0].tensor.format.is_dense or read[0].tensor.policy is not None:
+        return None
+    tensor = cin.Tensor(f"{read[0].tensor.name}_r", (), read[0].dtype, Format(()), read[0].tensor.fill_value, "scalar")
+    register = cin.Access(tensor, ())
+    body = cin.Forall(var, cin.Assign(lhs, op, cin.substitute(rhs, {read[0]: register})))
+    return cin.Forall(inner.var, cin.Where(body, cin.Assign(register, None, read[0])), "tile")
+
+
+def region(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.Access]) -> int | None:
+    """Where in a loop order that ends with a vector loop the loops begin that become tiles, the first of them a reduction; None where there
+    are none."""
+    first = len(order) - 1
+    if order[first] not in out.indices:
+        return None
+    while first and (order[first - 1] not in cin.bound_by(out) or _is_dense(order[first - 1], (out, *reads))):
+        first -= 1
+    reductions = (k for k in range(first, len(order) - 1) if order[k] not in cin.bound_by(out))
+    return next(reductions, None)
+
+
+def _decides_nothing(var: cin.IndexVar, body: cin.Stmt) -> bool:
+    return not any(simplify.decides(var, c) for c in simplify.conditions(body))
+
+
+def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
+    """Whether `var` is neither a sparse level of what is read and written, nor above one."""
+    for access in accesses:
+        if var not in cin.bound_by(access):
+            continue
+        if var.outer is not None and access.tensor.policy is None and not _paired(access, var):
+            return False
+        levels = [lv for lv in range(len(access.indices)) if access.level_index(lv) == var]
+        if len(levels) != 1 or not all(isinstance(lv, Dense) for lv in access.tensor.format.levels[levels[0] :]):
+            return False
+    return True
+
+
+def _paired(access: cin.Access, var: cin.IndexVar) -> bool:
+    """Whether the blocks that `var` runs inside of are no blocks in memory."""
+    return all(d in access.tensor.paired for d, ix in enumerate(access.indices) if ix == var)

@@ -1,0 +1,373 @@
+"""Binding arrays to a kernel: slots in, the output's storage out."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax import config
+from sparsejax.errors import FormatError
+from sparsejax.formats import Dense, Format, convert
+from sparsejax.formats.storage import Storage, dense_template
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.codegen import abi, shared_output
+from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.runtime import allocator, chunked, result_memory
+
+_pack_one = struct.Struct("q").pack
+_INT64 = np.dtype(np.int64)
+_new: Any = object.__new__
+
+
+def input_slots(storage: Storage) -> bytes:
+    """The packed slots of an input: extents, buffer addresses, address of the values. Computed once per storage."""
+    known: bytes | None = storage.cache.get("slots")
+    if known is None:
+        if storage.format.is_dense:
+            shape = storage.shape
+            known = _packer(len(shape) + 1)(*shape, result_memory.address_of(storage.vals))
+            storage.cache["slots"] = known
+            return known
+        known = _packed_extents(storage.format, storage.shape)
+        for level in storage.buffers:
+            for buffer in level:
+                known += _pack_one(result_memory.address_of(buffer))
+        known += _pack_one(result_memory.address_of(storage.vals))
+        storage.cache["slots"] = known
+    return known
+
+
+@functools.lru_cache(maxsize=64)
+def _packer(count: int) -> Callable[..., bytes]:
+    return struct.Struct(f"{count}q").pack
+
+
+@functools.lru_cache(maxsize=4096)
+def _packed_extents(form: Format, shape: tuple[int, ...]) -> bytes:
+    return _pack(_extents(form, shape))
+
+
+def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What a tensor passes as its extents: those of its dimensions, or of its levels where dimensions are blocked."""
+    return form.level_extents(shape) if form.blocked else shape
+
+
+def _pack(numbers: Sequence[int]) -> bytes:
+    return _packer(len(numbers))(*numbers)
+
+
+class Binding:
+    """A kernel with everything about its output that does not change from call to call.
+
+    `op` is the operator by which a dense output accumulates (None: it is assigned); `expected` tells how many coordinates
+    to make room for at first, per level that starts a segment. `constants` are the numbers that it reads (`numbers`). Memory of a
+    `whole` result, all of which the kernel assigns, is not cleared.
+    """
+
+    def __init__(
+        self,
+        kernel: compiler.Kernel | chunked.Chunked,
+        output: cin.Tensor,
+        op: str | None,
+        expected: tuple[int, ...] = (),
+        constants: NDArray[Any] | None = None,
+        shared: shared_output.Shared | None = None,
+        whole: bool = False,
+    ) -> None:
+        self._kernel = kernel
+        self._call: Callable[[bytes], int] | None = None
+        self._constants = constants
+        self._first = b"" if constants is None else _pack_one(constants.ctypes.data)
+        self._dtype = output.dtype
+        self._dense = all(isinstance(level, Dense) for level in output.format.levels)
+        self._size = math.prod(output.format.level_extents(output.shape))
+        self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
+        self._content = None if whole else self._start
+        if self._dense:
+            if self._size * output.dtype.itemsize > 2**62:
+                raise MemoryError(
+                    f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
+                )
+            fill = 0 if output.format.is_dense else output.fill_value
+            self._template = dense_template(output.format, output.shape, output.dtype.type(fill))
+            self._extents = _pack(_extents(output.format, output.shape))
+            self._results = result_memory.Results(self._size, output.dtype, self._content, self._extents)
+            self._shape = output.shape
+            self._sizes: dict[int, result_memory.Results] = {}
+            return
+        _check_size(output)
+        self._given = None if shared is None else _GivenMemory(output, shared)
+        self._adoption = _Adoption(output)
+        heads = abi.heads(output)
+        counts = expected if len(expected) == len(heads) else (0,) * len(heads)
+        extents = _extents(output.format, output.shape)
+        pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(heads)
+        self._before = _pack((*extents, *((0,) * pointers)))
+        self._make_room(counts)
+
+    def fixed(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> NDArray[np.int64]:
+        """The slots of a call with a dense output in `vals`."""
+        packed = [self._first, *map(input_slots, inputs), self._extents, _pack_one(result_memory.address_of(vals))]
+        return np.frombuffer(b"".join(packed), np.int64).copy()
+
+    def places(self, inputs: Sequence[Storage]) -> list[int]:
+        """The slots, of those of a call, that hold the addresses of the inputs' values."""
+        ends = np.cumsum([len(self._first), *(len(input_slots(s)) for s in inputs)]) // 8
+        return [int(end) - 1 for end in ends[1:]]
+
+    def output(self, vals: NDArray[Any] | None) -> tuple[NDArray[Any], Storage]:
+        """Memory of a dense output that is written again and again (`vals`, if given), and the array over it."""
+        own = result_memory.aligned(self._size, self._dtype, 0)[0] if vals is None else vals
+        seen = own.view()
+        seen.setflags(write=False)
+        return own, Storage.dense(self._template, seen, {})
+
+    def call(self, slots: NDArray[np.int64], vals: NDArray[Any]) -> Callable[[], None]:
+        """The kernel over fixed slots, as a function; the output is cleared before, unless all of it is assigned."""
+        run, address, start, fill = self._kernel.run_at, slots.ctypes.data, self._content, vals.fill
+
+        def cleared() -> None:
+            fill(start)
+            status = run(address)
+            if status:
+                compiler.check(status)
+
+        def plain() -> None:
+            status = run(address)
+            if status:
+                compiler.check(status)
+
+        return plain if self._content is None else cleared
+
+    def run_over(self, inputs: Sequence[Storage], like: Storage) -> NDArray[Any]:
+        """Call the kernel on these inputs; its output, one value at every position of `like` (`positions`)."""
+        size, below = len(like.vals), self._shape[1:]
+        extents = _pack((size // max(1, math.prod(below)), *below))
+        results = self._sizes.get(size)
+        if results is None:
+            if len(self._sizes) > 64:
+                self._sizes.clear()
+            results = self._sizes[size] = result_memory.Results(size, self._dtype, self._content, extents)
+        slots = self._first
+        for s in inputs:
+            slots += s.cache.get("slots") or input_slots(s)
+        vals, last = results.next()
+        status = (self._call or self._callable())(slots + last)
+        if status:
+            compiler.check(status)
+        return vals
+
+    def run(self, inputs: Sequence[Storage]) -> Storage:
+        """Call the kernel on these inputs; the storage of its output."""
+        slots = self._first
+        for s in inputs:
+            slots += s.cache.get("slots") or input_slots(s)
+        if self._dense:
+            vals, last = self._results.next()
+            status = (self._call or self._callable())(slots + last)
+            if status:
+                compiler.check(status)
+            made = Storage.dense(self._template, vals, {"slots": last, "maker": self._results})
+            made.ours = True  # type: ignore[misc]
+            return made
+        if self._given is not None:
+            memory = self._given.memory(inputs)
+            status = self._kernel.run_packed(slots + self._given.slots(memory))
+            if status:
+                compiler.check(status)
+            return self._given.storage(memory)
+        status, after = self._kernel(slots + self._empty)
+        if status:
+            self._adoption.release(after)
+            compiler.check(status)
+        counts = self._adoption.counts(after)
+        if any(n > room for n, room in zip(counts, self._room, strict=True)):
+            self._make_room([max(n + (n >> 3), room) for n, room in zip(counts, self._room, strict=True)])
+        return self._adoption.take(after)
+
+    def quick(
+        self,
+        kept: Sequence[tuple[int, str, object]],
+        settings: object,
+        otherwise: Callable[[Sequence[Storage]], Storage],
+    ) -> Callable[[Sequence[Storage]], Storage]:
+        """`run` as one function, where the settings of `config` are as they were, and what inputs keep: in the cache of which one,
+        under which name. Else `otherwise`.
+
+        A tiny product spends more time in the frames of functions than in the kernel (`python -m benchmarks.first_calls`).
+        """
+        planning = config.planning
+
+        def run(inputs: Sequence[Storage]) -> Storage:
+            for k, name, value in kept:
+                if inputs[k].cache.get(name) != value:
+                    return otherwise(inputs)
+            if planning() != settings:
+                return otherwise(inputs)
+            return self.run(inputs)
+
+        if not self._dense:
+            return run
+        first, results, call = self._first, self._results, self._callable()
+        form, shape, fill, buffers = self._template
+
+        def run_dense(inputs: Sequence[Storage]) -> Storage:
+            for k, name, value in kept:
+                found = inputs[k].cache.get(name)
+                if found is not value and found != value:
+                    return otherwise(inputs)
+            now = planning()
+            if now is not settings and now != settings:
+                return otherwise(inputs)
+            slots = first
+            for s in inputs:
+                slots += s.cache.get("slots") or input_slots(s)
+            try:
+                vals, last = ready.pop() if (ready := results.ready) else results.take()
+            except IndexError:  # another thread was faster
+                vals, last = results.take()
+            status = call(slots + last)
+            if status:
+                compiler.check(status)
+            made: Storage = _new(Storage)
+            made.format, made.shape, made.fill_value, made.buffers = form, shape, fill, buffers
+            made.vals, made.cache, made.ours = vals, {"slots": last, "maker": results}, True  # type: ignore[misc]
+            return made
+
+        return run_dense
+
+    def _make_room(self, counts: Sequence[int]) -> None:
+        """Make room for so many coordinates from the next call on: what grows is moved, to pages that are touched for the first time."""
+        self._room, self._empty = tuple(counts), self._before + _pack(counts)
+
+    def run_into(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> Storage:
+        """Call a kernel with a dense output, into memory that only the result refers to; it is cleared before, unless all of it is
+        assigned."""
+        slots = self.fixed(inputs, vals)
+        if self._content is not None:
+            memory: Any = (ctypes.c_char * vals.nbytes).from_address(int(slots[-1]))
+            np.frombuffer(memory, vals.dtype).fill(self._content)
+        status = (self._call or self._callable())(slots.tobytes())
+        if status:
+            compiler.check(status)
+        made = Storage.dense(self._template, vals, {})
+        made.ours = True  # type: ignore[misc]
+        return made
+
+    def _callable(self) -> Callable[[bytes], int]:
+        """What a dense output is computed by; not before it is needed, as a kernel may be compiled when it is first called."""
+        self._call = getattr(self._kernel, "function", None) or self._kernel.run_packed
+        return self._call
+
+
+def _check_size(output: cin.Tensor) -> None:
+    """Dense levels of an output must be addressable."""
+    size = 1
+    for level, extent in zip(output.format.levels, output.format.level_extents(output.shape), strict=True):
+        if isinstance(level, Dense):
+            size *= max(1, extent)
+    if size > 2**44:
+        raise FormatError(
+            f"the dense levels of a result of shape {output.shape} in format {output.format} need {size} positions; "
+            "choose a compressed format for it with out_format or .asformat"
+        )
+
+
+class _GivenMemory:
+    """The memory of an output whose positions are those of an input: known before the kernel runs, and partly the input's own."""
+
+    def __init__(self, output: cin.Tensor, shared: shared_output.Shared) -> None:
+        self._output, self._shared = output, shared
+        form, extents = output.format, output.format.level_extents(output.shape)
+        self._head = abi.heads(output)[0]
+        self._dtypes = [convert.crd_dtype(n) for n in extents]
+        self._parents = math.prod(extents[: self._head])
+        self._block = math.prod(extents[shared.level + 1 :])
+        self._below = len(form.levels) - shared.level - 1
+        self._extents = _extents(form, output.shape)
+        self._counts = len(abi.heads(output))
+
+    def memory(self, inputs: Sequence[Storage]) -> list[NDArray[Any]]:
+        """`pos`, `crd` of every level of the run, and values, to be written where they are not the input's."""
+        shared, head = self._shared, self._head
+        source = inputs[shared.input].buffers
+        entries = len(source[shared.level][-1])
+        if shared.pos:
+            pos = source[head][0]
+        else:
+            pos = np.zeros(self._parents + 1, np.int64)
+            pos[-1] = entries
+        crds = [np.empty(entries, self._dtypes[level]) for level in range(head, shared.first)]
+        crds += [source[level][-1] for level in range(shared.first, shared.level + 1)]
+        return [pos, *crds, result_memory.empty(entries * self._block, self._output.dtype)]
+
+    def slots(self, memory: list[NDArray[Any]]) -> bytes:
+        """The output's slots."""
+        return _pack((*self._extents, *(array.ctypes.data for array in memory), *(0,) * self._counts))
+
+    def storage(self, memory: list[NDArray[Any]]) -> Storage:
+        """The output; fibers that the kernel did not visit begin and end where the one before ends."""
+        pos, *crds, vals = memory
+        if not self._shared.pos:
+            np.maximum.accumulate(pos, out=pos)
+        output, levels = self._output, [(pos, crds[0]), *((crd,) for crd in crds[1:])]
+        buffers = (*((),) * self._head, *levels, *((),) * self._below)
+        return Storage(output.format, output.shape, output.fill_value, buffers, vals)
+
+
+class _Adoption:
+    """How the storage of a growing output is made from its slots after a call; everything static is worked out once."""
+
+    def __init__(self, output: cin.Tensor) -> None:
+        self._output = output
+        form, name = output.format, output.name
+        places = {slot: k for k, slot in enumerate(abi.slots_of(output, output=True))}
+        self._levels: list[tuple[int, int, int, int, np.dtype[Any]]] = []
+        for level, extent in enumerate(form.level_extents(output.shape)):
+            if isinstance(form.levels[level], Dense):
+                self._levels.append((extent, -1, -1, -1, np.dtype(np.int64)))
+                continue
+            heads = not form.continues(level)
+            pos = places[abi.Slot(name, "pos", level)] if heads else -1
+            count = places[abi.Slot(name, "count", level)] if heads else -1
+            crd = places[abi.Slot(name, "crd", level)]
+            self._levels.append((extent, pos, count, crd, convert.crd_dtype(extent)))
+        self._vals = places[abi.Slot(name, "vals", 0)]
+        self._pointers = [k for slot, k in places.items() if slot.what in ("pos", "crd", "vals")]
+        self._counts = [k - len(places) for slot, k in places.items() if slot.what == "count"]
+        self._size = len(places)
+
+    def counts(self, slots: tuple[int, ...]) -> list[int]:
+        """How many coordinates there are, per level that starts a segment."""
+        return [slots[k] for k in self._counts]
+
+    def take(self, slots: tuple[int, ...]) -> Storage:
+        """The storage; its arrays own the memory that the kernel allocated."""
+        slots = slots[-self._size :]
+        count = 1
+        buffers: list[tuple[NDArray[Any], ...]] = []
+        for extent, pos, number, crd, dtype in self._levels:
+            if crd < 0:
+                buffers.append(())
+                count *= extent
+            elif pos < 0:
+                buffers.append((allocator.adopt(slots[crd], count, dtype),))
+            else:
+                edges = allocator.adopt(slots[pos], count + 1, _INT64)
+                count = slots[number]
+                buffers.append((edges, allocator.adopt(slots[crd], count, dtype)))
+        output = self._output
+        vals = allocator.adopt(slots[self._vals], count, output.dtype)
+        return Storage(output.format, output.shape, output.fill_value, tuple(buffers), vals)
+
+    def release(self, slots: tuple[int, ...]) -> None:
+        """Free what a failed kernel left behind."""
+        slots = slots[-self._size :]
+        allocator.release([slots[k] for k in self._pointers])

@@ -1,0 +1,42 @@
+"""How the next call of a jitted function may go, if it is of the same signature as the last: types are compared, and a plan is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sparsejax import tree_util
+from sparsejax.core import primitive
+from sparsejax.core.array import made
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import ClosedJaxpr
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
+from sparsejax.jit.runtime import sequence
+
+
+class Shortcut:
+    """A signature of arrays and numbers alone, with the plan of its jaxpr. (With slots: what it holds is read in every call.)"""
+
+    __slots__ = ("avals", "count", "kernel", "result", "several", "templates")
+
+    def __init__(self, avals: Sequence[Aval], closed: ClosedJaxpr, tree: tree_util.PyTreeDef) -> None:
+        plan: pipeline.Plan = closed.cache["plan"]
+        self.avals, self.count = tuple(avals), len(avals)
+        self.templates = tuple(map(primitive.plain_template, avals))
+        """Those of NumPy arrays that have the types of the operands."""
+        one = tree.node is None
+        self.kernel: sequence.Step | pipeline.Plan = plan.alone or plan
+        """What makes the only result."""
+        self.result: Any = plan.out_avals[0] if one else None
+        self.several = None if one and not closed.consts else _several(closed, plan, tree)
+        """What makes results that are several, or read constants."""
+
+
+def _several(closed: ClosedJaxpr, plan: pipeline.Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:
+    """A plan as a function of operands."""
+    consts, avals = [c._storage for c in closed.consts], plan.out_avals
+    kind, _, children = tree.node or (None, None, ())
+    if kind is tuple and all(c is None for c in children):
+        return lambda storages: tuple(map(made, plan.outcome([*consts, *storages]), avals))
+    return lambda storages: tree_util.tree_unflatten(tree, map(made, plan.outcome([*consts, *storages]), avals))

@@ -1,0 +1,283 @@
+"""Kernels that run in chunks: a table with one row of slots per chunk, run by threads; what chunks appended is placed together.
+
+    dense output      every chunk writes its own part
+    partial result    every chunk computes its own; more rows of the same kernel combine them, in the order of chunks, whatever the
+                      number of threads
+    growing output    every chunk fills segments of its own, counted from zero, and its part of the outermost `pos`:
+
+    chunk 0   n = 3   crd 4 7 9   vals a b c        crd   4 7 9 1 2
+    chunk 1   n = 2   crd 1 2     vals d e          vals  a b c d e        `pos` of chunk 1 grows by 3
+
+The pieces are placed by threads too: first touches of fresh memory cost more than the copy. With one thread, a kernel runs as one
+chunk, straight into its output, unless it takes long: between two chunks it can be interrupted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.formats import Dense
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen import abi, kernel_memory
+from sparsejax.jit.codegen.lower import Program
+from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.runtime import allocator, threads
+
+LONG = 1 << 28
+"""Iterations, a quarter of a second to three (insertions take longest), from which on a kernel runs in chunks also with one thread, so that it
+can be interrupted: what chunks append is moved once more."""
+_ALONE = struct.pack("2q", 0, 1)
+_COPY, _SHIFT = 0, 1
+_SCALAR = 4
+"""Doubles that a partial scalar takes at most: a complex sum with what rounding loses."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a marked kernel is called: the slots that it takes besides those of chunks, how many chunks there are, whether they take long
+    in all, what each computes apart ("", "scalar" or "output"), and by which operator partial outputs are combined.
+    """
+
+    slots: int
+    chunks: int
+    long: bool
+    partial: str
+    op: str
+
+    @staticmethod
+    def of(program: Program, constants: bool = False) -> Cut:
+        """The cut of a marked program."""
+        chunking = program.chunking
+        assert program.stmt is not None
+        op = next((w.op or "" for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name), "")
+        slots = len(abi.layout(program.inputs, program.output)) + constants
+        return Cut(slots, chunking.count, chunking.work >= LONG, chunking.partial, op)
+
+
+class Chunked:
+    """A marked kernel, called like one that is not: `runtime.Kernel`."""
+
+    def __init__(self, kernel: compiler.Kernel, output: cin.Tensor, cut: Cut) -> None:
+        self._kernel = kernel
+        self._slots = cut.slots
+        self._chunks = cut.chunks
+        self._long = cut.long
+        self._partial = cut.partial
+        if cut.partial == "output":
+            self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
+            self._start = operators.get(cut.op).identity(output.dtype)
+        form = output.format
+        if not all(isinstance(level, Dense) for level in form.levels):
+            self._layout = _Layout(output)
+
+    def _alone(self) -> bool:
+        """Whether one chunk is all."""
+        return not self._long and not self._partial and threads.count() == 1
+
+    def _table(self, slots: bytes) -> Ints:
+        """One row per chunk: the slots, the chunk's number, how many there are."""
+        rows = 1 if self._alone() else self._chunks
+        table = np.empty((rows, len(slots) // 8 + 2), np.int64)
+        table[:, :-2] = np.frombuffer(slots, np.int64)
+        table[:, -2] = _numbers(rows)
+        table[:, -1] = rows
+        return table
+
+    def run_packed(self, slots: bytes) -> int:
+        """As `runtime.Kernel.run_packed`: all chunks of a dense output."""
+        if self._alone():
+            return self._kernel.run_packed(slots + _ALONE)
+        table = self._table(slots)
+        if not self._partial:
+            return threads.run(self._kernel.address, table)
+        chunks = len(table)
+        if self._partial == "scalar":
+            parts, pieces = np.empty(_SCALAR * chunks), 1
+        else:
+            parts, pieces = np.full((chunks, self._size), self._start, self._dtype), chunks
+        table = np.column_stack([table, np.full(chunks, parts.ctypes.data)])
+        status = threads.run(self._kernel.address, table)
+        if status == 0:
+            table[:, -3] += chunks
+            status = threads.run(self._kernel.address, table[:pieces])
+        return status
+
+    def run_at(self, slots: int) -> int:
+        """As `runtime.Kernel.run_at`."""
+        return self.run_packed(ctypes.string_at(slots, 8 * self._slots))
+
+    def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
+        """As `runtime.Kernel.__call__`: all chunks of a growing output, placed together."""
+        table = self._table(slots)
+        layout, rows = self._layout, len(table)
+        own = table[:, -2 - layout.size : -2]  # the slots of the output
+        for head in layout.heads:
+            expected = own[:, head.count]
+            own[:, head.count] = expected if rows == 1 else -(-expected * 3 // (2 * rows))  # some make more than others
+        edges = layout.edges()
+        if edges:
+            own[:, layout.heads[0].pos] = edges
+        try:
+            status = threads.run(self._kernel.address, table)
+            if status == 0:
+                made = own[0].tolist() if rows == 1 else _place(layout, own, table[:, -2:])
+                return 0, tuple(made)
+        except BaseException:
+            layout.release(own)
+            raise
+        layout.release(own)
+        return status, (0,) * layout.size
+
+
+@functools.lru_cache(maxsize=64)
+def _numbers(rows: int) -> Ints:
+    return np.arange(rows)
+
+
+class _Head:
+    """A level that starts a segment: where its slots are, the dense positions between it and the level above, the coordinates of
+    its run with their sizes."""
+
+    def __init__(self, places: dict[abi.Slot, int], output: cin.Tensor, level: int) -> None:
+        form, extents = output.format, output.format.level_extents(output.shape)
+        self.level = level
+        self.pos = places[abi.Slot(output.name, "pos", level)]
+        self.count = places[abi.Slot(output.name, "count", level)]
+        above = level
+        while above and isinstance(form.levels[above - 1], Dense):
+            above -= 1
+        self.between = math.prod(extents[above:level])
+        run = [level]
+        while run[-1] + 1 < len(form.levels) and form.continues(run[-1] + 1):
+            run.append(run[-1] + 1)
+        self.crd = [(places[abi.Slot(output.name, "crd", lv)], 4 if extents[lv] <= 2**31 - 1 else 8) for lv in run]
+
+
+class _Layout:
+    """The slots of a growing output."""
+
+    def __init__(self, output: cin.Tensor) -> None:
+        places = {slot: k for k, slot in enumerate(abi.slots_of(output, output=True))}
+        self.size = len(places)
+        self.heads = [_Head(places, output, level) for level in abi.heads(output)]
+        self.vals = places[abi.Slot(output.name, "vals", 0)]
+        form, last = output.format, max(k for k, x in enumerate(output.format.levels) if not isinstance(x, Dense))
+        self.block = output.dtype.itemsize * math.prod(form.level_extents(output.shape)[last + 1 :])
+        self.shared = self.heads[0].level > 0
+
+    def edges(self) -> int:
+        """Fresh `pos` of the first sparse level, where dense levels lie above it (else 0)."""
+        return allocator.take(8 * (self.heads[0].between + 1), zero=True) if self.shared else 0
+
+    def release(self, own: Ints) -> None:
+        """Free what the chunks have allocated."""
+        columns = [self.vals, *(p for head in self.heads for p, _ in head.crd)]
+        columns += [head.pos for head in self.heads[self.shared :]]
+        allocator.release(own[:, columns].ravel().tolist())
+        if self.shared:
+            allocator.release([int(own[0, self.heads[0].pos])])
+
+
+def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
+    """The slots of the whole output, from those of the chunks, whose memory is freed; `spans`: the parents of each chunk."""
+    made, rows, fresh = own[0].tolist(), [], []
+    above: Ints | None = None
+    counts = own[:, layout.heads[0].count]
+
+    def new(size: int) -> int:
+        fresh.append(allocator.take(size))
+        return fresh[-1]
+
+    def piece(target: Any, source: Ints, length: Any, by: Any, kind: int, owned: Any) -> None:
+        row = np.empty((len(own), 6), np.int64)
+        for column, value in enumerate((target, source, length, by, kind, owned)):
+            row[:, column] = value
+        rows.append(row)
+
+    try:
+        for head in layout.heads:
+            counts = own[:, head.count]
+            before, total = _before(counts), int(counts.sum())
+            if above is None and layout.shared:
+                at = own[:, head.pos] + 8 * (spans[:, 0] + 1)
+                piece(at, at, spans[:, 1] - spans[:, 0], before, _SHIFT, 0)
+            else:
+                parents = (np.zeros_like(counts) if above is None else above) * head.between
+                made[head.pos] = target = new(8 * (int(parents.sum()) + 2))
+                ctypes.c_int64.from_address(target).value = 0
+                if above is None:
+                    ctypes.c_int64.from_address(target + 8).value = total
+                piece(
+                    target + 8 * (_before(parents) + 1),
+                    own[:, head.pos] + 8,
+                    parents,
+                    before,
+                    _SHIFT,
+                    own[:, head.pos],
+                )
+            for column, size in head.crd:
+                made[column] = target = new(size * total)
+                piece(target + size * before, own[:, column], size * counts, 0, _COPY, own[:, column])
+            made[head.count] = total
+            above = counts
+        made[layout.vals] = target = new(layout.block * int(counts.sum()))
+        values = own[:, layout.vals]
+        piece(target + layout.block * _before(counts), values, layout.block * counts, 0, _COPY, values)
+        # chunk by chunk, so that what one thread wrote last is read first
+        table = np.ascontiguousarray(np.stack(rows, 1).reshape(-1, 6))
+    except BaseException:
+        allocator.release(fresh)
+        raise
+    return _run(layout, own, table, fresh, made)
+
+
+def _run(layout: _Layout, own: Ints, table: Ints, fresh: list[int], made: list[int]) -> list[int]:
+    """Move the pieces; the chunks own nothing afterwards."""
+    shared = int(own[0, layout.heads[0].pos]) if layout.shared else 0
+    own[:] = 0
+    try:
+        threads.run(_placing().address, table)
+    except BaseException:
+        allocator.release([*fresh, shared, *table[:, 5].tolist()])
+        raise
+    return made
+
+
+def _before(counts: Ints) -> Ints:
+    """The sums of what stands before each."""
+    sums: Ints = np.cumsum(counts) - counts
+    return sums
+
+
+@functools.cache
+def _placing() -> compiler.Kernel:
+    """The kernel that moves one piece: slots target, source, length, shift, kind, memory to be freed (which it sets to zero).
+
+    A copy moves bytes; a shift moves integers and adds to each.
+    """
+    b = LLVMBuilder()
+    target, source = b.slot(0, "ptr", "target"), b.slot(1, "ptr", "source")
+    length, by, kind = (b.slot(k, "i64", name) for k, name in ((2, "length"), (3, "by"), (4, "kind")))
+
+    def shift() -> None:
+        with b.for_(b.i64(0), length, "q") as q:
+            b.store(target, q, b.add(b.load(source, q, "i64"), by))
+
+    def copy() -> None:
+        b.call("memcpy", "ptr", [target, source, length])
+
+    b.if_else(b.eq(kind, _SHIFT), shift, copy)
+    kernel_memory.free(b, b.slot(5, "ptr", "owned"))
+    b.set_slot(5, b.i64(0))
+    return compiler.compile_text(b.finish(lambda: None))

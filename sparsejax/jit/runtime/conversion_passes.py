@@ -1,0 +1,273 @@
+"""The passes of conversions as machine code: see `formats.passes`.
+
+Their loops are in `pass_loops`. Kernels depend on the widths of what they move alone, so that a handful serves all formats, and comes
+from the object cache in every process but the first. Of many entries, each thread takes a part.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.formats.passes import Array, Passes, crd_dtype, use
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.builder import Builder
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.runtime import conversion_loops, result_memory, threads
+from sparsejax.jit.runtime.conversion_loops import LANES, Vector
+
+FAR = 1 << 18
+"""Entries from which prefetching pays: fewer stay in the caches."""
+RECYCLED = 1 << 20
+"""Bytes from which memory is taken from the arena."""
+SPREAD, DIGIT = 4, 11
+"""Extents up to SPREAD times the entries take one pass; others are split into digits of DIGIT bits, so that no cost depends on them."""
+_INT64 = np.dtype(np.int64)
+
+
+class CompiledPasses(Passes):
+    """The passes in machine code. What they return is read-only."""
+
+    def owners(self, pos: Array) -> Array:
+        parents, entries = len(pos) - 1, int(pos[-1])
+        out = empty(entries + LANES, crd_dtype(parents))
+        _run(_owners(out.itemsize), parents, pos, out)
+        return out[:entries]
+
+    def offsets(self, parent: Array, parents: int) -> Array:
+        pos, entries, parent = empty(parents + 1, _INT64), len(parent), np.ascontiguousarray(parent)
+        parts = threads.count() if entries >= FAR else 1
+        ends = [entries * k // parts for k in range(parts + 1)]
+        behind = entries, parents, _address(parent), _address(pos)
+        _run_parts(
+            _offsets(parent.itemsize, crowded(entries, parents)),
+            [(*pair, *behind) for pair in itertools.pairwise(ends)],
+        )
+        return pos
+
+    def take(self, column: Array, index: Array) -> Array:
+        out = empty(len(index), column.dtype)
+        column, index = np.ascontiguousarray(column), np.ascontiguousarray(index)
+        _run(_take(column.itemsize, index.itemsize), len(index), column, index, out)
+        return out
+
+    def ordered(self, key: Array, columns: Sequence[Array], extent: int) -> tuple[Array, list[Array]]:
+        if extent <= SPREAD * len(key):
+            pos, moved = _scattered(key, columns, extent)
+            return self.owners(pos), moved
+        for shift in range(0, (extent - 1).bit_length(), DIGIT):
+            _, (key, *columns) = _scattered(key, [key, *columns], 1 << DIGIT, shift)
+        return key, list(columns)
+
+    def bucketed(self, key: Array, columns: Sequence[Array], extent: int) -> tuple[Array, list[Array]]:
+        if extent <= SPREAD * len(key):
+            return _scattered(key, columns, extent)
+        return super().bucketed(key, columns, extent)
+
+    def distinct(self, columns: Sequence[Array]) -> tuple[list[Array], Array]:
+        columns = [np.ascontiguousarray(column) for column in columns]
+        entries = len(columns[0])
+        made, number = [empty(entries, c.dtype) for c in columns], empty(entries, crd_dtype(entries))
+        pairs = [a for pair in zip(columns, made, strict=True) for a in pair]
+        _run(_distinct(number.itemsize, tuple(c.itemsize for c in columns)), entries, number, *pairs)
+        left = int(number[-1]) + 1 if entries else 0
+        return [c[:left].copy() if 2 * left < entries else c[:left] for c in made], number
+
+    def grid(self, count: int, extent: int) -> tuple[Array, Array]:
+        owners, numbers = empty(count * extent, crd_dtype(count)), empty(count * extent, crd_dtype(extent))
+        _run(_grid(owners.itemsize, numbers.itemsize), count, extent, owners, numbers)
+        return owners, numbers
+
+    def joined(self, block: Array, place: Array, size: int, extent: int) -> Array:
+        made = empty(len(block), crd_dtype(extent))
+        block, place = np.ascontiguousarray(block), np.ascontiguousarray(place)
+        _run(_joined(block.itemsize, place.itemsize, made.itemsize), len(block), size, block, place, made)
+        return made
+
+    def spread(self, vals: Array, position: Array, count: int, fill: Any) -> Array:
+        cleared = count * vals.itemsize >= result_memory.SMALLEST and not any(np.asarray(fill, vals.dtype).tobytes())
+        made = result_memory.full(count, vals.dtype, 0)[0] if cleared else np.full(count, fill, vals.dtype)
+        vals, position = np.ascontiguousarray(vals), np.ascontiguousarray(position)
+        _run(_spread(vals.itemsize, position.itemsize), len(vals), vals, position, made)
+        return made
+
+
+def crowded(entries: int, parents: int) -> bool:
+    """Whether few rows are expected to be empty."""
+    return entries >= 2 * parents
+
+
+def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 0) -> tuple[Array, list[Array]]:
+    """(pos, columns): entries ordered by the bucket `(key >> shift) % buckets`, and where each bucket begins; `buckets` is a
+    power of two, or more than any key."""
+    key, columns = np.ascontiguousarray(key), [np.ascontiguousarray(column) for column in columns]
+    entries, parts = len(key), threads.count() if len(key) >= FAR else 1
+    if parts * buckets > SPREAD * entries:
+        parts = 1
+    pos, moved = empty(buckets + 1, _INT64), [empty(len(c), c.dtype) for c in columns]
+    mask = -1 if buckets & (buckets - 1) else buckets - 1
+    pairs = [_address(a) for pair in zip(columns, moved, strict=True) for a in pair]
+    places, sizes = empty(parts * buckets, _INT64), tuple(c.itemsize for c in columns)
+    first, source = _address(places), _address(key)
+    rows = [
+        (
+            entries * k // parts,
+            entries * (k + 1) // parts,
+            buckets,
+            shift,
+            mask,
+            source,
+            first + 8 * k * buckets,
+            *pairs,
+        )
+        for k in range(parts)
+    ]
+    _run_parts(_counted(key.itemsize), rows)
+    _run(_summed(), parts, buckets, first, pos)
+    _run_parts(_moved(key.itemsize, sizes, entries >= FAR), rows)
+    return pos, moved
+
+
+def empty(count: int, dtype: np.dtype[Any]) -> Array:
+    """A vector to be written by a kernel."""
+    return result_memory.empty(count, dtype, RECYCLED)
+
+
+def _address(array: Array) -> int:
+    """Where an array begins."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _run(kernel: compiler.Kernel, *slots: int | Array) -> None:
+    """Run a pass; arrays are passed by their addresses."""
+    numbers = [s if isinstance(s, int) else _address(s) for s in slots]
+    compiler.check(kernel.run_packed(struct.pack(f"{len(numbers)}q", *numbers)))
+
+
+def _run_parts(kernel: compiler.Kernel, rows: Sequence[tuple[int, ...]]) -> None:
+    """Run a pass once for every row of slots, by threads."""
+    if len(rows) == 1:
+        _run(kernel, *rows[0])
+    else:
+        compiler.check(threads.run(kernel.address, np.array(rows, np.int64)))
+
+
+def _compiled(b: LLVMBuilder) -> compiler.Kernel:
+    return compiler.compile_text(b.finish(lambda: None))
+
+
+def _vectors(b: Builder, first: int, sizes: Sequence[int], names: Sequence[str]) -> list[Vector]:
+    """Vectors in slots that follow each other."""
+    return [Vector.in_slot(b, first + k, size, name) for k, (size, name) in enumerate(zip(sizes, names, strict=True))]
+
+
+def _pairs(b: Builder, first: int, sizes: Sequence[int]) -> list[tuple[Vector, Vector]]:
+    """Columns and where their entries go."""
+    return [
+        (Vector.in_slot(b, first + 2 * k, size, "source"), Vector.in_slot(b, first + 1 + 2 * k, size, "target"))
+        for k, size in enumerate(sizes)
+    ]
+
+
+@functools.cache
+def _owners(size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    pos, out = _vectors(b, 1, (8, size), ("pos", "out"))
+    conversion_loops.owners(b, b.slot(0, "i64", "parents"), pos, out)
+    return _compiled(b)
+
+
+@functools.cache
+def _offsets(size: int, full: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    first, end, entries, parents = (
+        b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "entries", "parents"))
+    )
+    parent, pos = _vectors(b, 4, (size, 8), ("parent", "pos"))
+    conversion_loops.offsets(b, first, end, entries, parents, parent, pos, full)
+    return _compiled(b)
+
+
+@functools.cache
+def _take(size: int, index_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    conversion_loops.take(
+        b, b.slot(0, "i64", "entries"), *_vectors(b, 1, (size, index_size, size), ("column", "index", "out"))
+    )
+    return _compiled(b)
+
+
+def _part(b: Builder, key_size: int) -> conversion_loops.Part:
+    """A part of the entries to be ordered: slots first, end, buckets, shift, mask, key, and a place for each bucket."""
+    first, end, buckets, shift, mask = (
+        b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "buckets", "shift", "mask"))
+    )
+    return conversion_loops.Part(first, end, buckets, shift, mask, *_vectors(b, 5, (key_size, 8), ("key", "places")))
+
+
+@functools.cache
+def _counted(key_size: int) -> compiler.Kernel:
+    """The entries of every bucket, of one part."""
+    b = LLVMBuilder()
+    conversion_loops.counted(b, _part(b, key_size))
+    return _compiled(b)
+
+
+@functools.cache
+def _summed() -> compiler.Kernel:
+    """Numbers of entries become places, bucket by bucket, part by part; and where each bucket begins."""
+    b = LLVMBuilder()
+    parts, buckets = b.slot(0, "i64", "parts"), b.slot(1, "i64", "buckets")
+    conversion_loops.summed(b, parts, buckets, *_vectors(b, 2, (8, 8), ("places", "pos")))
+    return _compiled(b)
+
+
+@functools.cache
+def _moved(key_size: int, sizes: tuple[int, ...], ahead: bool) -> compiler.Kernel:
+    """Entries to the places of their buckets, of one part."""
+    b = LLVMBuilder()
+    conversion_loops.moved(b, _part(b, key_size), _pairs(b, 7, sizes), ahead)
+    return _compiled(b)
+
+
+@functools.cache
+def _distinct(number_size: int, sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    entries, number = b.slot(0, "i64", "entries"), Vector.in_slot(b, 1, number_size, "number")
+    conversion_loops.distinct(b, entries, number, _pairs(b, 2, sizes))
+    return _compiled(b)
+
+
+@functools.cache
+def _grid(size: int, number_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
+    conversion_loops.grid(b, count, extent, *_vectors(b, 2, (size, number_size), ("owners", "numbers")))
+    return _compiled(b)
+
+
+@functools.cache
+def _joined(block_size: int, place_size: int, size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    entries, step = b.slot(0, "i64", "entries"), b.slot(1, "i64", "size")
+    conversion_loops.joined(
+        b, entries, step, *_vectors(b, 2, (block_size, place_size, size), ("block", "place", "out"))
+    )
+    return _compiled(b)
+
+
+@functools.cache
+def _spread(size: int, position_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    entries = b.slot(0, "i64", "entries")
+    conversion_loops.spread(b, entries, *_vectors(b, 1, (size, position_size, size), ("vals", "position", "out")))
+    return _compiled(b)
+
+
+use(CompiledPasses())

@@ -1,0 +1,83 @@
+"""Library calls: what is left to do when they run again."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.core.primitive import plain_template
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.graph import fuse
+from sparsejax.jit.runtime import result_memory
+from sparsejax.jit.runtime.reuse import Recycled
+
+
+class LibraryCall:
+    """A library call of one result, with everything about it that does not change from call to call."""
+
+    def __init__(self, step: fuse.CallStep) -> None:
+        call, aval, params = step.eqn.primitive.call, step.outputs[0].aval, step.eqn.param_dict
+        assert call is not None
+        self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: call(*inputs, out_aval=aval, **params)
+        """The result for these inputs; it may share their memory."""
+
+
+class NumPyCall:
+    """A library call of dense arrays in the order of NumPy, as one of NumPy's functions, into memory of ours."""
+
+    def __init__(self, step: fuse.CallStep, function: Callable[..., Any]) -> None:
+        out = step.outputs[0].aval
+        template = plain_template(out)
+        assert template is not None
+        self._template, self._function, self._shape, self._dtype = template, function, out.shape, out.dtype
+        self._shapes = [v.aval.shape for v in step.eqn.inputs]
+        self._pack = struct.Struct(f"{out.ndim + 1}q").pack
+        self._recycled = Recycled() if out.size * out.dtype.itemsize <= result_memory.RETURNED else None
+        """Memory of results, flat and read-only, views of arrays that are written; and the slots of these results."""
+
+    @staticmethod
+    def of(step: fuse.CallStep) -> NumPyCall | None:
+        """The call as a function of NumPy's, where there is one."""
+        rule, avals, out = step.eqn.primitive.on_numpy, [v.aval for v in step.eqn.inputs], step.outputs[0].aval
+        if rule is None or any(plain_template(a) is None for a in (*avals, out)):
+            return None
+        function = rule(*avals, **step.eqn.param_dict)
+        return None if function is None else NumPyCall(step, function)
+
+    def call(self, inputs: Sequence[Storage]) -> Storage:
+        """The result for these inputs."""
+        vals, slots = (self._recycled and self._recycled.again()) or self._memory()
+        if len(inputs) == 2:
+            one, other = self._shapes
+            self._function(inputs[0].vals.reshape(one), inputs[1].vals.reshape(other), vals.base)
+        else:
+            self._function(*(s.vals.reshape(n) for s, n in zip(inputs, self._shapes, strict=True)), vals.base)
+        return Storage.dense(self._template, vals, {"slots": slots})
+
+    def _memory(self) -> tuple[NDArray[Any], bytes]:
+        made = np.empty(self._shape, self._dtype)
+        slots = self._pack(*self._shape, result_memory.address_of(made))
+        vals = made.reshape(-1)
+        result_memory.freeze(vals, False)
+        if self._recycled is not None:
+            self._recycled.keep(vals, slots)
+        return vals, slots
+
+
+class Bodies:
+    """A call that has several results, or runs other jaxprs: what `bodies` gives."""
+
+    def __init__(self, step: fuse.CallStep, bodies: Callable[[], Sequence[Any]]) -> None:
+        self.call: Callable[[Sequence[Storage]], list[Storage]] = lambda inputs: step.call(inputs, bodies())
+        """The results for these inputs."""
+
+
+def owned(result: Storage, borrowed: Sequence[Storage]) -> Storage:
+    """`result`, copied where it shares memory that the caller may change after the call."""
+    if not any(np.may_share_memory(result.vals, s.vals) for s in borrowed):
+        return result
+    return Storage(result.format, result.shape, result.fill_value, result.buffers, result.vals.copy())

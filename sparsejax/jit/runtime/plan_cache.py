@@ -1,0 +1,154 @@
+"""Plans of kernels: what scheduling and lowering made of one, so that neither an equal kernel nor a second process does it again.
+
+    key      the sources of this package | settings | observed facts | the nest, spelled out
+    record   a line of JSON: conversions, capacities, chunks | LLVM text
+
+The latest are kept in memory (kernels of a program are often equal: layers, heads of attention), all on disk. Records there are
+entries of the object cache under their keys: framed, checked, private, and never unpickled. The machine code is
+found by the text, as for any kernel, so that equal texts of different plans share it. Kernels that read numbers at run time are
+not recorded, since every other number would be another record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+
+from sparsejax.cached import Recent
+from sparsejax.formats import Format
+from sparsejax.jit.backend import object_cache
+from sparsejax.jit.codegen import shared_output
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.nest import Nest, Producer
+from sparsejax.jit.runtime import chunked
+from sparsejax.jit.schedule import replan
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that running a kernel takes besides its nest: LLVM text, inputs by position with the formats they are converted to
+    first, how many coordinates to make room for, how it is cut into chunks, which buffers of an input are the output's own, whether
+    all of a dense output is assigned, and what is cheaper once copies are remembered."""
+
+    text: str
+    moves: tuple[tuple[int, Format], ...]
+    expected: tuple[int, ...]
+    cut: chunked.Cut | None
+    shared: shared_output.Shared | None = None
+    whole: bool = False
+    later: replan.Later | None = None
+
+
+_recent: Recent[bytes, Recipe] = Recent(256)
+forget = _recent.clear
+"""Drop what is in memory, as in a new process."""
+
+
+def load(key: str) -> Recipe | None:
+    """The recipe recorded under a key; None when there is none. O(size)."""
+    name = _name(key)
+    known = _recent.get(name)
+    if known is None:
+        known = _load(key)
+        if known is not None:
+            _recent.put(name, known)
+    return known
+
+
+def store(key: str, recipe: Recipe) -> None:
+    """Record a recipe under a key."""
+    _recent.put(_name(key), recipe)
+    cache = object_cache.active()
+    if cache is not None:
+        cache.store(key, _encoded(recipe))
+
+
+def _name(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _load(key: str) -> Recipe | None:
+    cache = object_cache.active()
+    record = None if cache is None else cache.load(key)
+    try:
+        return None if record is None else _decoded(record)
+    except (ValueError, KeyError, TypeError):  # not written by these sources, whatever its key says
+        return None
+
+
+def _encoded(recipe: Recipe) -> bytes:
+    moves = [(position, str(form), form.ndim) for position, form in recipe.moves]
+    cut = None if recipe.cut is None else vars(recipe.cut)
+    shared = None if recipe.shared is None else vars(recipe.shared)
+    later = None if recipe.later is None else recipe.later.encoded()
+    fields = {"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared, "whole": recipe.whole}
+    head = json.dumps(fields | {"later": later})
+    return f"{head}\n{recipe.text}".encode()
+
+
+def _decoded(record: bytes) -> Recipe:
+    head, _, text = record.decode().partition("\n")
+    fields = json.loads(head)
+    moves = tuple((position, Format.parse(form, ndim)) for position, form, ndim in fields["moves"])
+    cut = None if fields["cut"] is None else chunked.Cut(**fields["cut"])
+    shared = None if fields["shared"] is None else shared_output.Shared(**fields["shared"])
+    later = None if fields["later"] is None else replan.Later.decoded(fields["later"])
+    return Recipe(text, moves, tuple(fields["expected"]), cut, shared, fields["whole"], later)
+
+
+def key(nest: Nest, *settings: Hashable) -> str:
+    """The key of a kernel under these settings: equal for equal nests in every process that runs these sources."""
+    return named(f"plan {settings!r}\n{spell(nest)}")
+
+
+def named(text: str) -> str:
+    """A key for what these sources make of what `text` says."""
+    return f"{_SOURCES}\n{text}"
+
+
+def spell(node: Any) -> str:
+    """A nest as text that tells everything about it, numbers by their bits.
+
+    >>> spell(cin.Call("negative", (cin.Literal(np.float32(1), np.dtype("f4")),), np.dtype("f4")))
+    "Call('negative', (Literal(<f4 0000803f, <f4, False, False)), <f4)"
+    """
+    match node:
+        case np.dtype():
+            return node.str
+        case np.generic():
+            return f"{node.dtype.str} {node.tobytes().hex()}"
+        case tuple():
+            return f"({', '.join(map(spell, node))})"
+        case Nest() | Producer() | cin.Access() | cin.Call() | cin.Literal() | cin.Position():
+            names = (name for name, f in node.__dataclass_fields__.items() if f.init)
+            return f"{type(node).__name__}({', '.join(spell(getattr(node, name)) for name in names)})"
+        case _:
+            return repr(node)
+
+
+def sources(folder: Path) -> str:
+    """The state of all Python files below a folder: their sizes, inodes and times of change, hashed. Reading them would take five
+    times as long, and no edit, copy or installation leaves the time of change as it was.
+    """
+    found, folders = [], [os.fspath(folder)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    s = entry.stat()
+                    found.append((entry.path, s.st_size, s.st_ino, s.st_mtime_ns, s.st_ctime_ns))
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+
+_SOURCES = f"{sources(Path(__file__).parents[1])} numpy {np.__version__} scipy {scipy.__version__}"
+"""What records depend on besides keys: found when the sources have just been read."""

@@ -1,0 +1,105 @@
+"""Another loop order for kernels that run on the same patterns again and again: copies of operands are made once, and remembered.
+
+before:  forall k                                    after:  forall i                      A in csc, remembered with A or its pattern
+           forall i                                            forall j (tile)
+             forall j                                            forall k
+               out[i,j] += A[k,i] * B[k,j]                         t += A[k,i] * B[k,j]          rows of the result in registers
+
+A first call has the plan that is cheapest with all its copies. What the other would save is added up, kernel by kernel and copy by copy:
+it is compiled, and a copy made, when what was lost so far has reached their prices (`copies.pays`). Both add up the terms of an element
+in the same order: the bits of a result do not depend on how often a function was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparsejax.formats import Format, copies
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import conversion_price
+from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.schedule import search
+from sparsejax.jit.schedule.schedules import Schedule
+
+COMPILING = 2e7
+"""What planning and compiling another kernel costs: 10 to 40 ms, in nanoseconds."""
+CALL, GATHER = 2e4, 1.0
+"""Of a copy whose pattern is remembered, and per value that goes to it: 0.7 to 3.8 ns measured, most where caches are left."""
+
+SURPRISE = 4
+"""How many times more entries than expected a result may have: with more, what the other order would gain is not known (two operands whose
+patterns are alike, where chance would have them meet in a few entries)."""
+
+Order = tuple[str, ...]
+"""A loop order, by name; empty: the scheduler's."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """A loop order, what a call gains by it, the entries of a sparse result that were expected, and the inputs that are copied: their
+    numbers, formats, and the prices of a copy, wholly and of its values alone."""
+
+    order: Order
+    gain: float
+    entries: float | None
+    copied: tuple[tuple[int, Format, float, float], ...]
+
+    def encoded(self) -> list[Any]:
+        copied = [(k, str(form), form.ndim, *prices) for k, form, *prices in self.copied]
+        return [self.order, self.gain, self.entries, copied]
+
+    @staticmethod
+    def decoded(fields: list[Any]) -> Later:
+        order, gain, entries, copied = fields
+        made = tuple((k, Format.parse(form, ndim), *prices) for k, form, ndim, *prices in copied)
+        return Later(tuple(order), gain, entries, made)
+
+
+def later(chosen: Schedule, given: Nest, nest: Nest, known: Facts) -> Later | None:
+    """What a schedule of `nest` proposes, for the inputs of `given`, which it was made of; None where these are stored otherwise."""
+    found = chosen.remembered
+    if found is None or [t.format for t in given.inputs] != [t.format for t in nest.inputs]:
+        return None
+    moved, copied = dict(search.schedule_of(nest, known, found.order).conversions), []
+    for number, tensor in enumerate(nest.inputs):
+        if tensor.name in moved:
+            form, entries = moved[tensor.name], known[tensor.name][-1]
+            price = conversion_price.cost(tensor.format, form, tensor.shape, entries)
+            copied.append((number, form, price, CALL + GATHER * entries))
+    gain = chosen.cost.loops + chosen.cost.output - found.cost.loops - found.cost.output
+    expected = search.level_counts(nest, known)[-1] if nest.output.lacks else None
+    return Later(tuple(map(str, found.order)), gain, expected, tuple(copied))
+
+
+def schedule(nest: Nest, known: Facts, order: Order, workspace: str) -> Schedule:
+    """The schedule of `nest` with its loops in `order`."""
+    variables = {str(v): v for v in nest.variables}
+    return search.schedule_of(nest, known, tuple(variables[name] for name in order), workspace)
+
+
+class Account:
+    """What calls have lost so far for want of copies."""
+
+    def __init__(self, later: Later) -> None:
+        self.later, self._lost = later, 0.0
+        self._most: int | None = None
+
+    def made(self, result: Storage) -> None:
+        """What a call made."""
+        self._most = max(self._most or 0, len(result.vals))
+
+    @property
+    def _as_expected(self) -> bool:
+        """Whether results have about as many entries as the price of the other order says."""
+        expected = self.later.entries
+        return expected is None or (self._most is not None and self._most <= SURPRISE * max(expected, 1.0))
+
+    def pays(self, inputs: Sequence[Storage]) -> bool:
+        """Whether a call on these inputs should have them."""
+        gain = self.later.gain
+        self._lost += gain
+        pay = [copies.pays(inputs[k], form, gain, *prices) for k, form, *prices in self.later.copied]
+        return all(pay) and self._lost >= COMPILING and self._as_expected

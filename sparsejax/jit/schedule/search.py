@@ -1,0 +1,560 @@
+"""Loop order by prefix cardinalities.
+
+For a tensor T and a set P of bound variables, card(T, P) is the number of distinct coordinates of T over P: observed
+(positions per level) when P is a prefix of T's storage order, else the expectation n (1 - exp(-nnz / n)) over the
+product n of the extents. Then, adding variable v to a bound set P:
+
+    d_T(v | P)  = card(T, P + v) / card(T, P)                        children per parent
+    survivors   S <- S * n_v * sel(expression, v | P)                products multiply densities, sums unite them
+    work        W  = S * (sum of d_T over leaders, or n_v where the loop is counted)
+
+Where two factors A and B of a product meet in a bound variable u, and the loops have walked through A from there, B's fibers
+are not average ones: those are met most where most entries of A lead. d_B and S grow by the observed coupling of A and B in u
+(`moments`), once both have another bound variable. S never exceeds what the shortest leader offers.
+
+The cost of an order is the sum of the work of its loops, plus writing the output (in order, in place, or
+through a workspace), plus converting every operand whose storage order the loops do not follow. Orders are
+searched by dynamic programming over sets of bound variables, with a beam where there are many.
+
+Source: reference section 4.3 (the repaired cost model of Scorch) and Galley's physical optimiser.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from sparsejax.formats import Dense, Format
+from sparsejax.jit.codegen.loops.merge import UNEVEN
+from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.cost import conversion_price
+from sparsejax.jit.cost.cardinality import Cardinalities, distinct
+from sparsejax.jit.cost.joins import Meeting, factors, joins
+from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir.nest import Nest, outside, storage_orders
+from sparsejax.jit.rewrite import scatter_operands, tile
+from sparsejax.jit.rewrite.concretize import SCATTER, assembly
+from sparsejax.jit.schedule import placement
+from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
+
+# Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). VECTOR, STRIDED: per lane of an innermost dense loop.
+# Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
+# MERGE: per coordinate of operands that are walked in step (reference section 1.3: about 4.7 ns where they are alike, less where one
+# is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back. ENTER: per run of an inner loop that
+# sparse operands lead and that has any iteration: it ends where nobody foresees it (rows of one entry: 5 to 9 ns in all; set by hand).
+STRIDED, VECTOR, MERGE, TAKE, ENTER = 1.0, 0.2, 4.0, 4.0, 3.0
+GALLOP = 2.0
+HELD, START, TILED, ROWS = 0.5, 8.0, 0.6, 4.0
+"""The share of VECTOR where rows of the result stay in registers (`tiling`) and what a row costs (measured: 4 to 95 entries, 4 to 32
+columns); the share of that in tiles of two dense loops, and how many rows one has (set by hand)."""
+LOOKUP, SCATTERED = 1.5, 5.0
+"""Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""
+BEAM = 400
+FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
+
+
+@dataclass(frozen=True)
+class _State:
+    order: tuple[cin.IndexVar, ...]
+    discordant: frozenset[cin.Access]
+    cost: float
+    survivors: float
+    scattered: tuple[str, ...] = ()
+    fixed: tuple[tuple[int, float], ...] = ()
+    """What scattering costs, with the number of loops around it."""
+
+
+def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
+    """The cheapest schedule of `nest`, with a `workspace` policy or any, whose outermost loops are those of `prefix`; None when no
+    order can run it as one kernel."""
+    return Model(nest, facts, workspace, not prefix).search(prefix)
+
+
+def schedule_of(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...], workspace: str = "auto") -> Schedule:
+    """The schedule of `nest` with its loops in a given order, whatever it costs."""
+    return Model(nest, facts, workspace).given(order)
+
+
+def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = 120) -> tuple[Candidate, ...]:
+    """Loop orders with their costs, cheapest first: all of them where there are at most `limit`, else those that the
+    search kept to the end. O(v! v) for v variables."""
+    if math.factorial(len(nest.variables)) > limit:
+        best = choose(nest, facts, workspace)
+        return () if best is None else best.candidates
+    model = Model(nest, facts, workspace)
+    around = outside(nest)
+    orders = [
+        order
+        for order in itertools.permutations(nest.variables)
+        if all(around.get(v, frozenset()) <= set(order[:k]) for k, v in enumerate(order))
+    ]
+    found = [Candidate(order, model.total(model.walk(order))) for order in orders]
+    return tuple(sorted(found, key=lambda c: c.cost.total))
+
+
+def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Loop, ...]:
+    """What the cost of an order's loops is made of."""
+    model = Model(nest, facts)
+    made = []
+    for k, var in enumerate(order):
+        state, grown = model.walk(order[:k]), model.walk(order[: k + 1])
+        leaders, _, _ = model.roles(state, var)
+        work = state.survivors * model.iterations(leaders, var, frozenset(state.order))
+        made.append(Loop(var, state.survivors, work, grown.survivors, tuple(a.tensor.name for a in leaders)))
+    return tuple(made)
+
+
+def prefix(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[float, float]:
+    """What the outermost loops `order` cost, and how often their body runs."""
+    state = Model(nest, facts).walk(order)
+    return state.cost, state.survivors
+
+
+def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
+    """The expected number of positions of every storage level of the output."""
+    if nest.nested:
+        facts = with_targets(nest, facts)
+        nest = placement.statement(nest, len(nest.producers))
+    return Model(nest, facts).level_counts()
+
+
+def with_targets(nest: Nest, facts: Facts, registers: Collection[str] = ()) -> Facts:
+    """`facts` with the positions of the results of producers, of which those in `registers` are read as dense arrays."""
+    made = facts
+    for number, p in enumerate(nest.producers):
+        tensor = p.target.tensor
+        counts = tuple(itertools.accumulate(map(float, tensor.shape), operator.mul))
+        if tensor.lacks and tensor.name not in registers:
+            counts = level_counts(placement.statement(nest, number, registers), made)
+        made = replace(made, counts={**made.counts, tensor.name: counts or (1.0,)})
+    return made
+
+
+def _below(form: Format) -> tuple[int, ...]:
+    """The dimensions of the dense levels below all sparse ones."""
+    return form.order[1 + max((k for k, level in enumerate(form.levels) if not isinstance(level, Dense)), default=-1) :]
+
+
+def points(nest: Nest, facts: Facts) -> float:
+    """How often the body of all loops is expected to run."""
+    model = Model(nest, facts)
+    return model.points(model.walk(nest.variables))
+
+
+def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> policies.Choice | None:
+    """The workspace for `nest` under a loop order; None when its output needs none."""
+    model = Model(nest, facts)
+    return model.workspace(model.walk(order))
+
+
+def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
+    """For every level of the output that starts a segment, how many coordinates to make room for at first.
+
+    Twice the expectation, since facts are rounded; never more than four times the entries of all inputs, since products
+    may have far more partial results than entries. Too small a number costs a reallocation, never a failure.
+    """
+    limit = 1024 + 4 * sum(counts[-1] for counts in facts.counts.values())
+    form, counts = nest.output.format, level_counts(nest, facts)
+    ends = [stop - 1 for _, stop in form.runs if not isinstance(form.levels[stop - 1], Dense)]
+    return tuple(int(min(limit, 2 * counts[level])) for level in ends)
+
+
+class Model(Cardinalities):
+    """The costs of one kernel of a single statement, given `facts`."""
+
+    def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto", scatters: bool = True) -> None:
+        self.nest = nest
+        self._scatters = scatters and not nest.nested
+        self._wanted = workspace
+        self.expr = simplify.simplify(nest.composite)
+        self.reduced = self._reduced()
+        self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
+        self.storage = nest.storage_indices
+        extents: dict[cin.IndexVar, int] = {}
+        for access in (*nest.reads, cin.Access(nest.output, nest.indices)):
+            for size, index in zip(access.tensor.shape, access.indices, strict=True):
+                if isinstance(index, cin.IndexVar):
+                    extents.setdefault(index, size)
+        places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
+        self._beside = {p.access: places.count(p) for p in places}
+        indices: tuple[cin.Index, ...] = nest.indices
+        written = {ix for ix in indices if isinstance(ix, cin.Position)}
+        self._placed = {v for p in written for v in cin.variables_of(p)}
+        # how many others an access is beside; those that cannot be copied, as the copies have other positions
+        self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
+        first = [p.rhs for p in nest.producers] or [nest.value]
+        later = set(self.accesses) - {a for e in first for a in cin.accesses(e)}
+        self._kept = simplify.asked(self.expr) | self._fixed | set(self._beside) | later
+        """Those that are not scattered; what is read after the reduction is read in the order of the result, and others at their positions."""
+        self._factors = factors(self.expr)
+        pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
+        met = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
+        super().__init__(facts, extents, met)
+        self._counts: tuple[float, ...] | None = None
+        self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
+        self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
+        self._used: dict[tuple[cin.IndexVar, ...], policies.Choice | None] = {}
+        self._walks: dict[tuple[cin.IndexVar, ...], _State] = {(): _State((), frozenset(), 0.0, 1.0)}
+
+    def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
+        """What each variable is reduced over, and how: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product."""
+        made: dict[cin.IndexVar, tuple[cin.Expr, str | None]] = {}
+        known: dict[cin.Access, cin.Expr] = {}
+        for p in self.nest.producers:
+            known[p.target] = simplify.simplify(cin.substitute(p.rhs, known))
+            if known[p.target] == self.expr:
+                known[p.target] = self.expr  # comparisons are faster where they are the same
+            kept = {*p.target.indices, *self.nest.indices}
+            made |= {v: (known[p.target], p.op) for v in cin.variables(p.rhs) if v not in kept}
+        return dict(sorted(made.items(), key=lambda item: item[0].name))
+
+    def computed(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> tuple[cin.Expr, str | None]:
+        """What a loop over `var` inside those of `bound` computes: a reduction (and its operator), where one of them runs over what is
+        reduced."""
+        within = self.reduced.get(var)
+        if within is not None and var in cin.variables(within[0]):
+            return within
+        for v, (expr, op) in self.reduced.items():
+            if v in bound and var in cin.variables(expr):
+                return expr, op
+        return self.expr, None
+
+    def leaves(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar], gone: Collection[cin.Access]) -> bool:
+        """Whether a loop over `var` inside those of `bound` has something to do where operands are absent."""
+        expr, op = self.computed(var, bound)
+        key = expr, frozenset(gone)
+        left = self._left.get(key)
+        if left is None:
+            left = self._left[key] = simplify.exhaust(*key)
+        if op is None:
+            return not isinstance(left, cin.Literal)
+        operator = operators.get(op)
+        if isinstance(left, cin.Literal) and cin.same_value(left.value, operator.identity(left.dtype)):
+            return False
+        innermost = var in self.reduced and len(bound) + 1 == len(self.nest.variables)
+        return not (innermost and operator.repeats(left.dtype)) or var in cin.variables(left)
+
+    def prefix(self, order: tuple[cin.IndexVar, ...]) -> int:
+        return assembly(self.nest.output, self.storage, order)[1]
+
+    def search(self, prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
+        """The cheapest schedule whose outermost loops are those of `prefix`."""
+        nest, around = self.nest, outside(self.nest)
+        states = [self.walk(prefix)]
+        variables = nest.variables
+        width = BEAM if len(variables) <= FEW else max(4, BEAM * FEW**3 // (8 * len(variables) ** 3))
+        for _ in range(len(variables) - len(prefix)):
+            best: dict[object, _State] = {}
+            for state in states:
+                for var in variables:
+                    if var in state.order or not around.get(var, frozenset()) <= set(state.order):
+                        continue
+                    grown = self.walk((*state.order, var))
+                    key = (frozenset(grown.order), self.prefix(grown.order), grown.discordant)
+                    if key not in best or grown.cost < best[key].cost:
+                        best[key] = grown
+            states = sorted(best.values(), key=lambda s: s.cost)[:width]
+        if len(variables) > FEW:
+            known = {s.order for s in states}
+            listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
+            states += [self.walk(order) for order in listed if order not in known]
+        priced: list[tuple[Cost, _State]] = []
+        least = math.inf
+        for state in sorted(states, key=lambda s: s.cost):
+            if state.cost <= least:  # its loops alone cost more else
+                cost = self.total(state)
+                least = min(least, cost.total)
+                priced.append((cost, state))
+        priced = sorted([item for item in priced if math.isfinite(item[0].total)], key=lambda item: item[0].total)
+        if not priced:
+            return None
+        cost, state = priced[0]
+        made = self.schedule(state, cost, tuple(Candidate(s.order, c) for c, s in priced[:6]))
+        return replace(made, remembered=self._remembered(priced))
+
+    def _remembered(self, priced: Sequence[tuple[Cost, _State]]) -> Candidate | None:
+        """The order that is cheapest once copies are remembered, if it adds up in the same order as the cheapest, and not in lanes."""
+        kept, (cost, chosen) = cin.bound_by(cin.Access(self.nest.output, self.nest.indices)), priced[0]
+        sums = [v for v in chosen.order if v not in kept]
+        same = [x for x in priced if [v for v in x[1].order if v not in kept] == sums]
+        free = [(c.loops + c.output, c, s) for c, s in same if s.discordant.isdisjoint(self._beside)]
+        free = [x for x in free if not {*chosen.order[-1:], *x[2].order[-1:]} & {*sums}]
+        least, found, state = min(free, key=lambda x: x[0], default=(math.inf, cost, chosen))
+        return Candidate(state.order, found) if least < 0.8 * (cost.loops + cost.output) else None
+
+    def given(self, order: tuple[cin.IndexVar, ...]) -> Schedule:
+        """The schedule with loops in a given order, whatever it costs."""
+        state = self.walk(order)
+        return self.schedule(state, self.total(state), ())
+
+    def schedule(self, state: _State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
+        moved = {
+            a.tensor.name: conversion_price.concordant_format(a, state.order, self.facts)
+            for a in sorted(state.discordant, key=str)
+        }
+        used = self.workspace(state)
+        policy, reason = (None, "") if used is None else (used.policy, used.reason)
+        return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason, (), state.scattered)
+
+    def walk(self, order: Sequence[cin.IndexVar]) -> _State:
+        """The state after the loops of `order`."""
+        order = tuple(order)
+        found = self._walks.get(order)
+        if found is None:
+            found = self._walks[order] = self.extend(self.walk(order[:-1]), order[-1])
+        return found
+
+    def _level(self, access: cin.Access, var: cin.IndexVar) -> tuple[int, bool, frozenset[cin.IndexVar]]:
+        """The last level of `access` with the index `var`, whether it is dense, and the other variables of the levels before it."""
+        key = access, var
+        found = self._levels.get(key)
+        if found is None:
+            stored = [access.level_index(level) for level in range(len(access.indices))]
+            last = max(level for level, index in enumerate(stored) if index == var)
+            outer = frozenset(ix for ix in stored[:last] if isinstance(ix, cin.IndexVar) and ix != var)
+            found = self._levels[key] = last, isinstance(access.tensor.format.levels[last], Dense), outer
+        return found
+
+    def roles(self, state: _State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
+        """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how
+        many dense operands it walks with a stride."""
+        bound = frozenset(state.order)
+        leaders, discordant, strided = [], set(state.discordant), 0
+        for access in self.accesses:
+            if var not in access.indices:
+                continue
+            level, dense, outer = self._level(access, var)
+            if not dense and not outer <= bound:
+                discordant.add(access)
+            if not dense and self._better_as_copy(access, var, state):
+                discordant.add(access)
+            if access in discordant:
+                if self._leads_as_copy(access, var, bound):
+                    leaders.append(access)
+            elif dense:
+                strided += level + 1 < len(access.indices)
+            else:
+                leaders.append(access)
+        return leaders, frozenset(discordant), strided
+
+    def iterations(self, leaders: Sequence[cin.Access], var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        """Iterations of one run of a loop over `var`."""
+        lengths = sorted(self.fiber(a, var, bound) for a in leaders)
+        work = sum(lengths)
+        if (
+            len(leaders) == 2
+            and all(a in self._factors for a in leaders)
+            and UNEVEN * max(1.0, lengths[0]) < lengths[1]
+        ):
+            work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
+        if not leaders or self.leaves(var, bound, leaders):
+            work += float(self.extents[var])
+        return work
+
+    def extend(self, state: _State, var: cin.IndexVar) -> _State:
+        bound = frozenset(state.order)
+        leaders, discordant, strided = self.roles(state, var)
+        work = self.iterations(leaders, var, bound)
+        each, fixed, scattered, around = 1.0, 0.0, state.scattered, state.cost
+        enter = ENTER if bound and leaders else 0.0
+        where = 0
+        if len(bound) + 1 == len(self.nest.variables) and not leaders:
+            strided += var in self.storage[:-1]
+            each = STRIDED if strided else VECTOR
+            first = None if strided else self._region((*state.order, var))
+            if first is not None:
+                rows = self._in_tiles((*state.order, var))
+                around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
+                around += START * self.walk(state.order[:first]).survivors
+        elif len(leaders) > 1:
+            each = MERGE
+            for access in leaders:
+                found = self._scattering(access, leaders, var, state)
+                if found is None:
+                    continue
+                inside, extra = found
+                rest = [a for a in leaders if a != access]
+                fewer, once = self.iterations(rest, var, bound), MERGE if len(rest) > 1 else LOOKUP
+                if extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
+                    work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
+                    where = inside
+        density = self.density(self.computed(var, bound)[0], var, bound)
+        if density is None or self.leaves(
+            var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.indices]
+        ):
+            density = 1.0
+        most = self.extents[var] * density
+        for m in self._meetings:
+            if not m.done(bound) and m.done(bound | {var}):
+                most *= m.coupling
+        if self._meetings:
+            most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
+        survivors = state.survivors * most
+        cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
+        paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
+        return _State((*state.order, var), discordant, cost, survivors, scattered, paid)
+
+    def _region(self, order: tuple[cin.IndexVar, ...]) -> int | None:
+        """Where the loops of an order begin that become tiles."""
+        if self.nest.nested or not self.nest.direct or self.nest.op is None:
+            return None
+        if set(order) < set(self.nest.variables) or assembly(self.nest.output, self.storage, order)[0] == SCATTER:
+            return None
+        return tile.region(order, cin.Access(self.nest.output, self.nest.indices), self.accesses)
+
+    def _in_tiles(self, order: tuple[cin.IndexVar, ...]) -> float | None:
+        """What the loops around the last cost where two become tiles: the reductions run once for several rows."""
+        first = self._region(order)
+        if first is None or not (dense := [v for v in order[first:-1] if v in self.nest.indices]):
+            return None
+        if dense[-1] is order[-1].outer:
+            return None
+        reductions = tuple(v for v in order[first:-1] if v not in dense)
+        before, inside = self.walk(order[:first]).cost, self.walk((*order[:first], *reductions)).cost
+        times = math.prod(self.extents[v] for v in dense) / min(ROWS, max(1, self.extents[dense[-1]]))
+        return before + (inside - before) * times
+
+    def _scattering(
+        self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State
+    ) -> tuple[int, float] | None:
+        """Inside how many loops to scatter the fibers of a leader over `var` for loops that read them again and again, and what that
+        costs; None where there are no such loops, or the others cannot lead alone."""
+        depth = scatter_operands.depth(access, var, state.order)
+        if depth is None or not self._scatters or access in self._kept or access.tensor.policy == placement.KEPT:
+            return None
+        if not policies.fits((self.extents[var],), access.dtype.itemsize, self.facts[access.tensor.name][-1]):
+            return None
+        rest = [a for a in leaders if a != access]
+        if self.leaves(var, frozenset(state.order), rest):
+            return None
+        around = state.order[:depth]
+        return depth, SCATTERED * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
+
+    def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: _State) -> bool:
+        """Whether walking the sparse outermost level of `access` again and again costs more than a copy in which that
+        level is dense, so that its coordinates are located instead."""
+        bound = frozenset(state.order)
+        if access.indices.count(var) > 1 or access.level_index(0) != var or bound & set(access.indices):
+            return False
+        if self._leads_as_copy(access, var, bound) or len(access.indices) == 1 or access in self._fixed:
+            return False
+        stored = (access.level_index(level) for level in range(len(access.indices)))
+        copied = self._conversion(access, (*state.order, *(v for v in stored if isinstance(v, cin.IndexVar))))
+        return state.survivors * self.fiber(access, var, bound) > copied
+
+    def _leads_as_copy(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
+        """Whether `var` will be a sparse level of the copy that `concordant_format` makes of a discordant operand."""
+        form, entries = access.tensor.format, self.facts[access.tensor.name][-1]
+        sparse = [lv for lv, level in enumerate(form.levels) if not isinstance(level, Dense)]
+        if all(lv > sparse[-1] for lv in range(form.ndim) if access.level_index(lv) == var):
+            return False
+        alone = all(access.level_index(lv) == var for lv in range(sparse[-1] + 1))
+        return alone or bool(bound & set(access.indices)) or self.extents[var] > max(1024, 4 * entries)
+
+    def _conversion(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
+        """The cost of copying an operand into the format that follows `order`."""
+        if access.tensor.policy == placement.KEPT:
+            return math.inf
+        tensor, after = access.tensor, conversion_price.concordant_format(access, order, self.facts)
+        return conversion_price.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
+
+    def _copy(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
+        """The same with the values beside it, whose places in the copy are remembered with the pattern; infinite where these would have other
+        dense levels in the copy."""
+        if access not in self._beside:
+            return self._conversion(access, order)
+        after = conversion_price.concordant_format(access, order, self.facts)
+        if _below(after) != _below(access.tensor.format):
+            return math.inf
+        return TAKE * self.facts[access.tensor.name][-1] * (1 + self._beside[access])
+
+    def total(self, state: _State) -> Cost:
+        nest = self.nest
+        if not self._fixed.isdisjoint(state.discordant):
+            return Cost(math.inf, 0.0, 0.0)
+        p = assembly(nest.output, self.storage, state.order)[1]
+        conversions = sum([self._copy(a, state.order) for a in state.discordant])
+        output = 0.0
+        used = self.workspace(state)
+        if used is not None:
+            output = used.cost * max(1, len(nest.producers))
+        elif nest.producers and not nest.direct and not self._placed.isdisjoint(self.storage[p:]):
+            output = math.inf  # positions are known inside all loops of their array
+        elif nest.producers and not nest.direct and self.storage[p:]:
+            # a dense workspace is cleared for every iteration of the loops around it
+            size = math.prod(float(self.extents[v]) for v in self.storage[p:])
+            output = VECTOR * size * self.walk(state.order[:p]).survivors
+        elif self.storage[p:]:
+            output = self._far(state.order, p)
+        return Cost(state.cost, output, conversions)
+
+    def _far(self, order: tuple[cin.IndexVar, ...], p: int) -> float:
+        """What writing in place costs where the part of the result that is written between two steps of the first `p` loops
+        does not stay in the cache: a miss per entry, or per cache line where the innermost loop runs along the result."""
+        rest = self.storage[p:]
+        entries = self.level_counts()[-1] if self._fixed else math.prod(float(self.extents[v]) for v in rest)
+        missed = conversion_price.missed(entries * self.nest.output.dtype.itemsize)
+        if not missed:
+            return 0.0
+        inner = order[: 1 + max(k for k, v in enumerate(order) if v in rest)]
+        last = inner[-1]
+        along = last == rest[-1] and all(
+            isinstance(a.tensor.format.levels[lv], Dense)
+            for a in self.accesses
+            for lv in range(len(a.indices))
+            if a.level_index(lv) == last
+        )
+        first = self._region(order)
+        kept = inner if first is None else (*order[:first], *(v for v in order[first:] if v in rest))
+        misses = self.walk(kept).survivors / (64 / self.nest.output.dtype.itemsize if along else 1)
+        return policies.MISS * missed * misses
+
+    def workspace(self, state: _State) -> policies.Choice | None:
+        """The workspace that the output is scattered through under an order, if it needs one."""
+        if state.order not in self._used:
+            self._used[state.order] = self._workspace(state)
+        return self._used[state.order]
+
+    def _workspace(self, state: _State) -> policies.Choice | None:
+        how, p = assembly(self.nest.output, self.storage, state.order)
+        if how != SCATTER:
+            return None
+        shape = [self.extents[v] for v in self.storage[p:]]
+        points = self.points(state)
+        entries = min(points, self.level_counts()[-1])
+        itemsize = self.nest.output.dtype.itemsize
+        uses = self.walk(state.order[:p]).survivors
+        below = policies.dense_below(self.nest.output.format)
+        return policies.choose(shape, itemsize, points, entries, uses, self._wanted, below)
+
+    def points(self, state: _State) -> float:
+        """How often the body of all loops runs: as observed, if it is known."""
+        return state.survivors if self.facts.points is None else self.facts.points
+
+    def level_counts(self) -> tuple[float, ...]:
+        """The expected number of positions of every storage level of the output: dense levels multiply, sparse ones
+        have as many as there are distinct coordinates among the points that the whole loop nest visits, by chance or as observed."""
+        if self._placed:
+            return (self.walk(self.storage).survivors,) * self.nest.output.format.ndim
+        if self._counts is None:
+            points, met = self.points(self.walk(self.nest.variables)), self.facts.collisions
+            entries = points if met is None else points / met
+            levels = self.nest.output.format.levels
+            last = max((lv for lv, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
+            count, size, made = 1.0, 1.0, []
+            for depth, (level, var) in enumerate(zip(levels, self.storage, strict=True)):
+                size *= self.extents[var]
+                count *= self.extents[var]
+                if not isinstance(level, Dense):
+                    most = min(count, size, self.walk(self.storage[: depth + 1]).survivors)
+                    if met is not None and depth == last:
+                        count = min(entries, most)
+                    else:
+                        count = distinct(entries, most) if self.nest.producers else most
+                made.append(count)
+            self._counts = tuple(made)
+        return self._counts

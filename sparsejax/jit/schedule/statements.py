@@ -1,0 +1,243 @@
+"""Schedules of kernels of several statements (`placement`).
+
+Every statement is a kernel of its own to the scheduler, whose outermost loops are those that it shares: the value's loops follow the
+storage of the output, a producer's are the cheapest under its prefix. It costs what its own loops do, as often as the loops around it
+run in its parent.
+
+A sparse result that is computed in all of its loops, an element at a time, is found in a register there: what leads these loops are the
+other operands of its reader. In  s += M[i,j] * w[i,j],  w[i,j] += A[i,k] * B[k,j]  the loop over j visits the entries of the mask M, not
+those of the product. Such nests are priced with these results as elements of dense arrays, beside those that keep all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sparsejax.jit.cost import conversion_price
+from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.schedule import placement, row_blocking, search
+from sparsejax.jit.schedule.placement import Loops, Place, statement
+from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
+
+ORDERS = 6  # loop orders of a dense result that are tried
+APPEND = 2.0  # per entry of a part of a sparse result that is kept for some loops: written and read again in the cache
+GATHER = 30.0
+"""Per entry that is kept and then leads to memory that is not in the cache: a loop over all entries starts many such reads at once, that
+over a few stops after each row (measured on attention over 5,000 to 20,000 rows: 12 ns for 2.5 MB, 25 for 10 MB)."""
+WHOLE = 16.0  # per entry of a result that is kept whole
+
+
+def choose(nest: Nest, facts: Facts) -> Schedule | None:
+    """The cheapest schedule of `nest`; None where no loops are shared that a part of a sparse result could be kept in."""
+    loose = _Pricing(nest, facts, None)
+    found = loose.schedules()
+    shared = frozenset(name for s in found.values() for name in s.registers)
+    if shared:
+        found = _Pricing(nest, facts, frozenset(), loose).schedules()
+        for order, made in _Pricing(nest, facts, shared, loose).schedules().items():
+            found[order] = min(found.get(order, made), made, key=lambda s: s.cost.total)
+    if not found:
+        return None
+    cheapest = sorted(found.values(), key=lambda s: s.cost.total)
+    return replace(cheapest[0], candidates=tuple(Candidate(s.order, s.cost) for s in cheapest))
+
+
+def keeps_whole(nest: Nest, schedule: Schedule) -> bool:
+    """Whether a result is kept whole between statements, in a workspace outside all loops."""
+    whole = [k for k, p in enumerate(schedule.places) if not p.depth and placement.kept(nest, k, p)]
+    last = len(nest.producers) - 1
+    return any(k != last or not placement.accumulates(nest, schedule.places[k]) for k in whole)
+
+
+def candidates(nest: Nest, facts: Facts, workspace: str = "auto") -> tuple[Candidate, ...]:
+    """Loop orders of the value with their costs, cheapest first."""
+    if not nest.nested:
+        return search.candidates(nest, facts, workspace)
+    best = choose(nest, facts)
+    return () if best is None else best.candidates
+
+
+def loops(nest: Nest, facts: Facts, schedule: Schedule) -> tuple[Loop, ...]:
+    """What the cost of the loops is made of: those of the value, then every producer's own."""
+    if not nest.nested:
+        return search.loops(nest, facts, schedule.order)
+    pricing, last = _Pricing(nest, facts, schedule.registers), len(nest.producers)
+    made = list(search.loops(pricing.statements[last], pricing.facts, schedule.order))
+    places: list[Place | None] = [*schedule.places, Place(last, 0, schedule.order)]
+    runs = {last: 1.0}
+    for number in reversed(range(last)):
+        place = schedule.places[number]
+        runs[number] = pricing.runs(places, place, runs)
+        scale = runs[number] / pricing.survivors(number, place.loops[: place.depth])
+        for loop in search.loops(pricing.statements[number], pricing.facts, place.loops)[place.depth :]:
+            times = (loop.starts * scale, loop.iterations * scale, loop.survivors * scale)
+            made.append(Loop(loop.var, *times, loop.leaders))
+    return tuple(made)
+
+
+def _orders(nest: Nest) -> Iterator[Loops]:
+    if nest.output.format.is_dense:
+        return itertools.islice(itertools.permutations(nest.storage_indices), ORDERS)
+    return iter([nest.storage_indices])
+
+
+Priced = tuple[Place, Cost, float, Schedule]
+"""A producer inside so many loops of its parent: its own loops, what it costs, how often it runs, how it is scheduled by itself."""
+
+
+class _Pricing:
+    """What the statements of a nest cost, each looked at once under every prefix of shared loops.
+
+    Sparse results in `registers` are computed in all of their loops, which they do not lead then, and no others are (None: those that
+    seem cheapest so, although they are taken to lead these loops). `known` are prices of the same statements.
+    """
+
+    def __init__(
+        self, nest: Nest, facts: Facts, registers: frozenset[str] | None, known: _Pricing | None = None
+    ) -> None:
+        self.nest, self.registers = nest, registers
+        self.facts = search.with_targets(nest, facts, registers or ())
+        self.statements = [statement(nest, k, registers or ()) for k in range(len(nest.producers) + 1)]
+        self.models = [search.Model(s, self.facts) for s in self.statements]
+        self._best: dict[tuple[int, Loops], Schedule | None] = {}
+        self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
+        if known is not None:
+            same = [self._reads(k) == known._reads(k) for k in range(len(self.models))]
+            self.models = [
+                known.models[k] if kept else m for k, (m, kept) in enumerate(zip(self.models, same, strict=True))
+            ]
+
+    def _reads(self, number: int) -> list[object]:
+        """What the price of a statement depends on."""
+        read = dict.fromkeys(a.tensor for e in self.statements[number].expressions for a in cin.accesses(e))
+        return [self.statements[number], *((t.name, t.format, self.facts.counts.get(t.name)) for t in read)]
+
+    def schedules(self) -> dict[Loops, Schedule]:
+        """The schedule for every order of the value's loops that can run."""
+        made = ((order, self._either(order)) for order in _orders(self.nest))
+        return {order: found for order, found in made if found is not None}
+
+    def _either(self, order: Loops) -> Schedule | None:
+        """The schedule with the value's loops in `order`: where the last producer is accumulated in the output, it would be cheapest outside
+        all of them, but what it reads may then have to be kept whole; so it is tried inside the first one too."""
+        made, number = self.schedule(order), len(self.nest.producers) - 1
+        read = {a.tensor.name for a in cin.accesses(self.nest.producers[number].rhs)}
+        if self.nest.op is None or not order or read.isdisjoint(self.nest.targets):
+            return made
+        if order[0] != self.nest.storage_indices[0]:
+            return made  # elements of the output would be added to in an order that it is not stored in
+        inside = self.schedule(order, 1)
+        if inside is None or (
+            made is not None and not keeps_whole(self.nest, made) and made.cost.total <= inside.cost.total
+        ):
+            return made
+        return inside
+
+    def best(self, number: int, shared: Loops) -> Schedule | None:
+        """The cheapest schedule of a statement inside `shared` loops."""
+        if (number, shared) not in self._best:
+            self._best[number, shared] = self.models[number].search(shared)
+        return self._best[number, shared]
+
+    def prefix(self, number: int, order: Loops) -> tuple[float, float]:
+        """What the outermost loops of a statement cost, and how often their body runs."""
+        if (number, order) not in self._prefix:
+            state = self.models[number].walk(order)
+            self._prefix[number, order] = state.cost, max(1e-9, state.survivors)
+        return self._prefix[number, order]
+
+    def survivors(self, number: int, order: Loops) -> float:
+        return self.prefix(number, order)[1]
+
+    def schedule(self, order: Loops, least: int = 0) -> Schedule | None:
+        """The schedule with the value's loops in `order`, and the last producer inside `least` of them."""
+        nest, last = self.nest, len(self.nest.producers)
+        value = self.models[last].given(order)
+        runs, moves, looked_up = {last: 1.0}, list(value.conversions), list(value.scattered)
+        spent, impossible = [value.cost], list[int]()
+
+        def cheapest(number: int, made: list[Place | None], parent: int, most: int) -> Place:
+            first = min(least, most) if number + 1 == last else 0
+            tried = [self.at(number, made, Place(parent, depth, ()), runs) for depth in range(first, most + 1)]
+            priced = [t for t in tried if t is not None]
+            if not priced:
+                impossible.append(number)
+                runs[number] = 1.0
+                return Place(parent, 0, placement.variables(nest, number))
+            place, cost, times, best = min(priced, key=lambda t: t[1].total)
+            runs[number] = times
+            spent.append(cost)
+            moves.extend(best.conversions)
+            looked_up.extend(best.scattered)
+            return place
+
+        found = placement.places(nest, order, cheapest)
+        if impossible:
+            return None
+        if placement.accumulates(nest, found[-1]):
+            spent[0] = Cost(self.prefix(last, order[: found[-1].depth])[0], 0.0, 0.0)
+        total = Cost(sum(c.loops for c in spent), sum(c.output for c in spent), sum(c.conversions for c in spent))
+        if not math.isfinite(total.total):
+            return None
+        full = [
+            k for k, p in enumerate(found) if nest.producers[k].target.tensor.lacks and not placement.kept(nest, k, p)
+        ]
+        registers = frozenset(nest.producers[k].target.tensor.name for k in full)
+        how = tuple(found), tuple(dict.fromkeys(looked_up)), registers
+        return Schedule(order, tuple(dict.fromkeys(moves)), total, (), None, "", *how)
+
+    def at(self, number: int, made: list[Place | None], place: Place, runs: dict[int, float]) -> Priced | None:
+        """A producer at a place; None where what is left of its result cannot be kept there."""
+        nest, parent, target = self.nest, placement.at(made, place.parent), self.nest.producers[number].target
+        shared = parent.loops[: place.depth]
+        if not placement.fits(target, shared) or (
+            len(shared) == len(target.indices) and target.tensor.name in nest.asked
+        ):
+            return None
+        best = self.best(number, shared)
+        if best is None:
+            return None
+        times = self.runs(made, place, runs)
+        place = Place(place.parent, place.depth, best.order)
+        rest = placement.kept(nest, number, place)
+        if self.registers is not None and target.tensor.lacks and bool(rest) == (target.tensor.name in self.registers):
+            return None
+        before, inside = self.prefix(number, shared)
+        often, output, once = times / inside, 0.0, 0.0
+        for depth, cost in self.models[number].walk(best.order).fixed:
+            if depth < place.depth:  # in loops around those that this statement adds
+                before += cost
+                around = Place(place.parent, depth, ())
+                once += cost * self.runs(made, around, runs) / self.survivors(number, shared[:depth])
+        if rest and target.tensor.lacks:
+            place = replace(place, policy=best.workspace or "append")
+            each = APPEND if place.depth else WHOLE
+            each += GATHER * sum(self.missed(number, k, rest) for k in placement.readers(nest)[number])
+            output = often * (best.cost.output + each * self.facts[target.tensor.name][-1])
+        elif rest and not (number + 1 == len(nest.producers) and placement.accumulates(nest, place)):
+            size = math.prod(float(target.tensor.shape[target.indices.index(v)]) for v in rest)
+            output = (search.VECTOR if place.depth else WHOLE) * size * times
+        inner = best.cost.loops - before
+        if row_blocking.gains(nest, number, place):
+            inner *= search.TILED
+        return place, Cost(inner * often + once, output, best.cost.conversions), times, best
+
+    def missed(self, number: int, reader: int, rest: Loops) -> float:
+        """How often a reader of what is kept waits for dense operands that it finds by the entries: these lie far apart in memory."""
+        own = self.nest.producers[number].target.tensor.name
+        return sum(
+            conversion_price.missed(math.prod(a.tensor.shape) * a.dtype.itemsize)
+            for a in dict.fromkeys(cin.accesses(self.nest.expressions[reader]))
+            if a.tensor.name != own and a.tensor.format.is_dense and set(rest) & set(a.indices)
+        )
+
+    def runs(self, made: list[Place | None], place: Place, runs: dict[int, float]) -> float:
+        """How often a statement runs that shares so many loops of its parent."""
+        parent = placement.at(made, place.parent)
+        starts = self.survivors(place.parent, parent.loops[: parent.depth])
+        return runs[place.parent] * self.survivors(place.parent, parent.loops[: place.depth]) / starts
