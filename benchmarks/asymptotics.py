@@ -24,11 +24,11 @@ import argparse
 import itertools
 import math
 import random
-import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from benchmarks import cases
 from sparsejax.core.array import Array
@@ -138,7 +138,7 @@ def measure(judged: Judged, given: list[Array] | None = None, rounds: int = 5) -
             call(inputs)
             if n:
                 took[order].append(time.thread_time() - started)
-    judged.times = {o: statistics.median(t) for o, t in took.items()}
+    judged.times = {o: median(t) for o, t in took.items()}
 
 
 def report(found: Sequence[Judged], timed: bool, table: bool) -> None:
@@ -166,14 +166,14 @@ def report(found: Sequence[Judged], timed: bool, table: bool) -> None:
         print("  " + ", ".join(f"{f} {passed[f]}/{total[f]}" for f in total))
         print(f"  never asymptotically wrong: {sum(passed.values())} of {len(found)} cases")
         ratios = sorted(j.ratio(name) for j in found)
-        print(f"  work over best: median {statistics.median(ratios):.3f}, worst {ratios[-1]:.3g}")
+        print(f"  work over best: median {median(ratios):.3f}, worst {ratios[-1]:.3g}")
         if timed:
             slow = sorted(j.slowdown(name) for j in found)
             within = sum(s <= 1.3 for s in slow)
             print(
                 f"  time within 1.3x of the fastest order: {within} of {len(slow)} ({100 * within / len(slow):.1f} %)"
             )
-            print(f"  time over fastest: median {statistics.median(slow):.3f}, worst {slow[-1]:.3g}")
+            print(f"  time over fastest: median {median(slow):.3f}, worst {slow[-1]:.3g}")
 
 
 def _name(order: Order) -> str:

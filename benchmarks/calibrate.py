@@ -1,11 +1,11 @@
-"""Measures the constants of the cost model (`autoschedule`) on real matrices, in iterations of a scalar loop.
+"""Measures the constants of the cost model (`search`) on real matrices, in iterations of a scalar loop.
 
     python -m benchmarks.calibrate                    medians over matrices of the data folder (else generated ones)
     python -m benchmarks.calibrate --names cora,cage10
 
 An iteration is one of the row sums of a csr matrix, rows and entries counted alike. VECTOR and STRIDED are times per lane of
 an innermost dense loop, contiguous and not. Conversions between formats of two dimensions are measured on the same matrices; the
-constants of their cost (`conversion_costs`) are fitted by least squares of relative errors. Processor times, minimum of five.
+constants of their cost (`conversion_price`) are fitted by least squares of relative errors. Processor times, minimum of five.
 The prices of workspaces are measured by benchmarks/workspaces.py.
 """
 
@@ -88,7 +88,7 @@ def conversions(A: sp.csr_array) -> Iterator[tuple[dict[str, float], float]]:
 
 
 def fitted(measured: Sequence[tuple[dict[str, float], float]]) -> dict[str, float]:
-    """The constants of `conversion_costs`, none negative, with the least squares of relative errors."""
+    """The constants of `conversion_price`, none negative, with the least squares of relative errors."""
     names = list(conversion_price.NANOSECONDS)
     matrix = np.array([[terms.get(n, 0.0) / took for n in names] for terms, took in measured])
     solved, _ = scipy.optimize.nnls(matrix, np.ones(len(measured)))

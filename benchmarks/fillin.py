@@ -5,7 +5,7 @@
     python -m benchmarks.fillin --time          what observing collisions takes, beside the product itself
 
 even      entries and degrees alone: points meet by chance
-model     what schedules go by (`autoschedule.level_counts`): exact facts, with collisions where these are worth observing
+model     what schedules go by (`search.level_counts`): exact facts, with collisions where these are worth observing
 rounded   the same by the facts that schedules see, which are powers of two
 sampled   what `explain` forecasts by: the pattern of a sample of rows (`sampling.entries`)
 skew      the second moment of the degrees over that of equal degrees: power-law matrices have a large one

@@ -1,4 +1,4 @@
-"""Coefficients of the polynomials in `sparsejax/jit/vector_math/coefficients.py`: `python -m benchmarks.minimax` prints that file.
+"""Coefficients of the polynomials in `sparsejax/jit/codegen/vector_math/coefficients.py`: `python -m benchmarks.minimax` prints that file.
 
 Remez exchange in decimal arithmetic of 60 digits, with weights so that the relative error of the *function* is levelled
 (Muller, "Elementary Functions", section 3.5). The references are series, nothing here depends on a math library.

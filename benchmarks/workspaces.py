@@ -16,11 +16,11 @@ import json
 import math
 import os
 import pprint
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,7 @@ def measure(point: Point, fitted: bool) -> Row:
         float(reference[1].size),
         uses,
         expected,
-        {name: 1e3 * statistics.median(t) for name, t in times.items()},
+        {name: 1e3 * median(t) for name, t in times.items()},
     )
 
 
@@ -173,7 +173,7 @@ def summary(rows: Sequence[Row], constants: workspace_price.Terms) -> list[str]:
                 good = sum(x <= GOOD for x in losses)
                 lines.append(
                     f"{title}, {known}: within {GOOD} of the best policy on {good} of {len(own)} points "
-                    f"({good / len(own):.0%}), median {statistics.median(losses):.2f}, worst {max(losses):.2f}"
+                    f"({good / len(own):.0%}), median {median(losses):.2f}, worst {max(losses):.2f}"
                 )
     return lines
 

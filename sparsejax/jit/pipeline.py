@@ -334,7 +334,7 @@ def program_of(nest: Nest, schedule: schedules.Schedule) -> lower.Program:
 class Plan(Body):
     """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results.
 
-    `storages` are those of a first call: what they hold decides which kernels are merged (`rows`)."""
+    `storages` are those of a first call: what they hold decides which kernels are merged (`fuse_reductions`)."""
 
     def __init__(
         self, closed: ClosedJaxpr, storages: Sequence[Storage] = (), refused: frozenset[Var] | None = frozenset()

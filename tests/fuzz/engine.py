@@ -57,7 +57,7 @@ Check = TypeVar("Check", bound=Callable[..., object])
 
 
 def crowded(check: Check) -> Check:
-    """`check(seed)` of whom odd seeds take every level for one of many entries: its segments are computed in blocks (`loops/flat`,
+    """`check(seed)` of whom odd seeds take every level for one of many entries: its segments are computed in blocks (`loops/row_blocks`,
     `loops/distributed`)."""
 
     @functools.wraps(check)

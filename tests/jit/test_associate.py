@@ -1,4 +1,4 @@
-"""Products of three operands, associated as is cheapest (`associate`), against NumPy; and which are."""
+"""Products of three operands, associated as is cheapest (`reassociate`), against NumPy; and which are."""
 
 import itertools
 import random

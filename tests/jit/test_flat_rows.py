@@ -1,4 +1,4 @@
-"""Rows in blocks (`loops/flat`): the same sums, whatever the lengths of rows, how many there are, and how many threads add them up."""
+"""Rows in blocks (`loops/row_blocks`): the same sums, whatever the lengths of rows, how many there are, and how many threads add them up."""
 
 import numpy as np
 import pytest

@@ -39,7 +39,7 @@ def portable():
 
 
 def linked():
-    """The same machine code as `heap`'s, placed by LLVM's linker, which must find the state."""
+    """The same machine code as `allocator`'s, placed by LLVM's linker, which must find the state."""
     address, keep = engine.engine().link(engine.engine().object(allocator_text.text()))
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
     call.code = keep

@@ -1,4 +1,4 @@
-"""Kernels in panels of rows (`panels`), and what is forwarded instead of being stored (`forward`), against NumPy."""
+"""Kernels in panels of rows (`row_blocking`), and what is forwarded instead of being stored (`contract_arrays`), against NumPy."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""Tiles of registers over one and two dense variables (`tiling`, `strips`), against NumPy."""
+"""Tiles of registers over one and two dense variables (`tile`, `register_tiles`), against NumPy."""
 
 import random
 

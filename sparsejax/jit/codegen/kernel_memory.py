@@ -1,4 +1,4 @@
-"""Memory of a kernel: blocks (`heap`), cleared and filled."""
+"""Memory of a kernel: blocks (`allocator`), cleared and filled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparsejax.jit.runtime import allocator, allocator_text
 
 
 def block(b: Builder, old: Val, size: Val, what: int = allocator.PLAIN) -> Val:
-    """What `heap` makes of a request."""
+    """What `allocator` makes of a request."""
     return b.call(allocator_text.NAME, "ptr", [old, size, b.i64(what)])
 
 

@@ -3,7 +3,7 @@
 State of the walk, an `Env`: the coordinate of every bound variable, and for every access a `Cursor` that says how far
 its storage levels are resolved. Binding a variable resolves what can be computed (dense levels) or searched (a sparse
 level whose variable was bound earlier: diagonals, fixed coordinates); such a search leaves a `found` flag, and the
-statement is emitted twice, with the access and with its fill. Loops are emitted by `coiterate`, outputs by `assemble`,
+statement is emitted twice, with the access and with its fill. Loops are emitted by `coiterate`, outputs by `output`,
 workspaces by `operands`.
 """
 
@@ -45,7 +45,7 @@ class Program:
     lengths: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """How many entries segments of levels of inputs are expected to hold on average, where that is known."""
     blocks: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Levels of inputs that are expected to hold many entries in segments of moderate length: how many of these make a block (`flat`)."""
+    """Levels of inputs that are expected to hold many entries in segments of moderate length: how many of these make a block (`row_blocks`)."""
 
     def settled(self) -> Program:
         """The program with the operand whose positions are the output's, where there is one."""

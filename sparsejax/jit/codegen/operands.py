@@ -172,7 +172,7 @@ class DenseArea:
 
 
 class Overlay(DenseArea):
-    """A workspace in the memory of the output, at the same positions: see `overlay`."""
+    """A workspace in the memory of the output, at the same positions: see `in_place`."""
 
     def __init__(self, b: Builder, tensor: cin.Tensor, vals: Val) -> None:
         self.tensor, self.vals = tensor, vals

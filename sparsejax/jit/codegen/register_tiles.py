@@ -1,4 +1,4 @@
-"""Strips: the code of tiled loops (`tiling`), one register per vector of the strip.
+"""Strips: the code of tiled loops (`tile`), one register per vector of the strip.
 
     for k0 in 0 .. n by 32:             16 or four vectors of 64 bytes, then two, then one, of which some lanes are masked at the end where the
                                         processor can; else 16 bytes, then single values

@@ -1,4 +1,4 @@
-"""How many coordinates operands have: the cardinalities that costs of loop orders are made of (`autoschedule`).
+"""How many coordinates operands have: the cardinalities that costs of loop orders are made of (`search`).
 
 card(T, P)      coordinates of a tensor T over a set P of variables: positions per level, as observed, where P is a prefix of its storage
                 order, else as expected of entries that are spread evenly

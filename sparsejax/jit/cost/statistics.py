@@ -28,7 +28,7 @@ positions of a segment, on average, up to which; and of a block, about."""
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about the inputs of one kernel: positions by tensor, by join the coupling (`moments.coupling`), how many
+    """What is known about the inputs of one kernel: positions by tensor, by join the coupling (`skew.coupling`), how many
     points there are in all, and how many of them meet in an entry of the result (`collisions`; None: not observed)."""
 
     counts: Mapping[str, Counts]

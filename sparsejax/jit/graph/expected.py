@@ -1,12 +1,12 @@
 """What is expected of the values of a program before any of them exists: positions per level, couplings, and what kernels cost.
 
     inputs                      as observed
-    the result of a kernel      the positions that the scheduler expects (`autoschedule.level_counts`), from those of its operands
+    the result of a kernel      the positions that the scheduler expects (`search.level_counts`), from those of its operands
     a transposed array          as before
     other library calls         as many entries as the largest operand, spread evenly
 
 A dimension of a kernel's result has the degrees of the operand that it comes from, where that is the only sparse one: exactly so for
-`exp(A)`, and about so for the rows of `A @ B`, which are as uneven as those of `A`. So couplings (`moments`) are known of values that do not
+`exp(A)`, and about so for the rows of `A @ B`, which are as uneven as those of `A`. So couplings (`skew`) are known of values that do not
 exist, as those of the inputs that they come from.
 """
 

@@ -11,7 +11,7 @@ before:  b = contract A X;  c = add b bias;  d = maximum c 0
 after:   one kernel   out[i,j] = max(w[i,j] + bias[j], 0),   w[i,j] += A[i,k] * X[k,j]
 
 An elementwise producer moves into a reduction only where it is not recomputed: when it has all the reduction's
-variables, or is cheap and sparse. A kernel never grows beyond its budget (`budget`): then values are stored between kernels.
+variables, or is cheap and sparse. A kernel never grows beyond its budget (`limits`): then values are stored between kernels.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class KernelStep:
     arguments: tuple[Var, ...]
     output: Var
     priced: tuple[str, ...] = ()
-    """What was moved into the kernel, with the costs of both ways (`rows`)."""
+    """What was moved into the kernel, with the costs of both ways (`fuse_reductions`)."""
     filled: bool = False
     """Whether the result may store every entry of its mask, zeros where nothing contributes."""
 
@@ -331,7 +331,7 @@ def _product(factors: Sequence[cin.Expr]) -> cin.Expr:
 
 def _scatters(eqn: Eqn) -> bool:
     """Whether a result is stored at the pattern of its mask and sums what sparse operands lead to: by itself it is accumulated in
-    any loop order (`positions`), inside another kernel only in the order of its storage."""
+    any loop order (`shared_patterns`), inside another kernel only in the order of its storage."""
     params = eqn.param_dict
     if params.get("mask") != "pattern":
         return False

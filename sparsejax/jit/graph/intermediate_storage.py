@@ -6,9 +6,9 @@ The type of a value fixes its shape, dtype and fill, and its format where the us
     in the order of a reader     which would convert it at every call
 
 before:  C:csr[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])          coordinates of C are marked or sorted
-after:   C:dense[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])        C, or a row of it (`rows`), is an array
+after:   C:dense[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])        C, or a row of it (`fuse_reductions`), is an array
 
-Every storage is priced with all kernels that make and read the value, merged as they would be; positions are those expected (`estimates`).
+Every storage is priced with all kernels that make and read the value, merged as they would be; positions are those expected (`expected`).
 """
 
 from __future__ import annotations

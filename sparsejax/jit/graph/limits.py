@@ -7,7 +7,7 @@
         union of a and b                (1 + g(a)) (1 + g(b)) - 1         a alone, b alone, both
         product of a and b              max(g(a), g(b))                   nothing where either is absent
         a times any b, 0 / b            g(a) (1 + g(b))
-    a long sum (`split`)            the sum of g over its terms: they are accumulated one after the other
+    a long sum (`fission`)            the sum of g over its terms: they are accumulated one after the other
 
 before:  out = |a1 + a2 + ... + a8|, all csr:  255 cases of one loop
 after:   t = a1 + ... + a8,  out = |t|

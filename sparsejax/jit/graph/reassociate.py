@@ -3,16 +3,16 @@
 before:  T = contract H W;  C = contract A T            T[k,j] += H[k,l] * W[l,j],   C[i,j] += A[i,k] * T[k,j]
 after:   T = contract A H;  C = contract T W            T[i,l] += A[i,k] * H[k,l],   C[i,j] += T[i,l] * W[l,j]
 
-Both are planned to the end, fused where that is cheaper (`rows`), and the cheaper one wins: A @ (H @ W) with sparse A walks A for rows as long
+Both are planned to the end, fused where that is cheaper (`fuse_reductions`), and the cheaper one wins: A @ (H @ W) with sparse A walks A for rows as long
 as those of the product, but stores all of H @ W in between; (A @ H) @ W walks it for those of H, and of its product one panel of rows is
-kept at a time (`panels`). Paths of `einsum` are chosen among types before anything is known of the operands; here their entries are.
+kept at a time (`row_blocking`). Paths of `einsum` are chosen among types before anything is known of the operands; here their entries are.
 
 What is summed is the same: the semirings in `RINGS` are associative and distribute. Floats round in another order, as along any path of an
 `einsum`. What is infinite or NaN could reach other entries (0 times infinity in a row to which nothing contributes), and large numbers
-could overflow, so that operands are looked at first (`moderate`): where one holds such a number, the program runs as it is
+could overflow, so that operands are looked at first (`guards`): where one holds such a number, the program runs as it is
 written. Never where the inner result has another reader or is pinned to a format, an operand has a fill that does not annihilate, or
 one is no longer stored once kernels are fused. Planning a product in every way takes milliseconds: what was decided is remembered, for
-other processes too (`decisions`).
+other processes too (`decision_cache`).
 """
 
 from __future__ import annotations

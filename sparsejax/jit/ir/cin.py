@@ -8,14 +8,14 @@
           | Call(op, args, dtype)          a scalar operator of `operators`; every argument already has its compute dtype
           | Literal(value, dtype, absent)  a number, or (absent) the fill of a sparse operand where it stores nothing
     index = IndexVar | int | Position      an int is a fixed coordinate (0 on an axis of extent one that is broadcast), a Position
-                                           where another access is stored (`positions`)
+                                           where another access is stored (`shared_patterns`)
 
     Definition(indices, op, rhs)           what an operation computes, before any loop is chosen:
                                            out[indices] op= rhs over all variables, those outside `indices` being reduced
 
 `kind` of a Forall is "serial", "vector" (the innermost loop runs over SIMD lanes) or "tile" (in strips of registers, the
 body once per strip). A Tensor with a `policy` is a workspace: "scalar" (one register), "dense" (an array over its
-variables), or one of the policies of `jit/workspaces`, filled in any order and drained in the order of its variables. Nodes
+variables), or one of the policies of `jit/codegen/workspaces`, filled in any order and drained in the order of its variables. Nodes
 are frozen, compared by value, and never changed.
 """
 

@@ -38,7 +38,7 @@ class Producer:
 @dataclass(frozen=True)
 class Nest:
     """One kernel: `output[indices] = value`, reading inputs and the targets of `producers`. The first index may be a `cin.Position`
-    (`positions`)."""
+    (`shared_patterns`)."""
 
     output: cin.Tensor
     indices: tuple[cin.IndexVar, ...]

@@ -61,7 +61,7 @@ def concretize(
     looked_up: Collection[str] = (),
 ) -> Program:
     """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy; one of several
-    statements with its producers at their `places`. The operands `looked_up` are read from workspaces (`scatter`)."""
+    statements with its producers at their `places`. The operands `looked_up` are read from workspaces (`scatter_operands`)."""
     nest = _started(nest)
     if nest.nested:
         return _program(nest, placement.loops_of(nest, order, places), looked_up)
@@ -114,7 +114,7 @@ def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
 def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int] | None:
     """Whether a sum has too many sparse operands to be merged: it is accumulated in a workspace, one after the other.
 
-    Its operator, and how many loops may stay around the workspace; None where an operand is not to be taken by itself (`split`
+    Its operator, and how many loops may stay around the workspace; None where an operand is not to be taken by itself (`fission`
     sees to these).
     """
     op = None if nest.producers or nest.output.format.is_dense else fission.accumulated(nest.value)

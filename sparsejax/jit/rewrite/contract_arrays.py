@@ -12,7 +12,7 @@ before:  where w: dense                        after:  forall j (tile)
              out[j] = max(w[j], 0)
 
 Legal where both run once over all elements of the workspace, and the reader in lanes. What cannot be forwarded but is assigned as a whole
-(`whole`) is not cleared first. Source: array contraction (Gao, Olsen, Sarkar and Thekkath 1992).
+(`assigned_once`) is not cleared first. Source: array contraction (Gao, Olsen, Sarkar and Thekkath 1992).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ after:   forall i                              w' is the memory of out, @A the p
                  out[i,j] = w'[@A[i,j]] / s
 
 Legal where one operand is walked alone by the loop that fills `w`, with an entry for each of its own, and gives the result its
-positions (`given`): other loops over `w` walk that operand too. Whoever writes `out` reads `w` at this very position, if at all,
+positions (`shared_output`): other loops over `w` walk that operand too. Whoever writes `out` reads `w` at this very position, if at all,
 and all else that reads it has run before.
 """
 
@@ -43,7 +43,7 @@ POLICY = "overlay"
 def settle(
     stmt: cin.Stmt, inputs: tuple[cin.Tensor, ...], output: cin.Tensor, extents: Mapping[cin.IndexVar, int]
 ) -> tuple[cin.Stmt, shared_output.Given] | None:
-    """`stmt` with its result at the positions of an operand (`given.find`), and a workspace in its place where there is one."""
+    """`stmt` with its result at the positions of an operand (`shared_output.find`), and a workspace in its place where there is one."""
     for tensor, loop, assign in _kept(stmt, output):
         for access in dict.fromkeys(cin.accesses(assign.rhs)):
             if access.tensor not in inputs or not _fills(access, loop, assign):

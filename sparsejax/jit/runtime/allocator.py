@@ -44,7 +44,7 @@ which all will be."""
 _LIMIT, _HELD = 0, 1
 
 _state = (ctypes.c_int64 * allocator_text.WORDS)()
-"""What it holds: `heap_text`."""
+"""What it holds: `allocator_text`."""
 
 
 def limit() -> int:

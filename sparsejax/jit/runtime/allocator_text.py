@@ -1,4 +1,4 @@
-"""The machine code of `heap`, as LLVM text: one function `(old, size, what)`.
+"""The machine code of `allocator`, as LLVM text: one function `(old, size, what)`.
 
     (null, size, what)     take        (block, 0, _)          give
     (block, size, what)    resize      (block, size, SETTLE)  settle

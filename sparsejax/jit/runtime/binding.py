@@ -67,7 +67,7 @@ class Binding:
     """A kernel with everything about its output that does not change from call to call.
 
     `op` is the operator by which a dense output accumulates (None: it is assigned); `expected` tells how many coordinates
-    to make room for at first, per level that starts a segment. `constants` are the numbers that it reads (`numbers`). Memory of a
+    to make room for at first, per level that starts a segment. `constants` are the numbers that it reads (`constants`). Memory of a
     `whole` result, all of which the kernel assigns, is not cleared.
     """
 
@@ -147,7 +147,7 @@ class Binding:
         return plain if self._content is None else cleared
 
     def run_over(self, inputs: Sequence[Storage], like: Storage) -> NDArray[Any]:
-        """Call the kernel on these inputs; its output, one value at every position of `like` (`positions`)."""
+        """Call the kernel on these inputs; its output, one value at every position of `like` (`shared_patterns`)."""
         size, below = len(like.vals), self._shape[1:]
         extents = _pack((size // max(1, math.prod(below)), *below))
         results = self._sizes.get(size)

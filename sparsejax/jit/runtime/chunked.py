@@ -66,7 +66,7 @@ class Cut:
 
 
 class Chunked:
-    """A marked kernel, called like one that is not: `runtime.Kernel`."""
+    """A marked kernel, called like one that is not: `compiler.Kernel`."""
 
     def __init__(self, kernel: compiler.Kernel, output: cin.Tensor, cut: Cut) -> None:
         self._kernel = kernel

@@ -1,6 +1,6 @@
 """The passes of conversions as machine code: see `formats.passes`.
 
-Their loops are in `pass_loops`. Kernels depend on the widths of what they move alone, so that a handful serves all formats, and comes
+Their loops are in `conversion_loops`. Kernels depend on the widths of what they move alone, so that a handful serves all formats, and comes
 from the object cache in every process but the first. Of many entries, each thread takes a part.
 """
 

@@ -4,7 +4,7 @@
     W = step(W, G)                       the result takes the place of W in memory; the old array is deleted
 
 Memory is taken over when it came from a kernel, and nobody but the donated array refers to it: no other array, no view, no NumPy array
-that was made of it. (Results of up to `arena.TINY` bytes share their memory.) What was borrowed from the caller is never written to. A
+that was made of it. (Results of up to `result_memory.TINY` bytes share their memory.) What was borrowed from the caller is never written to. A
 result takes memory of its dtype and size, once no later step reads what is there; an elementwise kernel may overwrite what it reads.
 """
 

@@ -1,9 +1,9 @@
 """Memory of dense results: aligned to 64 bytes, read-only for Python, and used again when the last array over it is gone.
 
 up to `TINY` bytes     slices of one block, which lives as long as one of them: a call takes the next one
-up to `RETURNED`       a block each, which is used again as soon as nobody refers to it (`recycled`)
+up to `RETURNED`       a block each, which is used again as soon as nobody refers to it (`reuse`)
 below `SMALLEST`       a block each, from NumPy; the C library recycles it
-above                  blocks of `heap`, which recycles them
+above                  blocks of `allocator`, which recycles them
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparsejax.jit.runtime.allocator_text import ALIGNMENT, SUPPORTED
 from sparsejax.jit.runtime.reuse import Recycled
 
 SMALLEST = 256 << 10
-"""Bytes from which results come from `heap`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
+"""Bytes from which results come from `allocator`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
 takes fresh ones: a product with its gradient, whose intermediate results have 2 MB, takes 1.7 ms instead of 5.3 (processor time,
 medians; two runs of each in turn, one matrix).
 """

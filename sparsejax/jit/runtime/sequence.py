@@ -1,6 +1,6 @@
 """The steps of a plan in a row: what a call runs, with everything worked out that does not change from call to call.
 
-x = first.call((a, b))       y = second.call((c, x))       then nobody reads x: its memory is free, for `first` to use it again (`recycled`)
+x = first.call((a, b))       y = second.call((c, x))       then nobody reads x: its memory is free, for `first` to use it again (`reuse`)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Panels: the outermost loop of a kernel is cut into blocks of rows, inside of which statements run one after the other.
 
 A product of dense operands that is computed row by row reads one of them again for every row: nothing of it stays in registers,
-and the processor waits for what the statement before it reads from far away. In panels its rows are tiled, four at a time (`tiling`), and
+and the processor waits for what the statement before it reads from far away. In panels its rows are tiled, four at a time (`tile`), and
 what is kept between statements is a panel, which stays in the first cache.
 
 before:  forall i                              after:  forall io

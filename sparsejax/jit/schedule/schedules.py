@@ -63,7 +63,7 @@ class Schedule:
     places: tuple[placement.Place, ...] = ()
     """In a kernel of several statements, where every producer is computed."""
     scattered: tuple[str, ...] = ()
-    """Operands whose fibers are scattered into a workspace, where they are read again and again (`scatter`)."""
+    """Operands whose fibers are scattered into a workspace, where they are read again and again (`scatter_operands`)."""
     registers: frozenset[str] = frozenset()
     """In a kernel of several statements, sparse results that are computed in all of their loops (`placement.statement`)."""
     remembered: Candidate | None = None

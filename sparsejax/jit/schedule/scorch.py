@@ -1,4 +1,4 @@
-"""Algorithm 1 of Scorch, as published: the baseline that `autoschedule` is compared with (`config` flag "scheduler").
+"""Algorithm 1 of Scorch, as published: the baseline that `search` is compared with (`config` flag "scheduler").
 
     1  S: variables by decreasing sparsity of their set expression, every sparse level being equally sparse; ties by
        fewer transposed operands. A filter is a variable whose set expression is not the universe.

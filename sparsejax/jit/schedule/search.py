@@ -10,7 +10,7 @@ product n of the extents. Then, adding variable v to a bound set P:
 
 Where two factors A and B of a product meet in a bound variable u, and the loops have walked through A from there, B's fibers
 are not average ones: those are met most where most entries of A lead. d_B and S grow by the observed coupling of A and B in u
-(`moments`), once both have another bound variable. S never exceeds what the shortest leader offers.
+(`skew`), once both have another bound variable. S never exceeds what the shortest leader offers.
 
 The cost of an order is the sum of the work of its loops, plus writing the output (in order, in place, or
 through a workspace), plus converting every operand whose storage order the loops do not follow. Orders are
@@ -49,7 +49,7 @@ from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
 STRIDED, VECTOR, MERGE, TAKE, ENTER = 1.0, 0.2, 4.0, 4.0, 3.0
 GALLOP = 2.0
 HELD, START, TILED, ROWS = 0.5, 8.0, 0.6, 4.0
-"""The share of VECTOR where rows of the result stay in registers (`tiling`) and what a row costs (measured: 4 to 95 entries, 4 to 32
+"""The share of VECTOR where rows of the result stay in registers (`tile`) and what a row costs (measured: 4 to 95 entries, 4 to 32
 columns); the share of that in tiles of two dense loops, and how many rows one has (set by hand)."""
 LOOKUP, SCATTERED = 1.5, 5.0
 """Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""

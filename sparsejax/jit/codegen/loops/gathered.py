@@ -6,7 +6,7 @@
     w = t0 + .. + t7
 
 Most rows of matrices fit one or two vectors: how many, and so the only branch, is mostly foreseen, and nothing is read behind a segment. Where
-processors gather slowly (`host.has_gathers`), operands are put together from single loads (`unrolled`), and rows taken in blocks (`flat`).
+processors gather slowly (`host.has_gathers`), operands are put together from single loads (`unrolled`), and rows taken in blocks (`row_blocks`).
 Segments of few entries (`pairs`) are walked two by two.
 
 Source: the masked tail is the strip-mined remainder of "Efficient Vectorization of Sparse Matrix-Vector Multiplication" kernels in MKL's CSR;

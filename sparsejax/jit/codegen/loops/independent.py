@@ -8,7 +8,7 @@
       then                                   if D is at v: s += D
         out[i,j] = s                         out[i, v] = s, if anything was added
 
-Code and compile time are linear in the parts (`split` makes them). Source: reference section 1.3, shape S5.
+Code and compile time are linear in the parts (`fission` makes them). Source: reference section 1.3, shape S5.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
       t1 += vals[p + 1] * x[crd[p + 1]]
 
 An addition waits four cycles for the one before; rows of four entries in vectors (`gathered`, `unrolled`) wait as long for their lanes to be put
-together. Where the ends of rows are foreseen, because they are few or alike (`flat`), this is fastest up to some eight entries (calls beside
+together. Where the ends of rows are foreseen, because they are few or alike (`row_blocks`), this is fastest up to some eight entries (calls beside
 masked vectors, on rows of 3.6, 4.0, 5.6, 6.7 and 7.6 entries: 0.74, 0.79, 0.85, 0.90 and 0.94 of the time).
 """
 
@@ -16,7 +16,7 @@ from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.ir import cin
 
 FEW = 11.0
-"""Entries of a segment, on average, below which this is faster than vectors; of many segments, those that are alike are looked for (`flat`)."""
+"""Entries of a segment, on average, below which this is faster than vectors; of many segments, those that are alike are looked for (`row_blocks`)."""
 
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:

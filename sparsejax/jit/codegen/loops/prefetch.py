@@ -9,7 +9,7 @@
 How long a row is, is known only once `pos` has come, and the loop over it mostly ends unforeseen: the processor cannot run far
 ahead by itself. Places behind the end of a segment are those of the next one, which comes next as a rule.
 
-    for p in lo .. hi:                       wide strips, and reductions of several places at once (`jammed`)
+    for p in lo .. hi:                       wide strips, and reductions of several places at once (`unroll_and_jam`)
       prefetch B[crd[p + D], k0 .. k1]       a row of a dense operand, line by line
       t0 .. t15 += a * B[crd[p], k0 .. k1]
 

@@ -214,7 +214,7 @@ class Bitmap(Workspace):
 
 
 class Scattered(Bitmap):
-    """A fiber that is looked up: filled in order, never combined, never drained (`scatter`)."""
+    """A fiber that is looked up: filled in order, never combined, never drained (`scatter_operands`)."""
 
     blocks: ClassVar[bool] = False
 
