@@ -32,11 +32,11 @@ from statistics import median
 
 from benchmarks import cases
 from sparsejax.core.array import Array
-from sparsejax.jit import pipeline
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.runtime import kernels
 from sparsejax.jit.schedule import search
 
 SIZES = {1: (256, 1024, 4096), 2: (256, 1024, 4096), 3: (128, 512, 2048), 4: (64, 256, 1024)}
@@ -107,7 +107,7 @@ def judge(case: cases.Case, sizes: tuple[int, ...] | None = None, given: list[Ar
     for step, n in enumerate(sizes):
         nest, inputs = cases.kernel(case, case.operands(n) if given is None else given)
         data = statistics.of(nest, inputs)
-        chosen = {name: plan.order for name, f in pipeline.SCHEDULERS.items() if (plan := f(nest, data)) is not None}
+        chosen = {name: plan.order for name, f in kernels.SCHEDULERS.items() if (plan := f(nest, data)) is not None}
         candidates = orders(nest, chosen.values())
         if step:
             least = min(w[-1] for w in work.values() if len(w) == step)
@@ -143,7 +143,7 @@ def measure(judged: Judged, given: list[Array] | None = None, rounds: int = 5) -
 
 def report(found: Sequence[Judged], timed: bool, table: bool) -> None:
     """A line per case that loses (or per case), and the summary."""
-    for name in pipeline.SCHEDULERS:
+    for name in kernels.SCHEDULERS:
         print(f"\nscheduler {name}")
         passed: Counter[str] = Counter()
         total: Counter[str] = Counter()

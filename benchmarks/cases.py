@@ -18,8 +18,8 @@ from benchmarks import datasets
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import pipeline
 from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.runtime import kernels, plans
 
 RANK, DEGREE = 8, 4
 MATRIX = ("csr", "csc", "coo", "dcsr", "dcsc")
@@ -93,12 +93,12 @@ def sparse(shape: tuple[int, ...], count: int, skewed: bool, form: str, rng: np.
 def kernel(case: Case, operands: Sequence[Array]) -> tuple[Nest, list[Storage]]:
     """The nest of a case and the storages of its inputs. ValueError when it is not one kernel."""
     traced = sj.jit(case.function).trace(*operands)
-    plan = pipeline.Plan(traced.jaxpr)
+    plan = plans.Plan(traced.jaxpr)
     registers = plan.registers([x.storage for x in (*traced.jaxpr.consts, *traced._leaves)])
     found = []
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)
-        if isinstance(step, pipeline.KernelRunner):
+        if isinstance(step, kernels.KernelRunner):
             found.append((step.step.nest, inputs))
     if len(found) != 1:
         raise ValueError(f"{case} is {len(found)} kernels")

@@ -22,11 +22,11 @@ from typing import Any
 import sparsejax as sj
 from benchmarks.first_calls import NAMES, programs
 from sparsejax import config
-from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler, engine
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
-from sparsejax.jit.graph import fuse
+from sparsejax.jit.graph import partition
+from sparsejax.jit.runtime import kernels
 
 OURS = ("trace", "observe", "schedule", "lower")
 STAGES = (*OURS, "LLVM", "load")
@@ -46,10 +46,10 @@ def compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[s
 
     fresh = sj.jit(lambda *args: function(*args))
     storages = [a._storage for a in arguments]
-    plan = timed("trace", lambda: pipeline.Plan(fresh.trace(*arguments).jaxpr, storages))
+    plan = timed("trace", lambda: plan.Plan(fresh.trace(*arguments).jaxpr, storages))
     registers = plan.registers(storages)
     for number, step in enumerate(plan.steps):
-        if isinstance(step, pipeline.KernelRunner):
+        if isinstance(step, kernels.KernelRunner):
             inputs = [registers[k] for k in plan._reads[number]]
             observed = timed("observe", lambda s=step, given=inputs: s.observe(given))
             _, program = timed("schedule", lambda s=step, facts=observed: s.schedule(facts))
@@ -57,7 +57,7 @@ def compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[s
             image = timed("LLVM", lambda t=text: engine.engine().object(t))
             timed("load", lambda i=image: compiler.place(i))
         else:
-            assert isinstance(step, fuse.CallStep)
+            assert isinstance(step, partition.CallStep)
         plan.step(number, registers)
     return took
 

@@ -30,14 +30,14 @@ from benchmarks import workspace_points
 from benchmarks.workspace_points import Point
 from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
-from sparsejax.jit.codegen.workspaces import policies
-from sparsejax.jit.cost import statistics, workspace_price
-from sparsejax.jit.rewrite import concretize
+from sparsejax.jit.cost import statistics, workspace_choice, workspace_price
+from sparsejax.jit.ir import policies
 from sparsejax.jit.runtime import binding
-from sparsejax.jit.schedule import search
+from sparsejax.jit.schedule import assembly, schedules, search
 
 ROUNDS, SECONDS = 15, 0.6  # runs of every policy: at most, and in all
 GIVE_UP = 20.0  # a policy that takes so many times as long as the best is not run again
@@ -65,13 +65,15 @@ class Row:
     def regret(self, constants: workspace_price.Terms, forecast: bool) -> tuple[str, float]:
         """The policy that is chosen, and its time over that of the best."""
         inserts, entries = self.forecast if forecast else (self.inserts, self.entries)
-        chosen = policies.choose(self.shape, self.itemsize, inserts, entries, self.uses, constants=constants).policy
+        chosen = workspace_choice.choose(
+            self.shape, self.itemsize, inserts, entries, self.uses, constants=constants
+        ).policy
         return chosen, self.times.get(chosen, math.nan) / min(self.times.values())
 
 
 def compiled(point: Point, policy: str) -> Run:
     """The kernel of a point with a policy, and room for the result as a plan would make it."""
-    program = concretize.concretize(point.nest, point.order, policy)
+    program = pipeline.in_order(point.nest, schedules.unpriced(point.order, policy))
     kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     return binding.Binding(kernel, program.output, "add", search.output_sizes(point.nest, observed(point))).run
 
@@ -88,9 +90,9 @@ def seconds(run: Run, inputs: list[Storage]) -> float:
 
 def measure(point: Point, fitted: bool) -> Row:
     """Run every policy at a point."""
-    p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
+    p = assembly.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
     shape = tuple(point.nest.output.shape[point.nest.indices.index(v)] for v in point.nest.storage_indices[p:])
-    tried = [n for n in policies.POLICIES if n not in policies.DENSE or math.prod(map(float, shape)) <= LARGEST]
+    tried = [n for n in policies.SPARSE if n not in workspace_choice.DENSE or math.prod(map(float, shape)) <= LARGEST]
     runs = {name: compiled(point, name) for name in tried}
     reference = None
     first = {}
@@ -127,7 +129,7 @@ def measure(point: Point, fitted: bool) -> Row:
 
 def forecast(point: Point) -> tuple[float, tuple[float, float]]:
     """What the scheduler expects: how often the workspace is used; insertions and entries."""
-    p = concretize.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
+    p = assembly.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
     known = observed(point)
     loops = search.loops(point.nest, known, point.order)
     inserts = search.points(point.nest, known)
@@ -180,13 +182,13 @@ def summary(rows: Sequence[Row], constants: workspace_price.Terms) -> list[str]:
 
 def table(rows: Sequence[Row], constants: workspace_price.Terms) -> str:
     """The rows as a Markdown table."""
-    head = ["point", "insertions", "entries", *policies.POLICIES, "chosen", "regret"]
+    head = ["point", "insertions", "entries", *policies.SPARSE, "chosen", "regret"]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     for row in rows:
         chosen, loss = row.regret(constants, True)
         cells = [row.name, f"{row.inserts:.3g}", f"{row.entries:.3g}"]
         best = min(row.times.values())
-        for name in policies.POLICIES:
+        for name in policies.SPARSE:
             t = row.times.get(name)
             cells.append("-" if t is None else f"**{t:.3g}**" if t == best else f"{t:.3g}")
         lines.append("| " + " | ".join([*cells, chosen, f"{loss:.2f}"]) + " |")
@@ -203,7 +205,7 @@ def plot(rows: Sequence[Row], path: str) -> None:
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for side, (axis, title) in enumerate(zip(axes, ("one variable (per row)", "several variables"), strict=True)):
         chosen = [r for r in rows if (len(r.shape) > 1) == bool(side)]
-        for policy, marker in zip(policies.POLICIES, "oxsv^D", strict=True):
+        for policy, marker in zip(policies.SPARSE, "oxsv^D", strict=True):
             points = [(r.inserts / r.entries, 1e6 * r.times[policy] / r.inserts) for r in chosen if policy in r.times]
             axis.scatter(*zip(*points, strict=True), s=14, marker=marker, label=policy, alpha=0.75)
         axis.set(xscale="log", yscale="log", xlabel="insertions per entry", title=title)

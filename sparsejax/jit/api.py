@@ -24,13 +24,13 @@ from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import pipeline
 from sparsejax.jit.inspect import cache_misses, report, stages
+from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.call_cache import Shortcut
 from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
-primitive.set_executor(pipeline.execute)
+primitive.set_executor(plans.execute)
 
 log = logging.getLogger("sparsejax")
 
@@ -169,9 +169,9 @@ class JitFunction:
         if traced.limits:
             traced.check(leaves)
         if self._donated:
-            outs = pipeline.execute(traced.closed, leaves, _once(self._donated_leaves(args)))
+            outs = plans.execute(traced.closed, leaves, _once(self._donated_leaves(args)))
         else:
-            outs = pipeline.execute(traced.closed, leaves)
+            outs = plans.execute(traced.closed, leaves)
             self._last = traced.shortcut(key)
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
@@ -454,7 +454,7 @@ class Compiled:
             )
         self._traced.check(leaves)
         given = _once((n, found[n]) for n in self._donated)
-        return tree_util.tree_unflatten(self._traced.out_tree, pipeline.execute(self._traced.closed, leaves, given))
+        return tree_util.tree_unflatten(self._traced.out_tree, plans.execute(self._traced.closed, leaves, given))
 
 
 def _once(leaves: Iterable[tuple[int, Any]]) -> list[int]:

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax import config
-from sparsejax.jit import pipeline
+from sparsejax.jit.runtime import plans
 from tests.fuzz import definitions
 from tests.fuzz.engine import quick
 
@@ -45,12 +45,12 @@ def test_the_data_do_not_matter(published):
 def test_schedulers_do_not_share_plans():
     A, B = sj.array(matrix(100, 0.3)), sj.array(matrix(100, 0.3, 1, "csc"))
     closed = sj.jit(lambda A, B: A @ B).trace(A, B).jaxpr
-    (runner,) = pipeline.plan_of(closed).steps
+    (runner,) = plans.plan_of(closed).steps
     found = []
     for name in ("cost", "algorithm1", "cost"):
         config.update("scheduler", name)
         try:
-            (made,) = pipeline.execute(closed, [A, B])
+            (made,) = plans.execute(closed, [A, B])
         finally:
             config.update("scheduler", "cost")
         np.testing.assert_allclose(made.todense(), A.todense() @ B.todense())

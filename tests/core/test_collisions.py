@@ -10,10 +10,9 @@ import sparsejax as sj
 from benchmarks import workspace_points
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
-from sparsejax.jit import pipeline
-from sparsejax.jit.codegen.workspaces import policies
-from sparsejax.jit.cost import collisions, conversion_price, skew, statistics, workspace_price
+from sparsejax.jit.cost import collisions, conversion_price, skew, statistics, workspace_choice, workspace_price
 from sparsejax.jit.ir import cin
+from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search
 
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
@@ -160,11 +159,11 @@ def test_arrays_of_a_kind_share_plans(monkeypatch, large_samples):
     arrays = [Array(stored(clustered(n, rng), (n, n), "csr")) for _ in range(4)]
     apart = Array(stored(np.unique(rng.integers(0, n, (2, arrays[0].nnz)), axis=1), (n, n), "csr"))
     closed = sj.jit(lambda A, B: A @ B).trace(apart, apart).jaxpr
-    (runner,) = pipeline.plan_of(closed).steps
+    (runner,) = plans.plan_of(closed).steps
     for A in arrays:
-        pipeline.execute(closed, [A, A])
+        plans.execute(closed, [A, A])
     assert len(runner.plans) == 1, [key[-1] for key in runner.plans]
-    pipeline.execute(closed, [apart, apart])
+    plans.execute(closed, [apart, apart])
     assert len(runner.plans) == 2
     (first, second) = (runner.known(key[-1]) for key in runner.plans)
     assert first.collisions >= 2.0 * second.collisions
@@ -197,7 +196,7 @@ def test_idle_uses_cost_little():
         workspace_price.costs(workspace_price.terms((4096,), 8, 10.0, 10.0, uses))["bitmap"] for uses in (10.0, 1000.0)
     )
     assert busy < 50_000 and many - few < 20 * 990
-    assert policies.choose((1000,), 8, 1000.0, 1000.0, 1000.0).policy == "bitmap"
+    assert workspace_choice.choose((1000,), 8, 1000.0, 1000.0, 1000.0).policy == "bitmap"
 
 
 def test_conversions_cost_calls_and_passes():

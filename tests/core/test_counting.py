@@ -12,14 +12,14 @@ from sparsejax.jit.codegen import lower
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin
-from sparsejax.jit.rewrite import concretize
+from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search
 
 
 def kernel(function, *operands):
     """The nest of a function that is one kernel, with its inputs."""
     traced = sj.jit(function).trace(*operands)
-    plan = pipeline.Plan(traced.jaxpr)
+    plan = plans.Plan(traced.jaxpr)
     (runner,) = plan.steps
     return runner.step.nest, plan.step(0, plan.registers([x.storage for x in traced._leaves]))
 
@@ -95,7 +95,7 @@ def test_ordinary_kernels_hold_no_counter():
 
 def _program(nest, inputs):
     known = statistics.of(nest, inputs)
-    return concretize.concretize(nest, search.choose(nest, known).order)
+    return pipeline.in_order(nest, search.choose(nest, known))
 
 
 @pytest.mark.parametrize("policy", ["bitmap", "marks", "hash", "coordinate", "bucket", "tree"])

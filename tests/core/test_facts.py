@@ -9,9 +9,9 @@ import pytest
 import sparsejax as sj
 from benchmarks import cases
 from sparsejax.formats import Format, convert
-from sparsejax.jit import pipeline
 from sparsejax.jit.cost import skew, statistics
 from sparsejax.jit.inspect import counting
+from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search
 
 FORMATS = (
@@ -105,14 +105,14 @@ def test_arrays_in_the_same_buckets_share_a_plan():
     arrays = [stored(hub(n, rng, row=k % 2 == 0), (n, n)) for k in range(4)]
     even = stored(np.unique(rng.integers(0, n, (2, 2 * n)), axis=1), (n, n))
     closed = sj.jit(lambda A, B: A @ B).trace(even, even).jaxpr
-    (runner,) = pipeline.plan_of(closed).steps
+    (runner,) = plans.plan_of(closed).steps
     for A, B in zip(arrays[1::2], arrays[::2], strict=True):
-        made = pipeline.execute(closed, [A, B])[0]
+        made = plans.execute(closed, [A, B])[0]
         np.testing.assert_allclose(made.todense(), A.todense() @ B.todense())
     assert len(runner.plans) == 1
     for _ in range(2):  # what was observed last is not taken for what comes
         for pair in itertools.product((arrays[0], even), repeat=2):
-            pipeline.execute(closed, pair)
+            plans.execute(closed, pair)
         again = {runner.observe([x.storage for x in pair]) for pair in itertools.product((arrays[0], even), repeat=2)}
     assert len(again) > 1
     assert {key[-1] for key in runner.plans} == again | {runner.observe([arrays[1].storage, arrays[0].storage])}
@@ -121,7 +121,7 @@ def test_arrays_in_the_same_buckets_share_a_plan():
 def test_no_couplings_where_one_factor_has_nothing_else():
     A, x = sj.array(np.eye(5), format="csr"), sj.array(np.ones(5), format="coo")
     for function in (lambda A, x: A @ x, lambda A, x: A + A, lambda A, x: A.sum(axis=0)):
-        (runner,) = pipeline.plan_of(sj.jit(function).trace(A, x).jaxpr).steps
+        (runner,) = plans.plan_of(sj.jit(function).trace(A, x).jaxpr).steps
         assert not runner.joins
 
 

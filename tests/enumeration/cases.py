@@ -28,8 +28,7 @@ import numpy as np
 
 from sparsejax.formats import Coordinate, Format, Level
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.codegen.workspaces import policies
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import cin, operators, policies
 from tests.fuzz import definitions
 from tests.fuzz.levels import ENUMERATED
 
@@ -235,5 +234,5 @@ def build(block: Block, formats: Sequence[Sequence[Level]], seed: int) -> defini
     definition = cin.Definition(indices, block.reduction, rhs)
     output = definitions.output_of(definition, shape, DTYPE, form)
     used = {v: n for v, n in made.extents.items() if v in (*indices, *cin.variables(rhs))}
-    workspace = rng.choice(("auto", *policies.POLICIES))
+    workspace = rng.choice(("auto", *policies.SPARSE))
     return definitions.Case(seed, definition, output, arrays, storages, used, None, workspace)

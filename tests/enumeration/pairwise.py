@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats import Dense, Format, Level
-from sparsejax.jit.codegen.workspaces import policies
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, policies
 from tests.enumeration.covering import covering_array
 from tests.fuzz import definitions
 from tests.fuzz.levels import INPUTS, OUTPUTS, fits
@@ -105,7 +104,7 @@ class Space:
             self.factors.append(Factor("left", 0, 0, (True, False)))
         if set("".join(self.words[:-1])) - set(out):
             self.factors.append(Factor("reduction", 0, 0, REDUCTIONS))
-        self.factors.append(Factor("workspace", 0, 0, ("auto", *policies.POLICIES)))
+        self.factors.append(Factor("workspace", 0, 0, ("auto", *policies.SPARSE)))
 
     def possible(self, partial: Mapping[int, int]) -> bool:
         return all(self._fits(tensor, tuple(map(partial.get, own))) for tensor, own in enumerate(self._own))

@@ -14,7 +14,7 @@ import pytest
 from sparsejax.formats import Compressed, Coordinate, Dense
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import coiterate, lower
-from sparsejax.jit.pipeline import KernelRunner
+from sparsejax.jit.runtime.kernels import KernelRunner
 from tests.enumeration import cases, run
 from tests.fuzz import definitions
 from tests.fuzz.tally import Tally

@@ -24,11 +24,10 @@ from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
-from sparsejax.jit.codegen.workspaces import policies
 from sparsejax.jit.graph import fuse
-from sparsejax.jit.ir import blocks, cin, interpret, nest, operators, simplify
-from sparsejax.jit.rewrite import concretize, legalize
-from sparsejax.jit.runtime import binding
+from sparsejax.jit.ir import blocks, cin, interpret, nest, operators, policies, simplify
+from sparsejax.jit.rewrite import in_place, legalize
+from sparsejax.jit.runtime import binding, kernels
 from sparsejax.jit.schedule import schedules
 from tests.formats.sloppy import relabelled, sloppy
 from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
@@ -220,7 +219,7 @@ def make(seed: int, blocked: bool = False) -> Case:
         every = list(dict.fromkeys((*kept, *cin.variables(rhs))))
         rng.shuffle(every)
         order = tuple(every)
-    workspace = rng.choice(("auto", *policies.POLICIES))
+    workspace = rng.choice(("auto", *policies.SPARSE))
     return Case(seed, definition, output, arrays, storages, extents, order, workspace)
 
 
@@ -288,7 +287,7 @@ def planned(case: Case) -> Callable[[], Storage]:
     """The case scheduled and lowered: a call runs it."""
     step, inputs, order, _ = step_of(case)
     if order is None:
-        runner = pipeline.KernelRunner(step)
+        runner = kernels.KernelRunner(step)
         with config.using(workspace=case.workspace):
             runner.plan(runner.observe(inputs))
 
@@ -300,8 +299,9 @@ def planned(case: Case) -> Callable[[], Storage]:
     workspace = None if case.workspace == "auto" else case.workspace
     made = blocks.adapted(step.nest)
     order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
-    reading = legalize.readable(made, schedules.Schedule(order, (), schedules.Cost(0, 0, 0), workspace=workspace))
-    program = concretize.concretize(blocks.split(reading), order, workspace).settled()
+    schedule = schedules.unpriced(order, workspace)
+    reading = pipeline.readable(made, schedule)
+    program = in_place.settled(pipeline.in_order(blocks.split(reading), schedule))
     converted = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     bound = binding.Binding(kernel, made.output, step.nest.op, shared=program.shared, whole=program.whole)
@@ -332,11 +332,11 @@ def check_interpreted(seed: int) -> str | None:
         return None
     step, inputs, order, names = step_of(case)
     if order is None:
-        runner = pipeline.KernelRunner(step)
+        runner = kernels.KernelRunner(step)
         _, program = runner.schedule(runner.observe(inputs))
     else:
         workspace = None if case.workspace == "auto" else case.workspace
-        program = concretize.concretize(step.nest, order, workspace)
+        program = pipeline.in_order(step.nest, schedules.unpriced(order, workspace))
     if program.stmt is not None:
         cin.check(program.stmt)
     arrays = {t.name: case.arrays[name] for t, name in zip(step.nest.inputs, names, strict=True)}

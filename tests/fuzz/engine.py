@@ -27,6 +27,7 @@ from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.graph import reassociate
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import plan_cache
 
 TOGETHER = 64
@@ -125,7 +126,7 @@ def batched() -> Iterator[None]:
         lower.lower, compiler.compile_text = lowered, compiled
 
 
-def program_key(program: lower.Program) -> Hashable:
+def program_key(program: Program) -> Hashable:
     """Everything about a program but extents, which kernels read when they run, unless they are zero."""
     chunking = program.chunking
     marks = (bool(chunking.count), chunking.partial)
@@ -151,7 +152,7 @@ def _key(node: object) -> Hashable:
 def _lowered_once(
     real: Callable[..., str],
     texts: dict[Hashable, str],
-    program: lower.Program,
+    program: Program,
     builder: Builder,
     numbers: Numbers | None = None,
 ) -> str:

@@ -23,8 +23,7 @@ from sparsejax.formats import (
     convert,
     validate,
 )
-from sparsejax.jit.codegen.workspaces import policies
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, policies
 from sparsejax.lax import semiring
 from sparsejax.lax.contract import contract_p as contract
 from tests.fuzz import definitions
@@ -232,7 +231,7 @@ def check_order(seed: int) -> str | None:
     every = list(dict.fromkeys((*definition.indices, *cin.variables(definition.rhs))))
     rng.shuffle(every)
     sizes = {v: extents[chr(int(v.name[1:]))] for v in every}
-    workspace = rng.choice(("auto", *policies.POLICIES))
+    workspace = rng.choice(("auto", *policies.SPARSE))
     case = definitions.Case(seed, definition, target, {}, storages, sizes, tuple(every), workspace)
     with np.errstate(all="ignore"):
         want, _ = expected(operands, terms, output, extents, algebra, dtype, allowed)

@@ -6,7 +6,7 @@ from sparsejax import config
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
-from sparsejax.jit.pipeline import KernelRunner
+from sparsejax.jit.runtime.kernels import KernelRunner
 from tests.enumeration import cases, run
 from tests.fuzz import definitions, engine
 from tests.fuzz.tally import Tally

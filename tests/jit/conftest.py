@@ -3,8 +3,8 @@
 import pytest
 
 from sparsejax import config
+from sparsejax.jit import pipeline
 from sparsejax.jit.backend import host
-from sparsejax.jit.codegen import lower
 from sparsejax.jit.runtime import plan_cache
 
 
@@ -41,11 +41,11 @@ def by_threads():
 @pytest.fixture
 def planned(monkeypatch):
     """The program of every kernel that is planned from now on."""
-    told, settled = [], lower.Program.settled
+    told, made = [], pipeline.program_of
 
-    def watched(program):
-        told.append(settled(program))
+    def watched(*args):
+        told.append(made(*args))
         return told[-1]
 
-    monkeypatch.setattr(lower.Program, "settled", watched)
+    monkeypatch.setattr(pipeline, "program_of", watched)
     return told

@@ -13,9 +13,9 @@ import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import pipeline
 from sparsejax.jit.graph import split_fills
 from sparsejax.jit.inspect import counting
+from sparsejax.jit.runtime import kernels, plans
 from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging
 from tests.fuzz import engine
@@ -62,7 +62,7 @@ def test_sums_that_are_not_checked_are_found_out(always, monkeypatch):
 class _Counter(Body):
     """A plan that counts the iterations of its kernels while it runs."""
 
-    plan: pipeline.Plan
+    plan: plans.Plan
     iterations: int = 0
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
@@ -71,7 +71,7 @@ class _Counter(Body):
             bodies = [_Counter(b) for b in self.plan.bodies(number)]
             inputs = self.plan.step(number, registers, bodies)
             self.iterations += sum(b.iterations for b in bodies)
-            if isinstance(step, pipeline.KernelRunner):
+            if isinstance(step, kernels.KernelRunner):
                 schedule, _ = step.schedule(step.observe(inputs))
                 self.iterations += counting.run(step.nest, schedule, inputs)[1].work
         return [registers[k] for k in self.plan.results]
@@ -82,7 +82,7 @@ def iterations(function, *arrays) -> int:
     given = [sj.array(a) for a in arrays]
     closed = staging.trace_to_jaxpr(lambda *xs: [function(*xs)], [a.aval for a in given])
     storages = [a.storage for a in (*closed.consts, *given)]
-    counter = _Counter(pipeline.Plan(closed, storages))
+    counter = _Counter(plans.Plan(closed, storages))
     counter.run(storages)
     return counter.iterations
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.jit.backend import compiler, engine, loader
+from sparsejax.jit.codegen import abi
 from sparsejax.jit.runtime import allocator, allocator_text
 
 MIB = 1 << 20
@@ -26,7 +27,7 @@ def empty():
     allocator.drop()
 
 
-def block(old, size, what=allocator.PLAIN):
+def block(old, size, what=abi.PLAIN):
     return allocator._function()(old, size, what) or 0
 
 
@@ -35,7 +36,7 @@ def portable():
     code = compiler.compile_text(allocator_text.text(supported=False))
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address)
     call.code = code
-    return lambda old, size, what=allocator.PLAIN: call(old, size, what) or 0
+    return lambda old, size, what=abi.PLAIN: call(old, size, what) or 0
 
 
 def linked():
@@ -43,7 +44,7 @@ def linked():
     address, keep = engine.engine().link(engine.engine().object(allocator_text.text()))
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
     call.code = keep
-    return lambda old, size, what=allocator.PLAIN: call(old, size, what) or 0
+    return lambda old, size, what=abi.PLAIN: call(old, size, what) or 0
 
 
 class Model:
@@ -74,11 +75,11 @@ class Model:
         if what < 2 or not self.live:
             size, kind = (
                 self.size(),
-                int(self.rng.choice([allocator.PLAIN, allocator.ZERO, allocator.SPARSE, allocator.EXACT])),
+                int(self.rng.choice([abi.PLAIN, abi.ZERO, abi.SPARSE, abi.EXACT])),
             )
             address = self.function(None, size, kind)
             assert address and address not in self.live
-            if kind in (allocator.ZERO, allocator.SPARSE):
+            if kind in (abi.ZERO, abi.SPARSE):
                 assert not any(ctypes.string_at(address, size))
             self.mark(address, size)
             return
@@ -92,7 +93,7 @@ class Model:
             self.mark(moved, grown)
         elif what == 3:
             used = max(8, size // 3)
-            self.function(address, used, allocator.SETTLE)
+            self.function(address, used, abi.SETTLE)
             ctypes.memmove(address + used - 8, text, 8)
             self.live[address] = used, text
         else:
@@ -146,7 +147,7 @@ def test_threads_take_blocks_apart_within_the_bound(mebibytes):
 @pytest.mark.parametrize("size", [300 << 10, MIB, 5 * MIB, 40 * MIB])
 def test_a_block_is_taken_again_where_it_fits(size):
     first = block(None, size)
-    assert first % allocator_text.ALIGNMENT == 0
+    assert first % abi.ALIGNMENT == 0
     block(first, 0)
     assert size <= allocator.held() <= size + size // 7 + 2 * MIB
     assert block(None, size // 4) != first  # more than twice what is needed
@@ -164,7 +165,7 @@ def test_results_are_never_in_blocks_much_larger_than_they_are():
 def test_what_a_result_does_not_use_goes_back():
     address = block(None, 40 * MIB)
     ctypes.memset(address, 1, 40 * MIB)
-    block(address, 3 * MIB, allocator.SETTLE)
+    block(address, 3 * MIB, abi.SETTLE)
     assert ctypes.string_at(address, 3 * MIB) == b"\1" * (3 * MIB)
     block(address, 0)
     assert allocator.held() <= 6 * MIB
@@ -232,7 +233,7 @@ def test_results_that_grow_touch_no_fresh_pages(threads):
 
 
 def test_names_that_kernels_use_are_provided():
-    assert loader.address_of(allocator_text.NAME) == allocator._code().address
+    assert loader.address_of(abi.NAME) == allocator._code().address
     with pytest.raises(loader.Unsupported):
         loader.address_of("sparsejax_nothing")
     assert sys.getrefcount(allocator._code()) > 2

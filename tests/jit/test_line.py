@@ -10,8 +10,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax
-from sparsejax.jit import pipeline
-from sparsejax.jit.runtime import library_call, result_memory
+from sparsejax.jit.runtime import kernels, library_call, result_memory
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_a_plan_for_other_facts_takes_the_place_of_the_last():
     for k in (0, 1, 0, 1, 1):
         np.testing.assert_allclose(product(arrays[k], x).todense(), dense[k] @ x)
     runner = product._last.kernel
-    assert isinstance(runner, pipeline.KernelRunner)
+    assert isinstance(runner, kernels.KernelRunner)
     assert len(runner.plans) == 2
     with sj.config.using(workspace="hash"):
         np.testing.assert_allclose(product(arrays[1], x).todense(), dense[1] @ x)
@@ -172,7 +171,7 @@ def test_plans_are_freed_at_once(layer):
         for _ in range(2):
             function(A, H, W)
         plan = weakref.ref(plan_of(function))
-        runners = [weakref.ref(s) for s in plan().steps if isinstance(s, pipeline.KernelRunner)]
+        runners = [weakref.ref(s) for s in plan().steps if isinstance(s, kernels.KernelRunner)]
         assert runners
         del function
         assert plan() is None

@@ -10,21 +10,21 @@ import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, RunLength, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import pipeline
 from sparsejax.jit.codegen import coiterate
 from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.runtime import kernels, plans
 
 
 def run(function, *arrays):
     """(values of the result, iterations of all kernels)."""
     closed = sj.make_jaxpr(function)(*arrays)
-    plan = pipeline.Plan(closed)
+    plan = plans.Plan(closed)
     registers = plan.registers([a.storage for a in (*closed.consts, *arrays)])
     iterations = 0
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)
-        if isinstance(step, pipeline.KernelRunner):
+        if isinstance(step, kernels.KernelRunner):
             schedule, _ = step.schedule(step.observe(inputs))
             made, counted = counting.run(step.step.nest, schedule, inputs)
             iterations += counted.iterations

@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit.graph import fuse
+from sparsejax.jit.graph import fuse, partition
 from sparsejax.transforms import staging
 
 BETWEEN = {
@@ -20,7 +20,7 @@ BETWEEN = {
 
 def calls(function, *args):
     steps = fuse.fuse(staging.clean(sj.make_jaxpr(function)(*args).jaxpr))
-    return [s.eqn.primitive.name for s in steps if isinstance(s, fuse.CallStep)]
+    return [s.eqn.primitive.name for s in steps if isinstance(s, partition.CallStep)]
 
 
 def operands(form):

@@ -8,8 +8,8 @@ import pytest
 import sparsejax as sj
 from sparsejax.core.array import Array
 from sparsejax.formats import Dense, Format, convert
-from sparsejax.jit.cost import conversion_price
 from sparsejax.jit.ir import cin
+from sparsejax.jit.schedule import concordant
 from tests.fuzz import definitions, engine, semirings
 from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
 
@@ -42,9 +42,7 @@ def test_copies_that_the_scheduler_asks_for_store_nothing_else():
             continue
         shape = (5,) * len(variables)
         access = cin.Access(cin.Tensor("A", shape, np.dtype("f8"), form, 0.0), variables)
-        copy = conversion_price.concordant_format(
-            access, rng.sample(variables, len(variables)), {"A": (5.0,) * len(shape)}
-        )
+        copy = concordant.concordant_format(access, rng.sample(variables, len(variables)), {"A": (5.0,) * len(shape)})
         assert trailing(copy) <= trailing(form), f"{form} becomes {copy}"
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import pipeline
 from sparsejax.jit.inspect import counting
+from sparsejax.jit.runtime import kernels, plans
 from tests.fuzz import engine
 
 
@@ -81,10 +81,10 @@ def test_derivatives():
 def work(function, *operands):
     """Iterations of all kernels, entries converted and visited before them."""
     traced = sj.jit(function).trace(*operands)
-    plan = pipeline.Plan(traced.jaxpr)
+    plan = plans.Plan(traced.jaxpr)
     registers, total = plan.registers([x.storage for x in traced._leaves]), 0
     for number, step in enumerate(plan.steps):
-        if isinstance(step, pipeline.KernelRunner):
+        if isinstance(step, kernels.KernelRunner):
             inputs = [registers[k] for k in plan._reads[number]]
             schedule, _ = step.schedule(step.observe(inputs))
             total += counting.run(step.plain, schedule, inputs)[1].work

@@ -9,11 +9,10 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import Format
-from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler, object_cache
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.runtime import chunked, plan_cache
+from sparsejax.jit.runtime import chunked, kernels, plan_cache
 from tests.fuzz import definitions
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cache relies on POSIX permissions")
@@ -39,8 +38,8 @@ def folder(tmp_path):
 @pytest.fixture
 def lowered(monkeypatch):
     """One entry per kernel that is scheduled and lowered."""
-    found, real = [], pipeline.KernelRunner._recipe
-    monkeypatch.setattr(pipeline.KernelRunner, "_recipe", lambda *args: found.append(1) or real(*args))
+    found, real = [], kernels.KernelRunner._recipe
+    monkeypatch.setattr(kernels.KernelRunner, "_recipe", lambda *args: found.append(1) or real(*args))
     return found
 
 
@@ -56,7 +55,7 @@ def test_random_kernels_with_equal_keys_are_equal():
         step, inputs, order, _ = definitions.step_of(case)
         if order is not None:
             continue
-        runner = pipeline.KernelRunner(step)
+        runner = kernels.KernelRunner(step)
         with config.using(workspace=case.workspace):
             observed = runner.observe(inputs)
             key = plan_cache.key(step.nest, False, config.planning(), observed)
@@ -153,16 +152,16 @@ def test_other_sources_are_another_key(tmp_path, monkeypatch):
     (tmp_path / "inner").mkdir()
     file = tmp_path / "inner" / "a.py"
     file.write_text("x = 1\n")
-    found = [plan_cache.sources(tmp_path)]
-    assert plan_cache.sources(tmp_path) == found[0]
+    found = [object_cache.sources(tmp_path)]
+    assert object_cache.sources(tmp_path) == found[0]
     status = file.stat()
     file.write_text("x = 2\n")
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-    found.append(plan_cache.sources(tmp_path))
+    found.append(object_cache.sources(tmp_path))
     (tmp_path / "b.py").write_text("")
-    found.append(plan_cache.sources(tmp_path))
+    found.append(object_cache.sources(tmp_path))
     (tmp_path / "notes.txt").write_text("")
-    assert plan_cache.sources(tmp_path) == found[-1] and len(set(found)) == 3
+    assert object_cache.sources(tmp_path) == found[-1] and len(set(found)) == 3
     before = plan_cache.key(nest(), "cost")
     monkeypatch.setattr(plan_cache, "_SOURCES", "others")
     assert plan_cache.key(nest(), "cost") != before

@@ -15,9 +15,10 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.ir import blocks
-from sparsejax.jit.rewrite import concretize, legalize, parallelize
-from sparsejax.jit.runtime import binding, chunked
-from sparsejax.jit.schedule.schedules import Cost, Schedule
+from sparsejax.jit.rewrite import in_place, legalize, parallelize
+from sparsejax.jit.runtime import binding, chunked, kernels
+from sparsejax.jit.schedule import schedules
+from sparsejax.jit.schedule.schedules import Cost
 from tests.fuzz import definitions, engine
 
 CASES = 240
@@ -28,7 +29,7 @@ THREADS = (1, 2, 4)
 def program_of(case):
     """The case's program, marked where that is legal, with its inputs and the type of its result."""
     step, inputs, order, _ = definitions.step_of(case)
-    runner = pipeline.KernelRunner(step)
+    runner = kernels.KernelRunner(step)
     if order is None:
         _, program = runner.schedule(runner.observe(inputs))
     else:
@@ -36,8 +37,9 @@ def program_of(case):
         made = blocks.adapted(step.nest)
         order = definitions.parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
         cost = Cost(1e6, 0.0, 0.0)
-        reading = legalize.readable(made, Schedule(order, (), cost, workspace=workspace))
-        program = concretize.concretize(blocks.split(reading), order, workspace).settled()
+        schedule = schedules.unpriced(order, workspace)
+        reading = pipeline.readable(made, schedule)
+        program = in_place.settled(pipeline.in_order(blocks.split(reading), schedule))
         program = parallelize.parallelize(program, cost)
     inputs = [convert.convert(s, t.stored) for s, t in zip(inputs, program.inputs, strict=True)]
     return program, inputs, runner

@@ -9,7 +9,8 @@ import numpy as np
 
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import OK
-from sparsejax.jit.backend.llvm import LLVMBuilder, vector_of
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.backend.types import vector_of
 from sparsejax.jit.codegen.vector_math import functions
 
 NAMES = sorted(functions.FUNCTIONS)

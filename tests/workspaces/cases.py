@@ -14,13 +14,14 @@ import numpy as np
 
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
 from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.ir import cin, interpret, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer
-from sparsejax.jit.rewrite import concretize
 from sparsejax.jit.runtime import binding
+from sparsejax.jit.schedule import schedules
 
 DTYPES = ("f8", "f8", "f4", "i8", "i4", "u1", "?", "c16", "c8")
 REDUCTIONS = {"b": ("logical_or", "logical_and"), "c": ("add", "multiply")}
@@ -178,7 +179,7 @@ def expected(case: Case) -> np.ndarray:
 
 def run(case: Case, policy: str) -> Storage:
     """The compiled result."""
-    program = concretize.concretize(case.nest, case.order, policy)
+    program = pipeline.in_order(case.nest, schedules.unpriced(case.order, policy))
     kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     op = case.nest.op
     return binding.Binding(kernel, program.output, op).run([case.storages[t.name] for t in case.nest.inputs])
@@ -186,7 +187,7 @@ def run(case: Case, policy: str) -> Storage:
 
 def interpreted(case: Case, policy: str) -> np.ndarray:
     """What the interpreter of CIN makes of the same statement."""
-    program = concretize.concretize(case.nest, case.order, policy)
+    program = pipeline.in_order(case.nest, schedules.unpriced(case.order, policy))
     if program.stmt is not None:
         cin.check(program.stmt)
     op = case.nest.op

@@ -17,14 +17,14 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.backend.pretty import PrettyBuilder
 from sparsejax.jit.codegen import lower
-from sparsejax.jit.codegen.workspaces import keys, policies
+from sparsejax.jit.cost import workspace_choice, workspace_price
 from sparsejax.jit.inspect import forecast
-from sparsejax.jit.ir import cin, interpret, operators
+from sparsejax.jit.ir import cin, interpret, operators, policies
 from sparsejax.jit.ir.nest import Nest, Producer
-from sparsejax.jit.rewrite import concretize
-from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime import binding, plans
+from sparsejax.jit.schedule import schedules
 
-POLICIES = list(policies.POLICIES)
+POLICIES = list(policies.SPARSE)
 HUGE = 2**40
 VARIABLES = [cin.IndexVar(n) for n in "pijkl"]
 
@@ -44,7 +44,7 @@ def program_of(shape, dtype, op, policy, form=None):
     reading = cin.Access(source, (VARIABLES[0], *indices))
     output = cin.Tensor("out", shape, dtype, form, identity)
     nest = Nest(output, indices, (Producer(target, op, reading),), target)
-    return concretize.concretize(nest, (VARIABLES[0], *indices), policy), source
+    return pipeline.in_order(nest, schedules.unpriced((VARIABLES[0], *indices), policy)), source
 
 
 def insert_all(coords, vals, shape, op, policy, form=None):
@@ -84,7 +84,7 @@ SHAPES = [(5000,), (60, 70), (17, 3, 900), (HUGE,), (HUGE, HUGE), (2**31, 5, 2**
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_sequences(policy, shape):
-    if policy in policies.DENSE and max(shape) >= 2**20:
+    if policy in workspace_choice.DENSE and max(shape) >= 2**20:
         pytest.skip("a bitmap holds every coordinate")
     rng = np.random.default_rng(3)
     for kind in ("random", "few", "same", "ascending", "descending"):
@@ -133,11 +133,11 @@ def test_bitmaps_of_several_variables(n):
 
 
 def test_words():
-    assert keys.words_of((2**62,)) == (0,)
-    assert keys.words_of((2**31, 2**32)) == (0, 0)
-    assert keys.words_of((2**32, 2**32)) == (0, 1)
-    assert keys.words_of((2**20, HUGE, 2**62, 3)) == (0, 0, 1, 2)
-    assert keys.words_of((1, 1, 0)) == (0, 0, 0)
+    assert workspace_price.words_of((2**62,)) == (0,)
+    assert workspace_price.words_of((2**31, 2**32)) == (0, 0)
+    assert workspace_price.words_of((2**32, 2**32)) == (0, 1)
+    assert workspace_price.words_of((2**20, HUGE, 2**62, 3)) == (0, 0, 1, 2)
+    assert workspace_price.words_of((1, 1, 0)) == (0, 0, 0)
 
 
 def test_the_reference_can_fail():
@@ -159,7 +159,7 @@ def test_policies_are_chosen_per_call():
             assert f"workspace {policy}: as configured" in product.lower(a, b).as_text("plan")
             assert np.array_equal(product(a, b).todense(), expected)
     assert "as configured" not in product.lower(a, b).as_text("plan")
-    (runner,) = pipeline.plan_of(product.trace(a, b).jaxpr).steps
+    (runner,) = plans.plan_of(product.trace(a, b).jaxpr).steps
     assert sorted(key[1] for key in runner.plans) == sorted(["auto", *POLICIES])
 
 
@@ -183,7 +183,7 @@ def test_another_policy_stands_in_where_one_cannot_hold_a_workspace(policy, sche
         text = str(sj.explain(squared)(few))
     order = np.lexsort(coords[[1]])
     assert np.array_equal(product.to_scipy().tocoo().col, coords[1, order])
-    assert (f"{policy} is configured and cannot hold it" in text) == (policy in policies.DENSE)
+    assert (f"{policy} is configured and cannot hold it" in text) == (policy in workspace_choice.DENSE)
 
 
 def test_flag_chooses_the_policy():
@@ -226,7 +226,7 @@ def test_loops_can_be_read(policy):
     program, _ = program_of((60, 70), np.dtype("f8"), "add", policy)
     text = lower.lower(program, PrettyBuilder())
     assert "kernel:" in text
-    assert policy in policies.DENSE or ("sort_1_8" in text) == (policy != "tree")
+    assert policy in workspace_choice.DENSE or ("sort_1_8" in text) == (policy != "tree")
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -285,7 +285,7 @@ def limited(policy, room, n):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space, which needs Linux")
-@pytest.mark.parametrize("policy", [p for p in POLICIES if p not in policies.DENSE])
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p not in workspace_choice.DENSE])
 def test_memory_follows_the_entries(policy):
     """300,000 entries of 24 bytes over 2^80 coordinates fit into twice what inputs, result and workspace are declared to take;
     with less than the entries need, the call fails cleanly."""
@@ -305,6 +305,6 @@ def test_bitmaps_do_not_follow_the_extents():
     a = scipy.sparse.csr_array((np.ones(1000), tuple(coords)), shape=(n, n))
     made = sj.array(a) @ sj.array(a).T
     assert np.array_equal(made.to_scipy().sorted_indices().indices, (a @ a.T).sorted_indices().indices)
-    assert policies.fits((2048, 2048), 8, 1.0) and not policies.fits((n, n), 8, 1e4)
-    assert policies.choose((n, n), 8, 1e4, 1e4, 1.0).policy not in policies.DENSE
-    assert policies.fits((n, n), 8, 1e11)
+    assert workspace_choice.fits((2048, 2048), 8, 1.0) and not workspace_choice.fits((n, n), 8, 1e4)
+    assert workspace_choice.choose((n, n), 8, 1e4, 1e4, 1.0).policy not in workspace_choice.DENSE
+    assert workspace_choice.fits((n, n), 8, 1e11)

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from sparsejax.formats import convert, validate
-from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.cost import workspace_choice
+from sparsejax.jit.ir import policies
 from tests.workspaces import cases
 
-POLICIES = list(policies.POLICIES)
+POLICIES = list(policies.SPARSE)
 BATCH = 60
 
 
@@ -48,7 +49,7 @@ def test_interpreter_agrees(policy):
         assert same(cases.interpreted(case, policy), want), str(case)
 
 
-@pytest.mark.parametrize("policy", [p for p in POLICIES if p not in policies.DENSE])
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p not in workspace_choice.DENSE])
 def test_hypersparse(policy):
     """Coordinates spread over extents up to 2^62, keys of one word or several: the same entries, elsewhere."""
     for seed in range(2000, 2015):

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from sparsejax.cached import Recent
 from sparsejax.jit.backend import object_cache
-from sparsejax.jit.runtime import plan_cache
 
 _recent: Recent[str, str] = Recent(1024)
 forget = _recent.clear
@@ -27,7 +26,7 @@ def remembered(key: str, decide: Callable[[], str]) -> str:
 
 
 def _recalled(key: str, decide: Callable[[], str]) -> str:
-    cache, name = object_cache.active(), plan_cache.named(key)
+    cache, name = object_cache.active(), object_cache.named(key)
     record = None if cache is None else cache.load(name)
     if record is not None:
         return record.decode()

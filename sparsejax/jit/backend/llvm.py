@@ -13,28 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from sparsejax.jit.backend.builder import OK, Block, Body, Builder, Formula, Val, Var
+from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 
 _FLOAT = ("float", "double")
 _SHORT = {"float": "f32", "double": "f64", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64"}
 """Types in the names of intrinsics."""
-
-
-@functools.cache
-def lanes_of(type: str) -> int:
-    """The number of lanes of a type (1 for a scalar)."""
-    return int(type[1:].split(" x ")[0]) if type.startswith("<") else 1
-
-
-@functools.cache
-def scalar_of(type: str) -> str:
-    """The type of one lane."""
-    return type[1:-1].split(" x ")[1] if type.startswith("<") else type
-
-
-@functools.cache
-def vector_of(type: str, lanes: int) -> str:
-    """The vector type of `lanes` lanes of a scalar type."""
-    return type if lanes == 1 else f"<{lanes} x {type}>"
 
 
 _val = tuple.__new__

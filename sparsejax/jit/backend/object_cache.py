@@ -23,7 +23,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import platformdirs
+import scipy
 
 from sparsejax import config
 from sparsejax.jit.backend import host
@@ -202,3 +204,28 @@ def _cache(place: str) -> ObjectCache | None:
 def active() -> ObjectCache | None:
     """The cache that `config` names, or None."""
     return _cache(config.cache_dir())
+
+
+def named(text: str) -> str:
+    """A key for what these sources make of what `text` says."""
+    return f"{_SOURCES}\n{text}"
+
+
+def sources(folder: Path) -> str:
+    """The state of all Python files below a folder: their sizes, inodes and times of change, hashed. Reading them would take five
+    times as long, and no edit, copy or installation leaves the time of change as it was.
+    """
+    found, folders = [], [os.fspath(folder)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    s = entry.stat()
+                    found.append((entry.path, s.st_size, s.st_ino, s.st_mtime_ns, s.st_ctime_ns))
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+
+_SOURCES = f"{sources(Path(__file__).parents[2])} numpy {np.__version__} scipy {scipy.__version__}"
+"""What records depend on besides keys: found when the sources have just been read."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sparsejax.jit.backend.builder import Body, Builder, Formula, Val, Var
-from sparsejax.jit.backend.llvm import lanes_of, scalar_of, vector_of
+from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 
 _SIGNS = {
     "add": "+", "fadd": "+", "sub": "-", "fsub": "-", "mul": "*", "fmul": "*", "sdiv": "/", "udiv": "/", "fdiv": "/",

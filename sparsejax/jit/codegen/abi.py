@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.program import heads
 
 
 class Slot(NamedTuple):
@@ -51,11 +51,14 @@ def layout(inputs: tuple[cin.Tensor, ...], output: cin.Tensor) -> tuple[Slot, ..
     return (*slots, *slots_of(output, output=True))
 
 
-def heads(tensor: cin.Tensor) -> tuple[int, ...]:
-    """The sparse levels that start a segment: every compressed level, and the first of each coordinate run."""
-    form = tensor.format
-    return tuple(
-        level
-        for level in range(len(form.levels))
-        if not isinstance(form.levels[level], Dense) and not form.continues(level)
-    )
+NAME, STATE = "sparsejax_block", "sparsejax_blocks"
+"""The symbols of the function and of its state."""
+
+
+ALIGNMENT = 64
+"""Of all blocks, on systems that are `SUPPORTED`."""
+
+
+PLAIN, ZERO, SETTLE, SPARSE, EXACT = range(5)
+"""What is asked for: anything; zeros; the pages behind `size` bytes given up; zeros of which only few may ever be touched; anything of
+which all will be."""

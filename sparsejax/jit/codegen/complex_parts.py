@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.llvm import lanes_of, scalar_of, vector_of
+from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 from sparsejax.jit.ir import operators
 
 Pair = tuple[Val, Val]

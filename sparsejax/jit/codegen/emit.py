@@ -8,13 +8,13 @@ polynomials (`vector_math`), rarer ones call libm, complex ones C99's complex fu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.llvm import lanes_of, vector_of
+from sparsejax.jit.backend.types import lanes_of, vector_of
 from sparsejax.jit.codegen import complex_parts
 from sparsejax.jit.codegen.complex_parts import fabs as _fabs
 from sparsejax.jit.codegen.complex_parts import intrinsic as _intrinsic
@@ -180,31 +180,6 @@ def _defined(b: Builder, body: cin.Expr, args: list[Num]) -> Num:
             return splat(b, constant(b, value, dtype), lanes_of(args[0].val.type))
         case cin.Call(op, inner, dtype):
             return apply(b, op, [_defined(b, a, args) for a in inner], dtype)
-
-
-def lanewise(op: str, kinds: Collection[str]) -> bool:
-    """Whether `op` works lane by lane on values of these kinds, its result's among them, without a call of a scalar library function."""
-    if not set(kinds) <= set("biufc"):
-        return False
-    known = operators.OPERATORS.get(op)
-    body = None if known is None else known.body
-    if body is not None:
-        return _lanewise_body(body)
-    return op in VECTOR_OPERATORS and not ("c" in kinds and op in COMPLEX_CALLS)
-
-
-def elementary(expr: cin.Expr) -> bool:
-    """Whether `expr` calls a function of `vector_math`: far more work than anything else that is done lane by lane."""
-    if not isinstance(expr, cin.Call):
-        return False
-    return expr.op in vector_math.FUNCTIONS or any(elementary(a) for a in expr.args)
-
-
-def _lanewise_body(body: cin.Expr) -> bool:
-    if not isinstance(body, cin.Call):
-        return body.dtype.kind in "iufc"
-    kinds = {a.dtype.kind for a in body.args} | {body.dtype.kind}
-    return lanewise(body.op, kinds) and all(_lanewise_body(a) for a in body.args)
 
 
 # ---------------------------------------------------------------------------------------------------- arithmetic
@@ -575,15 +550,3 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     "logistic": _logistic,
     "threefry": _threefry,
 }
-
-VECTOR_OPERATORS = frozenset([
-    "add", "subtract", "multiply", "divide", "maximum", "minimum", "fmax", "fmin", "negative", "positive", "absolute", "square",
-    "sqrt", "where",
-    "cast", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "floor", "ceil", "trunc", "rint",
-    "isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "threefry", "conjugate", "real", "imag",
-    *vector_math.FUNCTIONS,
-])  # fmt: skip
-"""Operators that work lane by lane without a call of a scalar library function."""
-COMPLEX_CALLS = frozenset(["absolute", "sqrt", *vector_math.FUNCTIONS])
-"""Those of them that call one for complex numbers."""

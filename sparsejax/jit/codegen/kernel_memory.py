@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from sparsejax.jit.backend.builder import OUT_OF_MEMORY, Builder, Val, Var
-from sparsejax.jit.codegen import emit
-from sparsejax.jit.runtime import allocator, allocator_text
+from sparsejax.jit.codegen import abi, emit
 
 
-def block(b: Builder, old: Val, size: Val, what: int = allocator.PLAIN) -> Val:
+def block(b: Builder, old: Val, size: Val, what: int = abi.PLAIN) -> Val:
     """What `allocator` makes of a request."""
-    return b.call(allocator_text.NAME, "ptr", [old, size, b.i64(what)])
+    return b.call(abi.NAME, "ptr", [old, size, b.i64(what)])
 
 
 def allocate(b: Builder, count: Val, size: int, zero: bool = True) -> Val:
     """`count` elements of `size` bytes; the kernel fails when there is no memory."""
     some = b.named("some", b.max(count, b.i64(1)))
-    pointer = block(b, null(b), b.mul(some, size), allocator.SPARSE if zero else allocator.PLAIN)
+    pointer = block(b, null(b), b.mul(some, size), abi.SPARSE if zero else abi.PLAIN)
     check(b, pointer)
     return pointer
 

@@ -9,65 +9,21 @@ workspaces by `operands`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-
 from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import abi, coiterate, emit, operands, register_tiles, sums, vectors
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.codegen.environment import Brief, Cursor, Env
 from sparsejax.jit.codegen.loops import chunks, independent
-from sparsejax.jit.codegen.loops.chunks import Chunking
 from sparsejax.jit.codegen.loops.walker import Loop
 from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Scalar
 from sparsejax.jit.codegen.output import Output, Span
-from sparsejax.jit.codegen.shared_output import Given, GivenOutput, Shared
-from sparsejax.jit.codegen.workspaces import policies
+from sparsejax.jit.codegen.shared_output import GivenOutput
+from sparsejax.jit.codegen.workspaces import kinds
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
-from sparsejax.jit.ir import cin, simplify
-from sparsejax.jit.rewrite import assigned_once, in_place
-
-
-@dataclass(frozen=True)
-class Program:
-    """A concrete statement with its parameters."""
-
-    stmt: cin.Stmt | None
-    inputs: tuple[cin.Tensor, ...]
-    output: cin.Tensor
-    extents: Mapping[cin.IndexVar, tuple[str, int]]
-    """Where the extent of each variable is found: a tensor's name and a dimension."""
-    chunking: Chunking = field(default_factory=Chunking)
-    """How the loop that is marked parallel is cut."""
-    given: Given | None = None
-    """The operand whose positions are the output's."""
-    lengths: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    """How many entries segments of levels of inputs are expected to hold on average, where that is known."""
-    blocks: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Levels of inputs that are expected to hold many entries in segments of moderate length: how many of these make a block (`row_blocks`)."""
-
-    def settled(self) -> Program:
-        """The program with the operand whose positions are the output's, where there is one."""
-        shapes = {t.name: t.shape for t in (*self.inputs, self.output)}
-        extents = {var: shapes[name][dimension] for var, (name, dimension) in self.extents.items()}
-        found = None if self.stmt is None else in_place.settle(self.stmt, self.inputs, self.output, extents)
-        return self if found is None else replace(self, stmt=found[0], given=found[1])
-
-    @property
-    def whole(self) -> bool:
-        """Whether every element of a dense output is assigned, whatever it held before."""
-        return not self.chunking.partial and assigned_once.assigned(self.stmt, self.output) is not None
-
-    def extent(self, var: cin.IndexVar) -> int:
-        """The extent of a variable, as the types of the program say."""
-        name, dimension = self.extents[var]
-        return next(t for t in (*self.inputs, self.output) if t.name == name).shape[dimension]
-
-    @property
-    def shared(self) -> Shared | None:
-        """What the output shares with an operand: for who calls the kernel."""
-        return None if self.given is None else Shared.of(self.given, self.inputs, self.output)
+from sparsejax.jit.ir import cin, policies, simplify
+from sparsejax.jit.ir.program import Program
+from sparsejax.jit.rewrite import assigned_once
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -193,12 +149,12 @@ class Lowering:
             if tensor.policy in (None, "scalar") or name in self.operands:
                 continue
             sizes = [self.extents[ix] for ix in write.lhs.indices if isinstance(ix, cin.IndexVar)]
-            if tensor.policy == in_place.POLICY:
+            if tensor.policy == policies.OVERLAY:
                 self.operands[name] = Overlay(self.b, tensor, self.output.vals(self.b))
             elif tensor.policy == "dense":
                 self.operands[name] = DenseArea(self.b, tensor, sizes)
             else:
-                self.operands[name] = policies.make(self.b, tensor, sizes, write.op)
+                self.operands[name] = kinds.make(self.b, tensor, sizes, write.op)
 
     def _epilogue(self) -> None:
         for operand in self.operands.values():
@@ -364,7 +320,7 @@ class Lowering:
         b, tensor = self.b, stmt.lhs.tensor
         if tensor.policy == "scalar":
             self.scalars[tensor.name].put(b, stmt.op, value)
-        elif tensor.policy in policies.KINDS:
+        elif tensor.policy in policies.KEYED:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)
             keys = [env.coordinate(b, ix) for ix in stmt.lhs.indices[: workspace.keys]]
@@ -373,7 +329,7 @@ class Lowering:
                 workspace.insert(b, keys, value)
             else:
                 workspace.update(b, keys, place.pos, value)
-        elif tensor.policy in ("dense", in_place.POLICY):
+        elif tensor.policy in ("dense", policies.OVERLAY):
             area = self.operands[tensor.name]
             assert isinstance(area, DenseArea)
             position = env.cursors[stmt.lhs].pos
@@ -459,7 +415,7 @@ class Lowering:
                 base = cursor.base if below else cursor.pos
                 cursor = Cursor(level + 1, position, cursor.end, None, base)
             elif target:
-                key = self._key(access, env) if access.tensor.policy in policies.KINDS else None
+                key = self._key(access, env) if access.tensor.policy in policies.KEYED else None
                 if key is None:
                     break  # appended by its loop
                 cursor = key
@@ -504,7 +460,7 @@ def _all_stored(condition: cin.Expr) -> cin.Expr:
 
 def _appends(stmt: cin.Stmt) -> bool:
     """Whether `stmt` makes entries of a workspace."""
-    return any(w.lhs.tensor.policy in policies.KINDS for w in cin.writes(stmt))
+    return any(w.lhs.tensor.policy in policies.KEYED for w in cin.writes(stmt))
 
 
 def _refilled(stmt: cin.Stmt, tensor: cin.Tensor) -> bool:

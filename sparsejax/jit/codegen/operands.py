@@ -20,10 +20,10 @@ from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import emit, sums
+from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.codegen.kernel_memory import aligned, allocate, fill, free
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
 from sparsejax.jit.ir import cin, operators
-from sparsejax.jit.runtime.allocator_text import ALIGNMENT
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from sparsejax.jit.codegen.environment import Cursor
 from sparsejax.jit.codegen.kernel_memory import clear, fill, moved, null, resize
 from sparsejax.jit.codegen.operands import Axis
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.program import heads
+from sparsejax.jit.rewrite import lanewise
 
 
 class Growable:
@@ -83,7 +85,7 @@ class Output:
         self._slots = slots
         self.span = span
         form = tensor.format
-        self.heads = abi.heads(tensor)
+        self.heads = heads(tensor)
         self.sparse = tuple(lv for lv in range(len(form.levels)) if not isinstance(form.levels[lv], Dense))
         self._crd_types = tuple("i32" if tensor.shape[d] <= 2**31 - 1 else "i64" for d in form.order)
         self._saved: list[Val] = []
@@ -270,7 +272,7 @@ class Output:
         size, dtype = self._size(b), self.tensor.dtype
         lo = b.named("lo", b.binary("sdiv", b.mul(size, piece), pieces))
         hi = b.named("hi", b.binary("sdiv", b.mul(size, b.add(piece, 1)), pieces))
-        wide = 64 // dtype.itemsize if dtype.kind in "iufc" and emit.lanewise(op, dtype.kind) else 1
+        wide = 64 // dtype.itemsize if dtype.kind in "iufc" and lanewise.lanewise(op, dtype.kind) else 1
         end = b.named("end", b.add(lo, b.mul(b.binary("sdiv", b.sub(hi, lo), b.i64(wide)), wide)))
         for lanes, start, stop in ((wide, lo, end), (1, end, hi)):
             with b.for_(start, stop, "q", lanes) as q:

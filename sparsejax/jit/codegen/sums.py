@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.llvm import lanes_of
+from sparsejax.jit.backend.types import lanes_of
 from sparsejax.jit.codegen import emit
 from sparsejax.jit.ir import cin
 

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level, ordering
+from sparsejax.formats import Coordinate, Dense, Format, ordering
 from sparsejax.formats.convert import counting_sorts
 from sparsejax.formats.passes import MANY
-from sparsejax.jit.cost.statistics import Facts
-from sparsejax.jit.ir import cin
-from sparsejax.jit.runtime.conversion_passes import FAR
+from sparsejax.jit.cost.machine import FAR, missed
 
-CACHE = 1 << 20  # bytes of a second-level cache
 DIGITS = 65536.0  # larger extents than this, and than the entries, are sorted by digits
 
 # Rounded from fits of the kind that `python -m benchmarks.calibrate` makes, on an AMD EPYC, one thread. A nanosecond is about an iteration of a
@@ -70,29 +66,3 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
 def cost(before: Format, after: Format, shape: Sequence[int], entries: float) -> float:
     """The cost of one conversion in nanoseconds."""
     return sum(NANOSECONDS[name] * count for name, count in terms(before, after, shape, entries).items())
-
-
-def missed(size: float) -> float:
-    """The fraction of accesses to random places among `size` bytes that miss the cache."""
-    return min(1.0, max(0.0, math.log2(max(1.0, size / CACHE)) / 4))
-
-
-def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts: Facts) -> Format:
-    """The format for `access` whose storage order follows the loops: dense levels below all sparse ones stay dense, the outermost
-    is dense when its extent is in proportion to the entries and another is sparse, the others are compressed. What is stored stays the
-    same."""
-    tensor = access.tensor
-    rank = {v: k for k, v in enumerate(order)}
-    place = {d: rank.get(ix, -1) if isinstance(ix, cin.IndexVar) else -1 for d, ix in enumerate(access.indices)}
-    dims = tuple(sorted(range(len(access.indices)), key=lambda d: (place[d], tensor.format.order.index(d))))
-    last = max(lv for lv, level in enumerate(tensor.format.levels) if not isinstance(level, Dense))
-    block = set(tensor.format.order[last + 1 :])
-    entries = facts[tensor.name][last]
-    levels: list[Level] = []
-    for k, d in enumerate(dims):
-        located = k == 0 and tensor.shape[d] <= max(1024, 4 * entries) and not block.issuperset(dims[1:])
-        if located or block.issuperset(dims[k:]):
-            levels.append(Dense())
-        else:
-            levels.append(Compressed())
-    return Format(tuple(levels), dims)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sparsejax.jit.codegen.workspaces.keys import bits_of, words_of
-from sparsejax.jit.cost.conversion_price import missed
+from sparsejax.jit.cost.machine import missed
 
 LARGEST = 36  # bits of the largest bitmap workspace
 LANES, MANY, FEW, RANKED = 64, 128, 16, 96
@@ -219,3 +218,31 @@ def costs(counts: Terms, constants: Terms = NANOSECONDS) -> dict[str, float]:
     return {
         policy: sum(constants[policy][name] * count for name, count in own.items()) for policy, own in counts.items()
     }
+
+
+BITS = 63
+
+
+def bits_of(extent: int) -> int:
+    """How many bits a coordinate below `extent` takes.
+
+    >>> bits_of(1), bits_of(2), bits_of(5), bits_of(2**40)
+    (0, 1, 3, 40)
+    """
+    return (max(extent, 1) - 1).bit_length()
+
+
+def words_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """The word that holds each variable.
+
+    >>> words_of((100, 100)), words_of((2**40, 2**40)), words_of((2**40, 2**20, 2**20))
+    ((0, 0), (0, 1), (0, 0, 1))
+    """
+    placed: list[int] = []
+    word, used = 0, 0
+    for extent in shape:
+        used += bits_of(extent)
+        if placed and used > BITS:
+            word, used = word + 1, bits_of(extent)
+        placed.append(word)
+    return tuple(placed)

@@ -21,7 +21,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import skew, statistics
-from sparsejax.jit.graph import fuse
+from sparsejax.jit.graph import fuse, partition
 from sparsejax.jit.ir import blocks, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import schedules, search, statements
@@ -66,9 +66,9 @@ class Known:
         """The same, to be extended."""
         return Known(dict(self.counts), dict(self.degrees))
 
-    def add(self, step: fuse.Step) -> None:
+    def add(self, step: partition.Step) -> None:
         """The results of a step whose operands are known."""
-        if isinstance(step, fuse.KernelStep):
+        if isinstance(step, partition.KernelStep):
             self._add_kernel(step)
             return
         given = [a for a in inputs(step) if not a.aval.format.is_dense]
@@ -81,7 +81,7 @@ class Known:
                 if own is not None:
                     self.degrees[var] = tuple(own[d] for d in axes)
 
-    def _add_kernel(self, step: fuse.KernelStep) -> None:
+    def _add_kernel(self, step: partition.KernelStep) -> None:
         var = step.output
         if blocks.has_blocks(step.nest):
             given = [self.entries(a) for a in step.arguments if not a.aval.format.is_dense]
@@ -92,7 +92,7 @@ class Known:
         if not var.aval.format.is_dense:
             self.degrees[var] = tuple(self._degrees(step, index) for index in step.nest.indices)
 
-    def _degrees(self, step: fuse.KernelStep, index: cin.IndexVar) -> tuple[Storage, int] | None:
+    def _degrees(self, step: partition.KernelStep, index: cin.IndexVar) -> tuple[Storage, int] | None:
         named = dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True))
         sparse = [a for a in step.nest.reads if a.tensor.lacks and index in a.indices]
         if len(sparse) != 1:
@@ -100,7 +100,7 @@ class Known:
         own = self.degrees.get(named[sparse[0].tensor.name])
         return None if own is None else own[sparse[0].indices.index(index)]
 
-    def facts(self, step: fuse.KernelStep) -> tuple[Nest, statistics.Facts]:
+    def facts(self, step: partition.KernelStep) -> tuple[Nest, statistics.Facts]:
         """A kernel as the scheduler sees it, and what is known of its operands."""
         counts = [self.counts[v] for v in step.arguments]
         if blocks.has_blocks(step.nest):
@@ -117,12 +117,12 @@ class Known:
                     pairs[a, d, b, e] = statistics.rounded(skew.coupling(*one, *other))
         return step.nest, statistics.Facts(dict(zip(names, counts, strict=True)), pairs)
 
-    def cost(self, step: fuse.KernelStep) -> float | None:
+    def cost(self, step: partition.KernelStep) -> float | None:
         """What the cheapest schedule of a kernel costs; None where it has none, or shares no loop."""
         made = self.schedule(step)
         return None if made is None else made.cost.total
 
-    def schedule(self, step: fuse.KernelStep) -> schedules.Schedule | None:
+    def schedule(self, step: partition.KernelStep) -> schedules.Schedule | None:
         """The cheapest schedule of a kernel; None where it has none, or shares no loop."""
         nest, found = self.facts(step)
         key = (nest, *((t.shape, t.format) for t in (*nest.inputs, nest.output)))
@@ -130,7 +130,7 @@ class Known:
         return _scheduled(key, counts, pairs)
 
 
-def of_program(steps: Sequence[fuse.Step], jaxpr: Jaxpr, observed: Known | Mapping[Var, Storage]) -> Known:
+def of_program(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Known | Mapping[Var, Storage]) -> Known:
     """What is known of every value of a program; of inputs that were not observed, a few entries per row are expected."""
     known = observed.copy() if isinstance(observed, Known) else Known()
     if not isinstance(observed, Known):
@@ -163,9 +163,9 @@ def _scheduled(
     return None if made is None or statements.keeps_whole(nest, made) else made
 
 
-def inputs(step: fuse.Step) -> list[Var]:
+def inputs(step: partition.Step) -> list[Var]:
     """The values that a step reads."""
-    if isinstance(step, fuse.KernelStep):
+    if isinstance(step, partition.KernelStep):
         return list(step.arguments)
     return [a for a in step.eqn.inputs if isinstance(a, Var)]
 

@@ -20,76 +20,18 @@ import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from sparsejax.formats import Dense, Format, Storage
+from sparsejax.formats import Dense, Format
 from sparsejax.jit.graph import limits
+from sparsejax.jit.graph.partition import CallStep, KernelStep, Step
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, patterns
 from sparsejax.jit.rewrite import legalize
 
-CHEAP = frozenset(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "negative",
-        "positive",
-        "cast",
-        "where",
-        "maximum",
-        "minimum",
-        "conjugate",
-        "real",
-        "imag",
-        "absolute",
-        "square",
-    ]
-)
-
-
-@dataclass(frozen=True)
-class KernelStep:
-    """A kernel: its nest, with canonical names, and the variable behind each input tensor."""
-
-    nest: Nest
-    arguments: tuple[Var, ...]
-    output: Var
-    priced: tuple[str, ...] = ()
-    """What was moved into the kernel, with the costs of both ways (`fuse_reductions`)."""
-    filled: bool = False
-    """Whether the result may store every entry of its mask, zeros where nothing contributes."""
-
-    @property
-    def outputs(self) -> tuple[Var, ...]:
-        return (self.output,)
-
-
-@dataclass(frozen=True)
-class CallStep:
-    """A library call, or an operation that runs other jaxprs."""
-
-    eqn: Eqn
-
-    @property
-    def outputs(self) -> tuple[Var, ...]:
-        return self.eqn.outputs
-
-    def call(self, inputs: Sequence[Storage], bodies: Sequence[Any]) -> list[Storage]:
-        """The results; `bodies` run what `eqn.bodies` says."""
-        primitive, params = self.eqn.primitive, self.eqn.param_dict
-        assert primitive.call is not None
-        avals = tuple(v.aval for v in self.outputs)
-        if bodies:
-            params["bodies"] = bodies
-        made = primitive.call(*inputs, out_aval=avals if primitive.multiple else avals[0], **params)
-        return list(made) if primitive.multiple else [made]
-
-
-Step = KernelStep | CallStep
+CHEAP = 1.0
+"""Additions that an operator may cost for its expression to be computed again instead of stored."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +310,7 @@ def entrywise(fragment: _Fragment | Nest, aval: Aval) -> bool:
 def cheap(expr: cin.Expr) -> bool:
     """Whether every operator of `expr` costs no more than a few instructions."""
     if isinstance(expr, cin.Call):
-        return expr.op in CHEAP and all(cheap(a) for a in expr.args)
+        return operators.get(expr.op).cost <= CHEAP and all(cheap(a) for a in expr.args)
     return True
 
 

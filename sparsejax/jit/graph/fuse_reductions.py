@@ -19,8 +19,8 @@ from dataclasses import replace
 
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.graph import expected, fuse, limits
-from sparsejax.jit.ir import cin
+from sparsejax.jit.graph import expected, fuse, limits, partition
+from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.nest import Nest, Producer
 from sparsejax.jit.schedule import placement, search
 from sparsejax.lax.structural import refill_p
@@ -31,11 +31,15 @@ STATEMENTS = 8
 """Producers that one kernel may have."""
 
 
-def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: expected.Known | Mapping[Var, Storage]) -> list[fuse.Step]:
+def merged(
+    steps: list[partition.Step], jaxpr: Jaxpr, observed: expected.Known | Mapping[Var, Storage]
+) -> list[partition.Step]:
     """`steps` with kernels merged where that is cheaper, given the program's inputs, or what is known of them."""
     steps = _seen_through(steps, jaxpr)
     results = {a for a in jaxpr.outputs if isinstance(a, Var)}
-    sources = {s.output: n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and s.output not in results}
+    sources = {
+        s.output: n for n, s in enumerate(steps) if isinstance(s, partition.KernelStep) and s.output not in results
+    }
     if not sources:
         return steps
     known = expected.of_program(steps, jaxpr, observed)
@@ -44,10 +48,10 @@ def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: expected.Known | Mapp
         for var in expected.inputs(step):
             readers.setdefault(var, set()).add(number)
     gone: set[int] = set()
-    made: dict[int, fuse.KernelStep] = {}
+    made: dict[int, partition.KernelStep] = {}
     for number in reversed(range(len(steps))):
         step = steps[number]
-        if number in gone or not isinstance(step, fuse.KernelStep):
+        if number in gone or not isinstance(step, partition.KernelStep):
             continue
         region: set[int] = {number}
         cost: float | None = None
@@ -63,14 +67,14 @@ def merged(steps: list[fuse.Step], jaxpr: Jaxpr, observed: expected.Known | Mapp
     return [made.get(k, s) for k, s in enumerate(steps) if k not in gone]
 
 
-def _seen_through(steps: list[fuse.Step], jaxpr: Jaxpr) -> list[fuse.Step]:
+def _seen_through(steps: list[partition.Step], jaxpr: Jaxpr) -> list[partition.Step]:
     """`steps` without the views of entries over another fill that only kernels read: these read the entries themselves."""
-    read = {a for step in steps if isinstance(step, fuse.CallStep) for a in step.eqn.inputs}
+    read = {a for step in steps if isinstance(step, partition.CallStep) for a in step.eqn.inputs}
     read.update(jaxpr.outputs)
     views: dict[Var, Var] = {}
-    made: list[fuse.Step] = []
+    made: list[partition.Step] = []
     for step in steps:
-        if isinstance(step, fuse.KernelStep):
+        if isinstance(step, partition.KernelStep):
             made.append(replace(step, arguments=tuple(views.get(v, v) for v in step.arguments)))
             continue
         result = step.outputs[0]
@@ -84,10 +88,10 @@ def _seen_through(steps: list[fuse.Step], jaxpr: Jaxpr) -> list[fuse.Step]:
 
 
 def _cheaper(
-    reader: fuse.KernelStep, own: float | None, source: fuse.Step, known: expected.Known
-) -> tuple[fuse.KernelStep, float] | None:
+    reader: partition.KernelStep, own: float | None, source: partition.Step, known: expected.Known
+) -> tuple[partition.KernelStep, float] | None:
     """One kernel of two and what it costs, where they can be one and that is cheaper; `own` is the reader's cost, if known."""
-    assert isinstance(source, fuse.KernelStep)
+    assert isinstance(source, partition.KernelStep)
     ways = []
     for number, (made, again) in enumerate(_merge(reader, source)):
         cost = known.cost(made)
@@ -107,7 +111,7 @@ def _cheaper(
     return replace(made, priced=(*reader.priced, *source.priced, text)), together
 
 
-def _repeated(reader: fuse.KernelStep, source: fuse.KernelStep, known: expected.Known) -> float:
+def _repeated(reader: partition.KernelStep, source: partition.KernelStep, known: expected.Known) -> float:
     """What computing a value wherever it is read costs, besides computing it once."""
     each = _work(source.nest.value)
     names = [t.name for t, v in zip(reader.nest.inputs, reader.arguments, strict=True) if v == source.output]
@@ -125,10 +129,12 @@ def _work(expr: cin.Expr) -> float:
     """What an expression costs per entry, in lanes."""
     if not isinstance(expr, cin.Call):
         return 0.0
-    return sum(map(_work, expr.args)) + (CHEAP if expr.op in (*fuse.CHEAP, "masked", "stored") else FUNCTION)
+    return sum(map(_work, expr.args)) + (
+        CHEAP if operators.get(expr.op).cost <= fuse.CHEAP or expr.op in ("masked", "stored") else FUNCTION
+    )
 
 
-def _merge(reader: fuse.KernelStep, source: fuse.KernelStep) -> list[tuple[fuse.KernelStep, bool]]:
+def _merge(reader: partition.KernelStep, source: partition.KernelStep) -> list[tuple[partition.KernelStep, bool]]:
     """Ways to make one kernel of two, and whether the value is then computed wherever it is read: none where the result of `source`
     cannot move into `reader`, or shares no loop with it."""
     tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
@@ -170,7 +176,7 @@ def _reads(nest: Nest, name: str) -> list[cin.Access]:
     return [a for a in nest.reads if a.tensor.name == name]
 
 
-def _inlined(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Nest | None:
+def _inlined(outer: Nest, inner: Nest, name: str, source: partition.KernelStep) -> Nest | None:
     """`inner` in place of every access: computed where it is read."""
     read = _reads(outer, name)
     if name in outer.asked or any(_refilled(a, source) for a in read):
@@ -198,7 +204,7 @@ def _inlined(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Ne
 
 
 def _moved(
-    outer: Nest, inner: Nest, access: cin.Access, source: fuse.KernelStep
+    outer: Nest, inner: Nest, access: cin.Access, source: partition.KernelStep
 ) -> tuple[list[Producer], cin.Expr] | None:
     """What the kernel that makes a value becomes where `access` reads it: producers, and what stands for the access."""
     made = _renamed(inner, access)
@@ -215,7 +221,7 @@ def _moved(
     return None
 
 
-def _kept(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Nest | None:
+def _kept(outer: Nest, inner: Nest, name: str, source: partition.KernelStep) -> Nest | None:
     """`inner` as a statement of its own: what it computes is kept for the loops that all its readers share."""
     unified = _unified(outer, name)
     if unified is None:
@@ -240,7 +246,7 @@ def _kept(outer: Nest, inner: Nest, name: str, source: fuse.KernelStep) -> Nest 
     return replace(unified, producers=(*producers, *readers), value=cin.replaced(unified.value, moved))
 
 
-def _refilled(access: cin.Access, source: fuse.KernelStep) -> bool:
+def _refilled(access: cin.Access, source: partition.KernelStep) -> bool:
     """Whether a value is read over another fill than it has."""
     return not cin.same_value(access.tensor.fill_value, source.output.aval.fill_value)
 
@@ -305,7 +311,7 @@ def _name(var: Var) -> str:
     return f"v{var.number}"
 
 
-def named(step: fuse.KernelStep, variables: dict[str, Var], prefix: str) -> Nest:
+def named(step: partition.KernelStep, variables: dict[str, Var], prefix: str) -> Nest:
     """The nest of a step with tensors named by their values, index variables and targets by a prefix."""
     nest = step.nest
     names: dict[cin.Index, cin.Index] = {v: cin.IndexVar(f"{prefix}.{v.name}") for v in nest.variables}

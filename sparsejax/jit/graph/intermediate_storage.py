@@ -22,7 +22,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.graph import expected, fuse, fuse_reductions
+from sparsejax.jit.graph import expected, fuse_reductions, partition
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest
 
@@ -33,22 +33,24 @@ SURE = 0.8
 """A value is stored in another order where that costs at most this share: prices of workspaces are not more exact than that."""
 
 
-def stored(steps: list[fuse.Step], jaxpr: Jaxpr, observed: expected.Known | Mapping[Var, Storage]) -> list[fuse.Step]:
+def stored(
+    steps: list[partition.Step], jaxpr: Jaxpr, observed: expected.Known | Mapping[Var, Storage]
+) -> list[partition.Step]:
     """`steps` with values between kernels in the storage that makes them cheapest, given the program's inputs, or what is known of them."""
-    kernels = {s.output: s for s in steps if isinstance(s, fuse.KernelStep)}
+    kernels = {s.output: s for s in steps if isinstance(s, partition.KernelStep)}
     results = {a for a in jaxpr.outputs if isinstance(a, Var)}
     inner = [v for v in kernels if v not in results and not v.aval.format.is_dense and not v.aval.format.blocked]
     known: expected.Known | None = None
-    made: list[fuse.Step] = list(steps)
+    made: list[partition.Step] = list(steps)
     for var in inner:
         places = [n for n, s in enumerate(made) if var in expected.inputs(s) or var in s.outputs]
-        own = [s for n in places if isinstance(s := made[n], fuse.KernelStep)]
+        own = [s for n in places if isinstance(s := made[n], partition.KernelStep)]
         if len(own) < len(places) or any(t.format.blocked for s in own for t in (*s.nest.inputs, s.nest.output)):
             continue  # a library call reads it as its type says
         known = known or expected.of_program(made, jaxpr, observed)
         options = dict.fromkeys(_options(own, var, known))
         plain = _price(own, known) if options else None
-        best: tuple[float, Sequence[fuse.KernelStep]] | None = None
+        best: tuple[float, Sequence[partition.KernelStep]] | None = None
         for form in options:
             new = Var(Aval(var.aval.shape, var.aval.dtype, form, var.aval.fill_value))
             tried = [_with(s, var, new) for s in own]
@@ -65,7 +67,7 @@ def stored(steps: list[fuse.Step], jaxpr: Jaxpr, observed: expected.Known | Mapp
     return made
 
 
-def _options(steps: Sequence[fuse.KernelStep], var: Var, known: expected.Known) -> Iterator[Format]:
+def _options(steps: Sequence[partition.KernelStep], var: Var, known: expected.Known) -> Iterator[Format]:
     """The formats in which a value could be stored besides its own, where the first of `steps` makes it and the others read it."""
     source, *readers = steps
     same = _dense_is_same(source.nest) and all(_cannot_tell(r, var) for r in readers)
@@ -93,7 +95,7 @@ def _dense_is_same(nest: Nest) -> bool:
     )
 
 
-def _cannot_tell(reader: fuse.KernelStep, var: Var) -> bool:
+def _cannot_tell(reader: partition.KernelStep, var: Var) -> bool:
     """Whether a kernel with a dense result computes the same whether zeros of a value are absent or stored."""
     named = {t.name for t, v in zip(reader.nest.inputs, reader.arguments, strict=True) if v == var}
     own = [a for a in reader.nest.reads if a.tensor.name in named]
@@ -122,7 +124,7 @@ def _is_finite(expr: cin.Expr) -> bool:
     return isinstance(expr, cin.Literal) and bool(np.isfinite(expr.value))
 
 
-def _with(step: fuse.KernelStep, var: Var, new: Var) -> fuse.KernelStep:
+def _with(step: partition.KernelStep, var: Var, new: Var) -> partition.KernelStep:
     """A kernel that makes or reads `new` in place of `var`."""
     form = new.aval.format
     nest = step.nest
@@ -142,7 +144,7 @@ def _with(step: fuse.KernelStep, var: Var, new: Var) -> fuse.KernelStep:
     return replace(step, nest=changed, arguments=tuple(new if v == var else v for v in step.arguments))
 
 
-def _price(steps: Sequence[fuse.KernelStep], known: expected.Known) -> float | None:
+def _price(steps: Sequence[partition.KernelStep], known: expected.Known) -> float | None:
     """What kernels cost, merged where that is cheaper, and writing and reading what lies between them."""
     made = {s.output for s in steps}
     given = tuple(dict.fromkeys(v for s in steps for v in s.arguments if v not in made))
@@ -150,7 +152,7 @@ def _price(steps: Sequence[fuse.KernelStep], known: expected.Known) -> float | N
     jaxpr = Jaxpr(given, (), (), tuple(v for v in made if v not in read))
     found, total = known.only(given), 0.0
     for step in fuse_reductions.merged(list(steps), jaxpr, found):
-        assert isinstance(step, fuse.KernelStep)
+        assert isinstance(step, partition.KernelStep)
         price = found.cost(step)
         if price is None:
             return None

@@ -33,7 +33,7 @@ from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import decision_cache
 from sparsejax.jit.cost import skew, statistics
-from sparsejax.jit.graph import expected, fuse, fuse_reductions, intermediate_storage
+from sparsejax.jit.graph import expected, fuse, fuse_reductions, intermediate_storage, partition
 from sparsejax.jit.graph.guards import Check
 from sparsejax.jit.ir import operators
 from sparsejax.lax.contract import arithmetic, contract_p, extents_of
@@ -66,14 +66,14 @@ class Chosen:
     text: str
     checks: tuple[Check, ...] = ()
 
-    def noted(self, steps: Sequence[fuse.Step]) -> list[fuse.Step]:
+    def noted(self, steps: Sequence[partition.Step]) -> list[partition.Step]:
         """`steps` with the prices beside the kernel that makes the product."""
-        kernels = [n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and s.output == self.output]
-        kernels += [n for n, s in enumerate(steps) if isinstance(s, fuse.KernelStep) and self.last in s.arguments]
+        kernels = [n for n, s in enumerate(steps) if isinstance(s, partition.KernelStep) and s.output == self.output]
+        kernels += [n for n, s in enumerate(steps) if isinstance(s, partition.KernelStep) and self.last in s.arguments]
         made = list(steps)
         if kernels:
             step = made[kernels[0]]
-            assert isinstance(step, fuse.KernelStep)
+            assert isinstance(step, partition.KernelStep)
             made[kernels[0]] = replace(step, priced=(*step.priced, self.text))
         return made
 
@@ -286,7 +286,7 @@ def _price(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> flo
     jaxpr = Jaxpr(given, (), tuple(eqns), (result,))
     found, total = known.only(given), 0.0
     for step in fuse_reductions.merged(intermediate_storage.stored(fuse.fuse(jaxpr), jaxpr, found), jaxpr, found):
-        if isinstance(step, fuse.KernelStep):
+        if isinstance(step, partition.KernelStep):
             price = found.cost(step)
             if price is None:
                 return None

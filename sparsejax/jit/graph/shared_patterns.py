@@ -16,20 +16,18 @@ Which arrays share buffers is observed at every call (comparing addresses), and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
-from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
-from sparsejax.jit.graph import fuse
+from sparsejax.jit.graph import partition
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer
-from sparsejax.jit.runtime import binding
 
 Families = tuple[tuple[int, ...], ...]
 """Operands, by number, that are stored over the same buffers."""
@@ -43,29 +41,13 @@ class Patterns:
     groups: tuple[tuple[int, ...], ...]
     alone: bool
 
-    def families(self, inputs: Sequence[Storage]) -> Families:
-        """The operands that do share one, of every group."""
-        found: list[tuple[int, ...]] = []
-        for group in self.groups:
-            left = list(group)
-            while len(left) > 1:
-                own = [k for k in left if _same_buffers(inputs[left[0]], inputs[k])]
-                left = [k for k in left if k not in own]
-                if len(own) > 1:
-                    found.append(tuple(own))
-        return tuple(found)
-
-
-def _same_buffers(a: Storage, b: Storage) -> bool:
-    return a.buffers is b.buffers or binding.input_slots(a)[:-8] == binding.input_slots(b)[:-8]
-
 
 @dataclass(frozen=True)
 class Positional:
     """A kernel by position: its step; the operands that it reads, and which of them as arrays of values; and the operand over whose
     buffers the result is."""
 
-    step: fuse.KernelStep
+    step: partition.KernelStep
     reads: tuple[tuple[int, bool], ...]
     like: int | None
     fill_value: Any
@@ -77,38 +59,6 @@ class Positional:
     def origins(self, inputs: Sequence[Storage]) -> list[Storage]:
         """The arrays that these are, or hold the values of."""
         return [inputs[k] for k, _ in self.reads]
-
-
-Runner = TypeVar("Runner")
-
-
-class Variants(Generic[Runner]):
-    """The kernels by position that run in the place of `step`, by the operands that share patterns; `make` schedules one, or fails."""
-
-    def __init__(
-        self,
-        step: fuse.KernelStep,
-        patterns: Patterns,
-        make: Callable[[Positional, Sequence[Storage]], Runner | None],
-    ) -> None:
-        self._step, self._patterns, self._make = step, patterns, make
-        self._known: dict[Any, tuple[Positional, Runner] | None] = {}
-
-    def of(self, inputs: Sequence[Storage]) -> tuple[Positional, Runner] | None:
-        """The kernel by position for these inputs, where there is one."""
-        families = self._patterns.families(inputs)
-        key = (*config.planning(), families)
-        if key not in self._known:
-            self._known[key] = self._made(inputs, families) if config.scheduler() == "cost" else None
-        return self._known[key]
-
-    def _made(self, inputs: Sequence[Storage], families: Families) -> tuple[Positional, Runner] | None:
-        for shared in dict.fromkeys((families, ())):
-            made = positional(self._step, shared, inputs)
-            runner = None if made is None else self._make(made, inputs)
-            if made is not None and runner is not None:
-                return made, runner
-        return None
 
 
 def values_of(storage: Storage) -> Storage:
@@ -135,7 +85,7 @@ def _inner(form: Format, shape: Sequence[int]) -> tuple[int, ...]:
 # ------------------------------------------------------------------------------------------------------- before a call
 
 
-def patterns(step: fuse.KernelStep) -> Patterns | None:
+def patterns(step: partition.KernelStep) -> Patterns | None:
     """What of a kernel can be computed by position, if anything."""
     nest = step.nest
     if nest.nested or any(t.format.blocked for t in (nest.output, *nest.inputs)):
@@ -160,7 +110,7 @@ def _walkable(access: cin.Access) -> bool:
     return all(level.ordered and level.unique and not level.shared for level in form.levels)
 
 
-def _stored_like(step: fuse.KernelStep, access: cin.Access) -> bool:
+def _stored_like(step: partition.KernelStep, access: cin.Access) -> bool:
     """Whether the result is in the format of an operand that it is indexed like."""
     nest, aval = step.nest, step.output.aval
     if access.indices != nest.indices or access.tensor.format != aval.format or 0 in nest.output.shape:
@@ -172,7 +122,7 @@ def _stored_like(step: fuse.KernelStep, access: cin.Access) -> bool:
 # ----------------------------------------------------------------------------------------------------------- the pass
 
 
-def positional(step: fuse.KernelStep, families: Families, inputs: Sequence[Storage]) -> Positional | None:
+def positional(step: partition.KernelStep, families: Families, inputs: Sequence[Storage]) -> Positional | None:
     """`step` by position, where the operands of a family share their pattern; None where that changes nothing."""
     nest = step.nest
     accesses = {a.tensor.name: a for a in cin.accesses(nest.composite)}
@@ -195,7 +145,7 @@ def positional(step: fuse.KernelStep, families: Families, inputs: Sequence[Stora
     return _made(step, nest, moved, None if own is None else ordered.index(own))
 
 
-def _over(step: fuse.KernelStep, own: cin.Access, head: dict[cin.Access, cin.Access]) -> bool:
+def _over(step: partition.KernelStep, own: cin.Access, head: dict[cin.Access, cin.Access]) -> bool:
     """Whether the result of `step` stores an entry exactly where `own` does.
 
     Nothing is left without it, and where it is there nothing else can be missing (or the step may store what `own` stores).
@@ -247,7 +197,7 @@ def _flat(nest: Nest, head: dict[cin.Access, cin.Access], own: cin.Access | None
 
 
 def _flattened(
-    step: fuse.KernelStep, only: cin.Access, family: set[cin.Access], own: cin.Access | None, sizes: Sequence[int]
+    step: partition.KernelStep, only: cin.Access, family: set[cin.Access], own: cin.Access | None, sizes: Sequence[int]
 ) -> Positional:
     """`step` over the positions of one pattern."""
     nest, at = step.nest, cin.IndexVar("p")
@@ -314,7 +264,7 @@ def _onto(nest: Nest, at: cin.Index, own: cin.Access, size: int) -> Nest:
     return Nest(out.tensor._replace(result=None), indices, producers, value)
 
 
-def _made(step: fuse.KernelStep, nest: Nest, moved: dict[cin.Access, cin.Expr], like: int | None) -> Positional:
+def _made(step: partition.KernelStep, nest: Nest, moved: dict[cin.Access, cin.Expr], like: int | None) -> Positional:
     numbers = {t.name: k for k, t in enumerate(step.nest.inputs)}
     flat = {a.tensor.name for a in moved}
     reads = tuple((numbers[t.name], t.name in flat) for t in nest.inputs)

@@ -32,7 +32,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.graph import expected, fuse, fuse_reductions
+from sparsejax.jit.graph import expected, fuse, fuse_reductions, partition
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, of_definition
 from sparsejax.jit.rewrite import legalize
@@ -48,19 +48,19 @@ BOOL: np.dtype[np.generic] = np.dtype(np.bool_)
 COUNTS: np.dtype[np.generic] = np.dtype(np.int64)
 
 
-def apart(steps: Sequence[fuse.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[fuse.Step]:
+def apart(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[partition.Step]:
     """`steps` with the sums of kernels taken apart where that is cheaper, given the program's inputs."""
-    if not any(isinstance(s, fuse.KernelStep) and any(_gaps(p) for p in s.nest.producers) for s in steps):
+    if not any(isinstance(s, partition.KernelStep) and any(_gaps(p) for p in s.nest.producers) for s in steps):
         return list(steps)
     known = expected.of_program(steps, jaxpr, observed)
-    made: list[fuse.Step] = []
+    made: list[partition.Step] = []
     for step in steps:
-        parts = _apart(step, known) if isinstance(step, fuse.KernelStep) else None
+        parts = _apart(step, known) if isinstance(step, partition.KernelStep) else None
         made += [step] if parts is None else parts
     return made
 
 
-def _apart(step: fuse.KernelStep, known: expected.Known) -> list[fuse.Step] | None:
+def _apart(step: partition.KernelStep, known: expected.Known) -> list[partition.Step] | None:
     """The steps that stand for a kernel; None where it is no cheaper apart, or cannot be."""
     if step.nest.nested or not any(_gaps(p) for p in step.nest.producers):
         return None
@@ -99,10 +99,12 @@ def _apart(step: fuse.KernelStep, known: expected.Known) -> list[fuse.Step] | No
     inputs = tuple(dict.fromkeys(step.arguments))
     branches = tuple(_closed(steps, inputs, step.output, known) for steps in ([step], made.made))
     choice = Eqn(cond_p, (good, *inputs), (("branches", branches),), (step.output,))
-    return [*checks.made, fuse.CallStep(choice)]
+    return [*checks.made, partition.CallStep(choice)]
 
 
-def _closed(steps: list[fuse.KernelStep], inputs: tuple[Var, ...], output: Var, known: expected.Known) -> ClosedJaxpr:
+def _closed(
+    steps: list[partition.KernelStep], inputs: tuple[Var, ...], output: Var, known: expected.Known
+) -> ClosedJaxpr:
     """Steps as a jaxpr, whose plan consists of them."""
     jaxpr = Jaxpr(inputs, (), (), (output,))
     closed = ClosedJaxpr(jaxpr, ())
@@ -133,7 +135,7 @@ class _Steps:
     """Kernels that compute values which others read."""
 
     variables: dict[str, Var]
-    made: list[fuse.KernelStep] = field(default_factory=list)
+    made: list[partition.KernelStep] = field(default_factory=list)
 
     def add(self, nest: Nest, var: Var) -> None:
         """The kernel that computes `var`."""

@@ -21,6 +21,7 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, lower
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.schedule import schedules, search
 
@@ -123,7 +124,7 @@ def run(nest: Nest, schedule: schedules.Schedule, inputs: Sequence[Storage]) -> 
     """Run `nest` under `schedule` on `inputs` (one per tensor of `nest.inputs`); the result and what was counted."""
     program = pipeline.program_of(nest, schedule)
     kernel = _Counted(compiler.compile_text(text(program)))
-    bound = binding.Binding(kernel, nest.output, nest.op)
+    bound = binding.Binding(kernel, nest.output, nest.op, shared=program.shared, whole=program.whole)
     given = [copies.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
     copied = [s for s, g in zip(inputs, given, strict=True) if g is not s]
     visits = sum(_visits(s) for s in copied)
@@ -147,7 +148,7 @@ def plain(nest: Nest, schedule: schedules.Schedule, known: statistics.Facts) -> 
     program = pipeline.program_of(nest, schedule)
     kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     expected = search.output_sizes(nest, known)
-    bound = binding.Binding(kernel, nest.output, nest.op, expected)
+    bound = binding.Binding(kernel, nest.output, nest.op, expected, None, program.shared, program.whole)
 
     def call(inputs: Sequence[Storage]) -> Storage:
         given = [copies.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]
@@ -156,6 +157,6 @@ def plain(nest: Nest, schedule: schedules.Schedule, known: statistics.Facts) -> 
     return call
 
 
-def text(program: lower.Program) -> str:
+def text(program: Program) -> str:
     """The LLVM text of the instrumented kernel of `program`."""
     return lower.lower(program, CountingBuilder(len(abi.layout(program.inputs, program.output))))

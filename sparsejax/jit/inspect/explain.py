@@ -21,15 +21,17 @@ from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import api, pipeline
+from sparsejax.jit import api
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.cost import sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
-from sparsejax.jit.graph import expected, fuse
+from sparsejax.jit.graph import expected, fuse, partition
 from sparsejax.jit.inspect import forecast, report
 from sparsejax.jit.ir import cin, infer_formats, simplify
+from sparsejax.jit.ir.program import Program
+from sparsejax.jit.runtime import kernels, plans
 from sparsejax.jit.schedule import schedules, statements
 from sparsejax.jit.schedule.schedules import Candidate, Loop
 from sparsejax.lax.rounds import Body
@@ -308,7 +310,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
         infer = _infer_seconds(closed.jaxpr)
         started = time.perf_counter()
         storages = [a.storage for a in (*closed.consts, *leaves)]
-        plan = pipeline.Plan(closed, storages)
+        plan = plans.Plan(closed, storages)
         fusing = time.perf_counter() - started
         steps, _ = _explained(plan, storages)
         return Explanation(tuple(steps), max(0.0, tracing - infer), infer, fusing)
@@ -316,18 +318,18 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     return explained
 
 
-def _explained(plan: pipeline.Plan, storages: Sequence[Storage]) -> tuple[list[Explained], list[Storage]]:
+def _explained(plan: plans.Plan, storages: Sequence[Storage]) -> tuple[list[Explained], list[Storage]]:
     """The steps of a plan on these operands, and its results."""
     registers = plan.registers(storages)
     made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns}
     given = dict(zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), storages, strict=True))
-    planned = [s.step if isinstance(s, pipeline.KernelRunner) else s for s in plan.steps]
+    planned = [s.step if isinstance(s, kernels.KernelRunner) else s for s in plan.steps]
     known = expected.of_program(planned, plan.jaxpr, given)
     steps: list[Explained] = []
     for number, step in enumerate(plan.steps):
         bodies = [_Body(b) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
-        if isinstance(step, pipeline.KernelRunner):
+        if isinstance(step, kernels.KernelRunner):
             entries = known.entries(step.step.output), registers[-1].nnz
             steps.append(_kernel(step, inputs, entries, made_by.get(step.step.output)))
         elif bodies:
@@ -343,7 +345,7 @@ def _explained(plan: pipeline.Plan, storages: Sequence[Storage]) -> tuple[list[E
 class _Body(Body):
     """A body that explains its first run."""
 
-    plan: pipeline.Plan
+    plan: plans.Plan
     runs: int = 0
     steps: list[Explained] = field(default_factory=list)
 
@@ -363,7 +365,7 @@ def _infer_seconds(jaxpr: Jaxpr) -> float:
     return time.perf_counter() - started
 
 
-def _call(step: fuse.CallStep) -> LibraryCall:
+def _call(step: partition.CallStep) -> LibraryCall:
     eqn = step.eqn
     dense = all(a.aval.format.is_dense for a in eqn.inputs)
     if eqn.primitive.notation is None:
@@ -374,7 +376,7 @@ def _call(step: fuse.CallStep) -> LibraryCall:
 
 
 def _kernel(
-    runner: pipeline.KernelRunner, inputs: Sequence[Storage], entries: tuple[float, int], eqn: Eqn | None
+    runner: kernels.KernelRunner, inputs: Sequence[Storage], entries: tuple[float, int], eqn: Eqn | None
 ) -> Kernel:
     step = runner.step
     runner, inputs = runner.actual(inputs)
@@ -425,7 +427,7 @@ def _kernel(
     )
 
 
-def _meetings(runner: pipeline.KernelRunner, known: Facts, counted: Facts) -> tuple[Meeting, ...]:
+def _meetings(runner: kernels.KernelRunner, known: Facts, counted: Facts) -> tuple[Meeting, ...]:
     made = []
     for join in statistics.meetings(runner.plain):
         if join.key in known.couplings:
@@ -467,9 +469,9 @@ def _order_reason(order: tuple[cin.IndexVar, ...], candidates: Sequence[Candidat
 
 
 def _conversions(
-    runner: pipeline.KernelRunner,
+    runner: kernels.KernelRunner,
     schedule: schedules.Schedule,
-    program: lower.Program,
+    program: Program,
     exact: dict[str, tuple[float, ...]],
 ) -> tuple[Conversion, ...]:
     nest, made = runner.step.nest, []
@@ -496,9 +498,9 @@ def _conversions(
 
 
 def _workspaces(
-    runner: pipeline.KernelRunner,
+    runner: kernels.KernelRunner,
     schedule: schedules.Schedule,
-    program: lower.Program,
+    program: Program,
     exact: Facts,
 ) -> tuple[Workspace, ...]:
     nest = runner.plain
@@ -537,7 +539,7 @@ def _workspace_reason(
             return f"the output is sparse in {over}, and {reduced} is reduced outside the loop over {own[-1]}"
 
 
-def _format_reasons(step: fuse.KernelStep, eqn: Eqn) -> tuple[str, ...]:
+def _format_reasons(step: partition.KernelStep, eqn: Eqn) -> tuple[str, ...]:
     """Why the kernel's last operation has its result format, in the kernel's names."""
     if eqn.param_dict.get("out_format") is not None:
         return ("pinned by out_format",)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats import Dense, Format, convert
-from sparsejax.jit.codegen import lower
-from sparsejax.jit.codegen.workspaces import keys
+from sparsejax.jit.cost import workspace_price
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.ir.program import Program
 from sparsejax.jit.schedule import search
 
 POS_BYTES = 8
@@ -68,7 +68,7 @@ def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
     order and a list to sort them with; nodes with four links; three lists; lists by digit and all of them in order.
     """
     item = tensor.dtype.itemsize
-    entry = item + 8 * (1 + max(keys.words_of(tensor.shape), default=0))
+    entry = item + 8 * (1 + max(workspace_price.words_of(tensor.shape), default=0))
     size = math.prod(tensor.shape)
     match tensor.policy:
         case "scalar":
@@ -79,7 +79,7 @@ def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
             return size * item
         case "bitmap" | "marks":
             inner = tensor.shape[1:]
-            padded = tensor.shape[0] << sum(map(keys.bits_of, inner))
+            padded = tensor.shape[0] << sum(map(workspace_price.bits_of, inner))
             return padded * (item + 1) + padded // 8 + round(8 * entries)
         case "hash":
             return round(3 * entries * (entry + 8) + 2 * entries * entry)
@@ -91,7 +91,7 @@ def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
             return round(3 * entries * entry)
 
 
-def workspaces(program: lower.Program) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where]]:
+def workspaces(program: Program) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where]]:
     """Every workspace of a program, with the loops around it and its `where`, outermost first."""
     found: list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where]] = []
 

@@ -20,13 +20,13 @@ from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn
 from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import pipeline
-from sparsejax.jit.codegen import lower
 from sparsejax.jit.cost import sampling, statistics
-from sparsejax.jit.graph import fuse
+from sparsejax.jit.graph import partition
 from sparsejax.jit.inspect import forecast, stages
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.ir.program import Program
+from sparsejax.jit.runtime import kernels, plans
 from sparsejax.jit.schedule import schedules, search, statements
 from sparsejax.lax.rounds import Body
 
@@ -84,10 +84,10 @@ class MemoryStats:
 def report(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Report:
     """The cost of a jaxpr on these arrays. It is run once, as later steps depend on what earlier ones make."""
     given = [a.storage for a in (*closed.consts, *arrays)]
-    return _reported(pipeline.plan_of(closed, given), given)[0]
+    return _reported(plans.plan_of(closed, given), given)[0]
 
 
-def _reported(plan: pipeline.Plan, given: Sequence[Storage]) -> tuple[Report, list[Storage]]:
+def _reported(plan: plans.Plan, given: Sequence[Storage]) -> tuple[Report, list[Storage]]:
     """The cost of a plan on these operands, and its results."""
     registers = plan.registers(given)
     first, made, entries, parts = len(registers), [], dict[int, float](), []
@@ -95,7 +95,7 @@ def _reported(plan: pipeline.Plan, given: Sequence[Storage]) -> tuple[Report, li
         bodies = [_Counter(b) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
         parts.append(stages.part_of(step, inputs, [b.parts for b in bodies]))
-        if isinstance(step, pipeline.KernelRunner):
+        if isinstance(step, kernels.KernelRunner):
             made.append(_kernel(step, inputs))
             entries[plan.made[number][0]] = made[-1].entries
         elif bodies:
@@ -114,7 +114,7 @@ def _reported(plan: pipeline.Plan, given: Sequence[Storage]) -> tuple[Report, li
 class _Counter(Body):
     """A body that adds up the cost of its runs."""
 
-    plan: pipeline.Plan
+    plan: plans.Plan
     flops: float = 0.0
     accessed: float = 0.0
     temporaries: int = 0
@@ -131,7 +131,7 @@ class _Counter(Body):
         return results
 
 
-def _control(step: fuse.CallStep, bodies: Sequence[_Counter], results: Sequence[Storage]) -> Step:
+def _control(step: partition.CallStep, bodies: Sequence[_Counter], results: Sequence[Storage]) -> Step:
     """All runs of its bodies; the memory of the largest."""
     flops, accessed = sum(b.flops for b in bodies), sum(b.accessed for b in bodies)
     entries = float(sum(s.nnz for s in results))
@@ -143,7 +143,7 @@ def _bytes(storages: Sequence[Storage]) -> int:
     return sum(s.nbytes for s in {id(s.vals): s for s in storages}.values())
 
 
-def _kernel(runner: pipeline.KernelRunner, inputs: Sequence[Storage]) -> Step:
+def _kernel(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> Step:
     runner, inputs = runner.actual(inputs)
     given, nest = runner.step.nest.inputs, runner.plain
     exact = runner.observe_exactly(inputs)
@@ -184,7 +184,7 @@ def _operators(expr: cin.Expr) -> int:
     return (expr.op != "cast") + sum(map(_operators, expr.args))
 
 
-def _call(step: fuse.CallStep, inputs: Sequence[Storage], made: Storage) -> Step:
+def _call(step: partition.CallStep, inputs: Sequence[Storage], made: Storage) -> Step:
     eqn = step.eqn
     viewed = any(np.may_share_memory(made.vals, s.vals) for s in inputs)
     accessed = 0 if viewed else _bytes([*inputs, made])
@@ -210,7 +210,7 @@ def _flops_of_call(eqn: Eqn) -> float:
 
 
 def workspaces(
-    nest: Nest, schedule: schedules.Schedule, program: lower.Program, known: statistics.Facts
+    nest: Nest, schedule: schedules.Schedule, program: Program, known: statistics.Facts
 ) -> list[tuple[cin.Tensor, tuple[cin.IndexVar, ...], cin.Where, int]]:
     """Every workspace of a program: its tensor, the loops around it, its `where`, and its expected bytes."""
     loops = statements.loops(nest, known, schedule)

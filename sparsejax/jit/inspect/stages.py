@@ -12,9 +12,11 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.backend.pretty import PrettyBuilder
 from sparsejax.jit.codegen import lower
-from sparsejax.jit.graph import fuse, pattern_sources
+from sparsejax.jit.graph import partition, pattern_sources
 from sparsejax.jit.ir import cin
-from sparsejax.jit.pipeline import KernelRunner, Observed, Plan, plan_of
+from sparsejax.jit.ir.program import Program
+from sparsejax.jit.runtime.kernels import KernelRunner, Observed
+from sparsejax.jit.runtime.plans import Plan, plan_of
 from sparsejax.jit.schedule import schedules
 from sparsejax.lax.rounds import Body
 
@@ -69,7 +71,7 @@ class _Listener(Body):
 class Part:
     """A step as it ran: what a kernel's plan depends on, and the steps of its bodies at their first runs (None: they did not run)."""
 
-    step: KernelRunner | fuse.CallStep
+    step: KernelRunner | partition.CallStep
     observed: Observed
     bodies: tuple[Sequence[Part] | None, ...]
 
@@ -91,10 +93,10 @@ class Part:
 
 
 def part_of(
-    step: KernelRunner | fuse.CallStep, inputs: Sequence[Storage], bodies: Sequence[Sequence[Part] | None]
+    step: KernelRunner | partition.CallStep, inputs: Sequence[Storage], bodies: Sequence[Sequence[Part] | None]
 ) -> Part:
     """A step that ran on these operands."""
-    if isinstance(step, fuse.CallStep):
+    if isinstance(step, partition.CallStep):
         return Part(step, (), tuple(bodies))
     runner, given = step.actual(inputs)
     return Part(runner, runner.observe(given), ())
@@ -112,7 +114,7 @@ def _kernel_text(step: KernelRunner, observed: Observed, stage: str) -> str:
     return text if stage == "llvm" else compiler.assembly(text)
 
 
-def _plan_text(step: KernelRunner, schedule: schedules.Schedule, program: lower.Program) -> str:
+def _plan_text(step: KernelRunner, schedule: schedules.Schedule, program: Program) -> str:
     nest = step.step.nest
     inputs = ", ".join(f"{t.name}:{t.dtype}{list(t.shape)} {t.format}" for t in nest.inputs)
     lines = [f"kernel out:{nest.output.dtype}{list(nest.output.shape)} {nest.output.format} from {inputs}"]

@@ -10,7 +10,7 @@ Source of the scheme: "Compilation of Sparse Array Programming Models", sections
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,10 @@ class Operator:
     `op(z, x)` is `left_result` for every finite `x` (an unstored zero stays zero even beside NaN or infinity,
     as in SciPy). `repeat` names the operator that reduces `m` copies of `g`, as `g repeat m` (idempotent ones keep `g`).
     `undoes` is (o, u) where `op(x, y)` is `o(x, u(y))`.
+
+    `lanewise` names the kinds of NumPy types for which the operator works lane by lane of a vector, without a call of a scalar library
+    function. `elementary` functions (exp, sin, ...) are far more work than anything else that is done in lanes. `cost` is that of one
+    evaluation, in additions: what computing a value again is judged by.
     """
 
     name: str
@@ -45,6 +49,9 @@ class Operator:
     repeat: str | None = None
     undoes: tuple[str, str] | None = None
     body: Any = None
+    lanewise: str = ""
+    elementary: bool = False
+    cost: float = 4.0
 
     def identity(self, dtype: DType) -> Scalar | None:
         """The neutral element as a NumPy scalar of `dtype`, or None when there is none."""
@@ -259,7 +266,39 @@ def _table() -> dict[str, Operator]:
             "imag",
         ]
     ]
-    return {op.name: op for op in ops}
+    return {op.name: _measured(op) for op in ops}
+
+
+_REAL, _ANY = "biuf", "biufc"
+_ELEMENTARY = frozenset(
+    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "logistic", "erf"]
+)
+_LANEWISE = {
+    **dict.fromkeys(
+        ["add", "subtract", "multiply", "divide", "negative", "positive", "square", "maximum", "minimum"], _ANY
+    ),
+    **dict.fromkeys(["fmax", "fmin", "where", "cast", "conjugate", "real", "imag", "threefry"], _ANY),
+    **dict.fromkeys(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"], _ANY),
+    **dict.fromkeys(["logical_and", "logical_or", "logical_xor", "logical_not", "isfinite", "isinf", "isnan"], _ANY),
+    **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"], _ANY),
+    **dict.fromkeys(["floor", "ceil", "trunc", "rint"], _ANY),
+    **dict.fromkeys(["absolute", "sqrt", *_ELEMENTARY], _REAL),
+}
+_COST = {
+    **dict.fromkeys(["add", "subtract", "multiply", "divide", "negative", "positive", "cast", "where", "square"], 1.0),
+    **dict.fromkeys(["maximum", "minimum", "conjugate", "real", "imag", "absolute"], 1.0),
+    **dict.fromkeys(_ELEMENTARY, 20.0),
+}
+
+
+def _measured(op: Operator) -> Operator:
+    """The operator with what it costs and for which kinds of values it works in lanes."""
+    return replace(
+        op,
+        lanewise=_LANEWISE.get(op.name, ""),
+        elementary=op.name in _ELEMENTARY,
+        cost=_COST.get(op.name, op.cost),
+    )
 
 
 OPERATORS = _table()

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir.program import Program
 
 
 def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
@@ -33,6 +34,12 @@ def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
     if len(lhs.indices) != len(loops) or set(lhs.indices) != set(loops):
         return None
     return made if over_all(made, loops) and not _sticks_out(lhs) else None
+
+
+def noted(program: Program) -> Program:
+    """`program` with every element of its output assigned once, where that can be; it says so."""
+    made = assigned(program.stmt, program.output)
+    return program if made is None else replace(program, stmt=made, whole=True)
 
 
 def _sticks_out(lhs: cin.Access) -> bool:

@@ -1,4 +1,4 @@
-"""From a kernel and a loop order to a concrete statement: loops, workspaces, vector marks.
+"""From a kernel and a loop order to a concrete statement: loops and workspaces.
 
 Let L be the loop order, A the output's variables in storage order, p the length of their common prefix, and
 rest = A[p:] the output levels that no loop order of L visits in order.
@@ -22,49 +22,27 @@ Source: "Compilation of Modular and General Sparse Workspaces", section 4 (refer
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Coordinate, Dense, Format
-from sparsejax.jit.codegen.lower import Program
-from sparsejax.jit.codegen.vectors import mark_vectors
-from sparsejax.jit.codegen.workspaces import policies
-from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.cost import workspace_choice
+from sparsejax.jit.ir import cin, policies, simplify
 from sparsejax.jit.ir.nest import Nest, Producer
-from sparsejax.jit.rewrite import assigned_once, contract_arrays, fission, scatter_operands
-from sparsejax.jit.rewrite.tile import tile
+from sparsejax.jit.ir.program import Program
+from sparsejax.jit.rewrite import fission
 from sparsejax.jit.schedule import placement
-
-IN_ORDER, IN_PLACE, SCATTER = "in order", "in place", "scatter"
-
-
-def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequence[cin.IndexVar]) -> tuple[str, int]:
-    """How the output is assembled under a loop order, and the length p of the common prefix."""
-    p = 0
-    for stored, walked in zip(storage, order, strict=False):
-        if stored != walked:
-            break
-        p += 1
-    rest = len(storage) - p
-    if not rest:
-        return IN_ORDER, p
-    if all(isinstance(level, Dense) for level in output.format.levels[-rest:]):
-        return IN_PLACE, p
-    return SCATTER, p
+from sparsejax.jit.schedule.assembly import IN_PLACE, SCATTER, assembly
+from sparsejax.jit.schedule.schedules import Schedule
 
 
-def concretize(
-    nest: Nest,
-    order: tuple[cin.IndexVar, ...],
-    workspace: str | None = None,
-    places: Sequence[placement.Place] = (),
-    looked_up: Collection[str] = (),
-) -> Program:
-    """The program of `nest` with its loops in `order` (outermost first), scattering through a `workspace` policy; one of several
-    statements with its producers at their `places`. The operands `looked_up` are read from workspaces (`scatter_operands`)."""
+def concretize(nest: Nest, schedule: Schedule) -> Program:
+    """The program of `nest` with its loops in the order of a schedule, scattering through its workspace; one of several statements with its
+    producers at their places."""
+    order, workspace = schedule.order, schedule.workspace
     nest = _started(nest)
     if nest.nested:
-        return _program(nest, placement.loops_of(nest, order, places), looked_up)
+        return _program(nest, placement.loops_of(nest, order, schedule.places))
     how, p = assembly(nest.output, nest.storage_indices, order)
     merged = _many_merged(nest, order)
     if merged is not None:
@@ -72,24 +50,24 @@ def concretize(
     out = cin.Access(nest.output, nest.indices)
     rest = nest.storage_indices[p:]
     if how == SCATTER:
-        how = workspace or policies.default([nest.output.shape[nest.indices.index(v)] for v in rest])
+        how = workspace or workspace_choice.default([nest.output.shape[nest.indices.index(v)] for v in rest])
     if not nest.producers:
-        if how not in policies.POLICIES:
-            return _program(nest, cin.around(order, cin.Assign(out, None, nest.value)), looked_up)
+        if how not in policies.SPARSE:
+            return _program(nest, cin.around(order, cin.Assign(out, None, nest.value)))
         op = None if merged is None else merged[0]
         moved = nest.output._replace(name=f"{nest.output.name}_t")
         nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), op, nest.value),))
         nest = replace(nest, value=nest.producers[0].target)
     beside = any(isinstance(ix, cin.Position) for ix in nest.indices)
     if nest.direct and (how == IN_PLACE or beside):
-        return _program(nest, _in_place(nest.producers[0], out, order), looked_up)
+        return _program(nest, _in_place(nest.producers[0], out, order))
     workspaces = {q.target: _workspace(nest, q, rest, how) for q in nest.producers}
     stmt = cin.around(rest, cin.Assign(out, None, cin.substitute(nest.value, dict(workspaces))))
     for producer in nest.producers:
         target = workspaces[producer.target]
         inside = _inner(order[p:], producer, rest)
         stmt = cin.Where(stmt, cin.around(inside, cin.Assign(target, producer.op, producer.rhs)))
-    return _program(nest, cin.around(order[:p], stmt), looked_up)
+    return _program(nest, cin.around(order[:p], stmt))
 
 
 def _started(nest: Nest) -> Nest:
@@ -139,9 +117,9 @@ def _workspace(nest: Nest, producer: Producer, rest: Sequence[cin.IndexVar], how
     shape = tuple(old.shape[producer.target.indices.index(v)] for v in rest)
     if not rest:
         form, policy = Format(()), "scalar"
-    elif how in policies.POLICIES:
+    elif how in policies.SPARSE:
         # dense levels of the output stay dense below the keys
-        below = policies.dense_below(nest.output.format) if policies.POLICIES[how].blocks else 0
+        below = workspace_choice.dense_below(nest.output.format) if how in policies.BLOCKS else 0
         keys = len(rest) - below
         form, policy = Format((Coordinate(),) * keys + (Dense(),) * below), how
     else:
@@ -154,14 +132,10 @@ def _inner(order: Sequence[cin.IndexVar], producer: Producer, rest: Sequence[cin
     return [v for v in order if v in used]
 
 
-def _program(nest: Nest, stmt: cin.Stmt, looked_up: Collection[str] = ()) -> Program:
-    stmt = scatter_operands.scattered(stmt, looked_up)
-    left = simplify.exhaust_stmt(stmt, ())
+def _program(nest: Nest, stmt: cin.Stmt) -> Program:
     extents: dict[cin.IndexVar, tuple[str, int]] = {}
     for access in (*nest.reads, cin.Access(nest.output, nest.indices)):
         for dimension, index in enumerate(access.indices):
             if isinstance(index, cin.IndexVar):
                 extents.setdefault(index, (access.tensor.name, dimension))
-    left = None if left is None else fission.split(left)
-    marked = None if left is None else contract_arrays.forwarded(tile(mark_vectors(left)))
-    return Program(assigned_once.assigned(marked, nest.output) or marked, nest.inputs, nest.output, extents)
+    return Program(stmt, nest.inputs, nest.output, extents)

@@ -25,43 +25,48 @@ after:   forall i                              w' is the memory of out, @A the p
                  out[i,j] = w'[@A[i,j]] / s
 
 Legal where one operand is walked alone by the loop that fills `w`, with an entry for each of its own, and gives the result its
-positions (`shared_output`): other loops over `w` walk that operand too. Whoever writes `out` reads `w` at this very position, if at all,
+positions (`shared_positions`): other loops over `w` walk that operand too. Whoever writes `out` reads `w` at this very position, if at all,
 and all else that reads it has run before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.codegen import shared_output
-from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir import cin, policies, simplify
+from sparsejax.jit.ir.program import Program
+from sparsejax.jit.rewrite import shared_positions
 
-POLICY = "overlay"
 
-
-def settle(
-    stmt: cin.Stmt, inputs: tuple[cin.Tensor, ...], output: cin.Tensor, extents: Mapping[cin.IndexVar, int]
-) -> tuple[cin.Stmt, shared_output.Given] | None:
-    """`stmt` with its result at the positions of an operand (`shared_output.find`), and a workspace in its place where there is one."""
-    for tensor, loop, assign in _kept(stmt, output):
+def settled(program: Program) -> Program:
+    """The program with its result at the positions of an operand (`shared_positions.find`), and a workspace in its place, where there is
+    one."""
+    if program.stmt is None:
+        return program
+    inputs, output = program.inputs, program.output
+    shapes = {t.name: t.shape for t in (*inputs, output)}
+    extents = {var: shapes[name][dimension] for var, (name, dimension) in program.extents.items()}
+    for tensor, loop, assign in _kept(program.stmt, output):
         for access in dict.fromkeys(cin.accesses(assign.rhs)):
             if access.tensor not in inputs or not _fills(access, loop, assign):
                 continue
-            moved = _moved(stmt, assign.lhs, access, loop.var)
-            found = None if moved is None else shared_output.find(moved, inputs, output, extents)
+            moved = _moved(program.stmt, assign.lhs, access, loop.var)
+            found = None if moved is None else shared_positions.find(moved, inputs, output, extents)
             if found is None or found[1].level + 1 < len(output.format.levels):
                 continue
             if _is_safe(found[0], tensor, found[1].access):
-                return found
-    return shared_output.find(stmt, inputs, output, extents)
+                return replace(program, stmt=found[0], given=found[1])
+    found = shared_positions.find(program.stmt, inputs, output, extents)
+    return program if found is None else replace(program, stmt=found[0], given=found[1])
 
 
 def _kept(stmt: cin.Stmt, output: cin.Tensor) -> Iterator[tuple[cin.Tensor, cin.Forall, cin.Assign]]:
     """Workspaces of one key per entry that could stand where the output does, with the loops that fill them."""
     while not isinstance(stmt, cin.Assign | cin.Seq):
         if isinstance(stmt, cin.Where):
-            tensor, loop = cin.workspace(stmt), shared_output.behind(stmt.producer)
+            tensor, loop = cin.workspace(stmt), shared_positions.behind(stmt.producer)
             fits = tensor.policy == "append" and tensor.dtype == output.dtype and len(tensor.shape) == 1
             if fits and isinstance(loop, cin.Forall) and isinstance(loop.body, cin.Assign):
                 yield tensor, loop, loop.body
@@ -76,12 +81,12 @@ def _fills(access: cin.Access, loop: cin.Forall, assign: cin.Assign) -> bool:
         return False
     outer = [access.level_index(level) for level in range(len(access.indices))]
     bound = [ix for ix in outer if isinstance(ix, cin.IndexVar)]
-    asked = all(shared_output.is_stored(condition, access) for condition in simplify.conditions(assign))
+    asked = all(shared_positions.is_stored(condition, access) for condition in simplify.conditions(assign))
     return (
         len(bound) == len(outer)
         and asked
-        and shared_output.leads(access, bound)
-        and shared_output.alone(access, assign, bound)
+        and shared_positions.leads(access, bound)
+        and shared_positions.alone(access, assign, bound)
     )
 
 
@@ -89,7 +94,7 @@ def _moved(stmt: cin.Stmt, target: cin.Access, leader: cin.Access, var: cin.Inde
     """`stmt` with what `target` keeps at the positions of `leader`; None where it is read in other ways than entry by entry."""
     old = target.tensor
     lacking = old.result or old.format
-    made = old._replace(format=Format((Dense(),)), policy=POLICY, result=lacking)
+    made = old._replace(format=Format((Dense(),)), policy=policies.OVERLAY, result=lacking)
 
     def beside(access: cin.Access) -> cin.Access | None:
         (index,) = access.indices

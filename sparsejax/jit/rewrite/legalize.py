@@ -16,12 +16,9 @@ from collections.abc import Callable
 from sparsejax.core.avals import Aval
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.backend.pretty import PrettyBuilder
-from sparsejax.jit.codegen import coiterate, lower
-from sparsejax.jit.ir import blocks, cin
+from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.rewrite import concretize
-from sparsejax.jit.schedule.schedules import Schedule
 
 
 def assembled(form: Format) -> Format:
@@ -46,21 +43,16 @@ def finished(made: Storage, aval: Aval) -> Storage:
     return convert.convert(made, aval.format)
 
 
-def readable(nest: Nest, schedule: Schedule) -> Nest:
-    """`nest` with its inputs in the formats that its kernel reads, under a schedule of what it splits into.
-
-    Whether a loop may walk an unordered level depends on all that the loop does: lowering finds out.
+def readable(nest: Nest, walked: Callable[[Nest], cin.Tensor | None]) -> Nest:
+    """`nest` with its inputs in the formats that its kernel reads. `walked` tells which tensor with an unordered level some loop has to walk
+    in order, if there is one: that depends on all that the loop does.
     """
     made = _changed(nest, _read)
     while not all(level.ordered for tensor in made.inputs for level in tensor.format.levels):
-        try:
-            parts = schedule.workspace, schedule.places, schedule.scattered
-            program = concretize.concretize(blocks.split(made), schedule.order, *parts)
-            lower.lower(program, PrettyBuilder())
-        except coiterate.Unordered as fault:
-            made = _ordered(made, fault.tensor)
-        else:
+        found = walked(made)
+        if found is None:
             break
+        made = _ordered(made, found)
     return made
 
 

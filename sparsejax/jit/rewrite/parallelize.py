@@ -31,9 +31,8 @@ from dataclasses import replace
 
 from sparsejax import config
 from sparsejax.formats import Dense
-from sparsejax.jit.codegen.loops.chunks import Chunking
-from sparsejax.jit.codegen.lower import Program
 from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir.program import Chunking, Program
 from sparsejax.jit.schedule.schedules import Cost
 
 SMALL, LARGE = 1 << 14, 1 << 24
@@ -86,7 +85,8 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     reason = f"about {work:.3g} iterations, cut along {loop.var}"
     if partial:
         reason += f", each with a partial {partial}"
-    return replace(program, stmt=marked, chunking=Chunking(chunks, partial, work, reason))
+    whole = program.whole and not partial
+    return replace(program, stmt=marked, whole=whole, chunking=Chunking(chunks, partial, work, reason))
 
 
 def _outermost(program: Program) -> cin.Forall | None:

@@ -18,26 +18,12 @@ instead of drained.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from sparsejax.formats import Bitmap, Compressed, Coordinate, Format
+from sparsejax.formats import Bitmap, Format
 from sparsejax.jit.ir import cin
 
 POLICY = "scattered"
-
-
-def depth(access: cin.Access, var: cin.IndexVar, order: Sequence[cin.IndexVar]) -> int | None:
-    """Inside how many loops of `order` the fibers of `access` over `var`, the next loop, can be scattered so that they are read again
-    and again; None where they cannot, or where they are read once."""
-    others = [v for v in access.indices if v != var]
-    if var.outer is not None or not others or len(others) + 1 < len(access.indices):
-        return None
-    if not isinstance(access.tensor.format.levels[-1], Compressed | Coordinate):
-        return None
-    if any(v not in order for v in others):
-        return None
-    made = 1 + max(k for k, v in enumerate(order) if v in others)
-    return made if made < len(order) else None
 
 
 def scattered(stmt: cin.Stmt, names: Collection[str]) -> cin.Stmt:

@@ -38,10 +38,9 @@ it, one that is a sparse level or the parent of one cannot be tiled; registers w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sparsejax.formats import Dense, Format
 from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.schedule.regions import _is_dense
 
 
 def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
@@ -107,35 +106,5 @@ def _held(stmt: cin.Forall) -> cin.Stmt | None:
     return cin.Forall(inner.var, cin.Where(body, cin.Assign(register, None, read[0])), "tile")
 
 
-def region(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.Access]) -> int | None:
-    """Where in a loop order that ends with a vector loop the loops begin that become tiles, the first of them a reduction; None where there
-    are none."""
-    first = len(order) - 1
-    if order[first] not in out.indices:
-        return None
-    while first and (order[first - 1] not in cin.bound_by(out) or _is_dense(order[first - 1], (out, *reads))):
-        first -= 1
-    reductions = (k for k in range(first, len(order) - 1) if order[k] not in cin.bound_by(out))
-    return next(reductions, None)
-
-
 def _decides_nothing(var: cin.IndexVar, body: cin.Stmt) -> bool:
     return not any(simplify.decides(var, c) for c in simplify.conditions(body))
-
-
-def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
-    """Whether `var` is neither a sparse level of what is read and written, nor above one."""
-    for access in accesses:
-        if var not in cin.bound_by(access):
-            continue
-        if var.outer is not None and access.tensor.policy is None and not _paired(access, var):
-            return False
-        levels = [lv for lv in range(len(access.indices)) if access.level_index(lv) == var]
-        if len(levels) != 1 or not all(isinstance(lv, Dense) for lv in access.tensor.format.levels[levels[0] :]):
-            return False
-    return True
-
-
-def _paired(access: cin.Access, var: cin.IndexVar) -> bool:
-    """Whether the blocks that `var` runs inside of are no blocks in memory."""
-    return all(d in access.tensor.paired for d, ix in enumerate(access.indices) if ix == var)

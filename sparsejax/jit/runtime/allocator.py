@@ -33,14 +33,11 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.jit.backend import compiler, loader
+from sparsejax.jit.codegen.abi import EXACT, NAME, PLAIN, SETTLE, STATE, ZERO
 from sparsejax.jit.runtime import allocator_text
-from sparsejax.jit.runtime.allocator_text import NAME, STATE
 
 SMALL = 1 << 14
 """Bytes up to which copying a result is cheaper than an object that owns foreign memory."""
-PLAIN, ZERO, SETTLE, SPARSE, EXACT = range(5)
-"""What is asked for: anything; zeros; the pages behind `size` bytes given up; zeros of which only few may ever be touched; anything of
-which all will be."""
 _LIMIT, _HELD = 0, 1
 
 _state = (ctypes.c_int64 * allocator_text.WORDS)()

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import sys
 
-NAME, STATE = "sparsejax_block", "sparsejax_blocks"
-"""The symbols of the function and of its state."""
-ALIGNMENT = 64
-"""Of all blocks, on systems that are `SUPPORTED`."""
+from sparsejax.jit.codegen.abi import STATE
+
 SMALLEST = 32 << 10
 """Bytes from which blocks are recycled here: segments that threads fill have some 50 KB, which the C library gives back to the system every time."""
 HUGE = 4 << 20

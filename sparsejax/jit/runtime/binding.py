@@ -17,8 +17,9 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.codegen import abi, shared_output
+from sparsejax.jit.codegen import abi
 from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir.program import Shared, heads
 from sparsejax.jit.runtime import allocator, chunked, result_memory
 
 _pack_one = struct.Struct("q").pack
@@ -78,7 +79,7 @@ class Binding:
         op: str | None,
         expected: tuple[int, ...] = (),
         constants: NDArray[Any] | None = None,
-        shared: shared_output.Shared | None = None,
+        shared: Shared | None = None,
         whole: bool = False,
     ) -> None:
         self._kernel = kernel
@@ -105,10 +106,10 @@ class Binding:
         _check_size(output)
         self._given = None if shared is None else _GivenMemory(output, shared)
         self._adoption = _Adoption(output)
-        heads = abi.heads(output)
-        counts = expected if len(expected) == len(heads) else (0,) * len(heads)
+        starts = heads(output)
+        counts = expected if len(expected) == len(starts) else (0,) * len(starts)
         extents = _extents(output.format, output.shape)
-        pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(heads)
+        pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(starts)
         self._before = _pack((*extents, *((0,) * pointers)))
         self._make_room(counts)
 
@@ -283,16 +284,16 @@ def _check_size(output: cin.Tensor) -> None:
 class _GivenMemory:
     """The memory of an output whose positions are those of an input: known before the kernel runs, and partly the input's own."""
 
-    def __init__(self, output: cin.Tensor, shared: shared_output.Shared) -> None:
+    def __init__(self, output: cin.Tensor, shared: Shared) -> None:
         self._output, self._shared = output, shared
         form, extents = output.format, output.format.level_extents(output.shape)
-        self._head = abi.heads(output)[0]
+        self._head = heads(output)[0]
         self._dtypes = [convert.crd_dtype(n) for n in extents]
         self._parents = math.prod(extents[: self._head])
         self._block = math.prod(extents[shared.level + 1 :])
         self._below = len(form.levels) - shared.level - 1
         self._extents = _extents(form, output.shape)
-        self._counts = len(abi.heads(output))
+        self._counts = len(heads(output))
 
     def memory(self, inputs: Sequence[Storage]) -> list[NDArray[Any]]:
         """`pos`, `crd` of every level of the run, and values, to be written where they are not the input's."""

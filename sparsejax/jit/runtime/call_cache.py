@@ -11,8 +11,7 @@ from sparsejax.core.array import made
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import pipeline
-from sparsejax.jit.runtime import sequence
+from sparsejax.jit.runtime import plans, sequence
 
 
 class Shortcut:
@@ -21,19 +20,19 @@ class Shortcut:
     __slots__ = ("avals", "count", "kernel", "result", "several", "templates")
 
     def __init__(self, avals: Sequence[Aval], closed: ClosedJaxpr, tree: tree_util.PyTreeDef) -> None:
-        plan: pipeline.Plan = closed.cache["plan"]
+        plan: plans.Plan = closed.cache["plan"]
         self.avals, self.count = tuple(avals), len(avals)
         self.templates = tuple(map(primitive.plain_template, avals))
         """Those of NumPy arrays that have the types of the operands."""
         one = tree.node is None
-        self.kernel: sequence.Step | pipeline.Plan = plan.alone or plan
+        self.kernel: sequence.Step | plans.Plan = plan.alone or plan
         """What makes the only result."""
         self.result: Any = plan.out_avals[0] if one else None
         self.several = None if one and not closed.consts else _several(closed, plan, tree)
         """What makes results that are several, or read constants."""
 
 
-def _several(closed: ClosedJaxpr, plan: pipeline.Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:
+def _several(closed: ClosedJaxpr, plan: plans.Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:
     """A plan as a function of operands."""
     consts, avals = [c._storage for c in closed.consts], plan.out_avals
     kind, _, children = tree.node or (None, None, ())

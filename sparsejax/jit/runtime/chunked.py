@@ -28,8 +28,8 @@ from sparsejax.formats import Dense
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
-from sparsejax.jit.codegen.lower import Program
 from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir.program import Program, heads
 from sparsejax.jit.runtime import allocator, threads
 
 LONG = 1 << 28
@@ -170,7 +170,7 @@ class _Layout:
     def __init__(self, output: cin.Tensor) -> None:
         places = {slot: k for k, slot in enumerate(abi.slots_of(output, output=True))}
         self.size = len(places)
-        self.heads = [_Head(places, output, level) for level in abi.heads(output)]
+        self.heads = [_Head(places, output, level) for level in heads(output)]
         self.vals = places[abi.Slot(output.name, "vals", 0)]
         form, last = output.format, max(k for k, x in enumerate(output.format.levels) if not isinstance(x, Dense))
         self.block = output.dtype.itemsize * math.prod(form.level_extents(output.shape)[last + 1 :])

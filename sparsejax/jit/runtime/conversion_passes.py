@@ -18,11 +18,10 @@ from sparsejax.formats.passes import Array, Passes, crd_dtype, use
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime import conversion_loops, result_memory, threads
 from sparsejax.jit.runtime.conversion_loops import LANES, Vector
 
-FAR = 1 << 18
-"""Entries from which prefetching pays: fewer stay in the caches."""
 RECYCLED = 1 << 20
 """Bytes from which memory is taken from the arena."""
 SPREAD, DIGIT = 4, 11

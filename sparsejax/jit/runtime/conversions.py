@@ -39,9 +39,10 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime import binding, conversion_loops, conversion_passes, result_memory, threads
 from sparsejax.jit.runtime.conversion_loops import LANES, Part, Vector
-from sparsejax.jit.runtime.conversion_passes import FAR, SPREAD, crowded
+from sparsejax.jit.runtime.conversion_passes import SPREAD, crowded
 
 LOADED, COMPILED = 16, 128
 """Small conversions after which a kernel is loaded that another process has compiled; after which it is compiled."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparsejax.core.primitive import plain_template
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.graph import fuse
+from sparsejax.jit.graph import partition
 from sparsejax.jit.runtime import result_memory
 from sparsejax.jit.runtime.reuse import Recycled
 
@@ -19,7 +19,7 @@ from sparsejax.jit.runtime.reuse import Recycled
 class LibraryCall:
     """A library call of one result, with everything about it that does not change from call to call."""
 
-    def __init__(self, step: fuse.CallStep) -> None:
+    def __init__(self, step: partition.CallStep) -> None:
         call, aval, params = step.eqn.primitive.call, step.outputs[0].aval, step.eqn.param_dict
         assert call is not None
         self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: call(*inputs, out_aval=aval, **params)
@@ -29,7 +29,7 @@ class LibraryCall:
 class NumPyCall:
     """A library call of dense arrays in the order of NumPy, as one of NumPy's functions, into memory of ours."""
 
-    def __init__(self, step: fuse.CallStep, function: Callable[..., Any]) -> None:
+    def __init__(self, step: partition.CallStep, function: Callable[..., Any]) -> None:
         out = step.outputs[0].aval
         template = plain_template(out)
         assert template is not None
@@ -40,7 +40,7 @@ class NumPyCall:
         """Memory of results, flat and read-only, views of arrays that are written; and the slots of these results."""
 
     @staticmethod
-    def of(step: fuse.CallStep) -> NumPyCall | None:
+    def of(step: partition.CallStep) -> NumPyCall | None:
         """The call as a function of NumPy's, where there is one."""
         rule, avals, out = step.eqn.primitive.on_numpy, [v.aval for v in step.eqn.inputs], step.outputs[0].aval
         if rule is None or any(plain_template(a) is None for a in (*avals, out)):
@@ -71,7 +71,7 @@ class NumPyCall:
 class Bodies:
     """A call that has several results, or runs other jaxprs: what `bodies` gives."""
 
-    def __init__(self, step: fuse.CallStep, bodies: Callable[[], Sequence[Any]]) -> None:
+    def __init__(self, step: partition.CallStep, bodies: Callable[[], Sequence[Any]]) -> None:
         self.call: Callable[[Sequence[Storage]], list[Storage]] = lambda inputs: step.call(inputs, bodies())
         """The results for these inputs."""
 

@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Hashable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 
 from sparsejax.cached import Recent
 from sparsejax.formats import Format
 from sparsejax.jit.backend import object_cache
-from sparsejax.jit.codegen import shared_output
+from sparsejax.jit.backend.object_cache import named
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest, Producer
+from sparsejax.jit.ir.program import Shared
 from sparsejax.jit.runtime import chunked
 from sparsejax.jit.schedule import replan
 
@@ -42,7 +40,7 @@ class Recipe:
     moves: tuple[tuple[int, Format], ...]
     expected: tuple[int, ...]
     cut: chunked.Cut | None
-    shared: shared_output.Shared | None = None
+    shared: Shared | None = None
     whole: bool = False
     later: replan.Later | None = None
 
@@ -99,7 +97,7 @@ def _decoded(record: bytes) -> Recipe:
     fields = json.loads(head)
     moves = tuple((position, Format.parse(form, ndim)) for position, form, ndim in fields["moves"])
     cut = None if fields["cut"] is None else chunked.Cut(**fields["cut"])
-    shared = None if fields["shared"] is None else shared_output.Shared(**fields["shared"])
+    shared = None if fields["shared"] is None else Shared(**fields["shared"])
     later = None if fields["later"] is None else replan.Later.decoded(fields["later"])
     return Recipe(text, moves, tuple(fields["expected"]), cut, shared, fields["whole"], later)
 
@@ -107,11 +105,6 @@ def _decoded(record: bytes) -> Recipe:
 def key(nest: Nest, *settings: Hashable) -> str:
     """The key of a kernel under these settings: equal for equal nests in every process that runs these sources."""
     return named(f"plan {settings!r}\n{spell(nest)}")
-
-
-def named(text: str) -> str:
-    """A key for what these sources make of what `text` says."""
-    return f"{_SOURCES}\n{text}"
 
 
 def spell(node: Any) -> str:
@@ -132,23 +125,3 @@ def spell(node: Any) -> str:
             return f"{type(node).__name__}({', '.join(spell(getattr(node, name)) for name in names)})"
         case _:
             return repr(node)
-
-
-def sources(folder: Path) -> str:
-    """The state of all Python files below a folder: their sizes, inodes and times of change, hashed. Reading them would take five
-    times as long, and no edit, copy or installation leaves the time of change as it was.
-    """
-    found, folders = [], [os.fspath(folder)]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.name.endswith(".py"):
-                    s = entry.stat()
-                    found.append((entry.path, s.st_size, s.st_ino, s.st_mtime_ns, s.st_ctime_ns))
-                elif entry.name != "__pycache__" and entry.is_dir():
-                    folders.append(entry.path)
-    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
-
-
-_SOURCES = f"{sources(Path(__file__).parents[1])} numpy {np.__version__} scipy {scipy.__version__}"
-"""What records depend on besides keys: found when the sources have just been read."""

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.runtime import allocator
-from sparsejax.jit.runtime.allocator_text import ALIGNMENT, SUPPORTED
+from sparsejax.jit.runtime.allocator_text import SUPPORTED
 from sparsejax.jit.runtime.reuse import Recycled
 
 SMALLEST = 256 << 10

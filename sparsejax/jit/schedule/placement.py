@@ -27,8 +27,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Coordinate, Dense, Format
-from sparsejax.jit.codegen.workspaces import policies
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.cost import workspace_choice
+from sparsejax.jit.ir import cin, operators, policies
 from sparsejax.jit.ir.nest import Nest, Producer
 
 Loops = tuple[cin.IndexVar, ...]
@@ -218,7 +218,7 @@ def _workspace(target: cin.Access, rest: Loops, place: Place) -> cin.Access:
     policy, form = "dense" if rest else "scalar", Format((Dense(),) * len(rest))
     if rest and place.policy is not None:
         rest = tuple(v for v in map(target.level_index, range(len(target.indices))) if v in rest)
-        below = policies.dense_below(old.format) if policies.of(place.policy).blocks else 0
+        below = workspace_choice.dense_below(old.format) if place.policy in policies.BLOCKS else 0
         policy, form = place.policy, Format((Coordinate(),) * (len(rest) - below) + (Dense(),) * below)
     shape = tuple(old.shape[target.indices.index(v)] for v in rest)
     return cin.Access(cin.Tensor(old.name, shape, old.dtype, form, old.fill_value, policy, old.format), rest)

@@ -31,8 +31,7 @@ from dataclasses import dataclass, replace
 from sparsejax.formats import Dense
 from sparsejax.jit.ir import blocks, cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.rewrite import tile
-from sparsejax.jit.schedule import placement
+from sparsejax.jit.schedule import placement, regions
 from sparsejax.jit.schedule.schedules import Schedule
 
 ROWS, ALONE = 32, 64
@@ -121,7 +120,7 @@ def _gains(nest: Nest, number: int, loops: placement.Loops) -> bool:
     if not all(isinstance(level, Dense) for a in used for level in a.tensor.format.levels):
         return False
     var, last = loops[0], loops[-1]
-    if tile.region(loops, producer.target, reads) != 1 or not any(last in a.indices for a in reads):
+    if regions.region(loops, producer.target, reads) != 1 or not any(last in a.indices for a in reads):
         return False
     return any(var not in a.indices for a in reads if last in a.indices)
 
@@ -153,7 +152,7 @@ def _alone(nest: Nest, schedule: Schedule) -> Panel | None:
     order, out = schedule.order, cin.Access(nest.output, nest.indices)
     if not nest.direct or nest.op is None or len(order) < 3 or set(order) != set(nest.variables):
         return None
-    first = tile.region(order, out, nest.reads)
+    first = regions.region(order, out, nest.reads)
     if first is None or any(v in nest.indices for v in order[:first]):
         return None
     dense = [v for v in order[first:-1] if v in nest.indices]

@@ -28,17 +28,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.codegen.loops.merge import UNEVEN
-from sparsejax.jit.codegen.workspaces import policies
-from sparsejax.jit.cost import conversion_price
+from sparsejax.jit.cost import conversion_price, machine, workspace_choice
 from sparsejax.jit.cost.cardinality import Cardinalities, distinct
 from sparsejax.jit.cost.joins import Meeting, factors, joins
+from sparsejax.jit.cost.machine import UNEVEN
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, outside, storage_orders
-from sparsejax.jit.rewrite import scatter_operands, tile
-from sparsejax.jit.rewrite.concretize import SCATTER, assembly
-from sparsejax.jit.schedule import placement
+from sparsejax.jit.schedule import concordant, placement, regions
+from sparsejax.jit.schedule.assembly import SCATTER, assembly
 from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
 
 # Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). VECTOR, STRIDED: per lane of an innermost dense loop.
@@ -145,7 +143,7 @@ def points(nest: Nest, facts: Facts) -> float:
     return model.points(model.walk(nest.variables))
 
 
-def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> policies.Choice | None:
+def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> workspace_choice.Choice | None:
     """The workspace for `nest` under a loop order; None when its output needs none."""
     model = Model(nest, facts)
     return model.workspace(model.walk(order))
@@ -197,7 +195,7 @@ class Model(Cardinalities):
         self._counts: tuple[float, ...] | None = None
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
         self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
-        self._used: dict[tuple[cin.IndexVar, ...], policies.Choice | None] = {}
+        self._used: dict[tuple[cin.IndexVar, ...], workspace_choice.Choice | None] = {}
         self._walks: dict[tuple[cin.IndexVar, ...], _State] = {(): _State((), frozenset(), 0.0, 1.0)}
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
@@ -293,7 +291,7 @@ class Model(Cardinalities):
 
     def schedule(self, state: _State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
         moved = {
-            a.tensor.name: conversion_price.concordant_format(a, state.order, self.facts)
+            a.tensor.name: concordant.concordant_format(a, state.order, self.facts)
             for a in sorted(state.discordant, key=str)
         }
         used = self.workspace(state)
@@ -404,7 +402,7 @@ class Model(Cardinalities):
             return None
         if set(order) < set(self.nest.variables) or assembly(self.nest.output, self.storage, order)[0] == SCATTER:
             return None
-        return tile.region(order, cin.Access(self.nest.output, self.nest.indices), self.accesses)
+        return regions.region(order, cin.Access(self.nest.output, self.nest.indices), self.accesses)
 
     def _in_tiles(self, order: tuple[cin.IndexVar, ...]) -> float | None:
         """What the loops around the last cost where two become tiles: the reductions run once for several rows."""
@@ -423,10 +421,10 @@ class Model(Cardinalities):
     ) -> tuple[int, float] | None:
         """Inside how many loops to scatter the fibers of a leader over `var` for loops that read them again and again, and what that
         costs; None where there are no such loops, or the others cannot lead alone."""
-        depth = scatter_operands.depth(access, var, state.order)
+        depth = regions.depth(access, var, state.order)
         if depth is None or not self._scatters or access in self._kept or access.tensor.policy == placement.KEPT:
             return None
-        if not policies.fits((self.extents[var],), access.dtype.itemsize, self.facts[access.tensor.name][-1]):
+        if not workspace_choice.fits((self.extents[var],), access.dtype.itemsize, self.facts[access.tensor.name][-1]):
             return None
         rest = [a for a in leaders if a != access]
         if self.leaves(var, frozenset(state.order), rest):
@@ -459,7 +457,7 @@ class Model(Cardinalities):
         """The cost of copying an operand into the format that follows `order`."""
         if access.tensor.policy == placement.KEPT:
             return math.inf
-        tensor, after = access.tensor, conversion_price.concordant_format(access, order, self.facts)
+        tensor, after = access.tensor, concordant.concordant_format(access, order, self.facts)
         return conversion_price.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
 
     def _copy(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
@@ -467,7 +465,7 @@ class Model(Cardinalities):
         dense levels in the copy."""
         if access not in self._beside:
             return self._conversion(access, order)
-        after = conversion_price.concordant_format(access, order, self.facts)
+        after = concordant.concordant_format(access, order, self.facts)
         if _below(after) != _below(access.tensor.format):
             return math.inf
         return TAKE * self.facts[access.tensor.name][-1] * (1 + self._beside[access])
@@ -497,7 +495,7 @@ class Model(Cardinalities):
         does not stay in the cache: a miss per entry, or per cache line where the innermost loop runs along the result."""
         rest = self.storage[p:]
         entries = self.level_counts()[-1] if self._fixed else math.prod(float(self.extents[v]) for v in rest)
-        missed = conversion_price.missed(entries * self.nest.output.dtype.itemsize)
+        missed = machine.missed(entries * self.nest.output.dtype.itemsize)
         if not missed:
             return 0.0
         inner = order[: 1 + max(k for k, v in enumerate(order) if v in rest)]
@@ -511,15 +509,15 @@ class Model(Cardinalities):
         first = self._region(order)
         kept = inner if first is None else (*order[:first], *(v for v in order[first:] if v in rest))
         misses = self.walk(kept).survivors / (64 / self.nest.output.dtype.itemsize if along else 1)
-        return policies.MISS * missed * misses
+        return workspace_choice.MISS * missed * misses
 
-    def workspace(self, state: _State) -> policies.Choice | None:
+    def workspace(self, state: _State) -> workspace_choice.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""
         if state.order not in self._used:
             self._used[state.order] = self._workspace(state)
         return self._used[state.order]
 
-    def _workspace(self, state: _State) -> policies.Choice | None:
+    def _workspace(self, state: _State) -> workspace_choice.Choice | None:
         how, p = assembly(self.nest.output, self.storage, state.order)
         if how != SCATTER:
             return None
@@ -528,8 +526,8 @@ class Model(Cardinalities):
         entries = min(points, self.level_counts()[-1])
         itemsize = self.nest.output.dtype.itemsize
         uses = self.walk(state.order[:p]).survivors
-        below = policies.dense_below(self.nest.output.format)
-        return policies.choose(shape, itemsize, points, entries, uses, self._wanted, below)
+        below = workspace_choice.dense_below(self.nest.output.format)
+        return workspace_choice.choose(shape, itemsize, points, entries, uses, self._wanted, below)
 
     def points(self, state: _State) -> float:
         """How often the body of all loops runs: as observed, if it is known."""

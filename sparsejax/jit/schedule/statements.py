@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sparsejax.jit.cost import conversion_price
+from sparsejax.jit.cost import machine
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
@@ -231,7 +231,7 @@ class _Pricing:
         """How often a reader of what is kept waits for dense operands that it finds by the entries: these lie far apart in memory."""
         own = self.nest.producers[number].target.tensor.name
         return sum(
-            conversion_price.missed(math.prod(a.tensor.shape) * a.dtype.itemsize)
+            machine.missed(math.prod(a.tensor.shape) * a.dtype.itemsize)
             for a in dict.fromkeys(cin.accesses(self.nest.expressions[reader]))
             if a.tensor.name != own and a.tensor.format.is_dense and set(rest) & set(a.indices)
         )

@@ -13,7 +13,7 @@ Source: nonzeros plus rows, as in merge-based SpMV (Merrill and Garland 2016), w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparsejax.formats import Dense
 from sparsejax.formats.walk import Segment, lower_bound
@@ -25,21 +25,6 @@ from sparsejax.jit.ir import cin
 
 Work = Callable[[Val], Val]
 LANES = 64  # of the widest vector
-
-
-@dataclass(frozen=True)
-class Chunking:
-    """How many chunks a kernel is cut into (0: it is not), what each computes apart to be combined by more calls (nothing, a
-    "scalar", or a dense "output"), how many iterations are expected in all, and why.
-    """
-
-    count: int = 0
-    partial: str = ""
-    work: float = 0.0
-    reason: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.count} chunks, {self.reason}" if self.count else f"one thread: {self.reason}"
 
 
 def in_blocks(loop: Loop) -> tuple[int, Callable[[Loop, int], None]]:

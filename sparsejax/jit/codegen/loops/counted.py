@@ -18,8 +18,9 @@ from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.loops import unroll_and_jam
 from sparsejax.jit.codegen.loops.walker import Leaders, Loop
 from sparsejax.jit.codegen.operands import Scalar
-from sparsejax.jit.codegen.vectors import Follow, VectorLoop, vectorizable
+from sparsejax.jit.codegen.vectors import Follow, VectorLoop
 from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.rewrite.vectorize import vectorizable
 
 INT = np.dtype(np.int64)
 

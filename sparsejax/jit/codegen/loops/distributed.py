@@ -41,8 +41,8 @@ from sparsejax.jit.codegen.kernel_memory import moved
 from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, differing, leads
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
-from sparsejax.jit.ir import cin, operators, simplify
-from sparsejax.jit.rewrite import in_place
+from sparsejax.jit.ir import cin, operators, policies, simplify
+from sparsejax.jit.rewrite import lanewise, vectorize
 
 ENTRIES = 4096
 """Entries of a block, at most: what is kept for them stays in the first caches."""
@@ -151,7 +151,7 @@ def _flattened(stmt: cin.Stmt, fills: cin.Where | None = None) -> Iterator[tuple
         yield stmt, fills
         return
     tensor = cin.workspace(stmt)
-    if tensor.policy not in ("scalar", in_place.POLICY):
+    if tensor.policy not in ("scalar", policies.OVERLAY):
         yield None, None
         return
     yield from _flattened(stmt.producer, stmt if tensor.policy == "scalar" else None)
@@ -203,7 +203,7 @@ def _beside(access: cin.Access, leader: cin.Access) -> bool:
 
 def _of_entry(loop: Loop, access: cin.Access) -> bool:
     """Whether a statement that runs once per row would write an entry of a sparse result."""
-    return access.tensor.policy == in_place.POLICY or (
+    return access.tensor.policy == policies.OVERLAY or (
         access.tensor.policy is None and bool(loop.lowering.output.sparse)
     )
 
@@ -213,7 +213,7 @@ def _writes_along(loop: Loop, access: cin.Access, leader: cin.Access) -> bool:
     output = loop.lowering.output
     if output.leader is None or output.leader.tensor != leader.tensor:
         return False
-    if access.tensor.policy == in_place.POLICY:
+    if access.tensor.policy == policies.OVERLAY:
         return _beside(access, leader)
     same = [access.level_index(k) for k in range(len(access.indices))] == [leader.level_index(k) for k in range(2)]
     return access.tensor.policy is None and same
@@ -354,7 +354,7 @@ def _once_per_row(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, Dens
     stmt = _over_rows(stmt, arrays)
     env = loop.env.with_cursors({array: Cursor(0, b.i64(0)) for array in arrays.values()})
     with _from(b, used.values(), block.first):
-        if vectors.vectorizable(cin.Forall(loop.var, stmt)):
+        if vectorize.vectorizable(cin.Forall(loop.var, stmt)):
             vector = vectors.VectorLoop(lowering, loop.var, stmt)
             vector.run(vector.prepared(env), block.first, block.end)
             vector.finish(env)
@@ -390,7 +390,7 @@ def _from(b: Builder, areas: Collection[DenseArea], first: Val) -> Iterator[None
 
 def _in_two_steps(stage: _Stage) -> bool:
     """Whether what is accumulated is computed for all entries before any is added: functions are faster in lanes."""
-    return stage.reduces and emit.elementary(stage.stmt.rhs)
+    return stage.reduces and lanewise.elementary(stage.stmt.rhs)
 
 
 def _reduce(
@@ -430,7 +430,7 @@ def _in_lanes(loop: Loop, stage: _Stage, start: Val, stop: Val, visit: Callable[
     """All entries, as many at a time as a vector has lanes; those behind the last whole vector masked, or one by one."""
     b, stmt = loop.b, stage.stmt
     lanes = vectors.VectorLoop.widest(stmt) if _lanewise(stmt) else 1
-    if lanes > 1 and vectors.maskable(stmt):
+    if lanes > 1 and vectorize.maskable(stmt):
         with b.for_(start, stop, "p", lanes) as place, b.masked(lanes, b.sub(stop, place)):
             visit(place, lanes)
         return
@@ -453,7 +453,7 @@ def _computed_lanewise(expr: cin.Expr) -> bool:
     if not isinstance(expr, cin.Call):
         return expr.dtype.kind in "biuf"
     kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
-    return emit.lanewise(expr.op, kinds) and all(map(_computed_lanewise, expr.args))
+    return lanewise.lanewise(expr.op, kinds) and all(map(_computed_lanewise, expr.args))
 
 
 def _row_of(b: Builder, numbers: DenseArea, place: Val) -> Val:

@@ -24,6 +24,7 @@ from sparsejax.jit.codegen.loops import prefetch, unrolled
 from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
 from sparsejax.jit.ir import cin
+from sparsejax.jit.rewrite import vectorize
 
 SIZES = (4, 8)
 """Bytes of what can be gathered."""
@@ -37,7 +38,7 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
     assert isinstance(stmt, cin.Assign)
     if loop.lowering.scalars[stmt.lhs.tensor.name].mark is not None or loop.stored(walker) is None:
         return False
-    if not vectors.maskable(stmt) or not vectors.lanewise(stmt, loop.var):
+    if not vectorize.maskable(stmt) or not vectorize.reduces_in_lanes(stmt, loop.var):
         return False
     return all(_along(loop, a, walker) or _dense(a) for a in cin.accesses(stmt.rhs) if loop.var in cin.bound_by(a))
 

@@ -16,10 +16,9 @@ from sparsejax.jit.codegen.environment import Cursor
 from sparsejax.jit.codegen.loops import gathered, pairs, prefetch, stored_values, unroll_and_jam, unrolled
 from sparsejax.jit.codegen.loops.counted import Ranges
 from sparsejax.jit.codegen.loops.walker import END, Leaders, Loop, Walker
+from sparsejax.jit.cost.machine import UNEVEN
 from sparsejax.jit.ir import cin
 
-UNEVEN = 8
-"""A segment this many times longer than the other is searched instead of walked."""
 PIECE = 256
 """Places of an intersection for whose entries room is made at once: how many there will be is not known, and room for all would be
 memory that is held for nothing."""

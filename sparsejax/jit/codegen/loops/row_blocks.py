@@ -35,6 +35,7 @@ from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, LANES, UNEVEN, dif
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Buffer, DenseArea, Input, Scalar
 from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.rewrite import vectorize
 
 ENTRIES = 4096
 """Entries of a block, at most: their values stay in the first cache."""
@@ -89,7 +90,7 @@ def _match(loop: Loop) -> _Rows | None:
     operator = operators.get(stmt.op or "") if stmt.op else None
     if operator is None or not (operator.associative and operator.commutative):
         return None
-    if not vectors.maskable(stmt) or not vectors.lanewise(stmt, var):
+    if not vectorize.maskable(stmt) or not vectorize.reduces_in_lanes(stmt, var):
         return None
     return _Rows(body, stmt, var, leader, loop.env.cursors[leader].level)
 

@@ -18,12 +18,13 @@ from contextlib import nullcontext
 from sparsejax.formats import Coordinate
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
-from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.environment import Cursor
 from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
-from sparsejax.jit.codegen.vectors import VectorLoop, maskable, vectorizable
+from sparsejax.jit.codegen.vectors import VectorLoop
 from sparsejax.jit.codegen.workspaces.append import Append
 from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.rewrite import lanewise
+from sparsejax.jit.rewrite.vectorize import maskable, vectorizable
 
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
@@ -48,7 +49,7 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         if stmt.op is not None or not last:
             return False
     elif not _along(stmt.lhs, walker) and (
-        loop.var in stmt.lhs.indices or not (emit.elementary(stmt.rhs) or host.has_masks())
+        loop.var in stmt.lhs.indices or not (lanewise.elementary(stmt.rhs) or host.has_masks())
     ):
         return False
     return vectorizable(cin.Forall(loop.var, stmt), walked=(walker.access, stmt.lhs, *along))
@@ -114,7 +115,7 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
         return
     with nullcontext() if sink is not None else b.if_(b.lt(segment.lo, segment.hi)):
         vector = VectorLoop(lowering, loop.var, stmt, beside=beside if writes else None)
-        vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not emit.elementary(stmt.rhs))
+        vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not lanewise.elementary(stmt.rhs))
         vector.finish(env)
     if isinstance(kept, Append):
         kept.commit(b)

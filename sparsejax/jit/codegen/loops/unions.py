@@ -24,6 +24,7 @@ from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Scalar
 from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.rewrite import lanewise
 
 MOST = 3
 """Leaders with a value for every case: 7 of them."""
@@ -45,7 +46,7 @@ def applies(loop: Loop) -> bool:
 
 def _plain(loop: Loop, stmt: cin.Assign) -> bool:
     """Whether the value of `stmt` is cheap, and can be computed wherever its leaders are."""
-    if simplify.conditions(stmt) or emit.elementary(stmt.rhs):
+    if simplify.conditions(stmt) or lanewise.elementary(stmt.rhs):
         return False
     for access in (stmt.lhs, *cin.accesses(stmt.rhs)):
         if any(isinstance(ix, cin.Position) for ix in access.indices):

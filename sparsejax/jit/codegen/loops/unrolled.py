@@ -26,7 +26,7 @@ from sparsejax.jit.codegen.environment import Env
 from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.codegen.operands import Scalar
 from sparsejax.jit.ir import cin, operators
-from sparsejax.jit.rewrite import scatter_operands
+from sparsejax.jit.rewrite import scatter_operands, vectorize
 
 COPIES = 4
 
@@ -66,7 +66,7 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     whole = b.and_(b.sub(segment.hi, segment.lo), b.i64(-COPIES))
     end = b.named("end", b.add(segment.lo, whole))
     found = all(a.tensor.policy != scatter_operands.POLICY for a in cin.accesses(stmt.rhs))
-    lanes = found and vectors.lanewise(stmt, loop.var)
+    lanes = found and vectorize.reduces_in_lanes(stmt, loop.var)
     stored = _stored(loop, stmt, walker) if lanes else None
     if stored is not None:
         end = _in_lanes(loop, stmt, key, walker, end, stored)
@@ -84,7 +84,7 @@ def _stored(loop: Loop, stmt: cin.Assign, walker: Walker) -> Val | None:
     """How many places the level that is walked has in all, where lanes behind a segment may be read and left out: the place there has a
     coordinate of this level too. None where they may not."""
     marked = loop.lowering.scalars[stmt.lhs.tensor.name].mark is not None
-    return None if marked or not vectors.maskable(stmt) else loop.stored(walker)
+    return None if marked or not vectorize.maskable(stmt) else loop.stored(walker)
 
 
 def _in_lanes(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: Val, stored: Val | None = None) -> Val:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.llvm import lanes_of, scalar_of, vector_of
+from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 from sparsejax.jit.codegen import complex_parts
 
 

@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit.backend.builder import Builder, Val, Var
-from sparsejax.jit.backend.llvm import vector_of
+from sparsejax.jit.backend.types import vector_of
 from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.kernel_memory import allocate, fill, free, moved
 from sparsejax.jit.codegen.workspaces.protocol import Workspace

@@ -12,34 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.cost.workspace_price import words_of
 
-BITS = 63
 Key = tuple[Val, ...]
-
-
-def bits_of(extent: int) -> int:
-    """How many bits a coordinate below `extent` takes.
-
-    >>> bits_of(1), bits_of(2), bits_of(5), bits_of(2**40)
-    (0, 1, 3, 40)
-    """
-    return (max(extent, 1) - 1).bit_length()
-
-
-def words_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """The word that holds each variable.
-
-    >>> words_of((100, 100)), words_of((2**40, 2**40)), words_of((2**40, 2**20, 2**20))
-    ((0, 0), (0, 1), (0, 0, 1))
-    """
-    placed: list[int] = []
-    word, used = 0, 0
-    for extent in shape:
-        used += bits_of(extent)
-        if placed and used > BITS:
-            word, used = word + 1, bits_of(extent)
-        placed.append(word)
-    return tuple(placed)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The policies by name, and which one to use: the cheapest for the expected numbers of insertions and entries."""
+"""Which workspace policy to use: the cheapest for the expected numbers of insertions and entries."""
 
 from __future__ import annotations
 
@@ -7,39 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen.workspaces.append import Append
-from sparsejax.jit.codegen.workspaces.bitmap import Bitmap, Scattered
-from sparsejax.jit.codegen.workspaces.bucket import Bucket
-from sparsejax.jit.codegen.workspaces.coordinate import Coordinate
-from sparsejax.jit.codegen.workspaces.hashed import Hash
-from sparsejax.jit.codegen.workspaces.keys import bits_of, words_of
-from sparsejax.jit.codegen.workspaces.marks import Marks
-from sparsejax.jit.codegen.workspaces.protocol import Workspace
-from sparsejax.jit.codegen.workspaces.tree import Tree
 from sparsejax.jit.cost import workspace_price
-from sparsejax.jit.ir import cin
+from sparsejax.jit.cost.workspace_price import bits_of, words_of
 
-POLICIES: dict[str, type[Workspace]] = {
-    "bitmap": Bitmap,
-    "marks": Marks,
-    "hash": Hash,
-    "coordinate": Coordinate,
-    "bucket": Bucket,
-    "tree": Tree,
-}
-KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append, "scattered": Scattered}
-"""All workspaces: "append" cannot be chosen, it needs entries in order; "scattered" is that of operands that are looked up."""
 DENSE = ("bitmap", "marks")
 """Policies whose memory follows the extents."""
+
+
 SMALL = 16  # bits of the largest bitmap workspace where nothing is known about the operands
+
+
 MISS = 6.0  # nanoseconds, as a loop iteration is about one
+
+
 AMPLE, ROOM = 1 << 26, 4.0
 """A bitmap is taken up to AMPLE bytes, or ROOM times those of the entries: beyond, memory would follow the extents."""
+
+
+FEWEST = 1000.0  # a forecast of fewer insertions is taken for this many: coordinates that cluster meet more often than expected
+
+
 COMPILE = (
     1e4  # sorting, growing and merging double the code: 20 to 32 ms of compilation (measured), over two thousand calls
 )
-FEW = 1000.0  # a forecast of fewer insertions is taken for this many: coordinates that cluster meet more often than expected
 
 
 @dataclass(frozen=True)
@@ -49,16 +39,6 @@ class Choice:
     policy: str
     cost: float
     reason: str
-
-
-def make(b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> Workspace:
-    """The workspace for `tensor`, by its policy."""
-    return of(tensor.policy or "")(b, tensor, extents, op)
-
-
-def of(policy: str) -> type[Workspace]:
-    """The kind of workspace that a policy stands for."""
-    return KINDS[policy]
 
 
 def default(shape: Sequence[int]) -> str:
@@ -107,10 +87,10 @@ def choose(
         return Choice(wanted, expected[wanted], "as configured")
     instead = "" if wanted == "auto" else f"{wanted} is configured and cannot hold it; "
     found = expected
-    if inserts < FEW:
-        fewest = min(FEW, math.prod(map(float, shape)))
+    if inserts < FEWEST:
+        fewest = min(FEWEST, math.prod(map(float, shape)))
         found = workspace_price.costs(
-            workspace_price.terms(shape, itemsize, FEW, max(entries, fewest), uses, below), constants
+            workspace_price.terms(shape, itemsize, FEWEST, max(entries, fewest), uses, below), constants
         )
     code = {name: 0.0 if name in DENSE else COMPILE for name in found}
     ranked = sorted(

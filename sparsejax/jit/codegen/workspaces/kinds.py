@@ -1,0 +1,37 @@
+"""The workspaces by the names of their policies (`ir/workspaces`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.codegen.workspaces.append import Append
+from sparsejax.jit.codegen.workspaces.bitmap import Bitmap, Scattered
+from sparsejax.jit.codegen.workspaces.bucket import Bucket
+from sparsejax.jit.codegen.workspaces.coordinate import Coordinate
+from sparsejax.jit.codegen.workspaces.hashed import Hash
+from sparsejax.jit.codegen.workspaces.marks import Marks
+from sparsejax.jit.codegen.workspaces.protocol import Workspace
+from sparsejax.jit.codegen.workspaces.tree import Tree
+from sparsejax.jit.ir import cin
+
+POLICIES: dict[str, type[Workspace]] = {
+    "bitmap": Bitmap,
+    "marks": Marks,
+    "hash": Hash,
+    "coordinate": Coordinate,
+    "bucket": Bucket,
+    "tree": Tree,
+}
+KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append, "scattered": Scattered}
+"""All workspaces: "append" cannot be chosen, it needs entries in order; "scattered" is that of operands that are looked up."""
+
+
+def make(b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> Workspace:
+    """The workspace for `tensor`, by its policy."""
+    return of(tensor.policy or "")(b, tensor, extents, op)
+
+
+def of(policy: str) -> type[Workspace]:
+    """The kind of workspace that a policy stands for."""
+    return KINDS[policy]

@@ -1,0 +1,102 @@
+"""What scheduling hands to code generation: a statement, with everything that lowering must know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparsejax.formats import Dense, Format
+from sparsejax.jit.ir import cin
+
+
+def heads(tensor: cin.Tensor) -> tuple[int, ...]:
+    """The sparse levels that start a segment: every compressed level, and the first of each coordinate run."""
+    form = tensor.format
+    return tuple(
+        level
+        for level in range(len(form.levels))
+        if not isinstance(form.levels[level], Dense) and not form.continues(level)
+    )
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """How many chunks a kernel is cut into (0: it is not), what each computes apart to be combined by more calls (nothing, a
+    "scalar", or a dense "output"), how many iterations are expected in all, and why.
+    """
+
+    count: int = 0
+    partial: str = ""
+    work: float = 0.0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.count} chunks, {self.reason}" if self.count else f"one thread: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Given:
+    """The operand whose level `level` gives the output's last sparse level its positions; `whole` where every value of a block is
+    assigned, so that none must be cleared."""
+
+    access: cin.Access
+    level: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The same for who calls the kernel: the number of the input, the level, and which of its buffers are the output's own: `pos`,
+    and `crd` from the level `first` on."""
+
+    input: int
+    level: int
+    pos: bool
+    first: int
+
+    @staticmethod
+    def of(given: Given, inputs: tuple[cin.Tensor, ...], output: cin.Tensor) -> Shared:
+        """What the output of a kernel shares."""
+        names, form = [t.name for t in inputs], given.access.tensor.format
+        own, head = _head(form, given.level), heads(output)[0]
+        pos = own == head and all(isinstance(level, Dense) for level in form.levels[:own])
+        return Shared(names.index(given.access.tensor.name), given.level, pos, max(own, head))
+
+
+def _head(form: Format, level: int) -> int:
+    """The level that starts the run of `level`."""
+    while form.continues(level):
+        level -= 1
+    return level
+
+
+@dataclass(frozen=True)
+class Program:
+    """A concrete statement with its parameters."""
+
+    stmt: cin.Stmt | None
+    inputs: tuple[cin.Tensor, ...]
+    output: cin.Tensor
+    extents: Mapping[cin.IndexVar, tuple[str, int]]
+    """Where the extent of each variable is found: a tensor's name and a dimension."""
+    chunking: Chunking = field(default_factory=Chunking)
+    """How the loop that is marked parallel is cut."""
+    given: Given | None = None
+    """The operand whose positions are the output's."""
+    lengths: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """How many entries segments of levels of inputs are expected to hold on average, where that is known."""
+    blocks: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Levels of inputs that are expected to hold many entries in segments of moderate length: how many of these make a block (`row_blocks`)."""
+
+    whole: bool = False
+    """Whether every element of a dense output is assigned, whatever it held before: nobody has to clear it."""
+
+    def extent(self, var: cin.IndexVar) -> int:
+        """The extent of a variable, as the types of the program say."""
+        name, dimension = self.extents[var]
+        return next(t for t in (*self.inputs, self.output) if t.name == name).shape[dimension]
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the output shares with an operand: for who calls the kernel."""
+        return None if self.given is None else Shared.of(self.given, self.inputs, self.output)

@@ -1,0 +1,277 @@
+"""A kernel of a plan, with what it runs as: planned and compiled when facts of its operands are first seen, once per bucket of facts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from sparsejax import config
+from sparsejax.errors import FormatError, ScheduleError
+from sparsejax.formats import Format, copies
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.codegen.constants import Numbers
+from sparsejax.jit.cost import collisions, skew, statistics
+from sparsejax.jit.graph import expected, partition, shared_patterns
+from sparsejax.jit.ir import blocks
+from sparsejax.jit.ir.program import Program
+from sparsejax.jit.rewrite import legalize
+from sparsejax.jit.runtime import binding, chunked, pattern_variants, plan_cache
+from sparsejax.jit.runtime.bound_loop import Bound
+from sparsejax.jit.schedule import replan, schedules, search
+
+Observed = tuple[tuple[Any, ...], ...]
+"""Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
+be known."""
+
+
+turn = threading.RLock()
+"""Held while something is planned, so that threads do not plan the same thing at the same time; and while the process forks, so
+that a child does not wait for a thread that it does not have."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=turn.acquire, after_in_parent=turn.release, after_in_child=turn.release)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A scheduled and compiled kernel."""
+
+    binding: binding.Binding
+    moves: tuple[tuple[int, Format], ...]
+    """Inputs, by position, that are converted first, with their formats."""
+    observed: Observed = ()
+    account: replan.Account | None = None
+    """Of a plan with remembered copies, where there is one."""
+
+
+@dataclass
+class KernelRunner:
+    """A kernel step with its plans, one per scheduler and bucket of observed facts."""
+
+    step: partition.KernelStep
+    shared: bool = False
+    """Whether numbers are read at run time, so that the kernel serves other numbers too."""
+    plans: dict[Any, Planned] = field(default_factory=dict)
+    positional: bool = True
+    """Whether kernels by position may run in its place."""
+
+    def __post_init__(self) -> None:
+        self.nest = blocks.adapted(self.step.nest)
+        """What the kernel computes: with other formats where blocks do not fit together."""
+        self.plain = blocks.split(self.nest)
+        """The same without blocks: what is scheduled."""
+        nest = self.nest
+        self.exact = self.step.output.aval.format == nest.output.format
+        self.bytes = math.prod(nest.output.shape) * nest.output.dtype.itemsize
+        mixed = nest.output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
+        self.large = mixed and self.bytes > config.GIBIBYTE
+        self.joins = self._joins()
+        self.meeting = collisions.plan(self.step.nest)
+        joined = {k for a, _, b, _ in self.joins.values() for k in (a, b)}
+        if self.meeting is not None:
+            met = {a.tensor.name for a in self.meeting.accesses}
+            joined |= {k for k, t in enumerate(self.step.nest.inputs) if t.name in met}
+        sparse = (k for k, t in enumerate(self.step.nest.inputs) if k in joined or not t.format.is_dense)
+        self._watched = [(k, "mark" if k in joined else "positions") for k in sparse]
+        """Where storages of these inputs keep what the plan depends on."""
+        self._last: tuple[object, list[tuple[int, str, object]], Planned | None] = None, [], None
+        """Settings at the last call; where in the cache of which input was what else it depended on; and its plan."""
+        own = weakref.ref(self)  # what refers to itself would be freed late
+        self._plainly: Callable[[Sequence[Storage]], Storage] = lambda inputs: own().run(inputs)  # type: ignore[union-attr]
+        self.call: Callable[[Sequence[Storage]], Storage] = self._plainly
+        """`run` on inputs alone: on the shortest road where the kernel is all there is to do, as long as the last plan serves."""
+        found = shared_patterns.patterns(self.step) if self.positional else None
+        self.variants = None if found is None else pattern_variants.Variants(self.step, found, self._positional)
+        self.beside = shared_patterns.beside(self.step.nest)
+
+    def run(
+        self, inputs: Sequence[Storage], into: NDArray[Any] | None = None, origins: Sequence[Storage] = ()
+    ) -> Storage:
+        """The result for these inputs; `into` is memory for a dense one. `origins` are the arrays that inputs hold the values of,
+        where they are by position."""
+        if self.large:
+            self._check_size(inputs)
+        if self.variants is not None and into is None:
+            variant = self.variants.of(inputs)
+            if variant is not None:
+                return variant[1].run_by_position(variant[0], inputs)
+        planned = self._current(inputs)
+        if planned.moves:
+            inputs = self._moved(planned, inputs, origins)
+        if into is not None:
+            return planned.binding.run_into(inputs, into)
+        result = planned.binding.run(inputs)
+        if planned.account is not None:
+            planned.account.made(result)
+        return result if self.exact else legalize.finished(result, self.step.output.aval)
+
+    def _current(self, inputs: Sequence[Storage]) -> Planned:
+        """The plan for these inputs."""
+        settings, kept, planned = self._last
+        for k, name, value in kept:
+            if inputs[k].cache.get(name) != value:
+                settings = None
+                break
+        if settings != config.planning():
+            planned = self.plan(self.observe(inputs))
+            kept = [(k, name, inputs[k].cache[name]) for k, name in self._watched]
+            self._last = settings, kept, planned = config.planning(), kept, planned
+            self.call, bound = self._plainly, planned.binding
+            alone = not planned.moves and planned.account is None
+            if alone and self.exact and not self.large and self.variants is None:
+                self.call = bound.quick(kept, settings, self._plainly)
+        assert planned is not None
+        if planned.account is not None and planned.account.pays(inputs):
+            return self.plan(planned.observed, planned.account.later.order)
+        return planned
+
+    def actual(self, inputs: Sequence[Storage]) -> tuple[KernelRunner, list[Storage]]:
+        """What runs on these inputs: this kernel, or one by position, and on what."""
+        variant = None if self.variants is None else self.variants.of(inputs)
+        return (self, list(inputs)) if variant is None else (variant[1], variant[0].inputs(inputs))
+
+    def _positional(self, made: shared_patterns.Positional, inputs: Sequence[Storage]) -> KernelRunner | None:
+        """The runner of a kernel by position; None where no loop order can run it."""
+        runner = KernelRunner(made.step, self.shared, positional=False)
+        try:
+            runner.plan(runner.observe(made.inputs(inputs)))
+        except ScheduleError:
+            return None
+        return runner
+
+    def run_by_position(self, made: shared_patterns.Positional, inputs: Sequence[Storage]) -> Storage:
+        """The result for the operands of the kernel that this one is made of."""
+        given, origins = made.inputs(inputs), made.origins(inputs)
+        if made.like is None:
+            return self.run(given, origins=origins)
+        planned, like = self._current(given), inputs[made.like]
+        if planned.moves:
+            given = self._moved(planned, given, origins)
+        result = like.with_values(planned.binding.run_over(given, like), made.fill_value)
+        if planned.account is not None:
+            planned.account.made(result)
+        return result
+
+    def _moved(self, planned: Planned, inputs: Sequence[Storage], origins: Sequence[Storage] = ()) -> list[Storage]:
+        """The inputs in the formats that the kernel reads."""
+        made = list(inputs)
+        for position, form in planned.moves:
+            for number, head in self.beside:
+                if head == position:
+                    made[number] = shared_patterns.values_of(copies.converted(origins[number], form))
+            made[position] = copies.converted(inputs[position], form)
+        return made
+
+    @property
+    def bindable(self) -> bool:
+        """Whether it can be bound to buffers once: its result is dense."""
+        return self.exact and self.nest.output.format.is_dense and not self.large
+
+    def bind(
+        self, bound: Bound, inputs: list[Storage], fixed: Sequence[bool], vals: NDArray[Any] | None
+    ) -> Storage | None:
+        """Bind the kernel; where its result is: in `vals`, if given. None where an input that changes (is not `fixed`) must be converted
+        before every run."""
+        planned = self.plan(self.observe(inputs))
+        if not all(fixed[position] for position, _ in planned.moves):
+            return None
+        inputs = self._moved(planned, inputs)
+        return bound.add(planned.binding, inputs, vals)
+
+    def observe(self, inputs: Sequence[Storage]) -> Observed:
+        """The facts that a plan depends on, rounded."""
+        for position, name in self._watched:
+            if name == "mark":
+                skew.mark(inputs[position])
+        return self._observed(inputs, exact=False)
+
+    def observe_exactly(self, inputs: Sequence[Storage]) -> Observed:
+        """The same, not rounded: for reports and forecasts."""
+        return self._observed(inputs, exact=True)
+
+    def _observed(self, inputs: Sequence[Storage], exact: bool) -> Observed:
+        found: list[tuple[Any, ...]] = list(map(statistics.exact_positions if exact else statistics.positions, inputs))
+        pairs = [skew.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
+        if pairs:
+            found.append(tuple(pairs if exact else map(statistics.rounded, pairs)))
+        if self.meeting is not None:
+            named = {t.name: s for t, s in zip(self.step.nest.inputs, inputs, strict=True)}
+            found.append(statistics.product(self.meeting, named, dict(zip(self.joins, pairs, strict=True)), exact))
+        return tuple(found)
+
+    def _joins(self) -> dict[tuple[str, int, str, int], tuple[int, int, int, int]]:
+        """Where inputs meet, by name; and by their numbers. Tensors in blocks are taken to have even degrees."""
+        given = self.step.nest.inputs
+        numbers = {t.name: k for k, t in enumerate(given)}
+        ranks = {t.name: len(t.shape) for t in given}
+        split = {t.name for t in self.plain.inputs if len(t.shape) != ranks[t.name]}
+        found = {j.key for j in statistics.meetings(self.plain, split)}
+        return {(a, d, b, e): (numbers[a], d, numbers[b], e) for a, d, b, e in sorted(found)}
+
+    def _check_size(self, inputs: Sequence[Storage]) -> None:
+        given = sum(a.nbytes for s in inputs for a in (s.vals, *itertools.chain(*s.buffers)))
+        limit = config.dense_limit()
+        if limit and self.bytes > limit * given:
+            raise FormatError(
+                f"a dense result of shape {self.step.nest.output.shape} would take {self.bytes} bytes, more than {limit} times its "
+                "operands; ask for a sparse one with einsum(..., out_format=...), choose operands whose fills make it sparse, or "
+                'raise the limit with sparsejax.config.update("dense_limit", ...)'
+            )
+
+    def plan(self, observed: Observed, order: replan.Order = ()) -> Planned:
+        key = (*config.planning(), order, observed)
+        with turn:
+            known = self.plans.get(key)
+            if known is None:
+                known = self.plans[key] = self._planned(observed, order)
+        return known
+
+    def _planned(self, observed: Observed, order: replan.Order) -> Planned:
+        key = plan_cache.key(self.step.nest, self.shared, config.planning(), observed, order)
+        constants = Numbers() if self.shared else None
+        recipe = plan_cache.load(key)
+        if recipe is None:
+            recipe = self._recipe(observed, constants, order)
+            if not constants:
+                plan_cache.store(key, recipe)
+        compiled, output = compiler.compile_text(recipe.text), self.nest.output
+        kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
+        area = None if constants is None else constants.area()
+        bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole)
+        account = None if recipe.later is None else replan.Account(recipe.later)
+        return Planned(bound, recipe.moves, observed, account)
+
+    def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
+        """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
+        schedule, program = self.schedule(observed, order)
+        text = pipeline.text_of(program, constants)
+        pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
+        moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
+        expected = search.output_sizes(self.plain, self.known(observed))
+        cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
+        later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later)
+
+    def known(self, observed: Observed) -> statistics.Facts:
+        """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
+        given = self.step.nest
+        count = len(given.inputs)
+        couplings = dict(zip(self.joins, observed[count], strict=True)) if self.joins else {}
+        found = expected.split(given, self.nest, observed[:count])
+        return statistics.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
+
+    def schedule(self, observed: Observed, order: replan.Order = ()) -> tuple[schedules.Schedule, Program]:
+        """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
+        known = self.known(observed)
+        schedule = pipeline.schedule_of(self.plain, known, order)
+        return schedule, pipeline.program_of(self.nest, schedule, known)

@@ -1,0 +1,61 @@
+"""Kernels by position in the place of others, where operands turn out to share their index buffers (graph/shared_patterns)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from sparsejax import config
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.graph import partition
+from sparsejax.jit.graph.shared_patterns import Families, Patterns, Positional, positional
+from sparsejax.jit.runtime import binding
+
+
+def _same_buffers(a: Storage, b: Storage) -> bool:
+    return a.buffers is b.buffers or binding.input_slots(a)[:-8] == binding.input_slots(b)[:-8]
+
+
+Runner = TypeVar("Runner")
+
+
+class Variants(Generic[Runner]):
+    """The kernels by position that run in the place of `step`, by the operands that share patterns; `make` schedules one, or fails."""
+
+    def __init__(
+        self,
+        step: partition.KernelStep,
+        patterns: Patterns,
+        make: Callable[[Positional, Sequence[Storage]], Runner | None],
+    ) -> None:
+        self._step, self._patterns, self._make = step, patterns, make
+        self._known: dict[Any, tuple[Positional, Runner] | None] = {}
+
+    def of(self, inputs: Sequence[Storage]) -> tuple[Positional, Runner] | None:
+        """The kernel by position for these inputs, where there is one."""
+        families = families_of(self._patterns, inputs)
+        key = (*config.planning(), families)
+        if key not in self._known:
+            self._known[key] = self._made(inputs, families) if config.scheduler() == "cost" else None
+        return self._known[key]
+
+    def _made(self, inputs: Sequence[Storage], families: Families) -> tuple[Positional, Runner] | None:
+        for shared in dict.fromkeys((families, ())):
+            made = positional(self._step, shared, inputs)
+            runner = None if made is None else self._make(made, inputs)
+            if made is not None and runner is not None:
+                return made, runner
+        return None
+
+
+def families_of(patterns: Patterns, inputs: Sequence[Storage]) -> Families:
+    """The operands that share a pattern, of every group that may."""
+    found: list[tuple[int, ...]] = []
+    for group in patterns.groups:
+        left = list(group)
+        while len(left) > 1:
+            own = [k for k in left if _same_buffers(inputs[left[0]], inputs[k])]
+            left = [k for k in left if k not in own]
+            if len(own) > 1:
+                found.append(tuple(own))
+    return tuple(found)

@@ -1,0 +1,249 @@
+"""Plans that run: the steps of a jaxpr over numbered registers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.core.array import Array, delete, made
+from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
+from sparsejax.formats import Format
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
+from sparsejax.jit.graph import (
+    guards,
+    partition,
+    reassociate,
+)
+from sparsejax.jit.runtime import donation, library_call, sequence
+from sparsejax.jit.runtime.bound_loop import Bound
+from sparsejax.jit.runtime.kernels import KernelRunner, turn
+from sparsejax.lax.rounds import Body
+
+
+class Plan(Body):
+    """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results.
+
+    `storages` are those of a first call: what they hold decides which kernels are merged (`fuse_reductions`)."""
+
+    def __init__(
+        self, closed: ClosedJaxpr, storages: Sequence[Storage] = (), refused: frozenset[Var] | None = frozenset()
+    ) -> None:
+        """Products that are `refused` are associated as the program says, or all of them (None)."""
+        self.jaxpr, self.shared = pipeline.cleaned(closed.jaxpr), closed.shared
+        self._other: Plan | None = None
+        self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
+        notes: list[reassociate.Chosen] = []
+        steps = closed.cache.get("steps") or self._steps(storages, refused, notes)
+        self.steps = [KernelRunner(s, closed.shared) if isinstance(s, partition.KernelStep) else s for s in steps]
+        self._numbers: dict[Var, int] = {}
+        for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
+            self._numbers[var] = len(self._numbers)
+        self._literals: list[Storage] = []
+        first = len(self._numbers) + sum(isinstance(a, Literal) for atoms in self._atoms() for a in atoms)
+        self.made: list[range] = []
+        """The registers that every step makes."""
+        for step in self.steps:
+            outputs = _outputs(step)
+            self._numbers.update(zip(outputs, itertools.count(first)))
+            self.made.append(range(first, first + len(outputs)))
+            first += len(outputs)
+        lost = {n.output for n in notes if any(c.var not in self._numbers for c in n.checks)}
+        if refused is not None and lost:
+            self.__init__(closed, storages, refused | lost)  # type: ignore[misc]
+            return
+        self.checks = guards.placed([c for n in notes for c in n.checks], self._numbers, self.made)
+        """Where a value is not as it must be before some step, the program runs as it is written."""
+        *self._reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
+        last = {k: number for number, reads in enumerate(self._reads) for k in reads}
+        made = {k for registers in self.made for k in registers} - set(self.results)
+        self._dead = [
+            [k for k in dict.fromkeys(reads) if k in made and last[k] == n] for n, reads in enumerate(self._reads)
+        ]
+        """The registers that no step reads any more after each step."""
+        kernels = {
+            k for s, made in zip(self.steps, self.made, strict=True) if isinstance(s, KernelRunner) for k in made
+        }
+        self.fresh = kernels.issuperset(self.results) and not self.checks.before
+        """Whether results share no memory with operands: kernels make them."""
+        calls = [self._call(number) for number in range(len(self.steps))]
+        self._line = sequence.Line(calls, self._reads, self._dead, self.results, self.checks)
+        count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
+        single = len(calls) == 1 and not self.checks.before and not self._literals and self.results == [count]
+        self.alone = calls[0] if single and self._reads[0] == list(range(count)) and self.fresh else None
+        """The kernel that is all there is to do, if it reads the operands as they come."""
+
+    def _call(self, number: int) -> sequence.Step:
+        step = self.steps[number]
+        if isinstance(step, KernelRunner):
+            return step
+        if step.eqn.bodies or step.eqn.primitive.multiple:
+            return library_call.Bodies(step, lambda: [plan_of(b) for b in step.eqn.bodies])
+        return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
+
+    def _steps(
+        self, storages: Sequence[Storage], refused: frozenset[Var] | None, notes: list[reassociate.Chosen]
+    ) -> list[partition.Step]:
+        """The steps; `notes` get what was decided of products."""
+        given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
+        steps, found = pipeline.steps_of(self.jaxpr, dict(given), refused)
+        notes += found
+        return steps
+
+    def _written(self, storages: Sequence[Storage]) -> Plan:
+        """The plan of the program as it is written."""
+        with turn:
+            if self._other is None:
+                self._other = Plan(ClosedJaxpr(self.jaxpr, (), self.shared), storages, None)
+        return self._other
+
+    def _atoms(self) -> list[Sequence[Atom]]:
+        """What every step reads, and last what the jaxpr returns."""
+        reads: list[Sequence[Atom]] = [
+            s.step.arguments if isinstance(s, KernelRunner) else s.eqn.inputs for s in self.steps
+        ]
+        return [*reads, self.jaxpr.outputs]
+
+    def _number(self, atom: Atom) -> int:
+        if isinstance(atom, Var):
+            return self._numbers[atom]
+        value = np.asarray(atom.value, atom.aval.dtype).reshape(1)
+        self._literals.append(Storage(Format(()), (), atom.aval.dtype.type(0), (), value))
+        return len(self.jaxpr.consts) + len(self.jaxpr.inputs) + len(self._literals) - 1
+
+    def registers(self, storages: Sequence[Storage]) -> list[Storage]:
+        """The registers before the first step."""
+        return [*storages, *self._literals]
+
+    def bodies(self, number: int) -> list[Plan]:
+        """The plans of the jaxprs that a step runs."""
+        step = self.steps[number]
+        return [] if isinstance(step, KernelRunner) else [plan_of(b) for b in step.eqn.bodies]
+
+    def step(
+        self,
+        number: int,
+        registers: list[Storage],
+        bodies: Sequence[Any] | None = None,
+        spare: donation.Spare | None = None,
+    ) -> list[Storage]:
+        """Run one step, whose results become the next registers; what it read. `bodies` run in place of its own."""
+        step, inputs = self.steps[number], [registers[k] for k in self._reads[number]]
+        if isinstance(step, KernelRunner):
+            registers.append(step.run(inputs, None if spare is None else self._memory(number, registers, spare)))
+        else:
+            registers.extend(step.call(inputs, self.bodies(number) if bodies is None else bodies))
+        return inputs
+
+    def forwarded(self) -> list[int | None]:
+        """For every result, the operand that it is, if it is one."""
+        count = len(self.jaxpr.inputs) + len(self.jaxpr.consts)
+        return [k if k < count else None for k in self.results]
+
+    def bound(
+        self, storages: Sequence[Storage], fixed: Sequence[bool], outputs: Sequence[NDArray[Any] | None]
+    ) -> Bound | None:
+        """The plan bound to operands, of which those that are not `fixed` are dense buffers whose values change, and to memory for
+        results, where given. None where it cannot be."""
+        if self.checks.before:
+            return self._written(storages).bound(storages, fixed, outputs)
+        if not all(isinstance(s, KernelRunner) and s.bindable for s in self.steps):
+            return None
+        registers, made = self.registers(storages), Bound()
+        stays = [*fixed, *(True for _ in self._literals)]
+        wanted = {k: vals for k, vals in zip(self.results, outputs, strict=True) if vals is not None}
+        first = len(registers)
+        for step, reads in zip(self.steps, self._reads, strict=True):
+            assert isinstance(step, KernelRunner)
+            own, flags = [registers[k] for k in reads], [stays[k] for k in reads]
+            register = step.bind(made, own, flags, wanted.get(len(registers)))
+            if register is None:
+                return None
+            registers.append(register)
+            stays.append(False)
+        for k, vals in zip(self.results, outputs, strict=True):
+            if vals is not None and (k < first or vals is not wanted[k]):
+                made.copy(vals, registers[k])
+        made.results = [registers[k] for k in self.results]
+        return made
+
+    def _memory(self, number: int, registers: list[Storage], spare: donation.Spare) -> NDArray[Any] | None:
+        """Donated memory for the result of a kernel."""
+        step = self.steps[number]
+        assert isinstance(step, KernelRunner)
+        if not step.bindable:
+            return None
+        reads, out = self._reads[number], step.nest.output
+        over = [reads[k] for k in donation.overwritable(step.nest)]
+        found = spare.take(number, math.prod(out.shape), out.dtype, [k for k in over if reads.count(k) == 1], registers)
+        if found is None:
+            return None
+        registers[found[0]] = sequence.FREED
+        return found[1]
+
+    def run(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
+        """The results; the memory of `donated` operands, by number, may be used for them."""
+        if donated:
+            return self._run_donated(storages, donated)
+        found = self._line.run(self.registers(storages))
+        return self._written(storages).run(storages) if found is None else list(found)
+
+    def outcome(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
+        """As `run`; results are copied where they would share memory that the caller may change after the call."""
+        results = self.run(storages, donated)
+        if self.fresh:
+            return results
+        borrowed = [s for s in storages if "transient" in s.cache]
+        return [library_call.owned(s, borrowed) for s in results] if borrowed else results
+
+    def call(self, storages: Sequence[Storage]) -> Storage:
+        """The first result, as `outcome`."""
+        found = self._line.run([*storages, *self._literals]) if self.fresh else None
+        return self.outcome(storages)[0] if found is None else found[0]
+
+    def _run_donated(self, storages: Sequence[Storage], donated: Mapping[int, Storage]) -> list[Storage]:
+        if self.checks.later:  # what is checked later may have been overwritten by then
+            return self._written(storages).run(storages, donated)
+        registers = self.registers(storages)
+        last = {k: number for number, reads in enumerate(self._reads) for k in reads}
+        spare = donation.Spare({k: s for k, s in donated.items() if k not in self.results}, last)
+        for number, dead in enumerate(self._dead):
+            if number in self.checks.before and not self.checks.hold(number, registers):
+                return self._written(storages).run(storages, donated)
+            self.step(number, registers, spare=spare)
+            for k in dead:
+                registers[k] = sequence.FREED
+        return [registers[k] for k in self.results]
+
+
+def _outputs(step: KernelRunner | partition.CallStep) -> tuple[Var, ...]:
+    return step.step.outputs if isinstance(step, KernelRunner) else step.outputs
+
+
+def plan_of(closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> Plan:
+    """The plan of a jaxpr, made once."""
+    known: Plan | None = closed.cache.get("plan")
+    if known is not None:
+        return known
+    with turn:
+        known = closed.cache.get("plan")
+        if known is None:
+            known = closed.cache["plan"] = Plan(closed, storages)
+    return known
+
+
+def execute(closed: ClosedJaxpr, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
+    """Run `closed` on its inputs (constants are its own). Those that are `donated`, by number, are deleted."""
+    spare = {k for k in donated if donation.is_sole(arrays[k])} if donated else ()
+    storages = [a._storage for a in ((*closed.consts, *arrays) if closed.consts else arrays)]
+    plan: Plan = closed.cache.get("plan") or plan_of(closed, storages)
+    for k in donated:
+        delete(arrays[k])
+    first = len(closed.consts)
+    results = plan.outcome(storages, {first + k: storages[first + k] for k in spare} if spare else None)
+    return list(map(made, results, plan.out_avals))
