@@ -41,3 +41,7 @@ class NonConcreteBooleanIndexError(IndexError):
 
 class UnexpectedTracerError(TypeError):
     """A traced value was used after its trace had ended."""
+
+
+NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
+"""What NumPy says, and we: such a power is 0, 1 or -1, or no integer."""

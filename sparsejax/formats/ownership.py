@@ -48,7 +48,7 @@ def copied(source: Array, dtype: np.dtype[Any]) -> Array:
     """
     size = source.size * dtype.itemsize
     whole = np.empty(size + ALIGNMENT, np.uint8)
-    start = -whole.ctypes.data % ALIGNMENT
+    start = -whole.__array_interface__["data"][0] % ALIGNMENT
     made = whole[start : start + size].view(dtype).reshape(source.shape)
     np.copyto(made, source, casting="unsafe")
     for array in (made, whole):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import logging
 import pickle
 import sys
@@ -21,20 +22,18 @@ from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
-from sparsejax.errors import ConcretizationTypeError
+from sparsejax.errors import NEGATIVE_POWER, ConcretizationTypeError
 from sparsejax.formats import scipy_io
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.inspect import cache_misses, report, stages
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.call_cache import Shortcut
-from sparsejax.lax.elementwise import NEGATIVE_POWER, strong
+from sparsejax.lax.elementwise import strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
 primitive.set_executor(plans.execute)
 
 log = logging.getLogger("sparsejax")
-
-
 _stack = trace.stack
 _NUMBERS = frozenset([bool, int, float, complex])
 
@@ -42,9 +41,10 @@ _NUMBERS = frozenset([bool, int, float, complex])
 class _Traced:
     """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
 
-    __slots__ = ("closed", "limits", "out_tree", "quick")
+    __slots__ = ("closed", "limits", "out_tree", "quick", "used")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef) -> None:
+        self.used = next(_clock)
         self.closed = closed
         self.out_tree = out_tree
         self.limits = _limits(closed.jaxpr)
@@ -85,6 +85,12 @@ def _limits(jaxpr: Jaxpr) -> list[tuple[int, np.dtype[Any], bool]]:
             if atom in weak and dtype.kind in "iu" and (exponent or dtype != atom.aval.dtype):
                 found[weak[atom], dtype, exponent] = None
     return list(found)
+
+
+SIGNATURES = 1024
+"""Signatures that a jitted function remembers, about 60 KB each with their plans; of more, the quarter that was called longest ago is
+forgotten, and traced again when it is called again."""
+_clock = itertools.count()
 
 
 class JitFunction:
@@ -166,6 +172,7 @@ class JitFunction:
         traced = self._cache.get(key)
         if traced is None:
             traced = self._trace_once(key, leaves, args, kwargs)
+        traced.used = next(_clock)
         if traced.limits:
             traced.check(leaves)
         if self._donated:
@@ -256,6 +263,9 @@ class JitFunction:
         if traced.is_inner:
             return traced
         with self._lock:
+            if len(self._cache) >= SIGNATURES:
+                for old in sorted(self._cache, key=lambda k: self._cache[k].used)[: max(1, SIGNATURES // 4)]:
+                    del self._cache[old]
             return self._cache.setdefault(key, traced)
 
     def _paths(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

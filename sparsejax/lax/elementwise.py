@@ -15,7 +15,8 @@ from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import Primitive, as_operand, asarray
-from sparsejax.core.trace import Tracer, is_python_scalar
+from sparsejax.core.trace import is_python_scalar
+from sparsejax.errors import NEGATIVE_POWER
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
 
@@ -121,20 +122,16 @@ def elementwise(op: str, *args: Any) -> Any:
     values = [a if is_python_scalar(a) else as_operand(a, f"argument {k} of {op}") for k, a in enumerate(args)]
     if any(_is_long(v) for v in values):
         values = [_shortened(v, op, values) for v in values]
-    if op == "power":
-        _check_exponent(*values)
-    return primitives[op].bind(*values, loops=loop_dtypes(op, tuple([_promoted(v) for v in values])))
+    loops = loop_dtypes(op, tuple([_promoted(v) for v in values]))
+    if op == "power" and loops[0][1].kind == "i":
+        _check_exponent(values[1])
+    return primitives[op].bind(*values, loops=loops)
 
 
-NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
-
-
-def _check_exponent(base: Any, exponent: Any) -> None:
-    """ValueError for negative integer powers of integers, as far as exponents are known (those of traced functions are not)."""
-    if aval_of(base).dtype.kind not in "biu" or isinstance(exponent, Tracer) or aval_of(exponent).dtype.kind != "i":
-        return
-    known = (exponent,) if is_python_scalar(exponent) else (exponent._storage.vals, exponent.fill_value)
-    if any(np.any(np.less(value, 0)) for value in known):
+def _check_exponent(exponent: Any) -> None:
+    """ValueError where it is plain that an exponent of integers is negative: of others, kernels find out (`emit`)."""
+    known = exponent if is_python_scalar(exponent) else exponent.fill_value
+    if known < 0:
         raise ValueError(NEGATIVE_POWER)
 
 

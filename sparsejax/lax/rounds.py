@@ -63,7 +63,7 @@ class _Turns:
         made = []
         for own, x in zip(self.slices, xs, strict=True):
             for slots, place in self.bodies[turn].places(own):
-                made.append((slots, place, x.vals.ctypes.data, own.vals.nbytes))
+                made.append((slots, place, x.vals.__array_interface__["data"][0], own.vals.nbytes))
         return made
 
 

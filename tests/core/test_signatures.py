@@ -1,9 +1,11 @@
 """What a signature is: types of statics, structures of arguments, weak numbers; tracing inside tracing; pickling; threads."""
 
 import copy
+import gc
 import pickle
 import threading
 import time
+import weakref
 from dataclasses import dataclass
 
 import cloudpickle
@@ -12,7 +14,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import pipeline
+from sparsejax.jit import api, pipeline
 
 A = np.array([[0, 1.0], [2, 0]])
 
@@ -244,3 +246,28 @@ def test_threads_share_one_trace(monkeypatch):
         t.join()
     assert len(lowered) == 1
     assert len(count) == 1 and all(r.todense()[0] == 2 for r in results) and len(results) == 8
+
+
+def test_signatures_that_are_not_called_any_more_are_forgotten(monkeypatch):
+    monkeypatch.setattr(api, "SIGNATURES", 4)
+    traced = []
+    f = sj.jit(lambda x, n: traced.append(n) or x * n, static_argnums=1)
+    x = np.ones(2)
+    f(x, 0)
+    first = weakref.ref(next(iter(f._cache.values())).closed)
+    for n in range(1, 4):
+        f(x, n)
+        f(x, 0)
+    assert traced == [0, 1, 2, 3]
+    assert [f(x, n).todense()[1] for n in (4, 0, 2, 3, 4)] == [4, 0, 2, 3, 4] and traced == [0, 1, 2, 3, 4]
+    f(x, 1)
+    assert traced == [0, 1, 2, 3, 4, 1] and len(f._cache) == 4
+    compiled = f.lower(x, 0).compile()
+    for n in range(10, 20):
+        f(x, n)
+    gc.collect()
+    assert len(f._cache) == 4 and first() is None
+    assert compiled(x).todense()[0] == 0
+    again = len(traced)
+    f(x, 0)
+    assert len(traced) == again + 1

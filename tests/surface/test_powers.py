@@ -53,3 +53,65 @@ def test_no_power_function_is_called(exponent):
     text = sj.jit(lambda x: x**exponent).lower(np.ones(50)).as_text("llvm")
     assert "@pow" not in text and "<8 x double>" in text
     assert "@pow" in sj.jit(lambda x: x**2.5).lower(np.ones(50)).as_text("llvm")
+
+
+@pytest.mark.parametrize(
+    ("form", "dtype", "exponents"),
+    [("dense", "i8", "i1"), ("dense", "u8", "i8"), ("csr", "u1", "i8"), ("csr", "u8", "i1"), ("bitmap", "?", "i1")],
+)
+def test_negative_exponents_of_integers(form, dtype, exponents):
+    """As NumPy: an error, but for uint64, which is promoted; wherever the exponent comes from."""
+    x = np.array([[1, 0, 2, 0], [0, 0, 0, 1]]).astype(dtype)
+    n = np.array([[0, 0, 3, 0], [0, -1, 0, 1]], exponents)
+    a, m = sj.array(x, format=form), sj.array(n, format=form)
+    programs = [
+        lambda a, m, s: a**m,
+        lambda a, m, s: a ** (m + 1 - 1),
+        lambda a, m, s: snp.power(a, n),
+        lambda a, m, s: a ** (s[1, 1]),
+        lambda a, m, s: a ** n[1],
+        lambda a, m, s: snp.sum(a**m),
+    ]
+    for k, program in enumerate(programs):
+        for f in (program, sj.jit(program)):
+            if dtype == "u8":
+                with np.errstate(all="ignore"):
+                    want = program(x, n, n) if k else np.power(x, n)
+                got = f(a, m, n)
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(np.asarray(got.asformat("dense")), np.asarray(want))
+            else:
+                with pytest.raises(ValueError, match="negative integer powers"):
+                    f(a, m, n)
+
+
+def test_negative_exponents_are_found_by_every_thread():
+    x, n = np.full(1 << 19, 3), np.zeros(1 << 19, np.int64)
+    f = sj.jit(lambda x, n: x**n + 1)
+    with sj.config.using(num_threads=2):
+        assert np.all(f(x, n).todense() == 2)
+        for place in (0, 123456, -1):
+            n[:] = 0
+            n[place] = -1
+            with pytest.raises(ValueError, match="negative integer powers"):
+                f(x, n)
+        n[:] = 2
+        assert np.all(f(x, n).todense() == 10)
+
+
+def test_negative_exponents_of_numbers_that_a_function_computes():
+    f = sj.jit(lambda x, s: x ** (s - 5))
+    assert f(np.array([2, 3]), 7).todense().tolist() == [4, 9]
+    with pytest.raises(ValueError, match="negative integer powers"):
+        f(np.array([2, 3]), 4)
+    loop = sj.jit(lambda x: sj.lax.fori_loop(0, 3, lambda k, y: y + x ** (1 - k), x))
+    with pytest.raises(ValueError, match="negative integer powers"):
+        loop(np.array([2, 3]))
+    assert sj.vmap(lambda n: np.array([2, 3]) ** n)(np.array([0, 2])).todense().tolist() == [[1, 1], [4, 9]]
+    with pytest.raises(ValueError, match="negative integer powers"):
+        sj.jit(sj.vmap(lambda n: np.array([2, 3]) ** n))(np.array([0, -2]))
+    for number in (-1, np.int64(-1)):
+        with pytest.raises(ValueError, match="negative integer powers"):
+            sj.array([1]) ** number
+    with pytest.raises(OverflowError):
+        sj.array(np.array([1], np.uint8)) ** -1

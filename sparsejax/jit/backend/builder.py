@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from sparsejax.jit.backend import host
 
-OK, OUT_OF_MEMORY = 0, 1
+OK, OUT_OF_MEMORY, NEGATIVE_EXPONENT = 0, 1, 2
 
 
 class Val(NamedTuple):

@@ -19,7 +19,8 @@ from collections import OrderedDict
 from typing import Any
 
 from sparsejax import config
-from sparsejax.jit.backend import engine, loader, object_cache
+from sparsejax.errors import NEGATIVE_POWER
+from sparsejax.jit.backend import builder, engine, loader, object_cache
 
 log = logging.getLogger("sparsejax")
 
@@ -138,8 +139,10 @@ def keep(thing: Any) -> None:
 
 def check(status: int) -> None:
     """Raise for a status code that is not OK."""
-    if status == 1:
+    if status == builder.OUT_OF_MEMORY:
         raise MemoryError("sparsejax: the result or a workspace of this operation does not fit in memory")
+    if status == builder.NEGATIVE_EXPONENT:
+        raise ValueError(NEGATIVE_POWER)
     if status:
         raise RuntimeError(f"sparsejax: a kernel stopped with status {status}")
 

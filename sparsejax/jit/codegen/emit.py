@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.backend.builder import NEGATIVE_EXPONENT, Builder, Val
 from sparsejax.jit.backend.types import lanes_of, vector_of
 from sparsejax.jit.codegen import complex_parts
 from sparsejax.jit.codegen.complex_parts import fabs as _fabs
@@ -291,20 +291,17 @@ def _power(b: Builder, op: str, args: list[Num]) -> Num:
         plain = _complex_call(b, "cpow", [x, y])
         pairs = [(z.parts[0], z.parts[1]) for z in (x, y, plain)]
         return Num(x.dtype, complex_parts.power(b, pairs[0], pairs[1], pairs[2]))
-    # square and multiply; a negative exponent gives what truncation of the true value gives
+    if y.kind == "i":
+        with b.if_(b.lt(y.val, 0)):
+            b.fail(NEGATIVE_EXPONENT)
+    # square and multiply
     result, base, rest = b.var("power", _like(b, x.val, 1)), b.var("base", x.val), b.var("exponent", y.val)
-    with b.while_(lambda: b.compare("sgt" if y.kind == "i" else "ne", b.get(rest), _like(b, y.val, 0))):
+    with b.while_(lambda: b.ne(b.get(rest), 0)):
         odd = b.ne(b.binary("and", b.get(rest), _like(b, y.val, 1)), 0)
         b.set(result, b.select(odd, b.binary("mul", b.get(result), b.get(base)), b.get(result)))
         b.set(base, b.binary("mul", b.get(base), b.get(base)))
         b.set(rest, b.binary("lshr", b.get(rest), _like(b, y.val, 1)))
-    if y.kind == "u":
-        return Num(x.dtype, (b.get(result),))
-    one, minus = _like(b, x.val, 1), _like(b, x.val, -1)
-    odd = b.ne(b.binary("and", y.val, one), 0)
-    unit = b.select(b.eq(x.val, one), one, _like(b, x.val, 0))
-    unit = b.select(b.eq(x.val, minus), b.select(odd, minus, one), unit)
-    return Num(x.dtype, (b.select(b.lt(y.val, 0), unit, b.get(result)),))
+    return Num(x.dtype, (b.get(result),))
 
 
 # ------------------------------------------------------------------------------------------ comparison and logic

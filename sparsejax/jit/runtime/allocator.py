@@ -53,6 +53,7 @@ def limit() -> int:
 def _code() -> compiler.Kernel:
     code = compiler.compile_text(allocator_text.text(), plain=True)
     compiler.keep(code)  # blocks are given back until the very end
+    compiler.keep(_state)
     return code
 
 
@@ -108,8 +109,9 @@ class Owned:
             "data": (address, True),
         }
 
-    def __del__(self) -> None:
-        self._give(self._address, 0, PLAIN)
+    def __del__(self, plain: int = PLAIN) -> None:
+        # bound when the class is made: at the end of the interpreter, the names of a module are None
+        self._give(self._address, 0, plain)
 
 
 def adopt(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:

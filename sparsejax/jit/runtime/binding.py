@@ -85,7 +85,7 @@ class Binding:
         self._kernel = kernel
         self._call: Callable[[bytes], int] | None = None
         self._constants = constants
-        self._first = b"" if constants is None else _pack_one(constants.ctypes.data)
+        self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
         self._dtype = output.dtype
         self._dense = all(isinstance(level, Dense) for level in output.format.levels)
         self._size = math.prod(output.format.level_extents(output.shape))
@@ -132,7 +132,7 @@ class Binding:
 
     def call(self, slots: NDArray[np.int64], vals: NDArray[Any]) -> Callable[[], None]:
         """The kernel over fixed slots, as a function; the output is cleared before, unless all of it is assigned."""
-        run, address, start, fill = self._kernel.run_at, slots.ctypes.data, self._content, vals.fill
+        run, address, start, fill = self._kernel.run_at, result_memory.address_of(slots), self._content, vals.fill
 
         def cleared() -> None:
             fill(start)
@@ -311,7 +311,7 @@ class _GivenMemory:
 
     def slots(self, memory: list[NDArray[Any]]) -> bytes:
         """The output's slots."""
-        return _pack((*self._extents, *(array.ctypes.data for array in memory), *(0,) * self._counts))
+        return _pack((*self._extents, *(result_memory.address_of(array) for array in memory), *(0,) * self._counts))
 
     def storage(self, memory: list[NDArray[Any]]) -> Storage:
         """The output; fibers that the kernel did not visit begin and end where the one before ends."""

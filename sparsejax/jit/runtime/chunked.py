@@ -30,7 +30,7 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.program import Program, heads
-from sparsejax.jit.runtime import allocator, threads
+from sparsejax.jit.runtime import allocator, result_memory, threads
 
 LONG = 1 << 28
 """Iterations, a quarter of a second to three (insertions take longest), from which on a kernel runs in chunks also with one thread, so that it
@@ -106,7 +106,7 @@ class Chunked:
             parts, pieces = np.empty(_SCALAR * chunks), 1
         else:
             parts, pieces = np.full((chunks, self._size), self._start, self._dtype), chunks
-        table = np.column_stack([table, np.full(chunks, parts.ctypes.data)])
+        table = np.column_stack([table, np.full(chunks, result_memory.address_of(parts))])
         status = threads.run(self._kernel.address, table)
         if status == 0:
             table[:, -3] += chunks

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.jit.backend import compiler
+from sparsejax.jit.runtime import result_memory
 
 _MACHINES = {
     "x86_64": (202, 203, 204, "llvm.x86.sse2.pause", ""),
@@ -92,9 +93,10 @@ class Pool:
             return None
         try:
             seat = np.array(
-                [self._state, _POST, function, table.ctypes.data, table.strides[0], len(table), SLICE], np.int64
+                [self._state, _POST, function, result_memory.address_of(table), table.strides[0], len(table), SLICE],
+                np.int64,
             )
-            drive, address = self._code.run_at, seat.ctypes.data
+            drive, address = self._code.run_at, result_memory.address_of(seat)
             try:
                 while drive(address) == _MORE:
                     seat[1] = _GO_ON

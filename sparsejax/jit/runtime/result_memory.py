@@ -42,7 +42,9 @@ def address_of(array: NDArray[Any]) -> int:
     try:
         return ctypes.addressof(_first_byte(array))
     except (TypeError, ValueError):  # read-only, or empty
-        return array.ctypes.data
+        return int(
+            array.__array_interface__["data"][0]
+        )  # `array.ctypes` imports, which fails at the end of the interpreter
 
 
 class Results:

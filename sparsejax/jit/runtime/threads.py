@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.jit.runtime import pool
+from sparsejax.jit.runtime import pool, result_memory
 
 CANCELLED = pool.CANCELLED
 _Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -57,7 +57,7 @@ def run(function: int, table: NDArray[np.int64]) -> int:
 
 
 def _serial(function: int, table: NDArray[np.int64]) -> int:
-    call, first, stride = _Function(function), table.ctypes.data, table.strides[0]
+    call, first, stride = _Function(function), result_memory.address_of(table), table.strides[0]
     for row in range(len(table)):
         status: int = call(first + row * stride)
         if status:
@@ -80,7 +80,7 @@ class Executor:
         try:
             call, first, stride, tickets, failed = (
                 _Function(function),
-                table.ctypes.data,
+                result_memory.address_of(table),
                 table.strides[0],
                 itertools.count(),
                 [0],
