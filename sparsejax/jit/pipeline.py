@@ -63,6 +63,9 @@ Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
 be known."""
 
+Into = Callable[[Sequence[int]], tuple[NDArray[Any], bool] | None]
+"""Memory for the result of a kernel, and whether it may be cleared, given the inputs, by position, that the result may overwrite."""
+
 SCHEDULERS = {"cost": search.choose, "algorithm1": scorch.choose}
 
 
@@ -84,6 +87,8 @@ class Planned:
     observed: Observed = ()
     account: replan.Account | None = None
     """Of a plan with remembered copies, where there is one."""
+    over: tuple[int, ...] = ()
+    """Inputs, by position, that the result may overwrite (`donation`)."""
 
 
 @dataclass
@@ -126,22 +131,23 @@ class KernelRunner:
         self.variants = None if found is None else shared_patterns.Variants(self.step, found, self._positional)
         self.beside = shared_patterns.beside(self.step.nest)
 
-    def run(
-        self, inputs: Sequence[Storage], into: NDArray[Any] | None = None, origins: Sequence[Storage] = ()
-    ) -> Storage:
-        """The result for these inputs; `into` is memory for a dense one. `origins` are the arrays that inputs hold the values of,
+    def run(self, inputs: Sequence[Storage], into: Into | None = None, origins: Sequence[Storage] = ()) -> Storage:
+        """The result for these inputs; `into` gives memory for a dense one. `origins` are the arrays that inputs hold the values of,
         where they are by position."""
         if self.large:
             self._check_size(inputs)
-        if self.variants is not None and into is None:
+        planned = None if into is None else self._current(inputs)
+        memory = None if into is None or planned is None else into(planned.over)
+        if self.variants is not None and memory is None:
             variant = self.variants.of(inputs)
             if variant is not None:
                 return variant[1].run_by_position(variant[0], inputs)
-        planned = self._current(inputs)
+        if planned is None:
+            planned = self._current(inputs)
         if planned.moves:
             inputs = self._moved(planned, inputs, origins)
-        if into is not None:
-            return planned.binding.run_into(inputs, into)
+        if memory is not None:
+            return planned.binding.run_into(inputs, *memory)
         result = planned.binding.run(inputs)
         if planned.account is not None:
             planned.account.made(result)
@@ -281,7 +287,7 @@ class KernelRunner:
         area = None if constants is None else constants.area()
         bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole)
         account = None if recipe.later is None else replan.Account(recipe.later)
-        return Planned(bound, recipe.moves, observed, account)
+        return Planned(bound, recipe.moves, observed, account, recipe.over)
 
     def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
@@ -292,7 +298,8 @@ class KernelRunner:
         expected = search.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
         later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later)
+        over = donation.overwritable(program)
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later, over)
 
     def known(self, observed: Observed) -> statistics.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
@@ -483,19 +490,24 @@ class Plan(Body):
         made.results = [registers[k] for k in self.results]
         return made
 
-    def _memory(self, number: int, registers: list[Storage], spare: donation.Spare) -> NDArray[Any] | None:
-        """Donated memory for the result of a kernel."""
+    def _memory(self, number: int, registers: list[Storage], spare: donation.Spare) -> Into | None:
+        """What gives donated memory for the result of a kernel; None where there is none."""
         step = self.steps[number]
         assert isinstance(step, KernelRunner)
-        if not step.bindable:
-            return None
         reads, out = self._reads[number], step.nest.output
-        over = [reads[k] for k in donation.overwritable(step.nest)]
-        found = spare.take(number, math.prod(out.shape), out.dtype, [k for k in over if reads.count(k) == 1], registers)
-        if found is None:
+        size = math.prod(out.shape)
+        if not step.bindable or not spare.fits(size, out.dtype):
             return None
-        registers[found[0]] = sequence.FREED
-        return found[1]
+
+        def memory(over: Sequence[int]) -> tuple[NDArray[Any], bool] | None:
+            own = [reads[k] for k in over if reads.count(reads[k]) == 1]
+            found = spare.take(number, size, out.dtype, own, registers)
+            if found is None:
+                return None
+            registers[found[0]] = sequence.FREED
+            return found[1], found[0] not in reads
+
+        return memory
 
     def run(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
         """The results; the memory of `donated` operands, by number, may be used for them."""
