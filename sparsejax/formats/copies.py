@@ -7,7 +7,7 @@ A copy pays when what it would have saved so far has reached its price: so all u
 cost, had one known how many there will be. Those of other arrays over the same pattern count too.
 
 Arrays that were made over the pattern of another (`Storage.with_values`) share its memory of copies. Entry p of a copy is entry q[p] of
-the array.
+the array; positions of a copy that hold none hold the fill.
 
 Source: the rule for renting or buying (Karlin, Manasse, Rudolph and Sleator, "Competitive Snoopy Caching", 1988).
 """
@@ -15,6 +15,7 @@ Source: the rule for renting or buying (Karlin, Manasse, Rudolph and Sleator, "C
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax.formats import convert, passes
 from sparsejax.formats.dense import Dense
@@ -28,10 +29,18 @@ def converted(storage: Storage, form: Format) -> Storage:
         return storage
     copies = storage.cache.setdefault("converted", {})
     if form not in copies:
-        shared = "pattern" in storage.cache and storage.packed and form.packed
-        copies[form] = _gathered(storage, form) if shared else convert.convert(storage, form)
+        copies[form] = _gathered(storage, form) if _is_shared(storage, form) else convert.convert(storage, form)
     made: Storage = copies[form]
     return made
+
+
+def _is_shared(storage: Storage, form: Format) -> bool:
+    """Whether there may be others over the same pattern, whose entries go where those of `storage` do: each to one position, whatever its
+    value. A dense array has no pattern."""
+    if "pattern" not in storage.cache or not storage.packed or not form.packed or not len(storage.vals):
+        return False
+    dense = storage.format.is_dense or form.is_dense
+    return not dense and all(level.unique for level in storage.format.levels)
 
 
 def _gathered(storage: Storage, form: Format) -> Storage:
@@ -39,13 +48,24 @@ def _gathered(storage: Storage, form: Format) -> Storage:
     if places.format != form or not places.packed:
         return convert.convert(storage, form)
     width = _side_by_side(storage.format, form, storage.shape)
+    sources, gaps = _sources(places, width)
     if width == 1:
-        return places.with_values(passes.over(places.vals.size).take(storage.vals, places.vals), storage.fill_value)
-    rows = places.cache.get("rows")
-    if rows is None:
-        rows = places.cache["rows"] = places.vals[::width] // width
-    taken = np.take(storage.vals.reshape(-1, width), rows, axis=0)
-    return places.with_values(taken.reshape(-1), storage.fill_value)
+        vals = passes.over(sources.size).take(storage.vals, sources)
+    else:
+        vals = np.take(storage.vals.reshape(-1, width), sources, axis=0)
+    if gaps is not None:
+        vals[gaps] = storage.fill_value
+    return places.with_values(vals.reshape(-1), storage.fill_value)
+
+
+def _sources(places: Storage, width: int) -> tuple[NDArray[np.int64], NDArray[np.intp] | None]:
+    """Where every `width` values of a copy come from; and where the copy has positions without an entry, if it has any: in dense blocks."""
+    known: tuple[NDArray[np.int64], NDArray[np.intp] | None] | None = places.cache.get("sources")
+    if known is None:
+        rows = places.vals[::width] // width
+        gaps = np.flatnonzero(rows < 0)
+        known = places.cache["sources"] = (np.maximum(rows, 0), gaps) if len(gaps) else (rows, None)
+    return known
 
 
 def _side_by_side(before: Format, after: Format, shape: tuple[int, ...]) -> int:
@@ -64,11 +84,11 @@ def _side_by_side(before: Format, after: Format, shape: tuple[int, ...]) -> int:
 
 
 def places_of(storage: Storage, form: Format) -> Storage:
-    """The pattern of `storage` in another format; its values are the places of the entries in `storage`."""
+    """The pattern of `storage` in another format; its values are the places of the entries in `storage`, -1 where there is none."""
     known: dict[Format, Storage] = storage.cache.setdefault("pattern", {})
     if form not in known:
         numbers = np.arange(len(storage.vals))
-        numbered = Storage(storage.format, storage.shape, np.int64(0), storage.buffers, numbers)
+        numbered = Storage(storage.format, storage.shape, np.int64(-1), storage.buffers, numbers)
         known[form] = convert.convert(numbered, form)
     return known[form]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -123,14 +124,34 @@ def _filled(kind: str, fill: Any, count: int, stored: Any, dtype: np.dtype[Any])
         missing = elementwise("subtract", (count + 2**63) % 2**64 - 2**63, stored)
     else:
         missing = elementwise("subtract", count % 2**62 + 2**62, stored)
-    missing = convert_element_type(missing, dtype)
     if kind == "sum":
-        return elementwise("multiply", missing, fill)
-    if not (huge and dtype.kind == "f" and fill < 0):
-        return elementwise("power", fill, missing)
-    odd = elementwise("bitwise_and", elementwise("subtract", count % 2, elementwise("bitwise_and", stored, 1)), 1)
-    size = elementwise("power", -fill, missing)  # the sign is lost in a rounded exponent
-    return where(elementwise("equal", odd, 1), elementwise("negative", size), size)
+        return elementwise("multiply", convert_element_type(missing, dtype), fill)
+    if dtype.kind not in "fc":
+        return elementwise("power", fill, convert_element_type(missing, dtype))
+    return convert_element_type(_raised(fill, missing, lambda n: _remainder(count, stored, n)), dtype)
+
+
+def _remainder(count: int, stored: Any, modulus: int) -> Any:
+    """`count - stored` modulo a power of two."""
+    difference = elementwise("subtract", count % modulus, elementwise("bitwise_and", stored, modulus - 1))
+    return elementwise("bitwise_and", difference, modulus - 1)
+
+
+def _raised(base: float | complex, exponent: Any, remainder: Callable[[int], Any]) -> Any:
+    """`base` to powers that are whole numbers, in double precision, given their `remainder` modulo 2 and 4: rounded exponents have lost how
+    often a sign, or a quarter of a turn, comes back."""
+    exponent = convert_element_type(exponent, np.float64)
+    if base.real and base.imag:
+        return elementwise("power", base, convert_element_type(exponent, np.complex128))
+    size, turned = base.real or base.imag, base.imag != 0
+    made = elementwise("power", abs(size), exponent)
+    if size < 0:
+        made = where(elementwise("equal", remainder(2), 1), elementwise("negative", made), made)
+    if turned:
+        quarters = remainder(4)
+        for quarter, unit in ((1, 1j), (2, -1), (3, -1j)):
+            made = where(elementwise("equal", quarters, quarter), elementwise("multiply", made, unit), made)
+    return made
 
 
 def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:

@@ -9,15 +9,23 @@ from sparsejax.jit.runtime import plan_cache
 
 
 @pytest.fixture
-def gathers(monkeypatch):
-    """`gathers(fast)`: from then on kernels are planned as where processors gather fast, or slowly."""
+def processor(monkeypatch):
+    """`processor(masks, gathers)`: from then on kernels are planned as for one that leaves out lanes of a vector, or gathers, fast or slowly,
+    whatever this one does: what it cannot do, LLVM makes of what it can."""
 
-    def planned_for(fast):
-        monkeypatch.setattr(host, "has_gathers", lambda: fast)
+    def planned_for(masks, gathers=False):
+        monkeypatch.setattr(host, "has_masks", lambda: masks)
+        monkeypatch.setattr(host, "has_gathers", lambda: gathers)
         plan_cache.forget()
 
     yield planned_for
     plan_cache.forget()
+
+
+@pytest.fixture
+def gathers(processor):
+    """`gathers(fast)`: a processor with masks that gathers fast, or slowly."""
+    return lambda fast: processor(True, fast)
 
 
 @pytest.fixture

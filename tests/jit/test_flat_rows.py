@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit.backend import host
 from sparsejax.jit.cost import statistics
-
-pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit.backend import host
 from sparsejax.jit.cost import statistics
-
-pytestmark = pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
 
 
 @pytest.fixture(autouse=True, params=["rows", "blocks"])

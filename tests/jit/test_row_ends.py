@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.loops import pairs
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 0, 0, 8, 3, 30]
@@ -62,8 +61,8 @@ def test_a_tensor_of_short_fibers():
         np.testing.assert_array_equal(made.todense(), dense @ x)
 
 
-@pytest.mark.skipif(not host.has_masks(), reason="the processor has no masked lanes")
-def test_one_vector_ends_a_row():
+def test_one_vector_ends_a_row(processor):
+    processor(masks=True)
     text = sj.jit(lambda A, x: A @ x).lower(sj.array(np.ones((3, 21)), format="csr"), np.ones(21)).as_text("loops")
     assert "+4 below" in text
 

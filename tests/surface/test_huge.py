@@ -65,6 +65,47 @@ def test_signs_of_huge_powers():
         assert h.prod().todense() == (-1.0) ** (missing % 2)
 
 
+UNITS = {"f": (-1, 1), "c": (-1, 1j, -1j, 1)}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_products_count_every_absent_entry(dtype):
+    """Powers of units are exact, however many: beyond 2^24, 2^53 and 2^63 floats are not."""
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        bits, along = int(rng.choice([2, 23, 24, 25, 31, 32, 52, 53, 54, 61, 62])), int(rng.integers(1, 4))
+        extent, fill = 2**bits + int(rng.integers(-3, 4)), UNITS[dtype[0]][rng.integers(len(UNITS[dtype[0]]))]
+        form = rng.choice(["coo", "(d,c)"])
+        rows = rng.integers(0, along, 2)
+        coords = np.unique(np.array([rows, rng.integers(0, extent, 2)]), axis=1)
+        values = np.full(coords.shape[1], 2, dtype)
+        h = sj.array((values, coords), shape=(along, extent), format=str(form), fill_value=fill)
+        counts = np.bincount(coords[0], minlength=along)
+        want = [2 ** int(n) * raised(fill, extent - int(n)) for n in counts]
+        for f in (snp.prod, sj.jit(snp.prod, static_argnames="axis")):
+            np.testing.assert_array_equal(f(h, axis=1).todense(), np.array(want, dtype), str(h))
+        whole = 2 ** len(values) * raised(fill, along * extent - len(values))
+        np.testing.assert_array_equal(snp.prod(h).todense(), np.dtype(dtype).type(whole), str(h))
+
+
+def raised(unit, times):
+    """A power of 1, -1, 1j or -1j."""
+    made = 1
+    for _ in range(times % 4):
+        made *= unit
+    return made
+
+
+@pytest.mark.parametrize("fill", [0.5, -2.0, -np.inf, np.nan, -0.0, 1 + 2**-20, -1 - 2**-20])
+def test_powers_of_fills_in_single_precision(fill):
+    for extent in (5, 6, 2**24 + 2, 2**24 + 3, 2**25 + 3):
+        h = sj.array((np.array([2], "f4"), ([1],)), shape=(extent,), format="coo", fill_value=np.float32(fill))
+        with np.errstate(all="ignore"):
+            size = np.power(np.abs(np.float64(np.float32(fill))), extent - 1)
+            want = np.float32(2 * (-size if fill < 0 and extent % 2 == 0 else size))
+        np.testing.assert_allclose(h.prod().todense(), want, rtol=1e-6)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("other", FORMS)
 def test_results_stay_sparse(form, other):

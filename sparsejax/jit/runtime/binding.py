@@ -248,11 +248,11 @@ class Binding:
         """Make room for so many coordinates from the next call on: what grows is moved, to pages that are touched for the first time."""
         self._room, self._empty = tuple(counts), self._before + _pack(counts)
 
-    def run_into(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> Storage:
+    def run_into(self, inputs: Sequence[Storage], vals: NDArray[Any], clear: bool) -> Storage:
         """Call a kernel with a dense output, into memory that only the result refers to; it is cleared before, unless all of it is
-        assigned."""
+        assigned, or it is not to be: an operand is there."""
         slots = self.fixed(inputs, vals)
-        if self._content is not None:
+        if clear and self._content is not None:
             memory: Any = (ctypes.c_char * vals.nbytes).from_address(int(slots[-1]))
             np.frombuffer(memory, vals.dtype).fill(self._content)
         status = (self._call or self._callable())(slots.tobytes())

@@ -5,7 +5,8 @@
 
 Memory is taken over when it came from a kernel, and nobody but the donated array refers to it: no other array, no view, no NumPy array
 that was made of it. (Results of up to `result_memory.TINY` bytes share their memory.) What was borrowed from the caller is never written to. A
-result takes memory of its dtype and size, once no later step reads what is there; an elementwise kernel may overwrite what it reads.
+result takes memory of its dtype and size, once no later step reads what is there; a kernel may overwrite what it reads element by element
+(`overwritable`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from numpy.typing import NDArray
 from sparsejax.core.array import Array
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.ir import cin
-from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir.program import Program
 
 
 def _references(array: Array) -> tuple[int, int, int]:
@@ -58,6 +59,10 @@ class Spare:
         self._vals = {k: s.vals for k, s in storages.items()}
         self._last = last
 
+    def fits(self, size: int, dtype: np.dtype[Any]) -> bool:
+        """Whether any memory is left for so many elements."""
+        return any(vals.dtype == dtype and len(vals) == size for vals in self._vals.values())
+
     def take(
         self, step: int, size: int, dtype: np.dtype[Any], over: Sequence[int], registers: Sequence[Storage]
     ) -> tuple[int, NDArray[Any]] | None:
@@ -74,15 +79,44 @@ class Spare:
         return None
 
 
-def overwritable(nest: Nest) -> list[int]:
-    """The inputs, by position, that a kernel may overwrite with its result: where it reads an element it writes this very one next,
-    and never reads it again."""
-    out, found = nest.output, []
-    if nest.producers or not out.format.is_dense:
-        return []
-    for position, tensor in enumerate(nest.inputs):
-        own = {a for a in cin.accesses(nest.value) if a.tensor == tensor}
-        same = tensor.shape == out.shape and tensor.dtype == out.dtype and tensor.format == out.format
-        if same and own == {cin.Access(tensor, nest.indices)}:
+def overwritable(program: Program) -> tuple[int, ...]:
+    """The inputs, by position, that a kernel may overwrite with its dense result, which nobody clears then: an element is read by the one
+    statement that assigns this very element of the result, and never again.
+
+    before:  forall i                       every element is assigned once (`whole`): x[i] is read right before
+               out[i] = x[i] - 2 * y[i]
+
+    before:  forall i                       a loop over a sparse operand may assign an element twice, first as if nothing were stored
+               out[i] = x[i] - A[i]         (`loops/gaps`): where that is x[i] itself, what is read the second time is x[i]
+
+    The result of 2 * x[i] - A[i] must not stand where x was.
+    """
+    if program.stmt is None or program.chunking.partial:
+        return ()
+    writes = [w for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name]
+    if len(writes) != 1 or writes[0].op is not None or not program.output.format.is_dense:
+        return ()
+    (store,), found = writes, []
+    for position, tensor in enumerate(program.inputs):
+        own = cin.Access(tensor, store.lhs.indices)
+        same = tensor._replace(name="", fill_value=0) == program.output._replace(name="", fill_value=0)
+        alone = same and _reads(program.stmt, tensor) == _reads(store, tensor) and set(_reads(store, tensor)) == {own}
+        if alone and (program.whole or _is_kept(program.stmt, store, own)):
             found.append(position)
-    return found
+    return tuple(found)
+
+
+def _reads(stmt: cin.Stmt, tensor: cin.Tensor) -> list[cin.Access]:
+    return [a for a in cin.accesses(stmt) if a.tensor.name == tensor.name]
+
+
+def _is_kept(stmt: cin.Stmt, store: cin.Assign, own: cin.Access) -> bool:
+    """Whether nothing but loops over all of the result is around `store`, and what that assigns where its sparse operand is absent is `own`."""
+    loops = []
+    while isinstance(stmt, cin.Forall):
+        loops.append(stmt.var)
+        stmt = stmt.body
+    sparse = {a for a in cin.accesses(store.rhs) if not a.tensor.format.is_dense}
+    if stmt != store or sorted(map(str, loops)) != sorted(map(str, store.lhs.indices)) or len(sparse) != 1:
+        return False
+    return not simplify.conditions(store) and simplify.exhaust(store.rhs, sparse) == own

@@ -25,13 +25,16 @@ from sparsejax.jit.graph import expected, partition, shared_patterns
 from sparsejax.jit.ir import blocks
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import legalize
-from sparsejax.jit.runtime import binding, chunked, pattern_variants, plan_cache
+from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
 from sparsejax.jit.runtime.bound_loop import Bound
 from sparsejax.jit.schedule import replan, schedules, search
 
 Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
 be known."""
+
+Into = Callable[[Sequence[int]], tuple[NDArray[Any], bool] | None]
+"""Memory for the result of a kernel, and whether it may be cleared, given the inputs, by position, that the result may overwrite."""
 
 
 turn = threading.RLock()
@@ -52,6 +55,8 @@ class Planned:
     observed: Observed = ()
     account: replan.Account | None = None
     """Of a plan with remembered copies, where there is one."""
+    over: tuple[int, ...] = ()
+    """Inputs, by position, that the result may overwrite (`donation`)."""
 
 
 @dataclass
@@ -94,22 +99,23 @@ class KernelRunner:
         self.variants = None if found is None else pattern_variants.Variants(self.step, found, self._positional)
         self.beside = shared_patterns.beside(self.step.nest)
 
-    def run(
-        self, inputs: Sequence[Storage], into: NDArray[Any] | None = None, origins: Sequence[Storage] = ()
-    ) -> Storage:
-        """The result for these inputs; `into` is memory for a dense one. `origins` are the arrays that inputs hold the values of,
+    def run(self, inputs: Sequence[Storage], into: Into | None = None, origins: Sequence[Storage] = ()) -> Storage:
+        """The result for these inputs; `into` gives memory for a dense one. `origins` are the arrays that inputs hold the values of,
         where they are by position."""
         if self.large:
             self._check_size(inputs)
-        if self.variants is not None and into is None:
+        planned = None if into is None else self._current(inputs)
+        memory = None if into is None or planned is None else into(planned.over)
+        if self.variants is not None and memory is None:
             variant = self.variants.of(inputs)
             if variant is not None:
                 return variant[1].run_by_position(variant[0], inputs)
-        planned = self._current(inputs)
+        if planned is None:
+            planned = self._current(inputs)
         if planned.moves:
             inputs = self._moved(planned, inputs, origins)
-        if into is not None:
-            return planned.binding.run_into(inputs, into)
+        if memory is not None:
+            return planned.binding.run_into(inputs, *memory)
         result = planned.binding.run(inputs)
         if planned.account is not None:
             planned.account.made(result)
@@ -249,7 +255,7 @@ class KernelRunner:
         area = None if constants is None else constants.area()
         bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole)
         account = None if recipe.later is None else replan.Account(recipe.later)
-        return Planned(bound, recipe.moves, observed, account)
+        return Planned(bound, recipe.moves, observed, account, recipe.over)
 
     def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
@@ -260,7 +266,8 @@ class KernelRunner:
         expected = search.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
         later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later)
+        over = donation.overwritable(program)
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later, over)
 
     def known(self, observed: Observed) -> statistics.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""

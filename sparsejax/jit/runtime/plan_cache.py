@@ -34,7 +34,7 @@ from sparsejax.jit.schedule import replan
 class Recipe:
     """Everything that running a kernel takes besides its nest: LLVM text, inputs by position with the formats they are converted to
     first, how many coordinates to make room for, how it is cut into chunks, which buffers of an input are the output's own, whether
-    all of a dense output is assigned, and what is cheaper once copies are remembered."""
+    all of a dense output is assigned, what is cheaper once copies are remembered, and which inputs the result may overwrite."""
 
     text: str
     moves: tuple[tuple[int, Format], ...]
@@ -43,6 +43,7 @@ class Recipe:
     shared: Shared | None = None
     whole: bool = False
     later: replan.Later | None = None
+    over: tuple[int, ...] = ()
 
 
 _recent: Recent[bytes, Recipe] = Recent(256)
@@ -88,7 +89,7 @@ def _encoded(recipe: Recipe) -> bytes:
     shared = None if recipe.shared is None else vars(recipe.shared)
     later = None if recipe.later is None else recipe.later.encoded()
     fields = {"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared, "whole": recipe.whole}
-    head = json.dumps(fields | {"later": later})
+    head = json.dumps(fields | {"later": later, "over": recipe.over})
     return f"{head}\n{recipe.text}".encode()
 
 
@@ -99,7 +100,7 @@ def _decoded(record: bytes) -> Recipe:
     cut = None if fields["cut"] is None else chunked.Cut(**fields["cut"])
     shared = None if fields["shared"] is None else Shared(**fields["shared"])
     later = None if fields["later"] is None else replan.Later.decoded(fields["later"])
-    return Recipe(text, moves, tuple(fields["expected"]), cut, shared, fields["whole"], later)
+    return Recipe(text, moves, tuple(fields["expected"]), cut, shared, fields["whole"], later, tuple(fields["over"]))
 
 
 def key(nest: Nest, *settings: Hashable) -> str:

@@ -22,7 +22,7 @@ from sparsejax.jit.graph import (
 )
 from sparsejax.jit.runtime import donation, library_call, sequence
 from sparsejax.jit.runtime.bound_loop import Bound
-from sparsejax.jit.runtime.kernels import KernelRunner, turn
+from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.lax.rounds import Body
 
 
@@ -172,19 +172,24 @@ class Plan(Body):
         made.results = [registers[k] for k in self.results]
         return made
 
-    def _memory(self, number: int, registers: list[Storage], spare: donation.Spare) -> NDArray[Any] | None:
-        """Donated memory for the result of a kernel."""
+    def _memory(self, number: int, registers: list[Storage], spare: donation.Spare) -> Into | None:
+        """What gives donated memory for the result of a kernel; None where there is none."""
         step = self.steps[number]
         assert isinstance(step, KernelRunner)
-        if not step.bindable:
-            return None
         reads, out = self._reads[number], step.nest.output
-        over = [reads[k] for k in donation.overwritable(step.nest)]
-        found = spare.take(number, math.prod(out.shape), out.dtype, [k for k in over if reads.count(k) == 1], registers)
-        if found is None:
+        size = math.prod(out.shape)
+        if not step.bindable or not spare.fits(size, out.dtype):
             return None
-        registers[found[0]] = sequence.FREED
-        return found[1]
+
+        def memory(over: Sequence[int]) -> tuple[NDArray[Any], bool] | None:
+            own = [reads[k] for k in over if reads.count(reads[k]) == 1]
+            found = spare.take(number, size, out.dtype, own, registers)
+            if found is None:
+                return None
+            registers[found[0]] = sequence.FREED
+            return found[1], found[0] not in reads
+
+        return memory
 
     def run(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
         """The results; the memory of `donated` operands, by number, may be used for them."""

@@ -90,6 +90,8 @@ def _match(loop: Loop) -> _Rows | None:
     operator = operators.get(stmt.op or "") if stmt.op else None
     if operator is None or not (operator.associative and operator.commutative):
         return None
+    if simplify.exhaust_stmt(stmt, {leader}) is not None:
+        return None  # what is not stored counts too: only entries are added up here
     if not vectorize.maskable(stmt) or not vectorize.reduces_in_lanes(stmt, var):
         return None
     return _Rows(body, stmt, var, leader, loop.env.cursors[leader].level)
