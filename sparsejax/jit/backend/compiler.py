@@ -19,7 +19,7 @@ from collections import OrderedDict
 from typing import Any
 
 from sparsejax import config
-from sparsejax.jit.backend import engine, loader, object_cache
+from sparsejax.jit.backend import engine, host, loader, object_cache
 
 log = logging.getLogger("sparsejax")
 
@@ -98,11 +98,14 @@ def _make(text: str, plain: bool) -> Kernel:
 
 def place(image: bytes) -> tuple[int, Any]:
     """The address of an object's `kernel` in executable memory, and what keeps it there."""
-    try:
-        code = loader.load(image)
-    except loader.Unsupported:
-        return engine.engine().link(image)
-    return code.address, code
+    if host.has("loader"):
+        try:
+            code = loader.load(image)
+        except loader.Unsupported:
+            pass
+        else:
+            return code.address, code
+    return engine.engine().link(image)
 
 
 def forget() -> None:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.jit.backend import compiler, loader
+from sparsejax.jit.backend import compiler, host, loader
 from sparsejax.jit.runtime import allocator_text
 from sparsejax.jit.runtime.allocator_text import NAME, STATE
 
@@ -54,7 +54,7 @@ def limit() -> int:
 
 @functools.cache
 def _code() -> compiler.Kernel:
-    code = compiler.compile_text(allocator_text.text(), plain=True)
+    code = compiler.compile_text(allocator_text.text(host.has("mremap")), plain=True)
     compiler.keep(code)  # blocks are given back until the very end
     return code
 
