@@ -18,17 +18,24 @@ num_threads    threads that a kernel may use, the caller's included: 0 (default)
 parallel_work  iterations from which on a kernel is run by several threads (default 131072)
 free_memory    MiB of memory that are kept for later results and workspaces once nobody uses them (default: a sixteenth of the machine's,
                from 256 to 1024); less is given back to the system at once, and 0 keeps none
+skip           what is done without, to test or to compare: names of `SKIPPABLE` in a set, or in a text with commas between them
+               (default: none). Results are the same, but for rounding. Plans are kept per setting. Names in `FIXED` are read from
+               the environment alone, when the process starts; `loader` and `futex` count for kernels that are loaded, and threads that
+               are started, from then on
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
+Value = bool | str | int | os.PathLike[str] | Iterable[str]
+"""What flags are set to."""
+Planning = tuple[str, str, int, tuple[str, ...]]
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
 _choices: dict[str, tuple[str, ...]] = {
@@ -37,6 +44,23 @@ _choices: dict[str, tuple[str, ...]] = {
 }
 _texts: dict[str, str] = {"cache_dir": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
+SKIPPABLE: dict[str, dict[str, str]] = {
+    "host": {
+        "loader": "machine code is linked by LLVM instead of our own loader",
+        "futex": "threads of Python run kernels instead of native ones that sleep on a futex",
+        "mremap": "memory comes from the C heap: blocks are neither kept nor moved by pages",
+        "masks": "loops end in narrower vectors and single elements instead of a vector with masked lanes",
+        "gathers": "elements at places that are not consecutive are loaded one by one",
+        "recycling": "reference counts are not asked whether memory of results or donated arguments can be used again",
+    },
+    "passes": {},
+}
+"""What flag `skip` takes, by group, and what happens then: what this computer offers, and passes of the compiler."""
+FIXED = frozenset({"mremap"})
+"""What cannot change within a process: a block goes back where it came from."""
+_KNOWN = frozenset(name for group in SKIPPABLE.values() for name in group)
+_sets: dict[str, frozenset[str]] = {"skip": frozenset()}
+_fixed: frozenset[str] = frozenset()
 GIBIBYTE = 1 << 30
 """Up to so many bytes are never out of proportion, see `dense_limit`."""
 
@@ -59,6 +83,7 @@ _numbers: dict[str, int] = {
 
 
 def _read_environment() -> None:
+    global _fixed
     for name in _flags:
         text = os.environ.get(f"SPARSEJAX_{name.upper()}", "").lower()
         if text not in _TRUE + _FALSE:
@@ -76,14 +101,20 @@ def _read_environment() -> None:
         _numbers[name] = int(text)
     for name, word in _texts.items():
         _texts[name] = os.environ.get(f"SPARSEJAX_{name.upper()}", "") or word
+    _sets["skip"] = _names("SPARSEJAX_SKIP", os.environ.get("SPARSEJAX_SKIP", ""))
+    _fixed = _sets["skip"] & FIXED
 
 
-def update(name: str, value: bool | str | int | os.PathLike[str]) -> None:
+def update(name: str, value: Value) -> None:
     """Set a flag.
 
     >>> update("log_compiles", False)
     >>> update("workspace", "auto")
     >>> update("scheduler", "cost")
+    >>> update("skip", "masks, gathers")
+    >>> sorted(skip())
+    ['gathers', 'masks']
+    >>> update("skip", ())
     """
     flags, checked = _checked(name, value)
     flags[name] = checked
@@ -93,11 +124,11 @@ def update(name: str, value: bool | str | int | os.PathLike[str]) -> None:
 def _settle() -> None:
     """Note what plans depend on outside `using` blocks."""
     global _planned
-    _planned = _chosen["scheduler"], _chosen["workspace"], _numbers["parallel_work"]
+    _planned = _chosen["scheduler"], _chosen["workspace"], _numbers["parallel_work"], tuple(sorted(_sets["skip"]))
 
 
 @contextmanager
-def using(**flags: bool | str | int | os.PathLike[str]) -> Iterator[None]:
+def using(**flags: Value) -> Iterator[None]:
     """Set flags for the calls that this thread (or task) makes inside a `with` block. Plans are kept per setting, so that
     nothing is planned or compiled again when settings alternate.
 
@@ -106,6 +137,9 @@ def using(**flags: bool | str | int | os.PathLike[str]) -> Iterator[None]:
     'hash'
     >>> workspace()
     'auto'
+    >>> with using(skip={"masks"}):
+    ...     "masks" in skip()
+    True
     """
     checked = {name: _checked(name, value)[1] for name, value in flags.items()}
     token = _scope.set({**_scope.get(), **checked})
@@ -134,12 +168,31 @@ def _checked(name: str, value: Any) -> tuple[dict[str, Any], Any]:
         if not path:
             raise TypeError(f"flag {name!r} takes a path or a word, not {value!r}")
         return _texts, path
+    if name in _sets:
+        return _sets, _names(f"flag {name!r}", value, _fixed)
     if name not in _flags:
-        known = ", ".join((*_flags, *_choices, *_numbers, *_texts))
+        known = ", ".join((*_flags, *_choices, *_numbers, *_texts, *_sets))
         raise ValueError(f"there is no flag {name!r}; flags are {known}")
     if not isinstance(value, bool):
         raise TypeError(f"flag {name!r} takes True or False, not {value!r}")
     return _flags, value
+
+
+def _names(what: str, value: Any, fixed: frozenset[str] | None = None) -> frozenset[str]:
+    """The names to skip that a text or a set holds, with those that are `fixed`; ValueError for others than `SKIPPABLE`, and for those that
+    are not among the fixed ones but should be. None: any may be named."""
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, Iterable) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"{what} takes names in a set, or in a text with commas between them, not {value!r}")
+    names = frozenset(filter(None, (name.strip() for name in given)))
+    if names - _KNOWN:
+        raise ValueError(f"{what}: there is no {min(names - _KNOWN)!r} to skip; known are {', '.join(sorted(_KNOWN))}")
+    if fixed is None:
+        return names
+    if (names & FIXED) - fixed:
+        name = min((names & FIXED) - fixed)
+        raise ValueError(f"{what}: {name!r} is settled when the process starts; set SPARSEJAX_SKIP={name} before that")
+    return names | fixed
 
 
 def check_jaxprs() -> bool:
@@ -202,12 +255,18 @@ def free_memory() -> int:
     return found
 
 
-def planning() -> tuple[str, str, int]:
-    """What plans depend on besides data: one object as long as nothing is set anew."""
-    return _planned if not _scope.get() else (scheduler(), workspace(), parallel_work())
+def skip() -> frozenset[str]:
+    """The names of what is done without."""
+    found: frozenset[str] = _scope.get().get("skip", _sets["skip"])
+    return found
 
 
-_planned: tuple[str, str, int] = ("", "", 0)
+def planning() -> Planning:
+    """What plans depend on besides data, spelled alike in every process: one object as long as nothing is set anew."""
+    return _planned if not _scope.get() else (scheduler(), workspace(), parallel_work(), tuple(sorted(skip())))
+
+
+_planned: Planning = ("", "", 0, ())
 
 
 _read_environment()

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax import config
-from sparsejax.jit.backend import compiler, engine, loader
+from sparsejax.jit.backend import compiler, engine, host, loader
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.runtime import allocator, allocator_text
 
 MIB = 1 << 20
-pytestmark = pytest.mark.skipif(not allocator_text.SUPPORTED, reason="blocks are recycled where there is mremap")
+pytestmark = pytest.mark.skipif(not host.has("mremap"), reason="blocks are recycled where there is mremap")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def block(old, size, what=abi.PLAIN):
 
 def portable():
     """The function of systems without `mremap`, which works here too."""
-    code = compiler.compile_text(allocator_text.text(supported=False))
+    code = compiler.compile_text(allocator_text.text(mremap=False))
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address)
     call.code = code
     return lambda old, size, what=abi.PLAIN: call(old, size, what) or 0

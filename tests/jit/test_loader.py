@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.jit.backend import compiler, engine, loader
+from sparsejax.jit.backend import compiler, engine, host, loader
 from sparsejax.jit.runtime import plan_cache
 
-pytestmark = pytest.mark.skipif(not loader.SUPPORTED, reason="objects are loaded by LLVM here")
+pytestmark = pytest.mark.skipif(not host.has("loader"), reason="objects are loaded by LLVM here")
 
 DECLARED = "declare ptr @calloc(i64, i64)\ndeclare void @free(ptr)\ndeclare double @fmod(double, double)\n"
 

@@ -11,20 +11,22 @@ import numpy as np
 import pytest
 
 from sparsejax import config
-from sparsejax.jit.backend import builder, compiler
+from sparsejax.jit.backend import builder, compiler, host
 from sparsejax.jit.backend.llvm import LLVMBuilder
-from sparsejax.jit.runtime import pool, threads
+from sparsejax.jit.runtime import threads
 
 
 @pytest.fixture(params=["native", "executor"])
 def crew(request, monkeypatch):
     """A table is run by four threads of each kind."""
-    if request.param == "native" and not pool.SUPPORTED:
+    if request.param == "native" and not host.has("futex"):
         pytest.skip("no native threads here")
-    monkeypatch.setattr(pool, "SUPPORTED", request.param == "native")
     monkeypatch.setattr(threads, "_crews", {})
     config.update("num_threads", 4)
+    before = config.skip()
+    config.update("skip", before if request.param == "native" else before | {"futex"})
     yield
+    config.update("skip", before)
     config.update("num_threads", 0)
 
 
@@ -93,7 +95,7 @@ def processor(task):
         return int(file.read().rsplit(")", 1)[1].split()[36])
 
 
-@pytest.mark.skipif(not pool.SUPPORTED or len(os.sched_getaffinity(0)) < 2, reason="takes two processors")
+@pytest.mark.skipif(not host.has("futex") or len(os.sched_getaffinity(0)) < 2, reason="takes two processors")
 def test_a_worker_leaves_the_processor_of_its_caller(monkeypatch):
     monkeypatch.setattr(threads, "_crews", {})
     config.update("num_threads", 2)
@@ -126,7 +128,7 @@ def test_a_worker_leaves_the_processor_of_its_caller(monkeypatch):
         config.update("num_threads", 0)
 
 
-@pytest.mark.skipif(not pool.SUPPORTED, reason="no native threads here")
+@pytest.mark.skipif(not host.has("futex"), reason="no native threads here")
 def test_workers_are_woken_after_any_pause(monkeypatch):
     """Also when the bell rang for one that was just getting up: jobs come about as long after each other as workers stay awake."""
     monkeypatch.setattr(threads, "_crews", {})

@@ -20,7 +20,7 @@ from typing import Any
 
 from sparsejax import config
 from sparsejax.errors import NEGATIVE_POWER
-from sparsejax.jit.backend import builder, engine, loader, object_cache
+from sparsejax.jit.backend import builder, engine, host, loader, object_cache
 
 log = logging.getLogger("sparsejax")
 
@@ -99,11 +99,14 @@ def _make(text: str, plain: bool) -> Kernel:
 
 def place(image: bytes) -> tuple[int, Any]:
     """The address of an object's `kernel` in executable memory, and what keeps it there."""
-    try:
-        code = loader.load(image)
-    except loader.Unsupported:
-        return engine.engine().link(image)
-    return code.address, code
+    if host.has("loader"):
+        try:
+            code = loader.load(image)
+        except loader.Unsupported:
+            pass
+        else:
+            return code.address, code
+    return engine.engine().link(image)
 
 
 def forget() -> None:

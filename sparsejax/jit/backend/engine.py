@@ -88,11 +88,11 @@ class Engine:
             self._jit = self.llvm.create_lljit_compiler(
                 self._target_machine(), use_jit_link=False, suppress_errors=False
             )
-        self._links += 1
         library = self.llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol("kernel")
         for name, address in loader.PROVIDED.items():
-            if b"\0%s\0" % name.encode() in image:
-                library.import_symbol(name, address())
+            if b"%s\0" % name.encode() in image:  # some systems put an underscore in front
+                library.import_symbol(name, address())  # which may link what is provided, and so come by here
+        self._links += 1
         tracker = library.link(self._jit, f"sparsejax{self._links}")
         return int(tracker["kernel"]), tracker
 

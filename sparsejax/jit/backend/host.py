@@ -1,4 +1,5 @@
-"""What machine code depends on besides its LLVM text: the processor, the code generator, and how we drive it."""
+"""This computer: what machine code depends on besides its LLVM text (the processor, the code generator, and how we drive it), and what it
+offers, of which every kernel has an alternative: `has`, which heeds `config.skip`."""
 
 from __future__ import annotations
 
@@ -7,11 +8,47 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from sparsejax.jit.backend import engine, loader
+from sparsejax import config
+from sparsejax.jit.backend import engine
 
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+_LINUX = sys.platform == "linux" and sys.maxsize > 2**32
+
+
+def has(name: str) -> bool:
+    """Whether this computer offers what group "host" of `config.SKIPPABLE` names, and is not told to do without it.
+
+    >>> with config.using(skip={"masks"}):
+    ...     has("masks")
+    False
+    """
+    return name not in config.skip() and _offers(name)
+
+
+@functools.cache
+def _offers(name: str) -> bool:
+    match name:
+        case "loader":
+            return _LINUX and platform.machine() == "x86_64"
+        case "futex":
+            return _LINUX and platform.machine() in ("x86_64", "aarch64")
+        case "mremap":
+            return _LINUX
+        case "masks":
+            return "avx512vl" in _features()
+        case "gathers":
+            return any(feature.startswith("amx") for feature in _features())
+        case "recycling":
+            return _counts_references()
+    raise KeyError(name)
+
+
+def _counts_references() -> bool:
+    """Whether `sys.getrefcount` tells that nobody else refers to an object: in CPython, where one thread runs at a time."""
+    locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return sys.implementation.name == "cpython" and locked()
 
 
 @functools.cache
@@ -23,33 +60,48 @@ def identity() -> str:
     return " | ".join(parts)
 
 
-@functools.cache
 def has_masks() -> bool:
     """Whether the processor loads and stores some lanes of a vector as fast as all of them."""
-    return "avx512vl" in identity()
+    return has("masks")
 
 
-@functools.cache
 def has_gathers() -> bool:
     """Whether one load from as many places as a vector has lanes is faster than as many loads: on Intel's servers since Sapphire Rapids,
     which are those with units for matrices (by a third, rows of six to sixty entries). Before, gathers were slowed down for safety; on
     AMD's Zen 4 they take several times as long."""
-    return has_masks() and "amx" in identity()
+    return has_masks() and has("gathers")
+
+
+@functools.cache
+def _features() -> frozenset[str]:
+    """The features of the processor, by the names that the kernel and LLVM share."""
+    reported = _reported()
+    if reported is not None:
+        return frozenset(reported["flags"].split())
+    return frozenset(name for name, there in engine.engine().llvm.get_host_cpu_features().items() if there)
 
 
 def _processor() -> str:
     """Name and features of the processor: as the kernel reports them, or as LLVM does."""
-    if loader.SUPPORTED:
-        try:
-            first = _first_record("/proc/cpuinfo")
-        except OSError:
-            first = ""
-        fields = dict(line.partition(":")[::2] for line in first.splitlines())
-        known = {name.strip(): value.strip() for name, value in fields.items()}
-        if all(known.get(name) for name in _CPU_FIELDS):
-            return ", ".join(known[name] for name in _CPU_FIELDS)
+    reported = _reported()
+    if reported is not None:
+        return ", ".join(reported[name] for name in _CPU_FIELDS)
     llvm = engine.engine().llvm
     return f"{llvm.get_host_cpu_name()}, {llvm.get_host_cpu_features().flatten()}"
+
+
+@functools.cache
+def _reported() -> dict[str, str] | None:
+    """What Linux says about an x86-64 processor; None elsewhere, or where it does not say all of it."""
+    if not (_LINUX and platform.machine() == "x86_64"):
+        return None
+    try:
+        first = _first_record("/proc/cpuinfo")
+    except OSError:
+        return None
+    fields = dict(line.partition(":")[::2] for line in first.splitlines())
+    known = {name.strip(): value.strip() for name, value in fields.items()}
+    return known if all(known.get(name) for name in _CPU_FIELDS) else None
 
 
 def _first_record(path: str) -> str:

@@ -6,8 +6,8 @@
     image    -> copied into fresh pages, which become executable and are never writeable again
 
 It needs no LLVM, so that a process that finds its kernels in the object cache never imports it; and pages are returned with the kernel,
-while LLVM's own linker keeps about 11 KB for each library it ever loaded. Whatever is not like this (another system, another
-processor, writeable data) is refused with `Unsupported`, and LLVM links it instead.
+while LLVM's own linker keeps about 11 KB for each library it ever loaded. On other systems and processors it is not asked (`host.has`);
+what is not like this (writeable data, say) is refused with `Unsupported`; and LLVM links it instead.
 
 Source: System V ABI, AMD64 supplement, sections 4.1 to 4.4.
 """
@@ -15,16 +15,12 @@ Source: System V ABI, AMD64 supplement, sections 4.1 to 4.4.
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
-import platform
 import struct
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
-
-SUPPORTED = sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 2**32
-"""Whether objects of this host can be loaded here."""
+from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -81,7 +77,7 @@ class Code:
             else:
                 struct.pack_into("<i", image, p.place, value - base - p.place)
         self._pages[: len(image)] = bytes(image)
-        if _libc.mprotect(base, len(self._pages), mmap.PROT_READ | mmap.PROT_EXEC):
+        if _libc().mprotect(base, len(self._pages), mmap.PROT_READ | mmap.PROT_EXEC):
             raise Unsupported(f"memory cannot be made executable: errno {ctypes.get_errno()}")
         self.address = base + entry
 
@@ -91,8 +87,6 @@ def load(image: bytes, symbol: str = "kernel") -> Code:
 
     O(size of the object).
     """
-    if not SUPPORTED:
-        raise Unsupported(f"no loader for {sys.platform} on {platform.machine()}")
     try:
         return _load(image, symbol)
     except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -179,11 +173,15 @@ def address_of(name: str) -> int:
     if name in PROVIDED:
         return PROVIDED[name]()
     try:
-        function = _libc[name]
+        function = _libc()[name]
     except AttributeError:
         raise Unsupported(f"there is no function {name!r} in this process") from None
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+@functools.cache
+def _libc() -> Any:
+    """What this process has loaded; not on Windows, where nobody asks."""
+    found = ctypes.CDLL(None, use_errno=True)
+    found.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return found

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.jit.backend import compiler, loader
+from sparsejax.jit.backend import compiler, host, loader
 from sparsejax.jit.codegen.abi import EXACT, NAME, PLAIN, SETTLE, STATE, ZERO
 from sparsejax.jit.runtime import allocator_text
 
@@ -51,7 +51,7 @@ def limit() -> int:
 
 @functools.cache
 def _code() -> compiler.Kernel:
-    code = compiler.compile_text(allocator_text.text(), plain=True)
+    code = compiler.compile_text(allocator_text.text(host.has("mremap")), plain=True)
     compiler.keep(code)  # blocks are given back until the very end
     compiler.keep(_state)
     return code

@@ -12,8 +12,6 @@ of two, as sizes are rounded) how many free blocks it has, and where the last of
 
 from __future__ import annotations
 
-import sys
-
 from sparsejax.jit.codegen.abi import STATE
 
 SMALLEST = 32 << 10
@@ -28,14 +26,13 @@ KINDS = 8 * (48 - 15)
 """Of sizes: eight for each power of two from `SMALLEST` on."""
 COPIED = 1 << 20
 """Bytes up to which a block that grows moves into a free one: that costs less than the faults of fresh pages behind it."""
-SUPPORTED = sys.platform == "linux" and sys.maxsize > 2**32
 WORDS = 8 + 2 * SLOTS + 2 * KINDS
 """Of the state."""
 
 
-def text(supported: bool = SUPPORTED) -> str:
-    """The LLVM text, for this system or for one without `mremap`."""
-    if not supported:
+def text(mremap: bool = True) -> str:
+    """The LLVM text, for systems that have `mremap` or for the C heap."""
+    if not mremap:
         return _PORTABLE
     sizes = {"smallest": SMALLEST, "huge": HUGE, "huge_page": 2 << 20, "slots": SLOTS, "words": WORDS}
     sizes |= {"last_slot": SLOTS - 1, "copied": COPIED, "full": FULL, "last_kind": KINDS - 1, "kinds": 8 + 2 * SLOTS}

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sparsejax.core.array import Array
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
+from sparsejax.jit.backend import host
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.program import Program
 
@@ -35,7 +36,7 @@ def _references(array: Array) -> tuple[int, int, int]:
 
 def is_sole(array: Array) -> bool:
     """Whether the values are memory that a kernel was given, and this array alone refers to it."""
-    if not array._storage.ours:
+    if not array._storage.ours or not host.has("recycling"):
         return False
     maker = array._storage.cache.get("maker")
     if maker is not None:

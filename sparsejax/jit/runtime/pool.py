@@ -28,9 +28,9 @@ Linux only (futex). Source: the measured variants of reference section "Threads"
 from __future__ import annotations
 
 import ctypes
+import functools
 import platform
 import signal
-import sys
 import threading
 from typing import Any
 
@@ -46,8 +46,6 @@ _MACHINES = {
 }
 """The numbers of the system calls futex, sched_setaffinity and sched_getaffinity, and the instruction with which a waiting processor
 yields."""
-
-SUPPORTED = sys.platform == "linux" and platform.machine() in _MACHINES and sys.maxsize > 2**32
 
 MOST_ROWS = 2**15
 SLICE = 50_000_000
@@ -78,7 +76,7 @@ class Pool:
         self._code = compiler.compile_text(text())
         compiler.keep(self._code)
         # never freed: workers sleep on it until the process ends
-        self._state = _libc.calloc(_STATE_WORDS + 8, 8)
+        self._state = _libc().calloc(_STATE_WORDS + 8, 8)
         if not self._state:
             raise MemoryError("sparsejax: no memory for threads")
         self._state = -(-self._state // 64) * 64
@@ -119,17 +117,20 @@ def _start(code: int, state: int) -> Any:
     handle = ctypes.c_void_p()
     old = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        status = _libc.pthread_create(ctypes.byref(handle), None, ctypes.c_void_p(code), seat)
+        status = _libc().pthread_create(ctypes.byref(handle), None, ctypes.c_void_p(code), seat)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
     if status:
         raise OSError(status, "sparsejax: a thread cannot be started")
-    _libc.pthread_detach(handle)
+    _libc().pthread_detach(handle)
 
 
-_libc: Any = ctypes.CDLL(None)
-_libc.calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-_libc.calloc.restype = ctypes.c_void_p
+@functools.cache
+def _libc() -> Any:
+    found = ctypes.CDLL(None)
+    found.calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+    found.calloc.restype = ctypes.c_void_p
+    return found
 
 
 def text() -> str:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.runtime import allocator
-from sparsejax.jit.runtime.allocator_text import SUPPORTED
 from sparsejax.jit.runtime.reuse import Recycled
 
 SMALLEST = 256 << 10
@@ -63,7 +63,7 @@ class Results:
         self._size = count * dtype.itemsize
         self.ready: list[tuple[NDArray[Any], bytes]] = []
         """What `take` would give, from the end; each may be taken once, by popping it."""
-        self.recycled = Recycled() if TINY < self._size <= RETURNED else None
+        self.recycled = Recycled() if TINY < self._size <= RETURNED and host.has("recycling") else None
 
     def release(self, vals: NDArray[Any]) -> None:
         """Do not use memory that was given out again: somebody else does."""
@@ -126,7 +126,7 @@ def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
 
     MemoryError when there is no memory, also after all free blocks were given up. O(count).
     """
-    if not SUPPORTED:
+    if not host.has("mremap"):
         made, address = aligned(count, dtype, value)
         freeze(made, False)
         return made, address

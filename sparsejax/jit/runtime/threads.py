@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.jit.backend import host
 from sparsejax.jit.runtime import pool, result_memory
 
 CANCELLED = pool.CANCELLED
@@ -109,18 +110,18 @@ class Executor:
 
 _default = _default_count()
 _lock = threading.Lock()
-_crews: dict[int, Executor | pool.Pool] = {}
+_crews: dict[tuple[int, bool], Executor | pool.Pool] = {}
 
 
 def _crew(threads: int) -> Executor | pool.Pool:
     """The workers of this process for `threads` threads, started at the first use."""
-    crew = _crews.get(threads)
+    key = threads, host.has("futex")
+    crew = _crews.get(key)
     if crew is None:
         with _lock:
-            crew = _crews.get(threads)
+            crew = _crews.get(key)
             if crew is None:
-                made = pool.Pool(threads - 1) if pool.SUPPORTED else Executor(threads - 1)
-                crew = _crews[threads] = made
+                crew = _crews[key] = (pool.Pool if key[1] else Executor)(threads - 1)
     return crew
 
 
