@@ -24,7 +24,7 @@ from sparsejax.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
-from sparsejax.jit.inspect.explain import explain
+from sparsejax.jit.api import explain
 from sparsejax.jit.runtime import conversions  # noqa: F401  (conversions as machine code)
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring

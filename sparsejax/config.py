@@ -18,10 +18,13 @@ num_threads    threads that a kernel may use, the caller's included: 0 (default)
 parallel_work  iterations from which on a kernel is run by several threads (default 131072)
 free_memory    MiB of memory that are kept for later results and workspaces once nobody uses them (default: a sixteenth of the machine's,
                from 256 to 1024); less is given back to the system at once, and 0 keeps none
-skip           what is done without, to test or to compare: names of `SKIPPABLE` in a set, or in a text with commas between them
+skip           what is done without, to test or to compare: names of `alternatives.SKIPPABLE` in a set, or in a text with commas between them
                (default: none). Results are the same, but for rounding. Plans are kept per setting. Names in `FIXED` are read from
                the environment alone, when the process starts; `loader` and `futex` count for kernels that are loaded, and threads that
                are started, from then on
+choose         how the compiler decides where several ways are legal (`alternatives.CHOICES`): "auto" (default, the cheapest), "random:SEED" (any,
+               drawn by the seed: the same ones whenever the same program is planned), or pairs "choice=alternative" with commas between
+               them (that one where it is legal). Results are the same, but for rounding
 """
 
 from __future__ import annotations
@@ -33,29 +36,19 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
+from sparsejax.alternatives import CHOICES, PASSES, SKIPPABLE
+
 Value = bool | str | int | os.PathLike[str] | Iterable[str]
 """What flags are set to."""
-Planning = tuple[str, str, int, tuple[str, ...]]
+Planning = tuple[str, str, int, tuple[str, ...], str]
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
 _choices: dict[str, tuple[str, ...]] = {
     "workspace": ("auto", "bitmap", "marks", "hash", "coordinate", "bucket", "tree"),
     "scheduler": ("cost", "algorithm1"),
 }
-_texts: dict[str, str] = {"cache_dir": "auto"}
+_texts: dict[str, str] = {"cache_dir": "auto", "choose": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
-SKIPPABLE: dict[str, dict[str, str]] = {
-    "host": {
-        "loader": "machine code is linked by LLVM instead of our own loader",
-        "futex": "threads of Python run kernels instead of native ones that sleep on a futex",
-        "mremap": "memory comes from the C heap: blocks are neither kept nor moved by pages",
-        "masks": "loops end in narrower vectors and single elements instead of a vector with masked lanes",
-        "gathers": "elements at places that are not consecutive are loaded one by one",
-        "recycling": "reference counts are not asked whether memory of results or donated arguments can be used again",
-    },
-    "passes": {},
-}
-"""What flag `skip` takes, by group, and what happens then: what this computer offers, and passes of the compiler."""
 FIXED = frozenset({"mremap"})
 """What cannot change within a process: a block goes back where it came from."""
 _KNOWN = frozenset(name for group in SKIPPABLE.values() for name in group)
@@ -101,6 +94,7 @@ def _read_environment() -> None:
         _numbers[name] = int(text)
     for name, word in _texts.items():
         _texts[name] = os.environ.get(f"SPARSEJAX_{name.upper()}", "") or word
+    _texts["choose"] = _choosing(_texts["choose"])
     _sets["skip"] = _names("SPARSEJAX_SKIP", os.environ.get("SPARSEJAX_SKIP", ""))
     _fixed = _sets["skip"] & FIXED
 
@@ -123,8 +117,16 @@ def update(name: str, value: Value) -> None:
 
 def _settle() -> None:
     """Note what plans depend on outside `using` blocks."""
-    global _planned
-    _planned = _chosen["scheduler"], _chosen["workspace"], _numbers["parallel_work"], tuple(sorted(_sets["skip"]))
+    global _planned, forcing
+    skipped = tuple(sorted(_sets["skip"]))
+    _planned = _chosen["scheduler"], _chosen["workspace"], _numbers["parallel_work"], skipped, _texts["choose"]
+    forcing += _forces(_sets["skip"], _texts["choose"]) - _settled[0]
+    _settled[0] = _forces(_sets["skip"], _texts["choose"])
+
+
+def _forces(skipped: frozenset[str], chosen: str) -> bool:
+    """Whether programs are planned in another way than what is cheapest."""
+    return chosen != "auto" or not skipped.isdisjoint(PASSES)
 
 
 @contextmanager
@@ -142,15 +144,23 @@ def using(**flags: Value) -> Iterator[None]:
     True
     """
     checked = {name: _checked(name, value)[1] for name, value in flags.items()}
+    global forcing
     token = _scope.set({**_scope.get(), **checked})
+    forced = _forces(skip(), choose())
+    forcing += forced
     try:
         yield
     finally:
+        forcing -= forced
         _scope.reset(token)
 
 
 _scope: ContextVar[Mapping[str, Any]] = ContextVar("sparsejax_flags", default=MappingProxyType({}))
 """The flags of the `using` blocks around."""
+forcing = 0
+"""How many settings are in force, in any thread, under which programs may be planned in another way than what is cheapest: else calls need
+not ask."""
+_settled = [False]
 
 
 def _checked(name: str, value: Any) -> tuple[dict[str, Any], Any]:
@@ -163,6 +173,8 @@ def _checked(name: str, value: Any) -> tuple[dict[str, Any], Any]:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise TypeError(f"flag {name!r} takes a whole number, not {value!r}")
         return _numbers, value
+    if name == "choose":
+        return _texts, _choosing(value)
     if name in _texts:
         path = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
         if not path:
@@ -176,6 +188,21 @@ def _checked(name: str, value: Any) -> tuple[dict[str, Any], Any]:
     if not isinstance(value, bool):
         raise TypeError(f"flag {name!r} takes True or False, not {value!r}")
     return _flags, value
+
+
+def _choosing(value: Any) -> str:
+    """A value of flag `choose`, checked."""
+    text = value if isinstance(value, str) else ""
+    if text == "auto" or (text.startswith("random:") and text[7:].isdecimal()):
+        return text
+    for pair in text.split(","):
+        choice, _, alternative = (part.strip() for part in pair.partition("="))
+        if alternative not in CHOICES.get(choice, ()):
+            known = "; ".join(f"{name}={'|'.join(ways)}" for name, ways in CHOICES.items())
+            raise ValueError(
+                f'flag \'choose\' takes "auto", "random:SEED" or pairs choice=alternative, not {value!r}; there are {known}'
+            )
+    return text
 
 
 def _names(what: str, value: Any, fixed: frozenset[str] | None = None) -> frozenset[str]:
@@ -261,12 +288,29 @@ def skip() -> frozenset[str]:
     return found
 
 
+def choose() -> str:
+    """How the compiler decides where several ways are legal."""
+    found: str = _scope.get().get("choose", _texts["choose"])
+    return found
+
+
 def planning() -> Planning:
     """What plans depend on besides data, spelled alike in every process: one object as long as nothing is set anew."""
-    return _planned if not _scope.get() else (scheduler(), workspace(), parallel_work(), tuple(sorted(skip())))
+    return _planned if not _scope.get() else _scoped()
 
 
-_planned: Planning = ("", "", 0, ())
+def _scoped() -> Planning:
+    return scheduler(), workspace(), parallel_work(), tuple(sorted(skip())), choose()
+
+
+def forced() -> tuple[tuple[str, ...], str] | None:
+    """How programs are planned in another way than what is cheapest; None where they are not."""
+    if not forcing or not _forces(skip(), choose()):
+        return None
+    return tuple(sorted(skip() & PASSES.keys())), choose()
+
+
+_planned: Planning = ("", "", 0, (), "")
 
 
 _read_environment()

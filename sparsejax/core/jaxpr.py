@@ -90,7 +90,7 @@ class ClosedJaxpr:
     consts: tuple[Any, ...]
     shared: bool = False
     """Whether its kernels should serve other numbers too: an operation that runs at once, with numbers that may change."""
-    cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     """What was derived from the jaxpr once: its plan."""
 
     @property

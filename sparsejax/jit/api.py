@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import logging
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import cloudpickle
@@ -19,78 +18,35 @@ import numpy as np
 from sparsejax import config, tree_util
 from sparsejax.core import primitive, trace
 from sparsejax.core.array import Array, made
-from sparsejax.core.avals import Aval, ShapeDtypeStruct
-from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
+from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.trace import Tracer
-from sparsejax.errors import NEGATIVE_POWER, ConcretizationTypeError
-from sparsejax.formats import scipy_io
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.inspect import cache_misses, report, stages
-from sparsejax.jit.runtime import plans
+from sparsejax.jit.inspect import cache_misses
+from sparsejax.jit.inspect import explain as explanation
+from sparsejax.jit.inspect.ahead_of_time import (
+    Call,
+    Lowered,
+    Traced,
+    as_leaf,
+    leaf_aval,
+    once,
+)
+from sparsejax.jit.runtime import plans, signature
 from sparsejax.jit.runtime.call_cache import Shortcut
+from sparsejax.jit.runtime.signature import Signature
 from sparsejax.lax.elementwise import strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
 primitive.set_executor(plans.execute)
 
-log = logging.getLogger("sparsejax")
-_stack = trace.stack
-_NUMBERS = frozenset([bool, int, float, complex])
-
-
-class _Traced:
-    """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
-
-    __slots__ = ("closed", "limits", "out_tree", "quick", "used")
-
-    def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef) -> None:
-        self.used = next(_clock)
-        self.closed = closed
-        self.out_tree = out_tree
-        self.limits = _limits(closed.jaxpr)
-        self.quick: Shortcut | None = None
-
-    @property
-    def is_inner(self) -> bool:
-        """Whether it was traced inside another traced function and reads values of it."""
-        return any(isinstance(c, Tracer) for c in self.closed.consts)
-
-    def shortcut(self, key: Any) -> Shortcut | None:
-        """How the next call of this signature may go, if nothing else is to be done."""
-        if self.quick is None and not self.limits and all(isinstance(a, Aval) for a in key):
-            self.quick = Shortcut(key, self.closed, self.out_tree)
-        return self.quick
-
-    def check(self, leaves: Sequence[Any]) -> None:
-        """OverflowError for a Python integer that the dtype of the array beside it cannot hold, ValueError for one that is the
-        exponent of an integer and negative."""
-        for position, dtype, exponent in self.limits:
-            value, limits = int(leaves[position]._storage.vals[0]), np.iinfo(dtype)
-            if exponent and value < 0:
-                raise ValueError(NEGATIVE_POWER)
-            if not limits.min <= value <= limits.max:
-                raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
-
-
-def _limits(jaxpr: Jaxpr) -> list[tuple[int, np.dtype[Any], bool]]:
-    """The inputs that are Python integers, with the integer dtypes that elementwise operations convert them to, and whether they
-    are exponents there."""
-    weak: dict[Atom, int] = {v: k for k, v in enumerate(jaxpr.inputs) if v.aval.weak_type and v.aval.dtype.kind in "iu"}
-    found: dict[tuple[int, np.dtype[Any], bool], None] = {}
-    for eqn in jaxpr.eqns if weak else ():
-        params = eqn.param_dict
-        wanted = params["loops"][0] if "loops" in params else ()
-        for k, (atom, dtype) in enumerate(zip(eqn.inputs, wanted, strict=False)):
-            exponent = eqn.primitive.name == "power" and k == 1
-            if atom in weak and dtype.kind in "iu" and (exponent or dtype != atom.aval.dtype):
-                found[weak[atom], dtype, exponent] = None
-    return list(found)
-
-
 SIGNATURES = 1024
 """Signatures that a jitted function remembers, about 60 KB each with their plans; of more, the quarter that was called longest ago is
 forgotten, and traced again when it is called again."""
-_clock = itertools.count()
+
+log = logging.getLogger("sparsejax")
+_stack = trace.stack
+_NUMBERS = frozenset([bool, int, float, complex])
 
 
 class JitFunction:
@@ -114,7 +70,7 @@ class JitFunction:
             raise ValueError(
                 f"argument {both[0]} of {self.__name__} is both static and donated; a static one has no memory"
             )
-        self._cache: dict[Any, _Traced] = {}
+        self._cache: dict[Any, Signature] = {}
         self._last: Shortcut | None = None
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
@@ -146,7 +102,7 @@ class JitFunction:
         if _stack.traces:
             return tree_util.tree_map(_inlined, self._function(*args, **kwargs))
         last = self._last
-        if last is not None and len(args) == last.count and not kwargs:
+        if last is not None and len(args) == last.count and not kwargs and not config.forcing:
             storages: list[Storage] = []
             for a, aval in zip(args, last.avals):
                 kind = type(a)
@@ -172,14 +128,14 @@ class JitFunction:
         traced = self._cache.get(key)
         if traced is None:
             traced = self._trace_once(key, leaves, args, kwargs)
-        traced.used = next(_clock)
+        traced.used = next(signature.clock)
         if traced.limits:
             traced.check(leaves)
         if self._donated:
-            outs = plans.execute(traced.closed, leaves, _once(self._donated_leaves(args)))
+            outs = plans.execute(traced.closed, leaves, once(self._donated_leaves(args)))
         else:
             outs = plans.execute(traced.closed, leaves)
-            self._last = traced.shortcut(key)
+            self._last = None if config.forcing else traced.shortcut(key)
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
     def _donated_leaves(self, args: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
@@ -213,8 +169,8 @@ class JitFunction:
                 return found, tuple(avals)
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
-        arrays = [leaf if type(leaf) is Array else _as_leaf(leaf, dynamic) for leaf in leaves]
-        return arrays, (_structure(tree), statics, tuple([_leaf_aval(a) for a in arrays]))
+        arrays = [leaf if type(leaf) is Array else as_leaf(leaf, dynamic) for leaf in leaves]
+        return arrays, (_structure(tree), statics, tuple([leaf_aval(a) for a in arrays]))
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         dynamic = [a for k, a in enumerate(args) if k not in self._argnums]
@@ -229,7 +185,7 @@ class JitFunction:
                 )
         return (dynamic, named), tuple([(name, _typed(value)) for name, value in statics])
 
-    def _trace_once(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Traced:
+    def _trace_once(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
         """The trace of a signature; threads that ask for it at the same time wait for one of them."""
         if trace.current() is not None:
             return self._trace(key, leaves, args, kwargs)
@@ -241,7 +197,7 @@ class JitFunction:
             self._tracing.pop(key, None)
         return traced
 
-    def _trace(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Traced:
+    def _trace(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
         (positional, named), _ = self._split(args, kwargs)
         if config.explain_cache_misses():
             known = list(self._cache)
@@ -258,8 +214,8 @@ class JitFunction:
             out_trees.append(out_tree)
             return [_checked_output(o, self.__name__) for o in outs]
 
-        closed = trace_to_jaxpr(flat, [_leaf_aval(x) for x in leaves])
-        traced = _Traced(closed, out_trees[0])
+        closed = trace_to_jaxpr(flat, [leaf_aval(x) for x in leaves])
+        traced = Signature(closed, out_trees[0])
         if traced.is_inner:
             return traced
         with self._lock:
@@ -283,10 +239,10 @@ class JitFunction:
         """Trace for these arguments (arrays, ShapeDtypeStructs, or values of a function being traced) without running."""
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
-        known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else _as_leaf(x, dynamic) for x in leaves]
-        key = (_structure(tree), statics, tuple(_leaf_aval(x) for x in known))
+        known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else as_leaf(x, dynamic) for x in leaves]
+        key = (_structure(tree), statics, tuple(leaf_aval(x) for x in known))
         traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
-        return Traced(_Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args))))
+        return Traced(Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args))))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and plan for these arguments."""
@@ -337,143 +293,6 @@ def _inlined(value: Any) -> Any:
     if trace.is_python_scalar(value):
         return primitive.asarray(value)
     return strong(value) if isinstance(value, Tracer) else value
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A function traced for one signature: the trace, the leaves of its arguments, their tree, the numbers of those that are donated."""
-
-    traced: _Traced
-    leaves: list[Any]
-    tree: tree_util.PyTreeDef
-    donated: tuple[int, ...]
-
-
-class Traced:
-    """A function traced for one signature."""
-
-    def __init__(self, call: _Call) -> None:
-        self._call, self._traced, self._leaves = call, call.traced, call.leaves
-
-    @property
-    def jaxpr(self) -> ClosedJaxpr:
-        return self._traced.closed
-
-    @property
-    def out_info(self) -> Any:
-        """Types of the results, in their tree."""
-        return tree_util.tree_unflatten(self._traced.out_tree, [_struct(a) for a in self._traced.closed.out_avals])
-
-    def lower(self) -> Lowered:
-        return Lowered(self._call)
-
-
-class Lowered:
-    """A function planned for one signature."""
-
-    def __init__(self, call: _Call) -> None:
-        self._call, self._traced, self._leaves = call, call.traced, call.leaves
-
-    def as_text(self, stage: str = "cin") -> str:
-        """What a stage of the compiler made of the function: "jaxpr", "plan", "cin", "loops", "llvm" or "asm".
-
-        All but "jaxpr" depend on the arrays' statistics, so the function must have been lowered with arrays.
-        """
-        stages.check(stage)
-        if stage != "jaxpr" and not _has_data((*self._leaves, *self._traced.closed.consts)):
-            raise ValueError(
-                f"stage {stage!r} depends on the data's statistics; lower with arrays instead of types or traced values"
-            )
-        closed = self._traced.closed
-        return stages.as_text(closed, lambda: stages.parts_on(closed, self._leaves), stage)
-
-    def cost_analysis(self) -> dict[str, float]:
-        """What the function costs on the arrays it was lowered with, under JAX's names: "flops", "bytes accessed", and the expected
-        "entries" of its results (see `report`). The function runs once. ValueError when it was lowered with types.
-
-        >>> import numpy as np, sparsejax as sj
-        >>> A = sj.array(np.eye(10), format="csr", copy=True)
-        >>> sj.jit(lambda A, X: A @ X).lower(A, np.ones((10, 4))).cost_analysis()["flops"]  # 10 entries, 4 columns, * and +
-        80.0
-        """
-        return self._report().cost()
-
-    def _report(self) -> report.Report:
-        if not _has_data((*self._leaves, *self._traced.closed.consts)):
-            raise ValueError("costs depend on the data; lower with arrays instead of types or traced values")
-        return report.report(self._traced.closed, self._leaves)
-
-    def compile(self) -> Compiled:
-        return Compiled(self._call)
-
-
-class Compiled:
-    """A function ready to run on arguments of the types and the structure it was compiled for (without the static ones)."""
-
-    def __init__(self, call: _Call) -> None:
-        traced, leaves = call.traced, call.leaves
-        if not _has_data(traced.closed.consts):
-            raise ConcretizationTypeError(
-                "a function that reads values of a traced function around it cannot be compiled alone; pass them as arguments"
-            )
-        self._traced, self._tree, self._donated = traced, call.tree, call.donated
-        self._avals = [_leaf_aval(x) for x in leaves]
-        self._report = report.report(traced.closed, leaves) if _has_data(leaves) else None
-
-    def as_text(self, stage: str = "asm") -> str:
-        """The machine code of its kernels, as assembly, or what another stage of the compiler made of them: "jaxpr", "plan", "cin",
-        "loops" or "llvm", as `Lowered.as_text`. ValueError for other stages, and for all but "jaxpr" when it was compiled for types.
-
-        >>> import numpy as np, sparsejax as sj
-        >>> A = sj.array(np.eye(10), format="csr", copy=True)
-        >>> compiled = sj.jit(lambda A, x: A @ x).lower(A, np.ones(10)).compile()
-        >>> "ret" in compiled.as_text()
-        True
-        >>> print(compiled.as_text("jaxpr"))
-        { lambda ; a:f64[10:d,10:c] b:f64[10:d]. let
-            c:f64[10:d] = contract[ij,j->i] a b
-          in (c,) }
-        """
-        stages.check(stage)
-        return stages.as_text(self._traced.closed, lambda: self._known_report(f"stage {stage!r} depends").parts, stage)
-
-    def cost_analysis(self) -> dict[str, float]:
-        """As `Lowered.cost_analysis`."""
-        return self._known_report().cost()
-
-    def memory_analysis(self) -> report.MemoryStats:
-        """Bytes of arguments, results and temporaries on the arrays it was compiled for; results and temporaries of kernels as
-        forecast. ValueError when it was compiled for types.
-        """
-        return self._known_report().memory()
-
-    def _known_report(self, what: str = "costs depend") -> report.Report:
-        if self._report is None:
-            raise ValueError(f"{what} on the data; compile for arrays instead of types")
-        return self._report
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        found, tree = tree_util.tree_flatten((list(args), kwargs))
-        if tree != self._tree:
-            raise TypeError(f"compiled for arguments of the structure {self._tree}, but called with {tree}")
-        leaves = [_as_leaf(x, (args, kwargs)) for x in found]
-        avals = [_leaf_aval(x) for x in leaves]
-        if avals != self._avals:
-            raise TypeError(
-                f"compiled for arguments of types {self._avals}, but called with {avals}; compile again for these"
-            )
-        self._traced.check(leaves)
-        given = _once((n, found[n]) for n in self._donated)
-        return tree_util.tree_unflatten(self._traced.out_tree, plans.execute(self._traced.closed, leaves, given))
-
-
-def _once(leaves: Iterable[tuple[int, Any]]) -> list[int]:
-    """The numbers of those leaves that are arrays of ours, each array once."""
-    return list({id(leaf): number for number, leaf in leaves if isinstance(leaf, Array)}.values())
-
-
-def _has_data(values: Sequence[Any]) -> bool:
-    return all(isinstance(x, Array) for x in values)
 
 
 def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any = (), donate_argnums: Any = ()) -> Any:
@@ -532,6 +351,38 @@ def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return jit(function).trace(*args, **kwargs).out_info
 
 
+def explain(function: Callable[..., Any]) -> Callable[..., explanation.Explanation]:
+    """A function that explains how `function` is compiled for given arguments, instead of returning its result.
+
+    The explanation holds, per kernel: operands with observed facts, candidate loop orders with their costs, the chosen
+    order, workspaces, conversions, why the output has its format, a memory forecast, and compile times; and the library
+    calls between kernels. The function runs once, since later kernels depend on the data that earlier ones make.
+    Compile times are measured anew, never read from a cache. Up to 5 variables all loop orders are listed, O(v! v).
+    TypeError for a ShapeDtypeStruct: decisions depend on data.
+
+    >>> import numpy as np, scipy.sparse as sp
+    >>> A = sp.random_array((500, 500), density=0.05, format="csr", rng=0)
+    >>> told = explain(lambda A, B: A @ B)(A, A)
+    >>> told.kernels[0].order
+    ('i', 'k', 'j')
+    >>> for workspace in told.kernels[0].workspaces:
+    ...     print(workspace.name, workspace.variables, workspace.loops)
+    w ('j',) ('i',)
+    """
+    known = function if isinstance(function, JitFunction) else None
+
+    @functools.wraps(function)
+    def explained(*args: Any, **kwargs: Any) -> explanation.Explanation:
+        inner = function if known is None else known._function
+        nums, names = ((), ()) if known is None else (sorted(known._argnums), sorted(known._argnames))
+        fresh = JitFunction(inner, nums, names, ())
+        started = time.perf_counter()
+        traced = fresh.trace(*args, **kwargs)
+        return explanation.explained(traced, time.perf_counter() - started)
+
+    return explained
+
+
 def _positions(
     function: Callable[..., Any], nums: Sequence[int], names: Sequence[str], what: str
 ) -> tuple[frozenset[int], frozenset[str]]:
@@ -564,34 +415,6 @@ def _sequence(value: Any, kind: type, name: str) -> tuple[Any, ...]:
     if not all(isinstance(v, kind) for v in made):
         raise TypeError(f"{name}={value!r} must be {'integers' if kind is int else 'strings'}")
     return made
-
-
-def _as_leaf(leaf: Any, whole: Any) -> Any:
-    """A leaf of the arguments as an Array (weakly typed for Python numbers)."""
-    if isinstance(leaf, Array):
-        return leaf
-    if isinstance(leaf, Tracer):
-        trace.leaked(leaf)
-    if trace.is_python_scalar(leaf):
-        return primitive.weak_scalar(leaf)
-    if isinstance(leaf, np.ndarray | np.generic) or scipy_io.is_scipy(leaf):
-        return primitive.view(leaf)
-    place = next((p for p, x in tree_util.leaves_with_paths(whole) if x is leaf), "")
-    if isinstance(leaf, ShapeDtypeStruct):
-        raise TypeError(f"argument {place} is a {leaf}, which has no data; use .trace, .lower or eval_shape with types")
-    raise TypeError(
-        f"argument {place} is of type {type(leaf).__name__}; jit takes arrays, numbers and pytrees of these. "
-        "Mark other arguments static with static_argnums or static_argnames."
-    )
-
-
-def _leaf_aval(leaf: Any) -> Aval:
-    aval: Aval = leaf.aval
-    return aval
-
-
-def _struct(aval: Aval) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct(aval.shape, aval.dtype, format=aval.format, fill_value=aval.fill_value)
 
 
 def _checked_output(value: Any, name: str) -> Any:

@@ -32,7 +32,7 @@ from sparsejax.jit.cost import statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import fuse, fuse_reductions, intermediate_storage, pattern_sources, reassociate, split_fills
 from sparsejax.jit.graph.partition import Step
-from sparsejax.jit.ir import blocks, cin, simplify
+from sparsejax.jit.ir import blocks, choices, cin, simplify
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import (
@@ -56,11 +56,11 @@ Observed = Mapping[Var, Storage]
 # ------------------------------------------------------------------------------------------------------------ a jaxpr, to steps
 
 JAXPR_PASSES: tuple[Callable[[Jaxpr], Jaxpr], ...] = (pattern_sources.clean,)
-STEP_PASSES: tuple[Callable[[list[Step], Jaxpr, Observed], list[Step]], ...] = (
-    split_fills.apart,
-    intermediate_storage.stored,
-    fuse_reductions.merged,
-)
+STEP_PASSES: dict[str, Callable[[list[Step], Jaxpr, Observed], list[Step]]] = {
+    "split_fills": split_fills.apart,
+    "intermediate_storage": intermediate_storage.stored,
+    "fuse_reductions": fuse_reductions.merged,
+}
 
 
 def cleaned(jaxpr: Jaxpr) -> Jaxpr:
@@ -75,13 +75,15 @@ def steps_of(
 ) -> tuple[list[Step], list[reassociate.Chosen]]:
     """The kernels and library calls of a jaxpr that is `cleaned`, and what was decided of its products. Those that are `refused` are
     associated as the program says, or all of them (None)."""
-    jaxpr, notes = (jaxpr, []) if refused is None else reassociate.cheapest(jaxpr, observed, refused)
-    steps = fuse.fuse(jaxpr)
-    for run in STEP_PASSES:
-        steps = run(steps, jaxpr, observed)
-    for note in notes:
-        steps = note.noted(steps)
-    return steps, notes
+    with choices.drawing(jaxpr):
+        as_written = refused is None or not choices.does("reassociate")
+        jaxpr, notes = (jaxpr, []) if as_written else reassociate.cheapest(jaxpr, observed, refused or frozenset())
+        steps = fuse.fuse(jaxpr)
+        for name, run in STEP_PASSES.items():
+            steps = run(steps, jaxpr, observed) if choices.does(name) else steps
+        for note in notes:
+            steps = note.noted(steps)
+        return steps, notes
 
 
 # ---------------------------------------------------------------------------------------------------- a kernel, to a program
@@ -91,12 +93,13 @@ SCHEDULERS = {"cost": search.choose, "algorithm1": scorch.choose}
 
 def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
     """The loop order, conversions and workspaces of a kernel; or those of one `order` that was chosen before."""
-    if order:
-        found: Schedule | None = replan.schedule(nest, known, order, config.workspace())
-    elif nest.nested:
-        found = statements.choose(nest, known)
-    else:
-        found = SCHEDULERS[config.scheduler()](nest, known, config.workspace())
+    with choices.drawing(nest):
+        if order:
+            found: Schedule | None = replan.schedule(nest, known, order, config.workspace())
+        elif nest.nested:
+            found = statements.choose(nest, known)
+        else:
+            found = SCHEDULERS[config.scheduler()](nest, known, config.workspace())
     if found is None:
         raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
     return found
@@ -129,13 +132,18 @@ def _rewritten(program: Program, change: Callable[[cin.Stmt], cin.Stmt | None]) 
 def rewritten(program: Program, schedule: Schedule, passes: Sequence[Pass] = STATEMENT_PASSES) -> Program:
     """A program after the named rewrites of its statement."""
     for each in passes:
-        program = each.run(program, schedule)
+        program = each.run(program, schedule) if choices.does(each.name) else program
     return program
 
 
 def program_of(nest: Nest, schedule: Schedule, known: Facts | None = None) -> Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads. Loops are cut into
     chunks and blocks by what is `known` of the inputs, if anything is."""
+    with choices.drawing(nest):
+        return _program_of(nest, schedule, known)
+
+
+def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
     made, cut = prepared(nest, schedule)
     program = rewritten(concretize.concretize(made, cut), cut)
     if known is None:
@@ -146,6 +154,8 @@ def program_of(nest: Nest, schedule: Schedule, known: Facts | None = None) -> Pr
     program = replace(
         program, lengths={now[x]: n for x, n in lengths.items()}, blocks={now[x]: n for x, n in taken.items()}
     )
+    if not choices.does("parallelize"):
+        return program
     return parallelize.parallelize(program, schedule.cost, lambda: search.level_counts(split, known)[-1])
 
 
@@ -157,7 +167,8 @@ def in_order(nest: Nest, schedule: Schedule) -> Program:
 def prepared(nest: Nest, schedule: Schedule) -> tuple[Nest, Schedule]:
     """`nest` as the kernel reads it: converted, without blocks, and in blocks of rows where these pay; with its schedule."""
     reading = readable(blocks.with_formats(nest, dict(schedule.conversions)), schedule)
-    return row_blocking.cut(blocks.split(reading), schedule)
+    split = blocks.split(reading)
+    return row_blocking.cut(split, schedule) if choices.does("row_blocking") else (split, schedule)
 
 
 def readable(nest: Nest, schedule: Schedule) -> Nest:
@@ -175,4 +186,5 @@ def readable(nest: Nest, schedule: Schedule) -> Nest:
 
 def text_of(program: Program, constants: Numbers | None = None) -> str:
     """The LLVM text of a program; numbers are read from `constants` at run time, if these are given."""
-    return lower.lower(program, LLVMBuilder(), constants)
+    with choices.drawing(program.stmt):
+        return lower.lower(program, LLVMBuilder(), constants)

@@ -9,19 +9,16 @@ Every number is recomputed with the compiler's own functions; `str()` of each cl
 
 from __future__ import annotations
 
-import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sparsejax import config
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import api
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
@@ -29,6 +26,7 @@ from sparsejax.jit.cost import sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import expected, fuse, partition
 from sparsejax.jit.inspect import forecast, report
+from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
@@ -276,46 +274,18 @@ def _flat(steps: Sequence[Explained]) -> Iterator[Explained]:
                 yield from _flat(body.steps)
 
 
-def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
-    """A function that explains how `function` is compiled for given arguments, instead of returning its result.
-
-    The explanation holds, per kernel: operands with observed facts, candidate loop orders with their costs, the chosen
-    order, workspaces, conversions, why the output has its format, a memory forecast, and compile times; and the library
-    calls between kernels. The function runs once, since later kernels depend on the data that earlier ones make.
-    Compile times are measured anew, never read from a cache. Up to 5 variables all loop orders are listed, O(v! v).
-    TypeError for a ShapeDtypeStruct: decisions depend on data.
-
-    >>> import numpy as np, scipy.sparse as sp
-    >>> A = sp.random_array((500, 500), density=0.05, format="csr", rng=0)
-    >>> told = explain(lambda A, B: A @ B)(A, A)
-    >>> told.kernels[0].order
-    ('i', 'k', 'j')
-    >>> for workspace in told.kernels[0].workspaces:
-    ...     print(workspace.name, workspace.variables, workspace.loops)
-    w ('j',) ('i',)
-    """
-    known = function if isinstance(function, api.JitFunction) else None
-
-    @functools.wraps(function)
-    def explained(*args: Any, **kwargs: Any) -> Explanation:
-        inner = function if known is None else known._function
-        nums, names = ((), ()) if known is None else (sorted(known._argnums), sorted(known._argnames))
-        fresh = api.JitFunction(inner, nums, names, ())
-        started = time.perf_counter()
-        traced = fresh.trace(*args, **kwargs)
-        closed, leaves = traced.jaxpr, traced._leaves
-        tracing = time.perf_counter() - started
-        if any(isinstance(x, ShapeDtypeStruct) for x in leaves):
-            raise TypeError("explain needs arrays: schedules depend on the data, not only on types (ShapeDtypeStruct)")
-        infer = _infer_seconds(closed.jaxpr)
-        started = time.perf_counter()
-        storages = [a.storage for a in (*closed.consts, *leaves)]
-        plan = plans.Plan(closed, storages)
-        fusing = time.perf_counter() - started
-        steps, _ = _explained(plan, storages)
-        return Explanation(tuple(steps), max(0.0, tracing - infer), infer, fusing)
-
-    return explained
+def explained(traced: Traced, tracing: float) -> Explanation:
+    """How a traced function is compiled for its arguments; tracing it took so many seconds."""
+    closed, leaves = traced.jaxpr, traced._leaves
+    if any(isinstance(x, ShapeDtypeStruct) for x in leaves):
+        raise TypeError("explain needs arrays: schedules depend on the data, not only on types (ShapeDtypeStruct)")
+    infer = _infer_seconds(closed.jaxpr)
+    started = time.perf_counter()
+    storages = [a.storage for a in (*closed.consts, *leaves)]
+    plan = plans.Plan(closed, storages)
+    fusing = time.perf_counter() - started
+    steps, _ = _explained(plan, storages)
+    return Explanation(tuple(steps), max(0.0, tracing - infer), infer, fusing)
 
 
 def _explained(plan: plans.Plan, storages: Sequence[Storage]) -> tuple[list[Explained], list[Storage]]:

@@ -22,7 +22,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.cost import collisions, skew, statistics
 from sparsejax.jit.graph import expected, partition, shared_patterns
-from sparsejax.jit.ir import blocks
+from sparsejax.jit.ir import blocks, choices
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
@@ -95,7 +95,7 @@ class KernelRunner:
         self._plainly: Callable[[Sequence[Storage]], Storage] = lambda inputs: own().run(inputs)  # type: ignore[union-attr]
         self.call: Callable[[Sequence[Storage]], Storage] = self._plainly
         """`run` on inputs alone: on the shortest road where the kernel is all there is to do, as long as the last plan serves."""
-        found = shared_patterns.patterns(self.step) if self.positional else None
+        found = shared_patterns.patterns(self.step) if self.positional and choices.does("shared_patterns") else None
         self.variants = None if found is None else pattern_variants.Variants(self.step, found, self._positional)
         self.beside = shared_patterns.beside(self.step.nest)
 

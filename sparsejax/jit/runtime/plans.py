@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax import config
 from sparsejax.core.array import Array, delete, made
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
 from sparsejax.formats import Format
@@ -232,13 +233,14 @@ def _outputs(step: KernelRunner | partition.CallStep) -> tuple[Var, ...]:
 
 def plan_of(closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> Plan:
     """The plan of a jaxpr, made once."""
-    known: Plan | None = closed.cache.get("plan")
+    name = "plan" if not config.forcing or (forced := config.forced()) is None else ("plan", forced)
+    known: Plan | None = closed.cache.get(name)
     if known is not None:
         return known
     with turn:
-        known = closed.cache.get("plan")
+        known = closed.cache.get(name)
         if known is None:
-            known = closed.cache["plan"] = Plan(closed, storages)
+            known = closed.cache[name] = Plan(closed, storages)
     return known
 
 
@@ -246,7 +248,8 @@ def execute(closed: ClosedJaxpr, arrays: Sequence[Array], donated: Collection[in
     """Run `closed` on its inputs (constants are its own). Those that are `donated`, by number, are deleted."""
     spare = {k for k in donated if donation.is_sole(arrays[k])} if donated else ()
     storages = [a._storage for a in ((*closed.consts, *arrays) if closed.consts else arrays)]
-    plan: Plan = closed.cache.get("plan") or plan_of(closed, storages)
+    plan: Plan | None = None if config.forcing else closed.cache.get("plan")
+    plan = plan or plan_of(closed, storages)
     for k in donated:
         delete(arrays[k])
     first = len(closed.consts)

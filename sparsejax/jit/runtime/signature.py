@@ -1,0 +1,68 @@
+"""A traced signature of a jitted function: what its next calls need to know."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax import tree_util
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
+from sparsejax.core.trace import Tracer
+from sparsejax.errors import NEGATIVE_POWER
+from sparsejax.jit.runtime.call_cache import Shortcut
+
+clock = itertools.count()
+"""Ticks with every use of a signature: those that were used longest ago are forgotten first."""
+
+
+class Signature:
+    """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
+
+    __slots__ = ("closed", "limits", "out_tree", "quick", "used")
+
+    def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef) -> None:
+        self.used = next(clock)
+        self.closed = closed
+        self.out_tree = out_tree
+        self.limits = limits_of(closed.jaxpr)
+        self.quick: Shortcut | None = None
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether it was traced inside another traced function and reads values of it."""
+        return any(isinstance(c, Tracer) for c in self.closed.consts)
+
+    def shortcut(self, key: Any) -> Shortcut | None:
+        """How the next call of this signature may go, if nothing else is to be done."""
+        if self.quick is None and not self.limits and all(isinstance(a, Aval) for a in key):
+            self.quick = Shortcut(key, self.closed, self.out_tree)
+        return self.quick
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        """OverflowError for a Python integer that the dtype of the array beside it cannot hold, ValueError for one that is the
+        exponent of an integer and negative."""
+        for position, dtype, exponent in self.limits:
+            value, limits = int(leaves[position]._storage.vals[0]), np.iinfo(dtype)
+            if exponent and value < 0:
+                raise ValueError(NEGATIVE_POWER)
+            if not limits.min <= value <= limits.max:
+                raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
+
+
+def limits_of(jaxpr: Jaxpr) -> list[tuple[int, np.dtype[Any], bool]]:
+    """The inputs that are Python integers, with the integer dtypes that elementwise operations convert them to, and whether they
+    are exponents there."""
+    weak: dict[Atom, int] = {v: k for k, v in enumerate(jaxpr.inputs) if v.aval.weak_type and v.aval.dtype.kind in "iu"}
+    found: dict[tuple[int, np.dtype[Any], bool], None] = {}
+    for eqn in jaxpr.eqns if weak else ():
+        params = eqn.param_dict
+        wanted = params["loops"][0] if "loops" in params else ()
+        for k, (atom, dtype) in enumerate(zip(eqn.inputs, wanted, strict=False)):
+            exponent = eqn.primitive.name == "power" and k == 1
+            if atom in weak and dtype.kind in "iu" and (exponent or dtype != atom.aval.dtype):
+                found[weak[atom], dtype, exponent] = None
+    return list(found)
