@@ -32,7 +32,7 @@ def fault(seed):
         if not all(map(np.array_equal, (made.vals, made.fill_value), (want.vals, want.fill_value))):
             return f"{text}: {made.vals} for {want.vals}"
         validate.validate(made)
-        if not source.packed:
+        if not storage.packed:
             break  # unused positions hold the fill
         storage = storage.with_values(nrng.integers(1, 9, len(storage.vals)).astype("f8"), storage.fill_value)
     return None
