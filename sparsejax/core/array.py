@@ -413,8 +413,7 @@ class Array(_Fields):
             raise TypeError(
                 f'an array in format {self.format} is not iterated over; use array operations, or .asformat("dense") first'
             )
-        for part in self.todense():
-            yield Array(ingest.as_storage(np.array(part)))
+        return (Array(ingest.as_storage(np.array(part))) for part in self.todense())
 
     def __format__(self, spec: str) -> str:
         if not spec:

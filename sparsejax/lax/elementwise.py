@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,8 @@ def loop_dtypes(op: str, avals: tuple[Aval, ...]) -> Signature:
 
 def _fits(number: Aval, others: tuple[Aval, ...]) -> bool:
     """Whether a Python integer is known to be a value of every dtype among `others`."""
-    kinds = [np.iinfo(a.dtype) for a in others if not a.weak_type and a.dtype.kind in "iu"]
-    return number.is_literal and all(k.min <= number.fill_value <= k.max for k in kinds)
+    kinds = [np.iinfo(a.dtype if a.dtype.kind in "iu" else np.int64) for a in others if not a.weak_type]
+    return number.is_literal and all(k.min <= int(number.fill_value) <= k.max for k in kinds)
 
 
 def _ufunc_primitive(op: str) -> Primitive:
@@ -113,7 +114,8 @@ def elementwise(op: str, *args: Any) -> Any:
     """The NumPy ufunc `op` on arrays, entry by entry.
 
     Shapes broadcast; dtypes promote as in NumPy 2. The result is sparse where `op` gives one constant for all entries that
-    are not stored; that constant is its fill: `exp` of an array with fill 0 has fill 1. O(stored entries) then.
+    are not stored; that constant is its fill: `exp` of an array with fill 0 has fill 1. O(stored entries) then. Such constants are
+    numbers, Python's (which promote weakly) and NumPy's scalars (which promote as arrays do); our own arrays of no dimensions are data.
 
     >>> import sparsejax as sj, numpy as np
     >>> elementwise("exp", sj.array(np.eye(3), format="csr")).fill_value
@@ -123,9 +125,24 @@ def elementwise(op: str, *args: Any) -> Any:
     if any(_is_long(v) for v in values):
         values = [_shortened(v, op, values) for v in values]
     loops = loop_dtypes(op, tuple([_promoted(v) for v in values]))
+    values = _numbers(args, values)
     if op == "power" and loops[0][1].kind == "i":
         _check_exponent(values[1])
     return primitives[op].bind(*values, loops=loops)
+
+
+def _numbers(args: Sequence[Any], values: list[Any]) -> list[Any]:
+    """NumPy's scalars beside arrays as Python numbers: parts of the program, on which types may depend (`A > np.float64(5)` is as
+    sparse as `A > 5`). For operations whose parameters tell the dtypes, since NumPy's scalars promote as arrays do.
+    """
+    known = [_is_numpy_scalar(a) for a in args]
+    if not any(known) or all(k or is_python_scalar(v) or v.aval.weak_type for k, v in zip(known, values, strict=True)):
+        return values
+    return [a.item() if k else v for k, a, v in zip(known, args, values, strict=True)]
+
+
+def _is_numpy_scalar(value: Any) -> bool:
+    return isinstance(value, np.generic) or (type(value) is np.ndarray and not value.shape)
 
 
 def _check_exponent(exponent: Any) -> None:
@@ -232,7 +249,8 @@ where_p = Primitive(
 def where(condition: Any, x: Any, y: Any) -> Any:
     """`x` where `condition` holds, else `y`; all three broadcast."""
     pairs = [(a.dtype, a.weak_type) for a in (aval_of(x), aval_of(y))]
-    return strong(where_p.bind(condition, x, y, dtype=dtypes.result_type(*pairs)))
+    operands = [v.item() if _is_numpy_scalar(v) else v for v in (condition, x, y)]
+    return strong(where_p.bind(*operands, dtype=dtypes.result_type(*pairs)))
 
 
 # ------------------------------------------------------------------------------------ logistic, erf, real, imaginary

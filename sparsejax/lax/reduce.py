@@ -57,7 +57,8 @@ def reduce(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: boo
 
     Dtypes as in NumPy (sums of integers are int64 or uint64). Entries that are not stored count with the fill; where
     the fill is not the identity of the reduction, the stored entries are reduced and the fill is folded in once, so
-    that the cost stays O(stored entries).
+    that the cost stays O(stored entries). A product with a zero that is not stored is zero, or NaN beside an infinity or NaN as in
+    NumPy, in any order: never NaN because the product of the others overflows.
 
     >>> import sparsejax as sj, numpy as np
     >>> reduce("max", sj.array(-np.eye(3), format="csr"), axis=1)
@@ -96,6 +97,13 @@ def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], coun
         stored_count = entries(x)
     else:
         stored_count = reduce_p.bind(pattern(x, np.int64), kind="sum", axes=axes, dtype=np.dtype(np.int64))
+    if kind == "prod" and fill == 0:  # zero, even if the product of the others overflows
+        absent = elementwise("greater", elementwise("subtract", min(count, MOST), stored_count), 0)
+        zero: Any = dtype.type(0)
+        if dtype.kind in "fc":
+            undefined = dtype.type(math.nan if dtype.kind == "f" else complex(math.nan, math.nan))
+            zero = where(reduce("all", elementwise("isfinite", x), axes), zero, undefined)
+        return where(absent, zero, stored)
     rest = _filled(kind, fill, count, stored_count, dtype)
     combined = convert_element_type(elementwise(op.name, stored, rest), dtype)
     # beyond 2^63 elements some are not stored, whatever memory holds
@@ -192,6 +200,8 @@ def var(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bo
         total = elementwise("add", reduce("sum", _square(distance), axes, keepdims=True), others)
         total = total if keepdims else reshape(total, [n for k, n in enumerate(x.shape) if k not in axes])
     total = _real(total)
+    if count <= ddof and not total.format.is_dense:
+        total = refill(total, math.nan)  # as in `mean`
     return convert_element_type(elementwise("divide", total, float(max(0, count - ddof))), total.dtype)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math as _math
 from typing import Any
 
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
+from sparsejax.lax.reduce import MOST as _MOST
 from sparsejax.lax.reduce import reduce as _reduce
 from sparsejax.lax.reduce import result_dtype as _result_dtype
 from sparsejax.lax.reduce import var
 from sparsejax.lax.sorting import cumsum as _cumsum
+from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import reshape as _reshape
 
 
@@ -50,8 +53,23 @@ def std(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bo
 
 
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """`numpy.count_nonzero`: stored zeros do not count, a fill other than zero does."""
-    return _reduce("sum", _elementwise("not_equal", x, 0), axis, None, keepdims)
+    """`numpy.count_nonzero`: stored zeros do not count, a fill other than zero does.
+
+    OverflowError where there may be more than 2^63 - 1 of them: the fill is not zero, and so many elements are counted.
+
+    >>> import sparsejax as sj
+    >>> count_nonzero(sj.array([[0, 2], [3, 0]], format="csr"), axis=0)
+    Array([1, 1], dtype=int64)
+    """
+    there = _elementwise("not_equal", x, 0)
+    axes = range(there.ndim) if axis is None else _normal_axes(axis, there.ndim)
+    count = _math.prod(there.shape[a] for a in axes)
+    if count > _MOST and there.fill_value:
+        raise OverflowError(
+            f"count_nonzero: of the {count} elements that are counted, more than 2^63 - 1 may differ from zero, since the fill does; "
+            "count along fewer axes"
+        )
+    return _reduce("sum", there, axis, None, keepdims)
 
 
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:

@@ -18,7 +18,7 @@ from tests import poison
 from tests.autodiff import programs as derivatives
 from tests.control import programs as control
 from tests.enumeration import pairwise
-from tests.fuzz import alike, definitions, engine, functions, metamorphic, pipelines, rows, semirings, shapes
+from tests.fuzz import alike, definitions, engine, functions, metamorphic, pipelines, rows, scalars, semirings, shapes
 from tests.fuzz.tally import Tally, follow, run_cases
 from tests.vmap import programs as batches
 
@@ -42,6 +42,7 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
     "pipelines": _once(pipelines.check),
     "rows": _once(rows.check),
     "alike": _once(alike.check),
+    "scalars": _once(scalars.check),
     "derivatives": _once(derivatives.check),
     "second derivatives": _once(partial(derivatives.check, second=True)),
     "batches": _once(batches.check_plain),

@@ -90,9 +90,9 @@ def reciprocal(b: Builder, x: Pair) -> Pair:
 
 
 def sign(b: Builder, x: Pair, size: Val) -> Pair:
-    """`x / size` for the absolute value `size`: 0 at 0; 1 or -1 for an infinite part, and nothing for two of them."""
+    """`x / size` for the absolute value `size`: 0 at zeros of any sign; 1 or -1 for an infinite part, and nothing for two of them."""
     zero, one, infinite = (like(b, size, v) for v in (0, 1, math.inf))
-    safe = b.select(b.compare("oeq", size, zero), one, size)
+    nothing = b.compare("oeq", size, zero)
     endless, undefined = b.compare("oeq", size, infinite), b.compare("uno", size, size)
     ends = [b.compare("oeq", fabs(b, p), infinite) for p in x]
     both = b.binary("and", *ends)
@@ -100,7 +100,7 @@ def sign(b: Builder, x: Pair, size: Val) -> Pair:
     def part(p: Val, end: Val) -> Val:
         limit = b.select(end, intrinsic(b, "copysign", [one, p]), zero)
         limit = b.select(both, like(b, size, math.nan), limit)
-        return b.select(undefined, size, b.select(endless, limit, b.binary("fdiv", p, safe)))
+        return b.select(undefined, size, b.select(nothing, zero, b.select(endless, limit, b.binary("fdiv", p, size))))
 
     return part(x[0], ends[0]), part(x[1], ends[1])
 

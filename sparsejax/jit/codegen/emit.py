@@ -427,8 +427,9 @@ def _sign(b: Builder, op: str, args: list[Num]) -> Num:
     if x.kind == "u":
         return Num(x.dtype, (b.select(positive, one, zero),))
     negative = _test(b, "lt", x.kind, x.val, zero)
-    # a NaN is neither: it stays itself
-    return Num(x.dtype, (b.select(positive, one, b.select(negative, _like(b, x.val, -1), x.val)),))
+    # a NaN is neither: it stays itself; a negative zero becomes a positive one
+    rest = b.binary("fadd", x.val, zero) if x.kind == "f" else x.val
+    return Num(x.dtype, (b.select(positive, one, b.select(negative, _like(b, x.val, -1), rest)),))
 
 
 def _absolute(b: Builder, op: str, args: list[Num]) -> Num:
@@ -478,12 +479,25 @@ def _function(b: Builder, op: str, args: list[Num]) -> Num:
             return _complex_call(b, "cexp", [scaled])
         made = _complex_call(b, "clog", [x])
         return Num(x.dtype, tuple(b.binary("fdiv", p, scale) for p in made.parts))
-    one = constant(b, 1, x.dtype)
     if op == "expm1":
-        return _complex_arithmetic(b, "subtract", _complex_call(b, "cexp", [x]), one)
+        return _complex_expm1(b, x)
     if op == "log1p":
-        return _complex_call(b, "clog", [_complex_arithmetic(b, "add", x, one)])
+        more = b.binary("fadd", x.val, _like(b, x.val, 1))
+        return _complex_call(b, "clog", [Num(x.dtype, (more, x.parts[1]))])
     return _complex_call(b, "c" + _LIBM[op], [x])
+
+
+def _complex_expm1(b: Builder, x: Num) -> Num:
+    """exp(r + i t) - 1 = expm1(r) cos(t) - 2 sin(t/2)^2 + i exp(r) sin(t), without the cancellation near zero; as NumPy."""
+    real, turn = (Num(part_dtype(x.dtype), (p,)) for p in x.parts)
+
+    def call(op: str, of: Num) -> Val:
+        return _function(b, op, [of]).val
+
+    half = call("sin", Num(turn.dtype, (b.binary("fmul", turn.val, _like(b, turn.val, 0.5)),)))
+    lost = b.binary("fmul", b.binary("fmul", half, half), _like(b, half, 2))
+    kept = b.binary("fmul", call("expm1", real), call("cos", turn))
+    return Num(x.dtype, (b.binary("fsub", kept, lost), b.binary("fmul", call("exp", real), call("sin", turn))))
 
 
 def _sqrt(b: Builder, op: str, args: list[Num]) -> Num:

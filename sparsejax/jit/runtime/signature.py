@@ -47,10 +47,10 @@ class Signature:
         exponent of an integer and negative."""
         for position, dtype, exponent in self.limits:
             value, limits = int(leaves[position]._storage.vals[0]), np.iinfo(dtype)
-            if exponent and value < 0:
-                raise ValueError(NEGATIVE_POWER)
             if not limits.min <= value <= limits.max:
                 raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
+            if exponent and value < 0:
+                raise ValueError(NEGATIVE_POWER)
 
 
 def limits_of(jaxpr: Jaxpr) -> list[tuple[int, np.dtype[Any], bool]]:
