@@ -18,7 +18,6 @@ import argparse
 import gzip
 import json
 import math
-import resource
 import statistics
 import sys
 import time
@@ -33,6 +32,11 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import nn
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 Params = Any
 
@@ -196,7 +200,8 @@ def peak_memory(length: int, sizes: Sizes) -> tuple[float, int]:
     ids, labels = np.arange(length)[None] % sizes.vocabulary, np.zeros(1, np.int64)
     state, step = optimizer.init(params), training_step(sizes, optimizer)
     step(params, state, key, ids, labels, mask)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, mask.nnz
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, on macOS bytes
+    return most / (1 << 20 if sys.platform == "darwin" else 1 << 10), mask.nnz
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -212,6 +217,8 @@ def main(arguments: list[str] | None = None) -> int:
     sizes = Sizes(16, 2, 1, 32, 512) if options.quick else Sizes()
     length, batch, epochs = (128, 8, 2) if options.quick else (options.length, options.batch, options.epochs)
     if options.memory:
+        if resource is None:
+            parser.error("--memory needs Python's module resource, which this system lacks")
         start = peak_memory(2 * sizes.block, sizes)[0]  # the interpreter, the compiler, the vocabulary
         for n in (64,) if options.quick else (1024, 2048, 4096, 8192, 16384):
             peak, entries = peak_memory(n, sizes)

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import resource
 import sys
 import threading
 
@@ -16,6 +15,7 @@ from sparsejax.jit.backend import compiler, engine, host, loader
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.runtime import allocator, allocator_text
 
+resource = pytest.importorskip("resource")
 MIB = 1 << 20
 pytestmark = pytest.mark.skipif(not host.has("mremap"), reason="blocks are recycled where there is mremap")
 

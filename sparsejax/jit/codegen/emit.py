@@ -8,6 +8,7 @@ polynomials (`vector_math`), rarer ones call libm, complex ones C99's complex fu
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -459,7 +460,12 @@ def _complex_abs(b: Builder, x: Num) -> Val:
 
 
 def _complex_call(b: Builder, name: str, args: list[Num]) -> Num:
-    """A C99 complex function, computed in complex128."""
+    """A C99 complex function, computed in complex128; numbers go there and come back in registers, but not on Windows."""
+    if sys.platform == "win32":
+        raise NotImplementedError(
+            f"functions of complex numbers ({name[1:]}) cannot be compiled on Windows, whose C library has others; "
+            "compute with real and imaginary parts, or outside with NumPy"
+        )
     wide = [p for a in args for p in cast(b, a, np.dtype(np.complex128)).parts]
     pair = b.call(name, "{ double, double }", wide)
     result = Num(np.dtype(np.complex128), (b.member(pair, 0, "double"), b.member(pair, 1, "double")))
