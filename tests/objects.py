@@ -1,0 +1,59 @@
+"""Machine code of tests: kept between runs, and without optimisation where the text that is compiled is what is tested.
+
+`install` keeps object files in a folder of the user (`$SPARSEJAX_TEST_OBJECTS`; "off" keeps none), by text, processor and code generator: a kernel
+whose text a commit left alone is never compiled again, by any process. They count as compiled. Half of the tests, drawn by their names and by
+the commit, and all below `OPTIMISED`, run with the shipped optimisation; the next commit draws others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import platformdirs
+
+from sparsejax.jit.backend import engine, object_cache
+
+OPTIMISED = ("tests/real_data", "tests/vector_math", "tests/benchmarks", "tests/object_cache", "tests/examples")
+"""Tests whose kernels run on large data, or whose speed or bits are in question."""
+LIMIT = 1 << 30
+"""Bytes that are kept."""
+_state = {"plain": False}
+
+
+def install() -> None:
+    """From now on, object files come from the folder where they are there."""
+    place = os.environ.get("SPARSEJAX_TEST_OBJECTS") or platformdirs.user_cache_path("sparsejax-tests")
+    made = engine.Engine.object
+    kept = None if str(place) == "off" else object_cache.ObjectCache(Path(place), LIMIT)
+
+    def object_of(self: engine.Engine, text: str, plain: bool = False) -> bytes:
+        plain = plain or _state["plain"]
+        key = f"{plain}\n{text}"
+        image = None if kept is None else kept.load(key)
+        if image is None:
+            image = made(self, text, plain)
+            if kept is not None:
+                kept.store(key, image)
+        return image
+
+    engine.Engine.object = object_of  # type: ignore[method-assign]
+
+
+def choose(name: str) -> None:
+    """Compile the kernels of the test called `name` with optimisation or without."""
+    drawn = hashlib.sha256(f"{_commit()} {name}".encode()).digest()[0] % 2 == 0
+    _state["plain"] = drawn and not name.startswith(OPTIMISED)
+
+
+def _commit() -> str:
+    if "commit" not in _known:
+        run = ["git", "rev-parse", "HEAD"]
+        found = subprocess.run(run, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+        _known["commit"] = found.stdout.strip()
+    return _known["commit"]
+
+
+_known: dict[str, str] = {}
