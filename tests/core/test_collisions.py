@@ -61,7 +61,7 @@ def rates(given):
     return made.sum() / np.count_nonzero(made), collisions.sampled(how, first, made.sum() / how.spread) * how.repeated
 
 
-@pytest.mark.parametrize("forms", itertools.product(FORMATS, repeat=2))
+@pytest.mark.parametrize("forms", list(itertools.product(FORMATS, repeat=2)))
 def test_sampled_rates_of_products(forms, large_samples):
     rng = np.random.default_rng(0)
     n = 600
