@@ -22,6 +22,11 @@ class Compressed(Level):
 
     unique: bool = True
     letter: ClassVar[str] = "c"
+    listed: ClassVar[bool] = True
+
+    @property
+    def written(self) -> bool:
+        return self.unique
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "crd": "crd"}

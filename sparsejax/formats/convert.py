@@ -18,7 +18,6 @@ import numpy as np
 from sparsejax import config
 from sparsejax.errors import FormatError
 from sparsejax.formats import ordering, passes, segments
-from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
@@ -107,7 +106,7 @@ def counting_sorts(source: Format, target: Format) -> int | None:
 
 def _lists(levels: Sequence[Level]) -> bool:
     """Whether there are levels, all of which list distinct coordinates in segments."""
-    return bool(levels) and all(isinstance(level, Compressed | Coordinate) and level.unique for level in levels)
+    return bool(levels) and all(level.listed and level.unique for level in levels)
 
 
 def _parts_of_level(form: Format, level: int, blocks: Sequence[int]) -> list[tuple[int, bool]]:
@@ -220,7 +219,7 @@ def _listed_below_dense(format: Format) -> bool:
     levels = format.levels
     if format.runs[1:] != [(1, len(levels))]:
         return False
-    return isinstance(levels[0], Dense) and isinstance(levels[1], Compressed | Coordinate)
+    return isinstance(levels[0], Dense) and levels[1].listed
 
 
 def _bucketed(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:

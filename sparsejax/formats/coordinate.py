@@ -25,6 +25,8 @@ class Coordinate(Level):
     """
 
     letter: ClassVar[str] = "q"
+    listed: ClassVar[bool] = True
+    written = True
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "crd": "crd"}

@@ -22,6 +22,8 @@ class Dense(Level):
     """
 
     letter: ClassVar[str] = "d"
+    plain = True
+    written = True
     full: ClassVar[bool] = True
 
     def buffer_types(self) -> dict[str, str]:

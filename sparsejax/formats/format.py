@@ -235,10 +235,10 @@ class Format:
         cut = len(self.levels)
         while cut and isinstance(self.levels[cut - 1], Dense):
             cut -= 1
-        cut -= bool(cut) and isinstance(self.levels[cut - 1], Banded)
+        cut -= bool(cut) and self.levels[cut - 1].contiguous
         whole = set(self.order[cut:]).difference(self.order[:cut])  # of these, segments are stored without gaps
         for k in reversed(range(len(order))):
-            if not (isinstance(levels[k], Dense | Banded) or levels[k].relative):
+            if not (isinstance(levels[k], Dense) or levels[k].contiguous or levels[k].relative):
                 break
             if order[k] not in whole or levels[k].relative:
                 levels[k] = Compressed()

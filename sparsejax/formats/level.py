@@ -5,7 +5,7 @@ A level maps a parent position and a coordinate to a child position. Properties 
     full        every coordinate is present under every parent
     ordered     coordinates increase inside a segment
     unique      no coordinate repeats inside a segment
-    branchless  exactly one child position per parent position
+    listed      the coordinates of all segments stand side by side in a buffer `crd`, one for each position
     compact     no position is unused
     locates     `locate` takes constant time
     shared      several coordinates may share one position (such a level is the last one)
@@ -39,7 +39,7 @@ class Level:
     letter: ClassVar[str] = "?"
     full: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
-    branchless: ClassVar[bool] = False
+    listed: ClassVar[bool] = False
     compact: ClassVar[bool] = True
     locates: ClassVar[bool] = False
     shared: ClassVar[bool] = False
@@ -50,6 +50,16 @@ class Level:
     @property
     def unique(self) -> bool:
         return True
+
+    @property
+    def plain(self) -> bool:
+        """Whether positions are all coordinates of every parent, or those that are listed."""
+        return self.listed
+
+    @property
+    def written(self) -> bool:
+        """Whether kernels write the level as it is; others are assembled as compressed ones and converted."""
+        return False
 
     def buffer_types(self) -> dict[str, str]:
         """What each buffer holds: "pos" (int64), "crd" (32 or 64 bits, by the extent) or "word" (uint64)."""

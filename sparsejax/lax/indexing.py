@@ -19,7 +19,7 @@ from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, selection, structural
+from sparsejax.formats import Compressed, Coordinate, Format, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
@@ -167,9 +167,7 @@ def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None) -
     form = x.format if len(indices) == 1 else Format.parse("coo", len(output))
     made = refilled(x)
     # formats that store zeros between the entries of a product (bands, diagonals, blocks) take them over the right fill only
-    plain = made is x or (
-        not form.blocked and all(isinstance(lv, Dense | Compressed | Coordinate) for lv in form.levels)
-    )
+    plain = made is x or (not form.blocked and all(lv.plain for lv in form.levels))
     found = form if plain else Format([Coordinate()] * len(output), form.unblocked().order)
     made = contract([*factors, made], [*inputs, tuple(labels)], output, found, x.dtype)
     return convert_format(refilled(made, x.fill_value), form)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats import Dense, Format
 from sparsejax.formats.level import segment_of
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit.backend.builder import Builder, Val, Var
@@ -80,7 +80,7 @@ class Input:
 
     def listed(self, level: int) -> bool:
         """Whether a level has its coordinates in memory, those of all segments one behind the other."""
-        return isinstance(self.tensor.format.levels[level], Compressed | Coordinate)
+        return self.tensor.format.levels[level].listed
 
     def stored(self, b: Builder, level: int) -> Val | None:
         """The number of positions of a level; None where some level down to it does not tell its own."""

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.cached import cached_property
-from sparsejax.formats import Compressed, Coordinate, Dense
+from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import joins, sampling, skew
 from sparsejax.jit.ir import cin, simplify
@@ -168,7 +168,7 @@ def plan(nest: Nest) -> Plan | None:
 def _plain(access: cin.Access) -> bool:
     """Whether entries are at positions, by levels that can be entered and left; each variable stands once."""
     form = access.tensor.format
-    plain = all(isinstance(level, Dense | Compressed | Coordinate) and level.unique for level in form.levels)
+    plain = all(level.plain and level.unique for level in form.levels)
     variables = all(isinstance(ix, cin.IndexVar) for ix in access.indices) and len(set(access.indices)) == form.ndim
     return plain and variables and not form.blocked and form.packed
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import Compressed, Coordinate, Dense, RunLength
+from sparsejax.formats import Dense, RunLength
 from sparsejax.formats.storage import Storage
 
 FEW = 1 << 10  # entries of an array below which schedules do not depend on its degrees
@@ -89,7 +89,7 @@ def degrees(storage: Storage, dimension: int, size: int) -> Floats:
 def _degrees(storage: Storage, dimension: int, size: int) -> Floats:
     form = storage.format
     runs = bool(form.levels) and isinstance(form.levels[-1], RunLength)
-    plain = all(isinstance(level, Dense | Compressed | Coordinate) for level in form.levels[: -1 if runs else None])
+    plain = all(level.plain for level in form.levels[: -1 if runs else None])
     if not plain or not (storage.packed or runs) or form.blocked:
         return _counted(storage.expand()[0][dimension], None, storage.shape[dimension], size)
     level = form.order.index(dimension)

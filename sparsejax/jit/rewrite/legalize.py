@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert
+from sparsejax.formats import Compressed, Coordinate, Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
@@ -23,7 +23,7 @@ from sparsejax.jit.rewrite import concretize
 
 def assembled(form: Format) -> Format:
     """The format in which a kernel writes a result of format `form`."""
-    levels = [lv if isinstance(lv, Dense | Coordinate) or lv == Compressed() else Compressed() for lv in form.levels]
+    levels = [lv if lv.written else Compressed() for lv in form.levels]
     return form if tuple(levels) == form.levels else Format(levels, form.order, form.blocks)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sparsejax.formats import Compressed, Coordinate, Dense
+from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.program import Given, heads
 
@@ -87,7 +87,7 @@ def leads(access: cin.Access, outer: list[cin.IndexVar]) -> bool:
     below = range(depth, len(form.levels))
     if any(form.continues(level) for level in below[:1]) or any(access.level_index(level) in outer for level in below):
         return False  # several positions to an entry of a run, or a diagonal, which may not be stored
-    plain = all(isinstance(level, Dense | Coordinate) or level == Compressed() for level in levels)
+    plain = all(level.written for level in levels)
     return plain and [access.level_index(level) for level in range(depth)] == outer
 
 

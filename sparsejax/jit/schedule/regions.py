@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparsejax.formats import Compressed, Coordinate, Dense
+from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin
 
 
@@ -14,7 +14,7 @@ def depth(access: cin.Access, var: cin.IndexVar, order: Sequence[cin.IndexVar]) 
     others = [v for v in access.indices if v != var]
     if var.outer is not None or not others or len(others) + 1 < len(access.indices):
         return None
-    if not isinstance(access.tensor.format.levels[-1], Compressed | Coordinate):
+    if not access.tensor.format.levels[-1].listed:
         return None
     if any(v not in order for v in others):
         return None
