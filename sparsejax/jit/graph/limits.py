@@ -46,8 +46,11 @@ def nodes(expr: cin.Expr) -> int:
 def pieces(expr: cin.Expr) -> int:
     """An estimate of how many pieces of code co-iteration makes of `expr`; at least one."""
     op = fission.accumulated(expr)
-    if op is not None:
-        return sum(pieces(term) for term in fission.groups(expr, op))
+    return _together(expr) if op is None else sum(map(_together, fission.groups(expr, op)))
+
+
+def _together(expr: cin.Expr) -> int:
+    """The same, where its operands are merged."""
     distinct = {a: _sparse_levels(a) for a in cin.accesses(expr)}
     most = math.prod(1 + n for n in distinct.values()) - 1
     return 1 if most <= 1 else max(1, min(most, _pieces(expr)[0]))
