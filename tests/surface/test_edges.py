@@ -184,3 +184,23 @@ def test_axes_of_tensordot():
     for axes, what in ((3, "axes=3"), (-1, "axes=-1"), (((0, 1), (0,)), "names 2 axes"), (((5,), (0,)), "axis 5")):
         with pytest.raises(ValueError, match=what):
             snp.tensordot(sj.array(x), x, axes)
+
+
+def test_half_precision_is_refused():
+    half, a = np.ones((2, 2), np.float16), sj.array(np.eye(2), format="csr")
+    refused = [
+        lambda: sj.array(half),
+        lambda: sj.array(np.eye(2), dtype="float16"),
+        lambda: a.astype(np.float16),
+        lambda: a * half,
+        lambda: a * np.float16(2),
+        lambda: a @ half,
+        lambda: sj.jit(lambda x: x + 1)(half),
+        lambda: snp.zeros(2, dtype=np.float16),
+        lambda: snp.sum(a, dtype=np.float16),
+        lambda: sj.ShapeDtypeStruct((2,), np.float16),
+    ]
+    for f in refused:
+        with pytest.raises(TypeError, match="float32"):
+            f()
+    assert snp.sqrt(np.ones(2, np.int8)).dtype == np.float32
