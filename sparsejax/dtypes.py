@@ -19,11 +19,11 @@ _CANONICAL: dict[DType, DType] = {np.dtype(name): np.dtype(name) for name in SHO
 
 
 def canonical(dtype: Any) -> DType:
-    """The supported dtype for `dtype`: native byte order, float16 widened to float32.
+    """The supported dtype for `dtype`: native byte order.
 
-    Raises TypeError for dtypes without a machine representation here (object, str, longdouble, datetime).
+    Raises TypeError for dtypes without a machine representation here (float16, object, str, longdouble, datetime).
 
-    >>> canonical("float16")
+    >>> canonical(">f4")
     dtype('float32')
     """
     known = _CANONICAL.get(dtype) if isinstance(dtype, np.dtype) else None
@@ -34,7 +34,7 @@ def canonical(dtype: Any) -> DType:
     except TypeError:
         raise TypeError(f"dtype={dtype!r} is not a dtype") from None
     if made == np.float16:
-        return np.dtype(np.float32)
+        raise TypeError("dtype float16 is not supported; convert to single precision first, .astype('float32')")
     if made.name not in SHORT_NAMES:
         raise TypeError(
             f"dtype {made} is not supported; use bool, (u)int8-64, float32/64 or complex64/128, e.g. .astype('float64')"

@@ -19,6 +19,7 @@ from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import path
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.semiring import Ring, Semiring, ring_of, semiring_of
+from sparsejax.lax.structural import integer, normal_axes
 
 Labels = tuple[int, ...]
 NARROW, MANY = 1 << 18, 1 << 21
@@ -524,12 +525,20 @@ def matmul(
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """NumPy's tensordot: sum over pairs of axes."""
+    """NumPy's tensordot: sum over pairs of axes, or over the last `axes` axes of `a` and the first of `b`."""
     a, b = as_operand(a, "the first operand of tensordot"), as_operand(b, "the second operand of tensordot")
-    if isinstance(axes, int):
-        pairs = [(a.ndim - axes + k, k) for k in range(axes)]
+    if not np.iterable(axes):
+        count = integer(axes, "axes")
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise ValueError(f"axes={count} axes of operands of shapes {a.shape} and {b.shape} cannot be summed over")
+        pairs = [(a.ndim - count + k, k) for k in range(count)]
     else:
-        first, second = ([x] if isinstance(x, int) else list(x) for x in axes)
+        listed = [tuple(x) if np.iterable(x) else x for x in axes]
+        first, second = (normal_axes(x, y.ndim, "axes") for x, y in zip(listed, (a, b), strict=True))
+        if len(first) != len(second):
+            raise ValueError(
+                f"axes={axes} names {len(first)} axes of the first operand and {len(second)} of the second"
+            )
         pairs = list(zip(first, second, strict=True))
     left, right = list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))
     for p, q in pairs:

@@ -1,6 +1,6 @@
 """Elementwise operations. All broadcast like NumPy (in the notation: nothing is materialised) and promote like NumPy 2.
 
-A result that NumPy would give as float16 (square roots of int8 and such) is float32 here.
+A result that NumPy would give as float16 (square roots of int8 and such) is float32 here; operands of dtype float16 are refused.
 """
 
 from __future__ import annotations

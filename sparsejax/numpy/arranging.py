@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import Tracer
+from sparsejax.errors import TracerArrayConversionError
+from sparsejax.formats import Format, convert
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.structural import (
     broadcast_to,
@@ -54,16 +58,37 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     place = normal_axis(axis, x.ndim)
-    counts = np.asarray(repeats)
-    if counts.dtype.kind not in "iu" or counts.ndim > 1 or np.any(counts < 0):
+    given = _counts(repeats)
+    places, counts = convert.to_coords(given.storage)
+    if given.dtype.kind not in "iu" or given.ndim > 1 or np.any(counts < 0) or given.fill_value < 0:
         raise ValueError(f"repeats={repeats!r} must be integers that are not negative")
     n = x.shape[place]
-    if counts.size != 1:
-        if counts.shape != (n,):
-            raise ValueError(f"repeats has {counts.size} numbers, but axis {place} of shape {x.shape} has extent {n}")
-        return take(x, np.repeat(np.arange(n), counts), place)
-    count = int(counts.reshape(()))
+    if given.size != 1:
+        if given.shape != (n,):
+            raise ValueError(f"repeats has {given.size} numbers, but axis {place} of shape {x.shape} has extent {n}")
+        return take(x, np.repeat(places[0], counts), place)
+    count = given.item()
     return _spread(x, [(1, count) if d == place else (1, 1) for d in range(x.ndim)])
+
+
+def _counts(repeats: Any) -> Any:
+    """`repeats` as an array that stores all numbers but zeros, in order; TracerArrayConversionError for what is traced."""
+    if isinstance(repeats, Tracer):
+        raise TracerArrayConversionError(
+            f"repeats={repeats} is traced, and the shape of a result depends on it: pass it as a static argument, or index with take"
+        )
+    listed = (
+        np.asarray(repeats, np.intp if not len(repeats) else None)
+        if isinstance(repeats, list | tuple | range)
+        else repeats
+    )
+    made = asarray(listed, "repeats")
+    sparse = not made.format.is_dense and made.fill_value == 0
+    return (
+        Array(convert.convert(made.storage, Format.parse("coo" if sparse else "dense", made.ndim)))
+        if made.ndim
+        else made
+    )
 
 
 def tile(x: Any, reps: Any) -> Any:

@@ -113,6 +113,8 @@ def asarray(obj: Any, dtype: Any = None) -> Any:
 def _filled(shape: Any, value: Any, dtype: Any) -> Any:
     if isinstance(value, Tracer):
         return broadcast_to(_convert_element_type(value, dtype), _checked_shape(_extents(shape)))
+    if isinstance(value, Array):
+        value = value.todense()
     return Array(ingest.as_storage(np.full(_checked_shape(_extents(shape)), value, dtypes.canonical(dtype))))
 
 
@@ -161,7 +163,8 @@ def arange(*args: Any, dtype: Any = None) -> Any:
 
 def linspace(start: Any, stop: Any, num: int = 50) -> Any:
     """`numpy.linspace`."""
-    return array(np.linspace(start, stop, _integer(num, "num")))
+    first, last = (end.todense() if isinstance(end, Array) else end for end in (start, stop))
+    return array(np.linspace(first, last, _integer(num, "num")))
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: str | Format = "csr") -> Any:

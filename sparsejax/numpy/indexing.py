@@ -23,7 +23,7 @@ from sparsejax.lax import indexing
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.semiring import Semiring
-from sparsejax.lax.structural import broadcast_to, convert_format, normal_axis, reshape, transpose
+from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, normal_axis, reshape, squeeze, transpose
 
 _KINDS = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices"
 
@@ -106,10 +106,6 @@ def _expanded(parts: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
     """The key with masks as integer arrays, lists as arrays, and one slice per dimension that it does not name."""
     found: list[Any] = []
     for part in parts:
-        if isinstance(part, bool | np.bool_):
-            raise IndexError(
-                "a single bool is no index here; select with an array of bool, or with sparsejax.numpy.where"
-            )
         if isinstance(part, list | np.ndarray | ArrayBase):
             made = part if isinstance(part, ArrayBase) else np.asarray(part)
             if isinstance(part, list) and not part:
@@ -131,6 +127,38 @@ def _expanded(parts: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
         raise IndexError("an index can only have a single ellipsis ('...')")
     at = dots[0] if dots else len(found)
     return [*found[:at], *[slice(None)] * (len(shape) - named), *found[at + 1 :]]
+
+
+def _is_bool(part: Any) -> bool:
+    """Whether a part of a key is one bool, which takes no dimension."""
+    if isinstance(part, np.ndarray | ArrayBase):
+        return part.dtype == np.bool_ and part.ndim == 0
+    return isinstance(part, bool | np.bool_)
+
+
+def _without_bools(x: Any, key: Any) -> tuple[Any, Any, list[int]]:
+    """`x` with an axis of extent one for each single bool of `key`, of which that takes all or nothing; the key; these axes."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    if not any(map(_is_bool, parts)):
+        return x, key, []
+    taken = [0 if p is None or p is Ellipsis or _is_bool(p) else _dimensions(p) for p in parts]
+    rest, d, axes = max(0, x.ndim - sum(taken)), 0, []
+    for k, part in enumerate(parts):
+        if _is_bool(part):
+            if isinstance(part, Tracer):
+                _true(part, (), None)
+            axes.append(d)
+            x = expand_dims(x, d)
+            parts[k] = np.zeros(int(bool(part)), np.int64)
+            d += 1
+        d += rest if part is Ellipsis else taken[k]
+    return x, tuple(parts), axes
+
+
+def _dimensions(part: Any) -> int:
+    """How many dimensions a part of a key takes: masks as many as they have."""
+    found = np.asarray(part) if isinstance(part, list) else part
+    return found.ndim if isinstance(found, np.ndarray | ArrayBase) and found.dtype == np.bool_ else 1
 
 
 def _true(mask: Any, shape: tuple[int, ...], start: int | None) -> list[Any]:
@@ -201,7 +229,7 @@ def _broadcast(arrays: dict[int, Any]) -> tuple[int, ...]:
 
 
 def getitem(x: Any, key: Any) -> Any:
-    """`x[key]` by NumPy's rules: integers, slices, None, ..., arrays of integers, and (outside `jit`) of bool.
+    """`x[key]` by NumPy's rules: integers, slices, None, ..., arrays of integers, and (outside `jit`) of bool, and single bools.
 
     Always a new array. A sparse `x` gives a sparse result: in its format where dimensions are sliced, without the levels of those
     that an integer removes (csr gives a sparse row for `x[i]`) or that one index vector, or several of `numpy.ix_`, select from; in coo
@@ -215,7 +243,7 @@ def getitem(x: Any, key: Any) -> Any:
     (array([3, 0, 4]), array([[0, 0],
            [4, 3]]))
     """
-    x = asarray(x)
+    x, key, _ = _without_bools(asarray(x), key)
     index = parse(key, x.shape)
     made = indexing.window(x, index.ranges, index.single)
     left = [d for d in range(x.ndim) if d not in index.single]
@@ -245,7 +273,8 @@ class At:
     x: Any
 
     def __getitem__(self, key: Any) -> Ref:
-        return Ref(self.x, parse(key, self.x.shape), key)
+        x, key, added = _without_bools(self.x, key)
+        return Ref(x, parse(key, x.shape), key, tuple(added))
 
 
 @dataclass(frozen=True)
@@ -258,6 +287,8 @@ class Ref:
     x: Any
     index: Index
     key: Any
+    added: tuple[int, ...] = ()
+    """The axes of `x` that the array does not have (single bools in the key)."""
 
     def get(self) -> Any:
         """`x[key]`."""
@@ -268,11 +299,11 @@ class Ref:
         made = self._values(values)
         if self.index.arrays:
             made = where(self._last(), made, made.dtype.type(0))
-        return where(self._mask(), self._spread(made), self.x)
+        return self._whole(where(self._mask(), self._spread(made), self.x))
 
     def add(self, values: Any) -> Any:
         """`x` with `values` added there; all of those for one coordinate."""
-        return elementwise("add", self.x, self._spread(self._values(values)))
+        return self._whole(elementwise("add", self.x, self._spread(self._values(values))))
 
     def min(self, values: Any) -> Any:
         """`x` with the minimum of entries and `values` there."""
@@ -284,7 +315,12 @@ class Ref:
 
     def _extreme(self, name: str, values: Any) -> Any:
         made = self._spread(self._values(values), Semiring(name, "second"))
-        return where(self._mask(), elementwise(name, self.x, made), self.x)
+        return self._whole(where(self._mask(), elementwise(name, self.x, made), self.x))
+
+    def _whole(self, made: Any) -> Any:
+        for axis in reversed(self.added):
+            made = squeeze(made, axis)
+        return made
 
     def _values(self, values: Any) -> Any:
         """`values` of the dtype of `x`, one axis for the index arrays in front."""

@@ -5,6 +5,14 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from tests.fuzz import engine
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick():
+    with engine.quick():
+        yield
+
 
 FORMATS = ("csr", "coo", "csf")
 
@@ -55,3 +63,144 @@ def test_variances_over_nothing(form, n, ddof):
         want = getattr(np, name)(x, axis=axis, ddof=ddof, keepdims=keepdims)
         got = getattr(snp, name)(a, axis, None, ddof, keepdims)
         np.testing.assert_allclose(got.todense(), want, rtol=1e-12)
+
+
+X = np.arange(24.0).reshape(2, 3, 4)
+TRUE, FALSE = np.array(True), np.array(False)
+BOOLS = [
+    True,
+    np.False_,
+    TRUE,
+    FALSE,
+    (TRUE, 0),
+    (0, TRUE),
+    (slice(None), TRUE),
+    (slice(None), False),
+    (..., True),
+    (True, ..., [0, 2]),
+    ([1, 0], True, [2, 1]),
+    (None, True, 1),
+    (0, True, slice(1, 3), [1, 2]),
+    (True, False),
+    (np.array([True, False]), True),
+    (slice(None), np.ones((3, 4), bool), True),
+    (0, slice(None), True, 0),
+]
+
+
+@pytest.mark.parametrize(("form", "key"), [(("csf", "dense")[k % 2], key) for k, key in enumerate(BOOLS)])
+def test_single_bools_are_indices(form, key):
+    a = sj.array(X, format=form, copy=True)
+    got = a[key]
+    assert got.shape == X[key].shape
+    np.testing.assert_array_equal(got.todense(), X[key])
+    written, added = X.copy(), X.copy()
+    written[key] = 7
+    added[key] += 7
+    np.testing.assert_array_equal(a.at[key].set(7).todense(), written)
+    np.testing.assert_array_equal(a.at[key].add(7).todense(), added)
+    np.testing.assert_array_equal(a.at[key].get().todense(), X[key])
+
+
+def test_traced_bools_are_no_indices():
+    with pytest.raises(sj.NonConcreteBooleanIndexError, match="where"):
+        sj.jit(lambda x, b: x[b])(X, True)
+    np.testing.assert_array_equal(sj.jit(lambda x: x[TRUE, 1])(X).todense(), X[TRUE, 1])
+
+
+def test_counts_of_repetitions():
+    x = np.array([[1, 0], [0, 2]])
+    a = sj.array(x, format="csr")
+    sparse = sj.array(np.array([2, 0]), format="coo")
+    for counts in (
+        sparse,
+        sparse.to_scipy(),
+        (2, 0),
+        range(2, -1, -2),
+        sj.array(np.array([2, 0], "u1")),
+        3,
+        np.array(2),
+    ):
+        plain = counts.todense() if hasattr(counts, "todense") else counts
+        np.testing.assert_array_equal(snp.repeat(a, counts, axis=0).todense(), np.repeat(x, plain, axis=0))
+    ones = sj.array(np.array([1, 2]), format="coo", fill_value=1)
+    np.testing.assert_array_equal(snp.repeat(a, ones, axis=1).todense(), np.repeat(x, [1, 2], axis=1))
+    tall = sj.array((np.ones(2), np.array([[0, 2**40], [0, 1]])), shape=(2**41, 2))
+    counts = sj.array((np.array([3, 2]), np.array([[1, 2**40]])), shape=(2**41,))
+    assert snp.repeat(tall, counts, axis=0).todense().tolist() == [[0, 0]] * 3 + [[0, 1]] * 2
+    assert snp.repeat(sj.array(np.zeros((0, 2))), [], axis=0).shape == (0, 2)
+    for wrong in ([1.5], -1, np.array(-1), [[1, 2]], [1, 2, 3], [0, -1], sj.array(np.array([0, -1]), format="coo")):
+        with pytest.raises(ValueError, match="repeats"):
+            snp.repeat(a, wrong, axis=0)
+    with pytest.raises(sj.TracerArrayConversionError, match="repeats"):
+        sj.jit(lambda a, n: snp.repeat(a, n))(a, 2)
+
+
+NO_DIMENSIONS = {
+    "zeros": lambda x, n: snp.zeros(n),
+    "zeros:shape": lambda x, n: snp.zeros((n, 3)),
+    "full": lambda x, n: snp.full(n, n),
+    "ones": lambda x, n: snp.ones(n),
+    "eye": lambda x, n: snp.eye(4, k=n),
+    "arange": lambda x, n: snp.arange(n),
+    "linspace": lambda x, n: snp.linspace(0, n, n),
+    "reshape": lambda x, n: snp.reshape(x, (3, n)),
+    "reshape:method": lambda x, n: x.reshape(3, n),
+    "broadcast_to": lambda x, n: snp.broadcast_to(x, (n, 2, 3)),
+    "roll": lambda x, n: snp.roll(x, n),
+    "roll:axes": lambda x, n: snp.roll(x, (n, 1), axis=(0, 1)),
+    "tile": lambda x, n: snp.tile(x, n),
+    "tile:two": lambda x, n: snp.tile(x, (n, 1)),
+    "repeat": lambda x, n: snp.repeat(x, n, axis=1),
+    "split": lambda x, n: snp.split(x, n)[1],
+    "split:places": lambda x, n: snp.split(x, [n], axis=1)[1],
+    "slice": lambda x, n: x[:, :n],
+    "element": lambda x, n: x[1, n],
+    "tril": lambda x, n: snp.tril(x, n),
+    "diagonal": lambda x, n: snp.diagonal(x, n),
+    "rot90": lambda x, n: snp.rot90(x, n),
+    "sum": lambda x, n: snp.sum(x[None], axis=(n, 0)),
+    "moveaxis": lambda x, n: snp.moveaxis(x[None], n, 0),
+    "transpose": lambda x, n: x[None].transpose(n, 0, 1),
+    "var": lambda x, n: snp.var(x, axis=1, ddof=n),
+    "round": lambda x, n: snp.round(x / 7, n),
+    "tensordot": lambda x, n: snp.tensordot(x[None], x[None].T, n - 1),
+}
+
+
+@pytest.mark.parametrize("name", NO_DIMENSIONS)
+def test_arrays_of_no_dimensions_are_integers(name):
+    f, x = NO_DIMENSIONS[name], np.arange(6.0).reshape(2, 3)
+    want = f(sj.array(x), 2).todense()
+    for number in (np.array(2), sj.array(2), np.int64(2), sj.array(2, dtype="u1")):
+        for form in ("dense", "csr"):
+            np.testing.assert_array_equal(f(sj.array(x, format=form, copy=True), number).todense(), want)
+
+
+def test_axes_of_tensordot():
+    x = np.arange(6.0).reshape(2, 3)
+    for axes in (((0,), (0,)), ([1], [-1]), (0, np.int64(0)), 0, ((0, 1), (0, 1))):
+        np.testing.assert_array_equal(snp.tensordot(sj.array(x), x, axes).todense(), np.tensordot(x, x, axes))
+    for axes, what in ((3, "axes=3"), (-1, "axes=-1"), (((0, 1), (0,)), "names 2 axes"), (((5,), (0,)), "axis 5")):
+        with pytest.raises(ValueError, match=what):
+            snp.tensordot(sj.array(x), x, axes)
+
+
+def test_half_precision_is_refused():
+    half, a = np.ones((2, 2), np.float16), sj.array(np.eye(2), format="csr")
+    refused = [
+        lambda: sj.array(half),
+        lambda: sj.array(np.eye(2), dtype="float16"),
+        lambda: a.astype(np.float16),
+        lambda: a * half,
+        lambda: a * np.float16(2),
+        lambda: a @ half,
+        lambda: sj.jit(lambda x: x + 1)(half),
+        lambda: snp.zeros(2, dtype=np.float16),
+        lambda: snp.sum(a, dtype=np.float16),
+        lambda: sj.ShapeDtypeStruct((2,), np.float16),
+    ]
+    for f in refused:
+        with pytest.raises(TypeError, match="float32"):
+            f()
+    assert snp.sqrt(np.ones(2, np.int8)).dtype == np.float32

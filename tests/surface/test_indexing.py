@@ -220,7 +220,6 @@ def test_masks():
         (1.5, "only integers"),
         ("a", "only integers"),
         ((Ellipsis, Ellipsis), "single ellipsis"),
-        (True, "a single bool"),
         (([0, 1], [0, 1, 2]), "shape mismatch"),
         ([0, 2], "index 2 is out of bounds for axis 0 with size 2"),
     ],
