@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-import pytest
+from tests.limits import needs_limits
 
 SCRIPT = """
 import resource
@@ -28,7 +28,7 @@ print("survived")
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space, which needs Linux")
+@needs_limits
 def test_failed_growth_raises_and_frees():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "survived" in done.stdout, done.stderr[-2000:]

@@ -14,6 +14,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.jit.runtime import allocator
+from tests.limits import needs_limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory and reads /proc")
 
@@ -31,7 +32,7 @@ import numpy as np, sparsejax as sj
 from sparsejax.jit import pool
 
 def used():
-    return int(open("/proc/self/statm").read().split()[0]) * 4096
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 
 sj.config.update("parallel_work", 1 << 10)  # small ones start the threads
 f = sj.jit(lambda a, b: a @ b)
@@ -53,6 +54,7 @@ assert used() - before < 100 << 20, used() - before
 """
 
 
+@needs_limits
 def test_no_memory_for_the_chunks():
     made = subprocess.run(
         [sys.executable, "-c", NO_MEMORY],

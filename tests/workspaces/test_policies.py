@@ -23,6 +23,7 @@ from sparsejax.jit.ir import cin, interpret, operators, policies
 from sparsejax.jit.ir.nest import Nest, Producer
 from sparsejax.jit.runtime import binding, plans
 from sparsejax.jit.schedule import schedules
+from tests.limits import needs_limits
 
 POLICIES = list(policies.SPARSE)
 HUGE = 2**40
@@ -284,7 +285,7 @@ def limited(policy, room, n):
     return done.stdout
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits its own address space, which needs Linux")
+@needs_limits
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p not in workspace_choice.DENSE])
 def test_memory_follows_the_entries(policy):
     """300,000 entries of 24 bytes over 2^80 coordinates fit into twice what inputs, result and workspace are declared to take;
