@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1] / "sparsejax"
 FLOORS = [
     ["errors", "alternatives", "config", "dtypes", "cached", "tree_util", "optional"],
     ["formats"],
-    ["core"],
+    ["core", "pictures"],
     ["transforms", "jit", "jit.ir"],
     ["lax"],
     ["jit.cost", "jit.backend"],
