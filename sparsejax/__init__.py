@@ -9,7 +9,7 @@
 Array([[2., 2., 2.]], dtype=float64)
 """
 
-from sparsejax import config, formats, lax, nn, numpy, random, scipy, tree_util
+from sparsejax import config, formats, io, lax, nn, numpy, random, scipy, tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.errors import (
@@ -24,6 +24,7 @@ from sparsejax.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
+from sparsejax.io.npz import load_npz, save_npz
 from sparsejax.jit.api import explain
 from sparsejax.jit.runtime import conversions  # noqa: F401  (conversions as machine code)
 from sparsejax.lax.contract import einsum
@@ -56,6 +57,9 @@ __all__ = [
     "jacfwd",
     "hessian",
     "grad",
+    "io",
+    "load_npz",
+    "save_npz",
     "float0",
     "custom_vjp",
     "custom_jvp",

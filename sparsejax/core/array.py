@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 
 from sparsejax.core import source
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Format, ingest, scipy_io
+from sparsejax.formats import Format, ingest, peek, scipy_io
 from sparsejax.formats import convert as conversion
 from sparsejax.formats.storage import Storage
+from sparsejax.pictures import card
+
+SHOWN = 3
+"""Entries of a sparse array that are printed from either end."""
 
 surface: dict[str, Callable[..., Any]] = {}
 numpy_names: dict[str, Callable[..., Any]] = {}
@@ -448,15 +452,43 @@ class Array(_Fields):
         return _rebuild, (str(s.format), s.shape, s.fill_value, tuple(s.buffers), s.vals)
 
     def __repr__(self) -> str:
+        """The type, and a few entries: of a dense array as NumPy shows it, of others the first and the last three that are stored.
+
+        In constant time but for formats with unused positions, whose entries are counted once.
+        """
         s, form = self._storage, self.format
-        if form.is_dense and self.size <= 1000:
-            return f"Array({np.array2string(self.todense(), separator=', ', prefix='Array(')}, dtype={self.dtype})"
+        if form.is_dense:
+            shown = np.array2string(self.todense(), separator=", ", prefix="Array(", threshold=1000)
+            shape = "" if self.size <= 1000 else f"shape={self.shape}, "
+            return f"Array({shown}, {shape}dtype={self.dtype})"
         density = s.nnz / self.size if self.size else 0.0
-        fill = "" if form.is_dense or self.fill_value == 0 else f", fill_value={self.fill_value}"
-        return (
-            f"Array(shape={self.shape}, dtype={self.dtype}, format={form}, nnz={s.nnz}, density={density:.3g}, "
+        fill = "" if self.fill_value == 0 else f", fill_value={self.fill_value}"
+        told = (
+            f"shape={self.shape}, dtype={self.dtype}, format={form}, nnz={s.nnz}, density={density:.3g}, "
             f"bytes={s.nbytes}{fill})"
         )
+        entries = _shown(*peek.ends(s, SHOWN))
+        return f"Array({entries}, {told}" if len(entries) + len(told) < 90 else f"Array({entries},\n      {told}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the array is, and a spy plot of where it stores entries."""
+        return card.array(self._storage.exposed())
+
+
+def _shown(first: peek.Entries, last: peek.Entries | None) -> str:
+    """Entries as a dictionary from coordinates to values, numbers as NumPy prints them."""
+    parts = [first] if last is None else [first, last]
+    vals = np.concatenate([part.vals for part in parts])
+    texts = iter(np.array2string(vals, separator="\n", threshold=len(vals) + 1).strip("[]").split("\n"))
+    shown = []
+    for part in parts:
+        places = zip(*(column.tolist() for column in part.columns), strict=True)
+        keys = (place if len(place) > 1 else place[0] for place in places)
+        shown.append(", ".join(f"{key}: {next(texts).strip()}" for key in keys))
+    if last is None:
+        return "{" + shown[0] + "}"
+    gap = ", ..., " if sum(map(len, shown)) < 100 else ", ...,\n       "
+    return "{" + gap.join(text or "..." for text in shown) + "}"
 
 
 _put_storage = vars(_Fields)["_storage"].__set__

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sparsejax.core.avals import Aval
 from sparsejax.errors import JaxprTypeError
+from sparsejax.pictures import programs
 
 if TYPE_CHECKING:
     from sparsejax.core.primitive import Primitive
@@ -81,6 +82,10 @@ class Jaxpr:
     def __str__(self) -> str:
         return to_text(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per equation."""
+        return programs.jaxpr(self)
+
 
 @dataclass(frozen=True, eq=False)
 class ClosedJaxpr:
@@ -105,6 +110,10 @@ class ClosedJaxpr:
         return to_text(self.jaxpr)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per equation."""
+        return programs.jaxpr(self.jaxpr)
 
 
 def _names() -> Iterator[str]:

@@ -51,6 +51,13 @@ class Banded(Level):
         lo, hi = segments.segment_ends(buffers[0][0], above)
         return int((hi - lo).sum())
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        pos, start = buffers[0]
+        parent = segments.owners_of(pos, position)
+        return parent, [position - pos[parent] + start[parent]], None
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

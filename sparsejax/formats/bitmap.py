@@ -53,6 +53,14 @@ class Bitmap(Level):
             words = np.take(words.reshape(above.positions, _width(extent)), above.position, axis=0)
         return int(np.bitwise_count(words).sum(dtype=np.int64))
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        ((words,),), (extent,) = buffers, extents
+        parent, coordinate = np.divmod(position, extent)
+        word = words[parent * _width(extent) + coordinate // 64]
+        return parent, [coordinate], (word >> (coordinate % 64).astype(np.uint64)) & np.uint64(1) == 1
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

@@ -45,6 +45,12 @@ class Dense(Level):
     def count(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> int:
         return above.entries * extents[0]
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        parent, coordinate = np.divmod(position, extents[0])
+        return parent, [coordinate], None
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

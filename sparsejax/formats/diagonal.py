@@ -49,6 +49,13 @@ class Diagonal(Level):
         position = (parent if above.position is None else above.position[parent]) * len(off) + slot
         return parent, [coordinate[parent, slot].astype(segments.crd_dtype(extent))], position
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        off = buffers[0][1]
+        parent, slot = np.divmod(position, len(off))
+        return parent, [off[slot]], None
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

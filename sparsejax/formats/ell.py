@@ -48,6 +48,13 @@ class Ell(Level):
         lengths = buffers[0][1]
         return int((lengths if above.position is None else np.take(lengths, above.position)).sum())
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        width, lengths, crd = buffers[0]
+        parent, slot = np.divmod(position, width[0])
+        return parent, [np.take(crd, position)], slot < lengths[parent]
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

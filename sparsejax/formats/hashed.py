@@ -51,6 +51,12 @@ class Hash(Level):
         slots = np.flatnonzero(crd >= 0)
         return parent[slots], [crd[slots]], slots if position is None else position[slots]
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        parent, (crd,), _ = segments.lift(buffers, position)
+        return parent, [crd], crd >= 0
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

@@ -88,6 +88,14 @@ class Level:
         """The positions of all entries of the run, each once; None when no position is unused."""
         return self.expand(buffers, above, extents)[2]
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        """Of some positions of the run: the position above each, its coordinate at every level (relative to the one above, where the
+        level is; the first, where several share it), and whether it is used (None: all are). O(position), times a search at most.
+        """
+        raise TypeError(f"{type(self).__name__} does not say what its positions hold")
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

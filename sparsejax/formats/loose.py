@@ -44,6 +44,17 @@ class LooseCompressed(Level):
         parent, position = segments.ranges(lo, hi)
         return parent, [np.take(crd, position)], position
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        lo, hi, crd = buffers[0]
+        filled = np.flatnonzero(hi > lo)
+        if not len(filled):
+            return np.zeros_like(position), [np.zeros_like(position)], np.zeros(len(position), bool)
+        filled = filled[np.argsort(lo[filled])]
+        parent = filled[np.maximum(segments.owners_of(lo[filled], position), 0)]
+        return parent, [np.take(crd, position)], (lo[parent] <= position) & (position < hi[parent])
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

@@ -57,6 +57,12 @@ class RunLength(Level):
             return None
         return segments.ranges(*segments.segment_ends(buffers[0][0], above))[1]
 
+    def lift(
+        self, buffers: Buffers, position: Array, extents: Sequence[int]
+    ) -> tuple[Array, list[Array], Array | None]:
+        pos, start, _ = buffers[0]
+        return segments.owners_of(pos, position), [np.take(start, position)], None
+
     def assemble(
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:

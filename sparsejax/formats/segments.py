@@ -73,6 +73,21 @@ def expand(buffers: Buffers, above: Above) -> tuple[Array, list[Array], Array | 
     return parent, [np.take(crd, position) for crd in crds], position
 
 
+def lift(buffers: Buffers, position: Array) -> tuple[Array, list[Array], Array | None]:
+    """What positions of levels with `pos` and `crd` hold: see `Level.lift`."""
+    return owners_of(buffers[0][0], position), [np.take(level[-1], position) for level in buffers], None
+
+
+def owners_of(pos: Array, position: Array) -> Array:
+    """The segment that each of some positions lies in.
+
+    >>> owners_of(np.array([0, 0, 2, 3]), np.array([0, 2]))
+    array([1, 2])
+    """
+    owner: Array = np.searchsorted(pos, position, "right") - 1
+    return owner
+
+
 def segment_ends(pos: Array, above: Above) -> tuple[Array, Array]:
     """The segments `lo <= position < hi` below every entry above."""
     if above.position is None:

@@ -59,7 +59,8 @@ def array(
 
     >>> import sparsejax as sj
     >>> sj.array([[0, 2], [3, 0]], format="csr")
-    Array(shape=(2, 2), dtype=int64, format=csr, nnz=2, density=0.5, bytes=48)
+    Array({(0, 1): 2, (1, 0): 3},
+          shape=(2, 2), dtype=int64, format=csr, nnz=2, density=0.5, bytes=48)
     """
     if isinstance(obj, Array):
         return _again(obj, format, dtype, fill_value, copy, shape)

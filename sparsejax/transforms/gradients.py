@@ -299,7 +299,8 @@ def grad(
     >>> import sparsejax as sj, numpy as np
     >>> A = sj.array(np.eye(3), format="csr")
     >>> grad(lambda A: (A * A).sum())(A)
-    Array(shape=(3, 3), dtype=float64, format=csr, nnz=3, density=0.333, bytes=68)
+    Array({(0, 0): 2., (1, 1): 2., (2, 2): 2.},
+          shape=(3, 3), dtype=float64, format=csr, nnz=3, density=0.333, bytes=68)
     """
     both = value_and_grad(function, argnums, has_aux, holomorphic, allow_int)
 

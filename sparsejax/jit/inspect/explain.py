@@ -25,7 +25,7 @@ from sparsejax.jit.codegen import lower
 from sparsejax.jit.cost import sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import expected, fuse, partition
-from sparsejax.jit.inspect import forecast, report
+from sparsejax.jit.inspect import explain_html, forecast, report
 from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.program import Program
@@ -263,6 +263,10 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.steps), "compile times in ms", self.times()])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per step, loops folded."""
+        return explain_html.explanation(self)
 
 
 def _flat(steps: Sequence[Explained]) -> Iterator[Explained]:
