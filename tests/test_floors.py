@@ -41,7 +41,7 @@ FLOORS = {
         "transforms.sparse_jacobian",
         "transforms.vmap",
     ],
-    6: ["numpy", "nn", "random", "scipy", ""],
+    6: ["numpy", "nn", "random", "scipy", "dataflow", ""],
 }
 LONGEST_FILE = 600
 

@@ -1,8 +1,8 @@
 """What a traced function contracts: its operands as patterns, its loop variables by the names that `explain` prints.
 
-    Contraction   inputs: the variables of every operand, output: those of the result; extents; patterns
-    of(f, args)   reads the jaxpr of `f`: transposes, conversions and casts of operands, then one contraction (or several, each of
-                  which reads the one before, as `einsum` plans them), then the same of its result
+Contraction   inputs: the variables of every operand, output: those of the result; extents; patterns
+of(f, args)   reads the jaxpr of `f`: transposes, conversions and casts of operands, then one contraction (or several, each of
+              which reads the one before, as `einsum` plans them), then the same of its result
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class _Value:
 def of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Contraction:
     """The contraction that `function` computes for these arguments. ScheduleError where it is none, with the reason."""
     if not callable(function):
-        raise TypeError(f"a function is analysed, but this is of type {type(function).__name__}; write lambda A, B: A @ B")
+        raise TypeError(
+            f"a function is analysed, but this is of type {type(function).__name__}; write lambda A, B: A @ B"
+        )
     compiled = function if isinstance(function, api.JitFunction) else api.jit(function)
     traced = compiled.trace(*args, **kwargs)
     closed = traced.jaxpr
@@ -91,7 +93,9 @@ def of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 def _value_of(jaxpr: Jaxpr) -> _Value:
     """The one result of a jaxpr as a sum of products of its inputs."""
     if len(jaxpr.outputs) != 1:
-        raise ScheduleError(f"traffic is analysed of one contraction, but the function has {len(jaxpr.outputs)} results")
+        raise ScheduleError(
+            f"traffic is analysed of one contraction, but the function has {len(jaxpr.outputs)} results"
+        )
     (out,) = jaxpr.outputs
     fresh = _Fresh()
     known: dict[Var, _Value] = {}
@@ -101,7 +105,9 @@ def _value_of(jaxpr: Jaxpr) -> _Value:
     for eqn in jaxpr.eqns:
         known[eqn.outputs[0]] = _step(eqn, known, fresh)
     if isinstance(out, Literal) or len(known[out].terms) < 2:
-        raise ScheduleError("traffic is analysed of a contraction of two or three operands; the function contracts nothing")
+        raise ScheduleError(
+            "traffic is analysed of a contraction of two or three operands; the function contracts nothing"
+        )
     return known[out]
 
 
@@ -130,7 +136,9 @@ def _step(eqn: Eqn, known: dict[Var, _Value], fresh: _Fresh) -> _Value:
             "take that out of the function"
         )
     if params.get("mask") is not None:
-        raise ScheduleError("traffic is not analysed of masked contractions: a mask is an operand that nobody multiplies with")
+        raise ScheduleError(
+            "traffic is not analysed of masked contractions: a mask is an operand that nobody multiplies with"
+        )
     return _contracted([o for o in operands if o is not None], params["inputs"], params["output"], eqn, fresh)
 
 
@@ -146,7 +154,9 @@ def _contracted(operands: list[_Value], inputs: Sequence[Labels], output: Labels
         if len(set(labels)) < len(labels):
             raise ScheduleError(f"operand {k} is read along a diagonal, which tiles do not follow; extract it first")
         if any(n != whole[x] for n, x in zip(atom.aval.shape, labels, strict=True)):
-            raise ScheduleError(f"operand {k} is broadcast over a variable of the contraction; give it its full shape first")
+            raise ScheduleError(
+                f"operand {k} is broadcast over a variable of the contraction; give it its full shape first"
+            )
         inner = {x for _, ls in value.terms for x in ls} - set(value.output)
         moved = dict(zip(value.output, (names[x] for x in labels), strict=True))
         moved |= dict(zip(sorted(inner), fresh.take(len(inner)), strict=True))
@@ -178,7 +188,9 @@ def _check(made: Contraction) -> None:
                 "give it the fill 0"
             )
     if len(made.inputs) > 3:
-        raise ScheduleError(f"{made} has {len(made.inputs)} operands; traffic is analysed of two, or of the three of MTTKRP")
+        raise ScheduleError(
+            f"{made} has {len(made.inputs)} operands; traffic is analysed of two, or of the three of MTTKRP"
+        )
     if len(made.inputs) == 3 and not _is_mttkrp(made):
         raise ScheduleError(
             f"{made} is not the product that traffic is analysed of with three operands, MTTKRP: "

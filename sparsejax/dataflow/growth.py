@@ -69,7 +69,12 @@ def fits_in(simulator: Simulator, nest: Nest, buffer: int, operands: Sequence[in
 
 
 def grown(
-    simulator: Simulator, tiles: Mapping[str, int], variable: str, buffer: int, fine: float, outer: Mapping[str, int] | None = None
+    simulator: Simulator,
+    tiles: Mapping[str, int],
+    variable: str,
+    buffer: int,
+    fine: float,
+    outer: Mapping[str, int] | None = None,
 ) -> int:
     """The largest extent in one variable, the others as they are, for which the operands that have it fit; 0: none does."""
     contraction, order = simulator.contraction, simulator.order

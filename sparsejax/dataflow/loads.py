@@ -105,5 +105,3 @@ def _at(matrix: Any, rows: Array, columns: Array) -> Array:
         return np.zeros(len(rows), np.int64)
     place = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
     return np.where(stored[place] == wanted, matrix.data[place], 0)
-
-

@@ -11,6 +11,7 @@ around those over the tiles of the inner one.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,10 +68,14 @@ def parse_order(contraction: Contraction, order: str | Sequence[str] | None) -> 
 def parse_tiles(contraction: Contraction, tiles: Mapping[str, int], what: str = "tiles") -> dict[str, int]:
     """Extents per variable, clipped to the dimensions; a variable that is not named is not cut."""
     if not isinstance(tiles, Mapping):
-        raise TypeError(f'{what} maps loop variables to extents, as in {{"i": 128}}, but is of type {type(tiles).__name__}')
+        raise TypeError(
+            f'{what} maps loop variables to extents, as in {{"i": 128}}, but is of type {type(tiles).__name__}'
+        )
     for name, extent in tiles.items():
         if name not in contraction.extents:
-            raise ValueError(f"{what} names {name!r}, which is no loop variable of {contraction}: {','.join(contraction.extents)}")
+            raise ValueError(
+                f"{what} names {name!r}, which is no loop variable of {contraction}: {','.join(contraction.extents)}"
+            )
         if isinstance(extent, bool) or not hasattr(extent, "__index__"):
             raise TypeError(f"{what}[{name!r}] is {extent!r}; the extent of a tile is an integer")
         if extent < 1:
@@ -80,7 +85,7 @@ def parse_tiles(contraction: Contraction, tiles: Mapping[str, int], what: str = 
 
 def check_nested(nests: Sequence[Nest], extents: Mapping[str, int]) -> None:
     """Tiles of an inner buffer divide those of the outer one, which a tile that is as long as the dimension need not."""
-    for outer, inner in zip(nests, nests[1:], strict=False):
+    for outer, inner in itertools.pairwise(nests):
         for v, n in extents.items():
             if outer.tiles[v] % inner.tiles[v] and outer.tiles[v] < n:
                 raise ValueError(

@@ -64,7 +64,9 @@ class Outputs:
         """Distinct coordinates of partial results, those of `cut` divided by the extents of tiles."""
         seen = nest.seen(self.contraction.output)
         tiles = {v: nest.tiles[v] for v in cut} | {v: seen[v] for v in self.reduced if v in seen}
-        left = tuple((v, tiles[v]) for v in self.left.variables if tiles.get(v, 1) > 1 or v in seen and v in self.reduced)
+        left = tuple(
+            (v, tiles[v]) for v in self.left.variables if tiles.get(v, 1) > 1 or (v in seen and v in self.reduced)
+        )
         right = tuple((v, tiles[v]) for v in self.private if tiles.get(v, 1) > 1)
         key = left, right, exact
         if key not in self._counts:
@@ -122,5 +124,3 @@ def estimated(left: Rows, right: Rows, extent: int, work: int) -> float:
     chosen, times = np.unique(chosen, return_counts=True)
     entries, made = products.distinct_per_row(left, right, chosen, extent)
     return float(times @ (entries / made)) * step
-
-

@@ -109,7 +109,11 @@ def divided(column: Array, tile: int) -> Array:
     """Coordinates in tiles."""
     if tile == 1:
         return column
-    return column >> (tile.bit_length() - 1) if tile & (tile - 1) == 0 else column // column.dtype.type(min(tile, 2**31 - 1))
+    return (
+        column >> (tile.bit_length() - 1)
+        if tile & (tile - 1) == 0
+        else column // column.dtype.type(min(tile, 2**31 - 1))
+    )
 
 
 def grid_of(extents: Sequence[int], tiles: Sequence[int]) -> tuple[int, ...]:
@@ -190,5 +194,6 @@ def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
         at = [divided(c, t) if k < level else c for k, (c, t) in enumerate(zip(columns, tiles, strict=True))]
         keys.append(packed(at, grid))
         weights.append(np.full(len(keys[-1]), 2))
-    found, words = sums(*(p[0] if len(p) == 1 else np.concatenate(p) for p in (keys, weights)), space)
+    key, weight = (p[0] if len(p) == 1 else np.concatenate(p) for p in (keys, weights))
+    found, words = sums(key, weight, space)
     return Tiles(pattern.variables, grid, unpacked(found, grid), words + levels + 1)

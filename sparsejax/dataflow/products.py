@@ -81,7 +81,9 @@ def numbered(pattern: Pattern, summed: Sequence[str]) -> tuple[Array, tuple[Arra
     return inverse.reshape(-1), unpacked(found, extents)
 
 
-def right_rows(pattern: Pattern, shared: int, tiles: Mapping[str, int], coordinates: tuple[Array, ...] | None = None) -> Rows:
+def right_rows(
+    pattern: Pattern, shared: int, tiles: Mapping[str, int], coordinates: tuple[Array, ...] | None = None
+) -> Rows:
     """Per coordinate that is summed over (and shared, the first `shared` variables): the others, divided. `coordinates` lists those
     that are wanted; without them all of the one variable are."""
     private = pattern.variables[shared:]
@@ -94,7 +96,9 @@ def right_rows(pattern: Pattern, shared: int, tiles: Mapping[str, int], coordina
     elif not private:
         value = np.zeros(pattern.entries, np.int32)
     else:
-        value = packed([divided(c, tiles.get(v, 1)) for v, c in zip(private, pattern.columns[shared:], strict=True)], extents)
+        value = packed(
+            [divided(c, tiles.get(v, 1)) for v, c in zip(private, pattern.columns[shared:], strict=True)], extents
+        )
         size = math.prod(extents)
         keys = distinct(packed([*above, value], [*space, size]), math.prod(space) * size)
         *above, value = unpacked(keys, [*space, size])
@@ -102,7 +106,7 @@ def right_rows(pattern: Pattern, shared: int, tiles: Mapping[str, int], coordina
         return Rows(np.searchsorted(above[0], np.arange(space[0] + 1)), value)
     keys, wanted = packed(above, space), packed(coordinates, space)
     lo, hi = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, "right")
-    owner, place = ranges(lo, hi)
+    _, place = ranges(lo, hi)
     return Rows(np.append(0, np.cumsum(hi - lo)), value[place])
 
 
