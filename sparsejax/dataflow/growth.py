@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from sparsejax.dataflow.contraction import Contraction
@@ -62,10 +63,30 @@ def largest_edge(simulator: Simulator, fits: Callable[[Nest], bool], start: int)
     return longest(fit, max([1, *contraction.extents.values()]), start)
 
 
+def guessed_edge(simulator: Simulator, buffer: int, start: int) -> int:
+    """The edge of square tiles that fit, to within a factor of two: from where they would be full if entries were spread evenly."""
+    contraction, order = simulator.contraction, simulator.order
+    shares = []
+    for vs, storage in zip(contraction.inputs, contraction.storages, strict=True):
+        places = math.prod(contraction.extents[v] for v in vs)
+        shares.append((places * buffer / (3 * max(storage.nnz, 1))) ** (1 / len(vs)))
+    edge = max(start, 1 << max(0, int(math.log2(max(1.0, min(shares))))))
+    largest = max([1, *contraction.extents.values()])
+
+    def fit(edge: int) -> bool:
+        return fits_in(simulator, Nest(order, cube(contraction, edge)), buffer)
+
+    while edge > start and not fit(edge):
+        edge = max(start, edge // 2)
+    while edge < largest and fit(2 * edge):
+        edge *= 2
+    return edge
+
+
 def fits_in(simulator: Simulator, nest: Nest, buffer: int, operands: Sequence[int] | None = None) -> bool:
     """Whether no tile of the operands (all of them without `operands`) has more words than the buffer."""
     chosen = range(len(simulator.contraction.inputs)) if operands is None else operands
-    return all(simulator.tiles(k, nest).largest <= buffer for k in chosen)
+    return all(simulator.fits(k, nest, buffer) for k in chosen)
 
 
 def grown(
@@ -74,21 +95,30 @@ def grown(
     variable: str,
     buffer: int,
     fine: float,
-    outer: Mapping[str, int] | None = None,
+    limit: int,
+    near: int = 1,
 ) -> int:
-    """The largest extent in one variable, the others as they are, for which the operands that have it fit; 0: none does."""
-    contraction, order = simulator.contraction, simulator.order
-    limit = (outer or contraction.extents)[variable]
-    operands = [k for k, vs in enumerate(contraction.inputs) if variable in vs]
+    """The largest extent in one variable, the others as they are, for which the operands that have it fit, to within a share `fine`
+    (none: doubled or halved from `near` only); 0: none does."""
+    order = simulator.order
+    operands = [k for k, vs in enumerate(simulator.contraction.inputs) if variable in vs]
 
     def fit(extent: int) -> bool:
-        nest = Nest(order, {**tiles, variable: extent})
-        return fits_in(simulator, nest, buffer, operands)
+        return fits_in(simulator, Nest(order, {**tiles, variable: extent}), buffer, operands)
 
-    low = longest(fit, limit, step=1 << 62)
-    if low and low < limit and fine:
-        high = min(2 * low, limit + 1)
-        while high - low > max(1, int(fine * low)):
-            middle = (low + high) // 2
-            low, high = (middle, high) if fit(middle) else (low, middle)
+    if fit(limit):
+        return limit
+    low = min(near, limit)
+    if fit(low):
+        while 2 * low < limit and fit(2 * low):
+            low *= 2
+    else:
+        while low and not fit(low):
+            low //= 2
+    if not low or not fine:
+        return low
+    high = min(2 * low, limit)
+    while high - low > max(1, int(fine * low)):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fit(middle) else (low, middle)
     return low

@@ -29,7 +29,7 @@ def tiles_inside(
         nest = Nest(simulator.order, small, large)
         if not growth.fits_in(simulator, nest, buffer):
             continue
-        cost = float(sum(simulator.words(nest, False))) if searched else _unevenness(small)
+        cost = float(sum(simulator.words(nest, False, rough=True))) if searched else _unevenness(small)
         if best is None or cost < best[0]:
             best = cost, small, large
     assert best is not None  # tiles of one coordinate fit every buffer that was accepted

@@ -24,6 +24,10 @@ from sparsejax.dataflow.simulate import Simulator
 FACTORS = tuple(2.0**x for x in range(-2, 8))
 """Reorder factors RF of the method `paper`: 1/4 to 128."""
 OVERFLOWING = 0.1
+HOPELESS = 1.5
+"""Whole dimensions are no second start where they move so many times the best."""
+FINE = 0.03
+"""Extents that fit are found to within this share."""
 
 
 @dataclass
@@ -95,16 +99,20 @@ def shape(simulator: Simulator, edge: int, rf: float) -> Tiles:
 
 
 def counted(simulator: Simulator, buffer: int, full: bool, progress: Progress) -> Choice:
-    """With `full` every power of two of the variables that are searched; else from the cube's edge as long as traffic falls."""
+    """With `full` every power of two of the variables that are searched, and the cube of `prescient`; else from about that cube, and from
+    whole dimensions, as long as traffic falls."""
     search = _Search(simulator, buffer, progress)
-    square = prescient(simulator, buffer).tiles
-    search.evaluate(square)
+    start = growth.conservative(simulator.contraction, buffer)
     if full:
-        for extents in _grid([simulator.contraction.extents[v] for v in search.free]):
+        search.evaluate(prescient(simulator, buffer).tiles)
+        for extents in _grid([search.limits[v] for v in search.free]):
             search.at(extents)
     else:
-        search.descend(square)
-    return search.finish(full)
+        edge = growth.guessed_edge(simulator, buffer, start)
+        search.near = dict.fromkeys(search.limits, edge)
+        search.descend(tuple(max(1, min(edge, search.limits[v])) for v in search.free))
+        search.descend(tuple(search.limits[v] for v in search.free), unless=HOPELESS)
+    return search.finish()
 
 
 def _grid(limits: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -124,50 +132,52 @@ def powers(limit: int) -> list[int]:
 class _Search:
     """Candidates of the method `counted`. Free variables are searched; of the others each is grown until an operand is full."""
 
-    def __init__(self, simulator: Simulator, buffer: int, progress: Progress, outer: Tiles | None = None) -> None:
-        self.simulator, self.buffer, self.progress, self.outer = simulator, buffer, progress, outer
+    def __init__(self, simulator: Simulator, buffer: int, progress: Progress) -> None:
+        self.simulator, self.buffer, self.progress = simulator, buffer, progress
         contraction = simulator.contraction
-        self.limits = dict(outer or contraction.extents)
-        self.reduced = contraction.reduced
+        self.limits = {v: max(1, n) for v, n in contraction.extents.items()}
         self.grown: list[str] = []
         for vs in contraction.inputs:  # one variable per operand fills it up
             own = [v for v in simulator.order if v in vs and v not in contraction.reduced]
             if own and not any(v in self.grown for v in vs):
                 self.grown.append(own[0])
         self.free = [v for v in simulator.order if v not in self.grown]
+        self.near: Tiles = dict.fromkeys(self.limits, 1)
         self.known: dict[tuple[int, ...], float] = {}
         self.totals: dict[tuple[int, ...], tuple[Tiles, float]] = {}
-        self.last: Tiles = {}
-
-    def nest(self, tiles: Tiles) -> Nest:
-        return Nest(self.simulator.order, tiles, self.outer)
 
     def evaluate(self, tiles: Tiles) -> float:
         key = tuple(tiles.values())
         if key not in self.totals:
             self.progress.step()
-            self.totals[key] = dict(tiles), float(sum(self.simulator.words(self.nest(tiles), exact=False)))
+            nest = Nest(self.simulator.order, tiles)
+            self.totals[key] = dict(tiles), float(sum(self.simulator.words(nest, exact=False, rough=True)))
         return self.totals[key][1]
 
-    def at(self, extents: Sequence[int], fine: float = 0.25) -> float:
+    def at(self, extents: Sequence[int], fine: float = 0.0) -> float:
         """The traffic of the longest tiles with these extents of the free variables; infinite where nothing fits."""
         key = tuple(extents)
-        if key in self.known:
+        if key in self.known and not fine:
             return self.known[key]
         tiles: Tiles = dict.fromkeys(self.limits, 1) | dict(zip(self.free, extents, strict=True))
         tiles = {v: tiles[v] for v in self.limits}
-        self.known[key] = math.inf
-        if not growth.fits_in(self.simulator, self.nest(tiles), self.buffer):
-            return math.inf
         for v in self.grown:
-            tiles[v] = growth.grown(self.simulator, tiles, v, self.buffer, fine, self.outer)
+            tiles[v] = growth.grown(self.simulator, tiles, v, self.buffer, fine, self.limits[v], self.near[v])
+            if not tiles[v]:
+                self.known[key] = math.inf
+                return math.inf
+            self.near[v] = tiles[v]
+        if not growth.fits_in(self.simulator, Nest(self.simulator.order, tiles), self.buffer):
+            self.known[key] = math.inf
+            return math.inf
         self.known[key] = self.evaluate(tiles)
         return self.known[key]
 
-    def descend(self, start: Tiles) -> None:
-        """Double or halve one free variable at a time, as long as traffic falls."""
-        point = tuple(1 << (start[v].bit_length() - 1) for v in self.free)
+    def descend(self, point: tuple[int, ...], unless: float = math.inf) -> None:
+        """Double or halve one free variable at a time, as long as traffic falls; not at all from where it is `unless` times the best."""
         best = self.at(point)
+        if best > unless * min(self.known.values()):
+            return
         moved = True
         while moved:
             moved = False
@@ -180,17 +190,16 @@ class _Search:
                             break
                         point, best, moved = near, found, True
 
-    def finish(self, full: bool) -> Choice:
-        """Between the best powers of two, and to the last coordinate that fits."""
+    def finish(self) -> Choice:
+        """Between the best powers of two, and to the last per cent that fits."""
         best = min(self.known, key=lambda k: self.known[k], default=None)
         if best is not None and self.known[best] < math.inf:
+            self.at(best, FINE)
             for place in range(len(best)):
-                for factor in (0.71, 0.84, 1.19, 1.41) if full else (0.71, 1.41):
+                for factor in (0.71, 1.41):
                     extent = int(min(max(best[place] * factor, 1), self.limits[self.free[place]]))
-                    self.at((*best[:place], extent, *best[place + 1 :]))
-            best = min(self.known, key=lambda k: self.known[k])
-            del self.known[best]
-            self.at(best, fine=0.01)
+                    if extent != best[place]:
+                        self.at((*best[:place], extent, *best[place + 1 :]), FINE)
         tiles, _ = min(self.totals.values(), key=lambda x: x[1])
         return Choice(tiles, [Candidate(t, total) for t, total in self.totals.values()])
 

@@ -33,6 +33,7 @@ class Pattern:
     extents: tuple[int, ...]
     columns: tuple[Array, ...]
     _runs: dict[int, Runs] = field(default_factory=dict, init=False, repr=False)
+    _starts: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def entries(self) -> int:
@@ -49,6 +50,22 @@ class Pattern:
                 tuple(c[starts] for c in self.columns[:-1]), last[starts], np.diff(starts, append=self.entries), starts
             )
         return self._runs[tile]
+
+    def starts(self, tile: int) -> tuple[Array, Array]:
+        """The last coordinate of every entry, divided, and whether it starts a run (`runs`); the last few are kept."""
+        if tile not in self._starts:
+            while len(self._starts) > 5:
+                del self._starts[next(k for k in self._starts if k)]
+            if 0 not in self._starts:
+                self._starts[0] = (
+                    self.columns[-1],
+                    changes(self.columns[:-1]) if self.entries else np.zeros(0, np.bool_),
+                )
+            last = divided(self.columns[-1], tile)
+            fresh = self._starts[0][1].copy()
+            fresh[1:] |= last[1:] != last[:-1]
+            self._starts[tile] = last, fresh
+        return self._starts[tile]
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +195,42 @@ def sums(keys: Array, weights: Array, space: int) -> tuple[Array, Array]:
     return keys[starts], np.add.reduceat(weights.astype(np.int64), starts)
 
 
+def fits(pattern: Pattern, tiles: Sequence[int], buffer: int) -> bool:
+    """Whether no tile has more words than the buffer: `tiles_of(...).largest <= buffer`, but entries alone decide where they can: n of
+    them in a matrix take 2 n + 5 to 4 n + 3 words."""
+    grid = grid_of(pattern.extents, tiles)
+    space = math.prod(grid)
+    if len(tiles) != 2 or not is_roomy(space, pattern.entries) or not pattern.entries:
+        return tiles_of(pattern, tiles).largest <= buffer
+    if 2 * pattern.entries > space * buffer:
+        return False
+    key = _tile_keys(pattern, tiles, grid)
+    entries = np.bincount(key, minlength=space)
+    most = int(entries.max())
+    if 2 * most + 5 > buffer or 4 * most + 3 <= buffer:
+        return 2 * most + 5 <= buffer
+    rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=space)
+    return 2 * int((entries + rows).max()) + 3 <= buffer
+
+
+def _tile_keys(pattern: Pattern, tiles: Sequence[int], grid: Sequence[int]) -> Array:
+    """The number of the tile of every entry of a matrix."""
+    rows, last = divided(pattern.columns[0], tiles[0]), pattern.starts(tiles[1])[0]
+    if math.prod(grid) >= 2**31 or rows.dtype != last.dtype:
+        return packed([rows, last], grid)
+    keys: Array = rows * rows.dtype.type(grid[1]) + last
+    return keys
+
+
 def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
     """The tiles of a pattern, of `tiles` coordinates per variable."""
     grid = grid_of(pattern.extents, tiles)
+    if len(tiles) == 2 and is_roomy(math.prod(grid), pattern.entries) and pattern.entries:
+        key = _tile_keys(pattern, tiles, grid)
+        entries = np.bincount(key, minlength=math.prod(grid))
+        rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=len(entries))
+        found = np.flatnonzero(entries)
+        return Tiles(pattern.variables, grid, unpacked(found, grid), 2 * (entries + rows)[found] + 3)
     levels = len(tiles)
     runs = pattern.runs(tiles[-1])
     columns, space = [*runs.above, runs.last], math.prod(grid)

@@ -149,10 +149,27 @@ def batches(weights: Array, limit: int) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), [*starts[1:].tolist(), len(weights)], strict=True))
 
 
+def running_multiplications(left: Rows, right: Rows) -> Array:
+    """How many pairs of entries all entries of `left` before each one make, and all together."""
+    made = np.zeros(len(left.indices) + 1, np.int64)
+    np.cumsum(np.diff(right.starts)[left.indices], out=made[1:])
+    return made
+
+
 def multiplications(left: Rows, right: Rows) -> Array:
     """Per row of `left`: how many pairs of entries it makes."""
-    lengths = np.append(0, np.cumsum(np.diff(right.starts)[left.indices], dtype=np.int64))
-    return np.diff(lengths[left.starts])
+    return np.diff(running_multiplications(left, right)[left.starts])
+
+
+def thinned(rows: Rows, by: int, random: np.random.Generator) -> Rows:
+    """Rows of which one coordinate among every `by` neighbours is left, the same one in all rows."""
+    groups = int(rows.indices.max(initial=0)) // by + 1
+    kept = np.zeros(groups * by, np.bool_)
+    kept[np.arange(groups) * by + random.integers(0, by, groups)] = True
+    stays = kept[rows.indices]
+    before = np.zeros(len(stays) + 1, np.int64)
+    np.cumsum(stays, out=before[1:])
+    return Rows(before[rows.starts], rows.indices[stays])
 
 
 _multiply = api.jit(lambda a, b: a @ b)

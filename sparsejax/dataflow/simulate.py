@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from sparsejax.dataflow import loads
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
-from sparsejax.dataflow.outputs import WORK, Outputs
-from sparsejax.dataflow.pattern import Tiles, tiles_of
+from sparsejax.dataflow.outputs import ROUGH, WORK, Outputs
+from sparsejax.dataflow.pattern import Tiles, fits, tiles_of
 
 Key = tuple[int, tuple[int, ...]]
 
@@ -20,7 +20,6 @@ class Simulator:
 
     contraction: Contraction
     order: tuple[str, ...]
-    work: int = WORK
     kept: int = 12
     _tiles: dict[Key, Tiles] = field(default_factory=dict, init=False)
     _outputs: Outputs | None = field(default=None, init=False)
@@ -28,7 +27,7 @@ class Simulator:
     @property
     def outputs(self) -> Outputs:
         if self._outputs is None:
-            self._outputs = Outputs(self.contraction, self.order, self.work)
+            self._outputs = Outputs(self.contraction, self.order)
         return self._outputs
 
     def tiles(self, operand: int, nest: Nest) -> Tiles:
@@ -41,6 +40,14 @@ class Simulator:
             self._tiles[key] = tiles_of(self.contraction.pattern(operand, variables), key[1])
         return self._tiles[key]
 
+    def fits(self, operand: int, nest: Nest, buffer: int) -> bool:
+        """Whether no tile of an operand has more words than the buffer."""
+        variables = nest.of(self.contraction.inputs[operand])
+        key = operand, nest.extents(variables)
+        if key in self._tiles:
+            return self._tiles[key].largest <= buffer
+        return fits(self.contraction.pattern(operand, variables), key[1], buffer)
+
     def all_tiles(self, nest: Nest) -> list[Tiles]:
         return [self.tiles(k, nest) for k in range(len(self.contraction.inputs))]
 
@@ -51,9 +58,14 @@ class Simulator:
     def input_words(self, nest: Nest) -> tuple[int, ...]:
         return loads.input_words(self.contraction, nest, self.all_tiles(nest))
 
-    def words(self, nest: Nest, exact: bool) -> tuple[int, ...]:
-        """Words that move, per operand, then of the output."""
-        return (*self.input_words(nest), round(self.outputs.words(nest, exact)))
+    def words(self, nest: Nest, exact: bool, rough: bool = False) -> tuple[int, ...]:
+        """Words that move, per operand, then of the output: exactly, from a sample, or from a small sample and bounds (`rough`)."""
+        tiles = self.all_tiles(nest)
+        found = [loads.loads(self.contraction, nest, tiles, k) for k in range(len(tiles))]
+        moved = [int(n @ t.words) for n, t in zip(found, tiles, strict=True)]
+        visited = int(max((n.sum() for n in found), default=0))
+        out = self.outputs.words(nest, exact, ROUGH if rough else WORK, None if exact else visited)
+        return (*moved, round(out))
 
     def strict_words(self, nest: Nest, buffer: int) -> Sequence[int]:
         """Words per operand where what a tile has beyond the buffer is fetched again whenever the tile is used."""
