@@ -154,9 +154,9 @@ class _Search:
             self.totals[key] = dict(tiles), float(sum(self.simulator.words(nest, exact=False, rough=True)))
         return self.totals[key][1]
 
-    def at(self, extents: Sequence[int], fine: float = 0.0) -> float:
+    def at(self, extents: tuple[int, ...], fine: float = 0.0) -> float:
         """The traffic of the longest tiles with these extents of the free variables; infinite where nothing fits."""
-        key = tuple(extents)
+        key = extents
         if key in self.known and not fine:
             return self.known[key]
         tiles: Tiles = dict.fromkeys(self.limits, 1) | dict(zip(self.free, extents, strict=True))
@@ -167,9 +167,11 @@ class _Search:
                 self.known[key] = math.inf
                 return math.inf
             self.near[v] = tiles[v]
-        if not growth.fits_in(self.simulator, Nest(self.simulator.order, tiles), self.buffer):
-            self.known[key] = math.inf
-            return math.inf
+        for k, vs in enumerate(self.simulator.contraction.inputs):  # the others were looked at when they grew
+            alone = not any(v in self.grown for v in vs)
+            if alone and not self.simulator.fits(k, Nest(self.simulator.order, tiles), self.buffer):
+                self.known[key] = math.inf
+                return math.inf
         self.known[key] = self.evaluate(tiles)
         return self.known[key]
 
@@ -194,12 +196,12 @@ class _Search:
         """Between the best powers of two, and to the last per cent that fits."""
         best = min(self.known, key=lambda k: self.known[k], default=None)
         if best is not None and self.known[best] < math.inf:
-            self.at(best, FINE)
             for place in range(len(best)):
                 for factor in (0.71, 1.41):
                     extent = int(min(max(best[place] * factor, 1), self.limits[self.free[place]]))
-                    if extent != best[place]:
-                        self.at((*best[:place], extent, *best[place + 1 :]), FINE)
+                    self.at((*best[:place], extent, *best[place + 1 :]))
+            best = min(self.known, key=lambda k: self.known[k])
+            self.at(best, FINE)
         tiles, _ = min(self.totals.values(), key=lambda x: x[1])
         return Choice(tiles, [Candidate(t, total) for t, total in self.totals.values()])
 

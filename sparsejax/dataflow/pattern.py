@@ -33,6 +33,7 @@ class Pattern:
     extents: tuple[int, ...]
     columns: tuple[Array, ...]
     _runs: dict[int, Runs] = field(default_factory=dict, init=False, repr=False)
+    _degrees: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
     _starts: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -50,6 +51,12 @@ class Pattern:
                 tuple(c[starts] for c in self.columns[:-1]), last[starts], np.diff(starts, append=self.entries), starts
             )
         return self._runs[tile]
+
+    def degrees(self, dimension: int) -> Array:
+        """Entries per coordinate."""
+        if dimension not in self._degrees:
+            self._degrees[dimension] = np.bincount(self.columns[dimension], minlength=self.extents[dimension])
+        return self._degrees[dimension]
 
     def starts(self, tile: int) -> tuple[Array, Array]:
         """The last coordinate of every entry, divided, and whether it starts a run (`runs`); the last few are kept."""
@@ -204,6 +211,10 @@ def fits(pattern: Pattern, tiles: Sequence[int], buffer: int) -> bool:
         return tiles_of(pattern, tiles).largest <= buffer
     if 2 * pattern.entries > space * buffer:
         return False
+    if 1 in grid:
+        most = int(np.add.reduceat(*_slabs(pattern, grid, tiles)).max())
+        if 2 * most + 5 > buffer or 4 * most + 3 <= buffer:
+            return 2 * most + 5 <= buffer
     key = _tile_keys(pattern, tiles, grid)
     entries = np.bincount(key, minlength=space)
     most = int(entries.max())
@@ -211,6 +222,12 @@ def fits(pattern: Pattern, tiles: Sequence[int], buffer: int) -> bool:
         return 2 * most + 5 <= buffer
     rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=space)
     return 2 * int((entries + rows).max()) + 3 <= buffer
+
+
+def _slabs(pattern: Pattern, grid: Sequence[int], tiles: Sequence[int]) -> tuple[Array, Array]:
+    """Entries per coordinate of the variable that is cut, and where its tiles start."""
+    d = 1 if grid[0] == 1 else 0
+    return pattern.degrees(d), np.arange(0, pattern.extents[d], tiles[d])
 
 
 def _tile_keys(pattern: Pattern, tiles: Sequence[int], grid: Sequence[int]) -> Array:
