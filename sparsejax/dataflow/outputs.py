@@ -38,7 +38,7 @@ class Outputs:
     order: tuple[str, ...]
     _left: dict[Key, Rows] = field(default_factory=dict, init=False)
     _right: dict[Key, Rows] = field(default_factory=dict, init=False)
-    _ends: tuple[Array, Rows, Array] | None = field(default=None, init=False)
+    _ends: list[tuple[Array, Rows, Array]] = field(default_factory=list, init=False)
     _counts: dict[tuple[Key, Key, int], float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Outputs:
             rows, others = self._rows(left), self._others(right)
             extent = math.prod(-(-self.contraction.extents[v] // tiles.get(v, 1)) for v in self.private)
             if extent == 1:  # every row that meets anything makes one
-                self._counts[key] = int(np.count_nonzero(products.multiplications(rows, others)))
+                self._counts[key] = products.meeting(rows, others)
             elif exact:
                 self._counts[key] = products.count(rows, others, extent)
             else:
@@ -99,9 +99,12 @@ class Outputs:
 
     def _multiplied(self, rows: Rows, others: Rows) -> Array:
         """Multiplications of all entries of `rows` before each; kept for rows that are cut elsewhere but have the same entries."""
-        if self._ends is None or self._ends[0] is not rows.indices or self._ends[1] is not others:
-            self._ends = rows.indices, others, products.running_multiplications(rows, others)
-        return self._ends[2]
+        for indices, second, found in self._ends:
+            if indices is rows.indices and second is others:
+                return found
+        found = products.running_multiplications(rows, others)
+        self._ends = [(rows.indices, others, found), *self._ends[:2]]
+        return found
 
     def _rows(self, key: Key) -> Rows:
         if key not in self._left:

@@ -161,6 +161,13 @@ def multiplications(left: Rows, right: Rows) -> Array:
     return np.diff(running_multiplications(left, right)[left.starts])
 
 
+def meeting(left: Rows, right: Rows) -> int:
+    """How many rows of `left` make any pair."""
+    if len(right) and np.diff(right.starts).min():
+        return int(np.count_nonzero(np.diff(left.starts)))
+    return int(np.count_nonzero(multiplications(left, right)))
+
+
 def thinned(rows: Rows, by: int, random: np.random.Generator) -> Rows:
     """Rows of which one coordinate among every `by` neighbours is left, the same one in all rows."""
     groups = int(rows.indices.max(initial=0)) // by + 1
