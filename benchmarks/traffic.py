@@ -173,17 +173,15 @@ def timing(options: Any, buffer: int, order: str) -> None:
     totals = np.zeros(4)
     for name, A in matrices(options.largest, buffer, options.only):
         a, b = sj.array(A), sj.array(sp.csr_array(A.T))
+        search = sj.tile_sizes(square, buffer, order=order)
+        whole = sj.tile_sizes(square, buffer, order=order, full=True)
+        works = [(product, (a, b)), (sj.stats, (a,)), (search, (a,)), (whole if options.full else len, (a,))]
         runs = []
         for _ in range(3):
             times = []
-            for work in (
-                lambda: product(a, b),
-                lambda: sj.stats(a),
-                lambda: sj.tile_sizes(square, buffer, order=order)(a),
-                (lambda: sj.tile_sizes(square, buffer, order=order, full=True)(a)) if options.full else (lambda: None),
-            ):
+            for work, args in works:
                 started = time.process_time()
-                work()
+                work(*args)
                 times.append(time.process_time() - started)
             runs.append(times)
         spent = np.median(runs[1:], axis=0)
@@ -193,7 +191,8 @@ def timing(options: Any, buffer: int, order: str) -> None:
             flush=True,
         )
     print(
-        f"sums: product {totals[0]:.2f} s; statistics {totals[1] / totals[0]:.3f}, search {totals[2] / totals[0]:.2f}, full search {totals[3] / totals[0]:.2f} of it"
+        f"sums: product {totals[0]:.2f} s; of it statistics {totals[1] / totals[0]:.3f}, search {totals[2] / totals[0]:.2f}, "
+        f"full search {totals[3] / totals[0]:.2f}"
     )
 
 

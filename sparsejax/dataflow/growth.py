@@ -22,16 +22,14 @@ def check_buffer(contraction: Contraction, buffer: int) -> None:
         )
 
 
-def longest(fits: Callable[[int], bool], limit: int, start: int = 1, step: int = 1) -> int:
-    """The largest extent up to `limit` that a bisection finds to fit, to within `step`; 0 if `start` does not fit. Extents that fit are
-    not an interval (tiles begin elsewhere), but half of an even extent that fits does."""
-    if not fits(start):
-        return 0
+def longest(fits: Callable[[int], bool], limit: int, start: int = 1) -> int:
+    """The largest extent up to `limit` that a bisection finds to fit, where `start` does. Extents that fit are not an interval (tiles
+    begin elsewhere), but half of an even extent that fits does."""
     low = start
     while low < limit and fits(min(2 * low, limit)):
         low = min(2 * low, limit)
     high = min(2 * low, limit + 1)
-    while high - low > max(1, step if step > 1 else 1):
+    while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
@@ -53,34 +51,23 @@ def conservative(contraction: Contraction, buffer: int) -> int:
     return longest(fits, max(2, buffer))
 
 
-def largest_edge(simulator: Simulator, fits: Callable[[Nest], bool], start: int) -> int:
-    """The largest edge of square tiles that fit."""
+def largest_edge(simulator: Simulator, buffer: int, fits: Callable[[Nest], bool]) -> int:
+    """The largest edge of square tiles that fit, as a bisection finds it, from where they would be full if entries were spread evenly."""
     contraction, order = simulator.contraction, simulator.order
-
-    def fit(edge: int) -> bool:
-        return fits(Nest(order, cube(contraction, edge)))
-
-    return longest(fit, max([1, *contraction.extents.values()]), start)
-
-
-def guessed_edge(simulator: Simulator, buffer: int, start: int) -> int:
-    """The edge of square tiles that fit, to within a factor of two: from where they would be full if entries were spread evenly."""
-    contraction, order = simulator.contraction, simulator.order
+    start = conservative(contraction, buffer)
     shares = []
     for vs, storage in zip(contraction.inputs, contraction.storages, strict=True):
         places = math.prod(contraction.extents[v] for v in vs)
         shares.append((places * buffer / (3 * max(storage.nnz, 1))) ** (1 / len(vs)))
-    edge = max(start, 1 << max(0, int(math.log2(max(1.0, min(shares))))))
+    edge = max(start, int(min(shares)))
     largest = max([1, *contraction.extents.values()])
 
     def fit(edge: int) -> bool:
-        return fits_in(simulator, Nest(order, cube(contraction, edge)), buffer)
+        return fits(Nest(order, cube(contraction, edge)))
 
     while edge > start and not fit(edge):
         edge = max(start, edge // 2)
-    while edge < largest and fit(2 * edge):
-        edge *= 2
-    return edge
+    return longest(fit, max(largest, edge), edge)
 
 
 def fits_in(simulator: Simulator, nest: Nest, buffer: int, operands: Sequence[int] | None = None) -> bool:

@@ -26,8 +26,8 @@ FACTORS = tuple(2.0**x for x in range(-2, 8))
 OVERFLOWING = 0.1
 HOPELESS = 1.5
 """Whole dimensions are no second start where they move so many times the best."""
-FINE = 0.03
-"""Extents that fit are found to within this share."""
+COARSE, FINE = 0.25, 0.03
+"""Extents that fit are found to within these shares, of shapes that are compared and of the one that is chosen."""
 
 
 @dataclass
@@ -44,21 +44,19 @@ def conservative(simulator: Simulator, buffer: int) -> Choice:
 
 
 def prescient(simulator: Simulator, buffer: int) -> Choice:
-    start = growth.conservative(simulator.contraction, buffer)
-    edge = growth.largest_edge(simulator, lambda nest: growth.fits_in(simulator, nest, buffer), start)
+    edge = growth.largest_edge(simulator, buffer, lambda nest: growth.fits_in(simulator, nest, buffer))
     return Choice(growth.cube(simulator.contraction, edge))
 
 
 def tailors(simulator: Simulator, buffer: int) -> Choice:
     """The share of overflowing tiles is that of the operand that has the largest one."""
-    start = growth.conservative(simulator.contraction, buffer)
     count = len(simulator.contraction.inputs)
 
     def overflow(nest: Nest) -> float:
         parts = [simulator.tiles(k, nest).words for k in range(count)]
         return max((float((w > buffer).mean()) for w in parts if len(w)), default=0.0)
 
-    edge = growth.largest_edge(simulator, lambda nest: overflow(nest) <= OVERFLOWING, start)
+    edge = growth.largest_edge(simulator, buffer, lambda nest: overflow(nest) <= OVERFLOWING)
     tiles = growth.cube(simulator.contraction, edge)
     share = overflow(Nest(simulator.order, tiles))
     return Choice(tiles, notes=[f"{share:.1%} of the tiles of an operand overflow; what is beyond the buffer streams"])
@@ -99,18 +97,17 @@ def shape(simulator: Simulator, edge: int, rf: float) -> Tiles:
 
 
 def counted(simulator: Simulator, buffer: int, full: bool, progress: Progress) -> Choice:
-    """With `full` every power of two of the variables that are searched, and the cube of `prescient`; else from about that cube, and from
-    whole dimensions, as long as traffic falls."""
+    """The cube of `prescient`, and with `full` every power of two of the variables that are searched; else from that cube, and from whole
+    dimensions, as long as traffic falls."""
     search = _Search(simulator, buffer, progress)
-    start = growth.conservative(simulator.contraction, buffer)
+    square = prescient(simulator, buffer).tiles
+    search.evaluate(square)
     if full:
-        search.evaluate(prescient(simulator, buffer).tiles)
         for extents in _grid([search.limits[v] for v in search.free]):
             search.at(extents)
     else:
-        edge = growth.guessed_edge(simulator, buffer, start)
-        search.near = dict.fromkeys(search.limits, edge)
-        search.descend(tuple(max(1, min(edge, search.limits[v])) for v in search.free))
+        search.near = dict(square)
+        search.descend(tuple(1 << (square[v].bit_length() - 1) for v in search.free))
         search.descend(tuple(search.limits[v] for v in search.free), unless=HOPELESS)
     return search.finish()
 
@@ -154,10 +151,10 @@ class _Search:
             self.totals[key] = dict(tiles), float(sum(self.simulator.words(nest, exact=False, rough=True)))
         return self.totals[key][1]
 
-    def at(self, extents: tuple[int, ...], fine: float = 0.0) -> float:
+    def at(self, extents: tuple[int, ...], fine: float = COARSE) -> float:
         """The traffic of the longest tiles with these extents of the free variables; infinite where nothing fits."""
         key = extents
-        if key in self.known and not fine:
+        if key in self.known and fine == COARSE:
             return self.known[key]
         tiles: Tiles = dict.fromkeys(self.limits, 1) | dict(zip(self.free, extents, strict=True))
         tiles = {v: tiles[v] for v in self.limits}

@@ -22,7 +22,7 @@ from sparsejax.dataflow.products import Rows
 Key = tuple[tuple[str, int], ...]
 WORK = 1 << 18
 """Multiplications of rows that are drawn for one estimate."""
-ROUGH = 1 << 15
+ROUGH = 1 << 17
 """The same where shapes are compared."""
 SLACK = 0.003
 """Tiles of the output are bounded, not counted, where they take up to this share of its words."""
