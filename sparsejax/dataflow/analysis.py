@@ -119,7 +119,7 @@ def tile_sizes(
             )
             strict = Traffic(predicted.expression, predicted.names, predicted.order, (again,), False, word)
         candidates = choice.candidates or [Candidate(choice.tiles, predicted.total)]
-        return Tiling(method, predicted, tuple(candidates), found.inputs, strict, tuple(choice.notes))
+        return Tiling(method, predicted, tuple(candidates), found.inputs, found.extents, strict, tuple(choice.notes))
 
     return _wrapped(function, analysed)
 

@@ -28,12 +28,14 @@ SAME_PATTERN = ("convert_format", "cast")
 
 @dataclass(frozen=True)
 class Contraction:
-    """`out[output] = sum of products of operands`; every variable of the sum occurs in the first operand."""
+    """`out[output] = sum of products of operands`, as the contraction sees them: `inputs` holds the variables of every operand, transposed as
+    the function transposes it, and `stored` those of the array that is given."""
 
     inputs: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]
     extents: dict[str, int]
     storages: tuple[Storage, ...] = field(repr=False)
+    stored: tuple[tuple[str, ...], ...]
     _patterns: dict[tuple[int, tuple[str, ...]], Pattern] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -55,7 +57,7 @@ class Contraction:
         """Where an operand has entries, sorted by `variables`."""
         key = operand, variables
         if key not in self._patterns:
-            self._patterns[key] = pattern_of(self.storages[operand], self.inputs[operand], variables)
+            self._patterns[key] = pattern_of(self.storages[operand], self.stored[operand], variables)
         return self._patterns[key]
 
     def __str__(self) -> str:
@@ -65,9 +67,10 @@ class Contraction:
 
 @dataclass
 class _Value:
-    """A value of the jaxpr: a product of leaves, each with labels, summed over all labels that are not in `output`."""
+    """A value of the jaxpr: a product of leaves, each with its labels, and these in the order in which a contraction reads them, summed over
+    all labels that are not in `output`."""
 
-    terms: list[tuple[Var, Labels]]
+    terms: list[tuple[Var, Labels, Labels]]
     output: Labels
 
 
@@ -83,7 +86,7 @@ def of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     given = dict(zip((*closed.jaxpr.consts, *closed.jaxpr.inputs), (*closed.consts, *traced._leaves), strict=True))
     value = _value_of(closed.jaxpr)
     storages = []
-    for var, _ in value.terms:
+    for var, *_ in value.terms:
         if not hasattr(given[var], "storage"):
             raise TypeError("traffic depends on where the entries are: pass arrays, not ShapeDtypeStruct")
         storages.append(given[var].storage)
@@ -101,7 +104,7 @@ def _value_of(jaxpr: Jaxpr) -> _Value:
     known: dict[Var, _Value] = {}
     for var in (*jaxpr.consts, *jaxpr.inputs):
         labels = fresh.take(len(var.aval.shape))
-        known[var] = _Value([(var, labels)], labels)
+        known[var] = _Value([(var, labels, labels)], labels)
     for eqn in jaxpr.eqns:
         known[eqn.outputs[0]] = _step(eqn, known, fresh)
     if isinstance(out, Literal) or len(known[out].terms) < 2:
@@ -126,7 +129,9 @@ def _step(eqn: Eqn, known: dict[Var, _Value], fresh: _Fresh) -> _Value:
     name, params = eqn.primitive.name, eqn.param_dict
     operands = [None if isinstance(a, Literal) else known[a] for a in eqn.inputs]
     if name == "transpose" and operands[0] is not None:
-        return _Value(operands[0].terms, tuple(operands[0].output[a] for a in params["axes"]))
+        turned = tuple(operands[0].output[a] for a in params["axes"])
+        terms = operands[0].terms
+        return _Value([(*terms[0][:2], turned)] if len(terms) == 1 else terms, turned)
     if name in SAME_PATTERN and operands[0] is not None:
         return operands[0]
     if name != "contract" or None in operands:
@@ -149,7 +154,7 @@ def _contracted(operands: list[_Value], inputs: Sequence[Labels], output: Labels
         for extent, label in zip(atom.aval.shape, labels, strict=True):
             whole[label] = max(extent, whole.get(label, extent)) if whole.get(label) != 0 else 0
     names = dict(zip(whole, fresh.take(len(whole)), strict=True))
-    terms: list[tuple[Var, Labels]] = []
+    terms: list[tuple[Var, Labels, Labels]] = []
     for k, (value, labels, atom) in enumerate(zip(operands, inputs, eqn.inputs, strict=True)):
         if len(set(labels)) < len(labels):
             raise ScheduleError(f"operand {k} is read along a diagonal, which tiles do not follow; extract it first")
@@ -157,23 +162,24 @@ def _contracted(operands: list[_Value], inputs: Sequence[Labels], output: Labels
             raise ScheduleError(
                 f"operand {k} is broadcast over a variable of the contraction; give it its full shape first"
             )
-        inner = {x for _, ls in value.terms for x in ls} - set(value.output)
+        inner = {x for _, ls, _ in value.terms for x in ls} - set(value.output)
         moved = dict(zip(value.output, (names[x] for x in labels), strict=True))
         moved |= dict(zip(sorted(inner), fresh.take(len(inner)), strict=True))
-        terms += [(var, tuple(moved[x] for x in ls)) for var, ls in value.terms]
+        terms += [(var, tuple(moved[x] for x in ls), tuple(moved[x] for x in seen)) for var, ls, seen in value.terms]
     return _Value(terms, tuple(names[x] for x in output))
 
 
 def _named(value: _Value, storages: Sequence[Storage]) -> Contraction:
     """Output variables i, j, ..., then the others in the order of the operands; checked."""
-    labels = list(dict.fromkeys((*value.output, *(x for _, ls in value.terms for x in ls))))
+    labels = list(dict.fromkeys((*value.output, *(x for _, _, ls in value.terms for x in ls))))
     names = {label: LETTERS[k] if k < len(LETTERS) else f"i{k}" for k, label in enumerate(labels)}
-    inputs = tuple(tuple(names[x] for x in ls) for _, ls in value.terms)
+    stored = tuple(tuple(names[x] for x in ls) for _, ls, _ in value.terms)
+    inputs = tuple(tuple(names[x] for x in ls) for _, _, ls in value.terms)
     output = tuple(names[x] for x in value.output)
     extents = {names[x]: 0 for x in labels}
-    for vs, storage in zip(inputs, storages, strict=True):
+    for vs, storage in zip(stored, storages, strict=True):
         extents.update(zip(vs, storage.shape, strict=True))
-    made = Contraction(inputs, output, extents, tuple(storages))
+    made = Contraction(inputs, output, extents, tuple(storages), stored)
     _check(made)
     return made
 

@@ -56,7 +56,7 @@ def largest_edge(simulator: Simulator, buffer: int, fits: Callable[[Nest], bool]
     contraction, order = simulator.contraction, simulator.order
     start = conservative(contraction, buffer)
     shares = []
-    for vs, storage in zip(contraction.inputs, contraction.storages, strict=True):
+    for vs, storage in zip(contraction.stored, contraction.storages, strict=True):
         places = math.prod(contraction.extents[v] for v in vs)
         shares.append((places * buffer / (3 * max(storage.nnz, 1))) ** (1 / len(vs)))
     edge = max(start, int(min(shares)))

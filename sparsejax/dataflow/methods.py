@@ -97,8 +97,8 @@ def shape(simulator: Simulator, edge: int, rf: float) -> Tiles:
 
 
 def counted(simulator: Simulator, buffer: int, full: bool, progress: Progress) -> Choice:
-    """The cube of `prescient`, and with `full` every power of two of the variables that are searched; else from that cube, and from whole
-    dimensions, as long as traffic falls."""
+    """The cube of `prescient`, and with `full` every power of two of the variables that are searched; else, as long as traffic falls, from
+    that cube, from whole dimensions, and from the longest for which nothing else is cut (outer products)."""
     search = _Search(simulator, buffer, progress)
     square = prescient(simulator, buffer).tiles
     search.evaluate(square)
@@ -109,6 +109,7 @@ def counted(simulator: Simulator, buffer: int, full: bool, progress: Progress) -
         search.near = dict(square)
         search.descend(tuple(1 << (square[v].bit_length() - 1) for v in search.free))
         search.descend(tuple(search.limits[v] for v in search.free), unless=HOPELESS)
+        search.descend(search.whole(), unless=HOPELESS)
     return search.finish()
 
 
@@ -171,6 +172,15 @@ class _Search:
                 return math.inf
         self.known[key] = self.evaluate(tiles)
         return self.known[key]
+
+    def whole(self) -> tuple[int, ...]:
+        """The largest powers of two of the free variables, the same in all, for which the others need not be cut."""
+        for power in reversed(powers(max(self.limits[v] for v in self.free))):
+            point = tuple(min(power, self.limits[v]) for v in self.free)
+            tiles = self.limits | dict(zip(self.free, point, strict=True))
+            if growth.fits_in(self.simulator, Nest(self.simulator.order, tiles), self.buffer):
+                return point
+        return (1,) * len(self.free)
 
     def descend(self, point: tuple[int, ...], unless: float = math.inf) -> None:
         """Double or halve one free variable at a time, as long as traffic falls; not at all from where it is `unless` times the best."""

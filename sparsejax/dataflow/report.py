@@ -116,6 +116,7 @@ class Tiling:
     predicted: Traffic
     candidates: tuple[Candidate, ...]
     operands: tuple[tuple[str, ...], ...] = field(repr=False)
+    extents: dict[str, int] = field(repr=False)
     strict: Traffic | None = None
     notes: tuple[str, ...] = ()
 
@@ -147,6 +148,12 @@ class Tiling:
         if made.ndim != len(variables):
             raise ValueError(
                 f"operand {operand} has the variables {','.join(variables)}, but the array has {made.ndim} dimensions"
+            )
+        if wrong := [v for v, n in zip(variables, made.shape, strict=True) if n != self.extents[v]]:
+            wanted = " x ".join(str(self.extents[v]) for v in variables)
+            raise ValueError(
+                f"operand {operand}, of the variables {','.join(variables)}, is {wanted}, but the array is "
+                f"{' x '.join(map(str, made.shape))}: they differ in {wrong[0]}; transpose it as the function does"
             )
         blocks = tuple(max(1, min(self.tiles[v], n)) for v, n in zip(variables, made.shape, strict=True))
         outer = [variables.index(v) for v in self.predicted.order if v in variables]

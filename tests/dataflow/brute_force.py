@@ -57,3 +57,9 @@ def _level(arrays, stored, result, extents, order, levels):
         prefix = at[: lasts[-1] + 1]
         partial[prefix] = partial.get(prefix, False) | made
     return [*fetched, sum(map(csf_words, partial.values()))]
+
+
+def blocks(array, extents):
+    """The tiles of a dense array."""
+    for at in itertools.product(*(range(-(-n // t)) for n, t in zip(array.shape, extents, strict=True))):
+        yield array[tuple(slice(c * t, (c + 1) * t) for c, t in zip(at, extents, strict=True))]
