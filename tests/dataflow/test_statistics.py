@@ -76,13 +76,13 @@ def test_all_formats_tell_the_same():
     [
         ((np.eye(3), 0), ValueError, "at least 1"),
         ((np.eye(3), (1, 2, 3)), ValueError, "3 extents"),
-        ((np.eye(3), 1.5), TypeError, ""),
+        ((np.eye(3), 1.5), TypeError, "one integer"),
         ((np.float64(3), 4), ValueError, "scalar"),
         (("text", 4), TypeError, "must be an array"),
     ],
 )
 def test_faults_are_named(arguments, error, says):
-    with pytest.raises((error, ValueError, TypeError), match=says):
+    with pytest.raises(error, match=says):
         sj.stats(*arguments)
 
 
