@@ -12,6 +12,7 @@ Array([[2., 2., 2.]], dtype=float64)
 from sparsejax import config, formats, io, lax, nn, numpy, random, scipy, tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.dataflow import stats, tile_sizes, traffic
 from sparsejax.errors import (
     ConcretizationTypeError,
     FormatError,
@@ -89,6 +90,9 @@ __all__ = [
     "nn",
     "numpy",
     "random",
+    "stats",
+    "tile_sizes",
+    "traffic",
     "scipy",
     "tree_util",
 ]

@@ -38,7 +38,9 @@ def started(script, **environment):
 @pytest.mark.parametrize("value", ["masks,mask", {"mask"}, ["mask"]])
 def test_unknown_names_are_refused_with_those_that_are_known(value):
     for attempt in (lambda: config.update("skip", value), lambda: config.using(skip=value).__enter__()):
-        with pytest.raises(ValueError, match="there is no 'mask' to skip; known are .*futex, gathers, .*loader, masks"):
+        with pytest.raises(
+            ValueError, match=r"there is no 'mask' to skip; known are .*futex, gathers, .*loader, masks"
+        ):
             attempt()
 
 

@@ -1,0 +1,266 @@
+"""Patterns of entries, sorted, and their tiles: how many words every tile takes in compressed sparse fiber form (CSF).
+
+A CSF of d levels stores, for n entries with r_l distinct coordinates up to level l < d, one array of segment starts and one of
+coordinates per level, and the values: 2 n + 2 (r_1 + ... + r_(d-1)) + d + 1 words; for a matrix 2 n + 2 r + 3 with r rows.
+Every function takes O(entries), or O(entries log entries) where the grid of tiles has far more places than there are entries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.formats import ordering
+from sparsejax.formats.passes import changes, crd_dtype
+from sparsejax.formats.storage import Storage
+
+Array = NDArray[Any]
+ROOMY = 8
+"""A grid of at most so many places per key is counted place by place, a larger one by sorting keys."""
+SMALL = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Coordinates of the entries of an operand: one array per variable, sorted lexicographically, each entry once."""
+
+    variables: tuple[str, ...]
+    extents: tuple[int, ...]
+    columns: tuple[Array, ...]
+    _runs: dict[int, Runs] = field(default_factory=dict, init=False, repr=False)
+    _degrees: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
+    _starts: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def entries(self) -> int:
+        return len(self.columns[0])
+
+    def runs(self, tile: int) -> Runs:
+        """Entries that agree in all coordinates but the last, and in the last divided by `tile`; the last few are kept."""
+        if tile not in self._runs:
+            while len(self._runs) > 3:
+                del self._runs[next(iter(self._runs))]
+            last = divided(self.columns[-1], tile)
+            starts = np.flatnonzero(changes([*self.columns[:-1], last])) if self.entries else np.zeros(0, np.int64)
+            self._runs[tile] = Runs(
+                tuple(c[starts] for c in self.columns[:-1]), last[starts], np.diff(starts, append=self.entries), starts
+            )
+        return self._runs[tile]
+
+    def degrees(self, dimension: int) -> Array:
+        """Entries per coordinate."""
+        if dimension not in self._degrees:
+            self._degrees[dimension] = np.bincount(self.columns[dimension], minlength=self.extents[dimension])
+        return self._degrees[dimension]
+
+    def starts(self, tile: int) -> tuple[Array, Array]:
+        """The last coordinate of every entry, divided, and whether it starts a run (`runs`); the last few are kept."""
+        if tile not in self._starts:
+            while len(self._starts) > 5:
+                del self._starts[next(k for k in self._starts if k)]
+            if 0 not in self._starts:
+                self._starts[0] = (
+                    self.columns[-1],
+                    changes(self.columns[:-1]) if self.entries else np.zeros(0, np.bool_),
+                )
+            last = divided(self.columns[-1], tile)
+            fresh = self._starts[0][1].copy()
+            fresh[1:] |= last[1:] != last[:-1]
+            self._starts[tile] = last, fresh
+        return self._starts[tile]
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs of entries: coordinates of all levels but the last, the tile of the last, how many entries, and where they start."""
+
+    above: tuple[Array, ...]
+    last: Array
+    counts: Array
+    starts: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """The tiles of a pattern that hold entries: coordinates in tiles per variable, words of each."""
+
+    variables: tuple[str, ...]
+    grid: tuple[int, ...]
+    columns: tuple[Array, ...]
+    words: Array
+
+    @property
+    def largest(self) -> int:
+        return int(self.words.max(initial=0))
+
+    def column(self, variable: str) -> Array:
+        return self.columns[self.variables.index(variable)]
+
+
+def words_of_csf(entries: int, prefixes: Sequence[int]) -> int:
+    """Words of a CSF with so many entries, and so many distinct coordinates up to each level above the last."""
+    return 2 * entries + 2 * sum(prefixes) + len(prefixes) + 2
+
+
+def words_of_dense(extents: Sequence[int]) -> int:
+    """Words of a CSF of which every place is stored."""
+    prefixes = [math.prod(extents[: l + 1]) for l in range(len(extents) - 1)]
+    return words_of_csf(math.prod(extents), prefixes)
+
+
+def pattern_of(storage: Storage, dimensions: Sequence[str], variables: tuple[str, ...]) -> Pattern:
+    """Where `storage`, with a variable per dimension, has entries, sorted by `variables`."""
+    coords = storage.expand()[0]
+    columns = [np.asarray(coords[dimensions.index(v)]) for v in variables]
+    extents = tuple(storage.shape[dimensions.index(v)] for v in variables)
+    columns = [c.astype(crd_dtype(n), copy=False) for c, n in zip(columns, extents, strict=True)]
+    order = ordering.sort_order(columns, extents)
+    if order is not None:
+        columns = [c[order] for c in columns]
+    if len(columns[0]):
+        first = changes(columns)
+        if not first.all():
+            columns = [c[first] for c in columns]
+    return Pattern(variables, extents, tuple(columns))
+
+
+def divided(column: Array, tile: int) -> Array:
+    """Coordinates in tiles."""
+    if tile == 1:
+        return column
+    return (
+        column >> (tile.bit_length() - 1)
+        if tile & (tile - 1) == 0
+        else column // column.dtype.type(min(tile, 2**31 - 1))
+    )
+
+
+def grid_of(extents: Sequence[int], tiles: Sequence[int]) -> tuple[int, ...]:
+    """How many tiles there are per dimension."""
+    return tuple(-(-n // t) for n, t in zip(extents, tiles, strict=True))
+
+
+def packed(columns: Sequence[Array], grid: Sequence[int]) -> Array:
+    """One number per place of a grid."""
+    if math.prod(grid) >= 2**63:
+        raise OverflowError(f"a grid of {' x '.join(map(str, grid))} places is too large to be numbered")
+    if not columns:
+        return np.zeros(0, np.int64)
+    key = columns[0].astype(np.int64)
+    for column, n in zip(columns[1:], grid[1:], strict=True):
+        key *= n
+        key += column
+    return key
+
+
+def unpacked(keys: Array, grid: Sequence[int]) -> tuple[Array, ...]:
+    """The inverse of `packed`."""
+    columns: list[Array] = []
+    for n in reversed(grid[1:]):
+        above = keys // n
+        columns.append(keys - above * n)
+        keys = above
+    return (keys, *reversed(columns))
+
+
+def is_roomy(space: int, keys: int) -> bool:
+    """Whether a table of `space` places costs no more than to sort so many keys."""
+    return space <= max(ROOMY * keys, SMALL)
+
+
+def distinct(keys: Array, space: int) -> Array:
+    """The distinct keys, sorted."""
+    if is_roomy(space, len(keys)):
+        seen = np.zeros(space, np.bool_)
+        seen[keys] = True
+        return np.flatnonzero(seen)
+    ordered = np.sort(keys)
+    return ordered[changes([ordered])] if len(ordered) else ordered
+
+
+def sums(keys: Array, weights: Array, space: int) -> tuple[Array, Array]:
+    """(distinct keys, sum of the positive weights of each)."""
+    if is_roomy(space, len(keys)):
+        totals = np.bincount(keys, weights, space)
+        found = np.flatnonzero(totals)
+        return found, totals[found].astype(np.int64)
+    if not len(keys):
+        return keys, weights.astype(np.int64)
+    bits = int(weights.max()).bit_length()
+    if space.bit_length() + bits < 63:
+        both = np.sort((keys << bits) | weights)
+        keys, weights = both >> bits, both & ((1 << bits) - 1)
+    else:
+        order = np.argsort(keys, kind="stable")
+        keys, weights = keys[order], weights[order]
+    starts = np.flatnonzero(changes([keys]))
+    return keys[starts], np.add.reduceat(weights.astype(np.int64), starts)
+
+
+def fits(pattern: Pattern, tiles: Sequence[int], buffer: int) -> bool:
+    """Whether no tile has more words than the buffer: `tiles_of(...).largest <= buffer`, but entries alone decide where they can: n of
+    them in a matrix take 2 n + 5 to 4 n + 3 words."""
+    grid = grid_of(pattern.extents, tiles)
+    space = math.prod(grid)
+    if len(tiles) != 2 or not is_roomy(space, pattern.entries) or not pattern.entries:
+        return tiles_of(pattern, tiles).largest <= buffer
+    if 2 * pattern.entries > space * buffer:
+        return False
+    if 1 in grid:
+        most = int(np.add.reduceat(*_slabs(pattern, grid, tiles)).max())
+        if 2 * most + 5 > buffer or 4 * most + 3 <= buffer:
+            return 2 * most + 5 <= buffer
+    key = _tile_keys(pattern, tiles, grid)
+    entries = np.bincount(key, minlength=space)
+    most = int(entries.max())
+    if 2 * most + 5 > buffer or 4 * most + 3 <= buffer:
+        return 2 * most + 5 <= buffer
+    rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=space)
+    return 2 * int((entries + rows).max()) + 3 <= buffer
+
+
+def _slabs(pattern: Pattern, grid: Sequence[int], tiles: Sequence[int]) -> tuple[Array, Array]:
+    """Entries per coordinate of the variable that is cut, and where its tiles start."""
+    d = 1 if grid[0] == 1 else 0
+    return pattern.degrees(d), np.arange(0, pattern.extents[d], tiles[d])
+
+
+def _tile_keys(pattern: Pattern, tiles: Sequence[int], grid: Sequence[int]) -> Array:
+    """The number of the tile of every entry of a matrix."""
+    rows, last = divided(pattern.columns[0], tiles[0]), pattern.starts(tiles[1])[0]
+    if math.prod(grid) >= 2**31 or rows.dtype != last.dtype:
+        return packed([rows, last], grid)
+    keys: Array = rows * rows.dtype.type(grid[1]) + last
+    return keys
+
+
+def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
+    """The tiles of a pattern, of `tiles` coordinates per variable."""
+    grid = grid_of(pattern.extents, tiles)
+    if len(tiles) == 2 and is_roomy(math.prod(grid), pattern.entries) and pattern.entries:
+        key = _tile_keys(pattern, tiles, grid)
+        entries = np.bincount(key, minlength=math.prod(grid))
+        rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=len(entries))
+        found = np.flatnonzero(entries)
+        return Tiles(pattern.variables, grid, unpacked(found, grid), 2 * (entries + rows)[found] + 3)
+    levels = len(tiles)
+    runs = pattern.runs(tiles[-1])
+    columns, space = [*runs.above, runs.last], math.prod(grid)
+    keys = [packed([divided(c, t) for c, t in zip(columns, (*tiles[:-1], 1), strict=True)], grid)]
+    weights = [2 * runs.counts + (2 if levels > 1 else 0)]
+    extents = [*pattern.extents[:-1], grid[-1]]
+    for level in range(levels - 2, 0, -1):  # distinct coordinates up to `level`, in every tile of the levels below
+        columns[level] = divided(columns[level], tiles[level])
+        extents[level] = grid[level]
+        columns = list(unpacked(distinct(packed(columns, extents), math.prod(extents)), extents))
+        at = [divided(c, t) if k < level else c for k, (c, t) in enumerate(zip(columns, tiles, strict=True))]
+        keys.append(packed(at, grid))
+        weights.append(np.full(len(keys[-1]), 2))
+    key, weight = (p[0] if len(p) == 1 else np.concatenate(p) for p in (keys, weights))
+    found, words = sums(key, weight, space)
+    return Tiles(pattern.variables, grid, unpacked(found, grid), words + levels + 1)

@@ -1,0 +1,237 @@
+"""Chosen tiles: they fit, they move no more than squares do, they can be applied; and what is refused."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+from benchmarks import matrices
+from sparsejax.dataflow import methods, progress
+from sparsejax.dataflow.pattern import words_of_dense
+
+A = sj.array(matrices.uniform(1200, 900, 9000))
+SKEWED = sj.array(matrices.rmat(10, 8000))
+
+
+def square(A):
+    return A @ A.T
+
+
+def dense_words(tiling, order="ikj", **options):
+    return sj.traffic(square, tiling.tiles, order=order, exact=True, **options)
+
+
+@pytest.mark.parametrize("matrix", [A, SKEWED], ids=["uniform", "skewed"])
+@pytest.mark.parametrize("order", ["ikj", "ijk"])
+def test_methods_are_ordered(matrix, order):
+    words = {}
+    for method in methods.METHODS:
+        chosen = sj.tile_sizes(square, 2115, method, order)(matrix)
+        told = sj.traffic(square, chosen.tiles, 2115, order, exact=True)(matrix)
+        words[method] = told.total
+        assert chosen.method == method and chosen.predicted.words[:-1] == told.words[:-1]
+        assert told.fits == (max(told.largest) <= 2115)
+        assert told.fits or method == "tailors"
+        assert min(c.total for c in chosen.candidates) > 0
+    assert words["counted"] <= words["prescient"] <= words["conservative"]
+    full = sj.tile_sizes(square, 2115, order=order, full=True)(matrix)
+    assert sj.traffic(square, full.tiles, 2115, order, exact=True)(matrix).total <= 1.02 * words["counted"]
+
+
+def test_conservative_tiles_fit_when_dense():
+    assert words_of_dense([128, 128]) == 33_027
+    assert sj.tile_sizes(square, method="conservative")(A).tiles == {"i": 128, "j": 128, "k": 128}
+    assert sj.tile_sizes(square, buffer="129 KiB", method="conservative")(A).tiles["i"] == 127  # 33,024 words
+    ones = np.ones((300, 300))
+    assert sj.tile_sizes(square, method="prescient")(ones).tiles["i"] == 128
+
+
+def test_tailors_overflow_and_pay_for_it():
+    chosen = sj.tile_sizes(square, 500, "tailors")(SKEWED)
+    assert not chosen.predicted.fits
+    assert chosen.strict.total > chosen.predicted.total
+    assert "overflow" in str(chosen)
+
+
+def test_the_papers_shape_is_shrunk_until_it_fits():
+    wide = sp.csr_array((np.ones(4000), (np.zeros(4000, int), np.arange(4000))), shape=(4000, 4000))
+    wide = sj.array(sp.csr_array(wide + sp.eye_array(4000)))
+    for order in ("ikj", "ijk"):
+        assert sj.tile_sizes(square, 200, "paper", order)(wide).predicted.fits
+
+
+@pytest.mark.parametrize("method", ["counted", "conservative", "prescient"])
+def test_two_levels(method):
+    chosen = sj.tile_sizes(square, [2115, 200], method)(A)
+    outer, inner = chosen.predicted.levels
+    assert outer.fits and inner.fits and chosen.predicted.fits
+    assert all(
+        o % i == 0 or o >= n
+        for o, i, n in zip(outer.tiles.values(), inner.tiles.values(), (1200, 1200, 900), strict=True)
+    )
+    told = sj.traffic(square, [outer.tiles, inner.tiles], [2115, 200], exact=True)(A)
+    assert told.levels[1].total > told.levels[0].total
+    assert chosen.predicted.levels[1].words[:-1] == told.levels[1].words[:-1]
+
+
+def test_tensors():
+    rng = np.random.default_rng(0)
+    T = (rng.random((30, 40, 50)) < 0.02).astype(float)
+    B, C = (sj.array(sp.random_array(s, density=0.2, rng=1)) for s in ((20, 40), (20, 50)))
+    T = sj.array(T, format="csf")
+    for function, operands, order in (
+        (lambda X, B: sj.einsum("ijl,kl->ijk", X, B), (T, C), "i,j,l,k"),
+        (lambda X, B, C: sj.einsum("ikl,jk,jl->ij", X, B, C), (T, B, C), "i,k,l,j"),
+    ):
+        told = {m: sj.tile_sizes(function, 400, m)(*operands) for m in methods.METHODS}
+        assert all(t.predicted.fits for m, t in told.items() if m != "tailors")
+        assert ",".join(told["counted"].predicted.order) == order
+        words = {m: sj.traffic(function, t.tiles, 400, exact=True)(*operands).total for m, t in told.items()}
+        assert words["counted"] <= min(words["prescient"], words["conservative"])
+
+
+def test_tiles_are_applied():
+    dense = np.asarray(A.todense())
+    for method in ("counted", "conservative"):
+        chosen = sj.tile_sizes(square, 600, method)(A)
+        tiled = chosen.apply(A)
+        assert tiled.nnz == A.nnz
+        assert np.array_equal(np.asarray(tiled.todense()), dense)
+        other = chosen.apply(A.T, "B")
+        assert other.format.blocks == (chosen.tiles["k"], chosen.tiles["j"])
+        pieces = [dense[at] for at in chosen.slices(A.shape)]
+        assert sum(p.size for p in pieces) == 1200 * 900
+        assert sum((p != 0).sum() for p in pieces) == A.nnz
+    with pytest.raises(ValueError, match="none of A, B"):
+        chosen.apply(A, 2)
+    with pytest.raises(ValueError, match="transpose it"):
+        chosen.apply(A, "B")
+    with pytest.raises(ValueError, match="1 dimensions"):
+        chosen.apply(np.ones(3))
+
+
+def test_loops_have_the_names_that_explain_prints():
+    B = sj.array(matrices.uniform(900, 700, 5000))
+    for function, args in (
+        (lambda A, B: A @ B, (A, B)),
+        (lambda A: sj.einsum("zq,yq->yz", A, A), (A,)),
+        (lambda A, B: sj.einsum("ab,bc->ca", A, B), (A, B)),
+    ):
+        told = sj.tile_sizes(function, method="conservative")(*args)
+        (kernel,) = sj.explain(function)(*args).kernels
+        assert set(told.tiles) == set(kernel.order)
+        for name, operand in zip(told.predicted.names, kernel.inputs, strict=False):
+            inside = told.predicted.expression.split(f" {name}[")[1].split("]")[0]
+            assert f"{name}[{inside}]" in kernel.expression, operand
+
+
+def test_functions_are_read_through_what_keeps_patterns():
+    expected = sj.traffic(lambda A, B: A @ B, {"i": 50}, exact=True)(A, A.T).words
+    tiles = {"i": 50}
+    assert sj.traffic(sj.jit(square), tiles, exact=True)(A).words == expected
+    assert sj.traffic(lambda A: sj.array(A, format="csc") @ A.T, tiles, exact=True)(A).words == expected
+    assert sj.traffic(lambda A: (A @ A.T).astype("float32"), tiles, exact=True)(A).words == expected
+    assert (
+        sj.traffic(lambda A, B: sj.einsum("ik,kj->ij", A, B, semiring="min_plus"), tiles, exact=True)(A, A.T).words
+        == expected
+    )
+    assert sj.traffic(lambda B: A @ B, tiles, exact=True)(A.T).words[1] == expected[1]
+
+
+EYE = np.eye(4)
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "says"),
+    [
+        (lambda A: A + A, (EYE,), "also runs 'add'"),
+        (lambda A: 2 * (A @ A), (EYE,), "also runs 'multiply'"),
+        (lambda A: A, (EYE,), "contracts nothing"),
+        (lambda A: (A @ A, A), (EYE,), "2 results"),
+        (lambda A: A @ A @ A, (EYE,), "MTTKRP"),
+        (lambda A: sj.einsum("ij,ij,ij,ij->ij", A, A, A, A, optimize=False), (EYE,), "4 operands"),
+        (lambda A: sj.einsum("ii,ij->ij", A, A), (EYE,), "diagonal"),
+        (lambda A: sj.einsum("ij,jk->i", A, A, optimize=False), (EYE,), "one operand alone"),
+        (lambda A: sj.einsum("ij,jk->ik", A, A, mask=A), (EYE,), "masked"),
+        (lambda A, B: A @ B, (EYE, sj.array(EYE, format="csr", fill_value=1)), "where nothing is stored"),
+    ],
+)
+def test_other_functions_are_refused(function, args, says):
+    with pytest.raises(sj.ScheduleError, match=says):
+        sj.traffic(function, {"i": 2})(*args)
+    with pytest.raises(sj.ScheduleError, match=says):
+        sj.tile_sizes(function)(*args)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"tiles": {"q": 2}}, ValueError, "no loop variable"),
+        ({"tiles": {"i": 0}}, ValueError, "at least one"),
+        ({"tiles": {"i": 2.0}}, TypeError, "integer"),
+        ({"tiles": 3}, TypeError, "maps loop variables"),
+        ({"tiles": [{"i": 2}, {"i": 1}]}, ValueError, "1 buffers"),
+        ({"tiles": [{"i": 3}, {"i": 2}], "buffer": [100, 50]}, ValueError, "does not divide"),
+        ({"tiles": {"i": 2}, "order": "ij"}, sj.ScheduleError, "order names"),
+        ({"tiles": {"i": 2}, "order": "ijj"}, sj.ScheduleError, "order names"),
+        ({"tiles": {"i": 2}, "buffer": 6}, sj.ScheduleError, "holds no tile of one entry"),
+        ({"tiles": {"i": 2}, "buffer": 0}, sj.ScheduleError, "holds nothing"),
+        ({"tiles": {"i": 2}, "buffer": -1}, sj.ScheduleError, "holds nothing"),
+        ({"tiles": {"i": 2}, "buffer": "12 parsecs"}, ValueError, "128 KiB"),
+        ({"tiles": {"i": 2}, "buffer": 3.5}, TypeError, "number of words"),
+        ({"tiles": {"i": 2}, "buffer": []}, ValueError, "one or two"),
+        ({"tiles": [{"i": 2}, {"i": 1}], "buffer": [50, 100]}, ValueError, "larger one first"),
+        ({"tiles": {"i": 2}, "word": 0}, ValueError, "positive"),
+    ],
+)
+def test_faults_of_arguments_are_named(options, error, says):
+    with pytest.raises(error, match=says):
+        sj.traffic(square, **options)(EYE)
+
+
+def test_unknown_methods_and_functions():
+    with pytest.raises(ValueError, match="prescient"):
+        sj.tile_sizes(square, method="best")
+    with pytest.raises(TypeError, match="lambda"):
+        sj.traffic(3, {"i": 2})(EYE)
+    with pytest.raises(TypeError, match="ShapeDtypeStruct"):
+        sj.traffic(square, {"i": 2})(sj.ShapeDtypeStruct((3, 3), "float64"))
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 4), (4, 0), (1, 1), (5, 3)])
+@pytest.mark.parametrize("method", methods.METHODS)
+def test_empty_and_tiny_operands(shape, method):
+    for values in (np.zeros(shape), np.ones(shape)):
+        given = sj.array(values, format="csr")
+        chosen = sj.tile_sizes(square, 40, method)(given)
+        assert str(chosen) and chosen._repr_html_()
+        told = sj.traffic(square, chosen.tiles, 40, exact=True)(given)
+        assert told.fits or method == "tailors"
+        assert (told.total == 0) == (values.sum() == 0)
+        chosen.apply(given)
+
+
+def test_huge_tiles_are_clipped():
+    told = sj.traffic(square, {"i": 10**18, "k": 10**18, "j": 10**18}, exact=True)(EYE)
+    assert told.tiles == {"i": 4, "j": 4, "k": 4}
+    assert told.words == (43, 43, 43) and told.nbytes == 4 * 129  # a dense operand stores its zeros
+
+
+def test_a_bar_comes_late_and_only_with_tqdm(monkeypatch):
+    with progress.Progress("shapes") as bar:
+        bar.step()
+        assert bar.bar is None
+        monkeypatch.setattr(progress, "AFTER", -1.0)
+        bar.step()
+    monkeypatch.setitem(progress.importlib.import_module("sys").modules, "tqdm", None)
+    with progress.Progress("shapes") as silent:
+        silent.step()
+        assert silent.bar is None and silent.missing
+
+
+def test_figures():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    assert sj.stats(A).plot().get_legend() is not None
+    assert sj.tile_sizes(square, 600)(A).plot().get_xlabel().startswith("extent in i")
+    pyplot.close("all")
