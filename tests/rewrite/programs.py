@@ -1,0 +1,83 @@
+"""What every rewrite makes of a program for which it does something: statements before and after, as text.
+
+    python -m tests.rewrite.programs          writes the texts anew (tests/rewrite/golden), for a look at the difference
+
+Nothing here is compiled: programs are planned, and their statements rewritten pass by pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax import config
+from sparsejax.jit import pipeline
+from sparsejax.jit.ir import cin
+from sparsejax.jit.rewrite import concretize
+from sparsejax.jit.runtime import kernels, plans
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def matrix(rows: int, cols: int, dtype: str = "f8", seed: int = 0) -> sj.Array:
+    rng = np.random.default_rng(seed)
+    return sj.array(sp.random_array((rows, cols), density=0.1, format="csr", rng=rng).astype(dtype))
+
+
+def dense(*shape: int) -> np.ndarray:
+    return np.random.default_rng(1).random(shape)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
+    "scatter_operands": (lambda A, B: (A @ B.T) * A, (matrix(300, 300), matrix(300, 300, seed=2))),
+    "fission": (lambda A, B: (A + B).sum(axis=1), (matrix(30, 40, "i8"), matrix(30, 40, "i8", 2))),
+    "vectorize": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 8))),
+    "tile": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 8))),
+    "contract_arrays": (
+        lambda A, H, W: snp.maximum(A @ (H @ W), 0),
+        (matrix(3000, 3000), dense(3000, 32), dense(32, 16)),
+    ),
+    "assigned_once": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 8))),
+    "in_place": (sj.nn.softmax, (matrix(30, 40),)),
+}
+"""A function and its operands for every pass."""
+
+
+def changes(function: Callable[..., object], operands: tuple[object, ...]) -> Iterator[tuple[str, str, str]]:
+    """Every pass that changes a statement of the program, with the statement before and after it."""
+    traced = sj.jit(function).trace(*operands)
+    storages = [sj.array(x, copy=True).storage for x in operands]
+    plan = plans.Plan(traced.jaxpr, storages)
+    registers, number = plan.registers(storages), 0
+    while not isinstance(plan.steps[number], kernels.KernelRunner):
+        plan.step(number, registers)
+        number += 1
+    runner, inputs = plan.steps[number], [registers[k] for k in plan._reads[number]]
+    nest, cut = pipeline.prepared(runner.nest, runner.schedule(runner.observe(inputs))[0])
+    program = concretize.concretize(nest, cut)
+    for each in pipeline.STATEMENT_PASSES:
+        changed = each.run(program, cut)
+        before, after = ("" if p.stmt is None else cin.as_text(p.stmt) for p in (program, changed))
+        if before != after:
+            yield each.name, before, after
+        program = changed
+
+
+def text(name: str) -> str:
+    """The statement of a program before and after the pass called `name`."""
+    function, operands = PROGRAMS[name]
+    with config.using(skip={"masks", "gathers"}, num_threads=1):  # the same text on every processor
+        made = {done: (before, after) for done, before, after in changes(function, operands)}
+    before, after = made[name]
+    return f"before\n\n{before}\n\nafter\n\n{after}\n"
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for name in PROGRAMS:
+        (GOLDEN / f"{name}.txt").write_text(text(name))
