@@ -17,9 +17,10 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar, cast
+from unittest import mock
 
 from sparsejax import config
-from sparsejax.jit.backend import compiler, engine, loader
+from sparsejax.jit.backend import compiler, engine, host, loader
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
@@ -59,16 +60,17 @@ Check = TypeVar("Check", bound=Callable[..., object])
 
 def crowded(check: Check) -> Check:
     """`check(seed)` of whom odd seeds take every level for one of many entries: its segments are computed in blocks (`loops/row_blocks`,
-    `loops/distributed`)."""
+    `loops/distributed`), of few rows; half of them as on a processor with masked lanes, whatever this one has."""
 
     @functools.wraps(check)
     def checked(seed: int, *args: object, **options: object) -> object:
-        kept = statistics.MANY
-        statistics.MANY = 1 if seed % 2 else kept
-        try:
+        if seed % 2 == 0:
             return check(seed, *args, **options)
-        finally:
-            statistics.MANY = kept
+        offers = host._offers
+        masks = mock.patch.object(host, "_offers", lambda name: (name == "masks" and seed % 4 == 1) or offers(name))
+        many, block = (mock.patch.object(statistics, name, count) for name, count in (("MANY", 1), ("BLOCK", 64)))
+        with masks, many, block:
+            return check(seed, *args, **options)
 
     return cast(Check, checked)
 

@@ -133,9 +133,15 @@ def run(steps, values):
     return values
 
 
-@engine.crowded
 def check(seed: int) -> str | None:
-    """None when the jitted program agrees with its operations run one by one, else what is wrong."""
+    """None when the jitted program agrees with its operations run one by one, else what is wrong. Every eighth seed has enough rows for a
+    block of them."""
+    with mock.patch.dict(EXTENTS, n=70 if seed % 8 == 1 else EXTENTS["n"]):
+        return _check(seed)
+
+
+@engine.crowded
+def _check(seed: int) -> str | None:
     rng = random.Random(seed)
     axes = [rng.choice(("nm", "nm", "mk", "n", "m", "nk")) for _ in range(rng.randint(1, 3))]
     inputs = [operand(rng, a) for a in axes]
