@@ -226,11 +226,8 @@ def make(seed: int, large: bool) -> Case:
     reductions = [r for r in REDUCTIONS if not (r in ORDERED and dtype.kind == "c" and name != "zero")]
     reduction, axis = rng.choice(reductions), rng.choice((1,) * 6 + (0, None))
     special = dtype.kind == "f" and reduction not in ("prod", "norm") and rng.random() < 0.4
-    after = (
-        rng.choice(("itself", "itself", "itself", "more", "back"))
-        if reduction not in ("argmax", "argmin")
-        else "itself"
-    )
+    after = rng.choice(("itself", "itself", "itself", "more", "more" if special else "back"))
+    after = "itself" if reduction in ("argmax", "argmin") else after
     named = reduction == "sum" and axis == 1 and after == "itself" and rng.random() < 0.7 and family.sum is not None
     forms, operands, texts = (rng.choice(FORMATS), rng.choice(FORMATS)), [], []
     fills = [0 if form == "dense" else rng.choice((0, 0, 0, 1, 2, -1, np.inf)) for form in forms]
