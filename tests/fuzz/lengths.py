@@ -233,10 +233,15 @@ def make(seed: int, large: bool) -> Case:
     fills = [0 if form == "dense" else rng.choice((0, 0, 0, 1, 2, -1, np.inf)) for form in forms]
     fills = [1 if (dtype.kind == "u" and fill == -1) or (fill == np.inf and not special) else fill for fill in fills]
     units = reduction == "prod"
+    shared = rng.random() < 0.15
     for _ in range(2):
         ours, dense, gone = [], [], []
         for form, fill in zip(forms, fills, strict=True):
             one, values, absent, text = matrix(rng, shape, dtype, special, units, form, fill)
+            if ours and shared and ours[0].storage.packed:  # the second over the pattern of the first
+                storage = ours[0].storage
+                one = Array(storage.with_values(np.roll(storage.vals, 1), storage.fill_value))
+                values, absent, text = convert.to_dense(one.storage), gone[0], "the same pattern"
             ours, dense, gone = [*ours, one], [*dense, values], [*gone, absent]
             texts.append(text)
         nrng = np.random.default_rng(rng.getrandbits(32))
@@ -302,4 +307,31 @@ def check(seed: int, large: bool = False) -> str | None:
             if not np.all(good):
                 where_bad = tuple(np.argwhere(~good)[0]) if good.ndim else ()
                 return f"{text}: {int(np.sum(~good))} of {good.size} wrong, at {where_bad} {got[where_bad]} for {want[where_bad]}"
+    return None
+
+
+SMOOTH = ("sum", "sum", "mean", "max", "min", "norm")
+
+
+def check_gradient(seed: int) -> str | None:
+    """None when gradients on a random computer, with random choices of the compiler, are those of a plain one with all passes left out."""
+    rng = random.Random(f"gradient {seed}")
+    case = make(seed, False)
+    if case.operands[0][1][0].dtype.kind != "f":
+        return None
+    if case.reduction not in SMOOTH:
+        case.reduction = rng.choice(SMOOTH)
+    function = sj.grad(lambda A, B, x, y: snp.sum(case.program(A, B, x, y) * 1.0), argnums=(0, 2, 3))
+    with machine(seed, False) as where, np.errstate(all="ignore"):
+        jitted = sj.jit(function)
+        found = [jitted(*ours) for ours, _, _ in case.operands]
+    with config.using(skip={*PASSES, "masks", "gathers"}), engine.quick(), np.errstate(all="ignore"):
+        plain = sj.jit(function)
+        for number, (ours, _, _) in enumerate(case.operands):
+            for argument, got, want in zip("Axy", found[number], plain(*ours), strict=True):
+                single = want.dtype.itemsize <= 4
+                good = np.isclose(got.todense(), want.todense(), 1e-4 if single else 1e-9, 1e-6, equal_nan=True)
+                if not np.all(good):
+                    text = f"{case.text}; {where}; call {number}; gradient of {case.reduction} for {argument}"
+                    return f"{text}: {int(np.sum(~good))} of {good.size} wrong"
     return None

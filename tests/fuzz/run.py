@@ -57,6 +57,7 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
     "alike": _once(alike.check),
     "sums": _once(sums.check),
     "lengths": _once(lengths.check),
+    "gradients of lengths": _once(lengths.check_gradient),
     "large lengths": _once(partial(lengths.check, large=True)),
     "scalars": _once(scalars.check),
     "derivatives": _once(derivatives.check),
