@@ -228,6 +228,8 @@ def make(seed: int, large: bool) -> Case:
     name = rng.choice([k for k, f in FAMILIES.items() if dtype.kind in f.kinds])
     family = FAMILIES[name]
     reductions = [r for r in REDUCTIONS if not (r in ORDERED and dtype.kind == "c" and name != "zero")]
+    if name.startswith("exponential"):  # of a stored number and of the same as a fill it may differ by a rounding
+        reductions = [r for r in reductions if not r.startswith("arg")]
     reduction, axis = rng.choice(reductions), rng.choice((1,) * 6 + (0, None))
     special = dtype.kind == "f" and reduction not in ("prod", "norm") and rng.random() < 0.4
     after = rng.choice(("itself", "itself", "itself", "more", "more" if special else "back"))
