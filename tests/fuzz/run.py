@@ -18,7 +18,20 @@ from tests import poison
 from tests.autodiff import programs as derivatives
 from tests.control import programs as control
 from tests.enumeration import pairwise
-from tests.fuzz import alike, definitions, engine, functions, metamorphic, pipelines, rows, scalars, semirings, shapes
+from tests.fuzz import (
+    alike,
+    definitions,
+    engine,
+    functions,
+    lengths,
+    metamorphic,
+    pipelines,
+    rows,
+    scalars,
+    semirings,
+    shapes,
+    sums,
+)
 from tests.fuzz.tally import Tally, follow, run_cases
 from tests.vmap import programs as batches
 
@@ -42,6 +55,10 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
     "pipelines": _once(pipelines.check),
     "rows": _once(rows.check),
     "alike": _once(alike.check),
+    "sums": _once(sums.check),
+    "lengths": _once(lengths.check),
+    "gradients of lengths": _once(lengths.check_gradient),
+    "large lengths": _once(partial(lengths.check, large=True)),
     "scalars": _once(scalars.check),
     "derivatives": _once(derivatives.check),
     "second derivatives": _once(partial(derivatives.check, second=True)),

@@ -9,7 +9,7 @@ from sparsejax.jit.ir import simplify
 from tests.enumeration.test_enumeration import slice_number
 from tests.fuzz import engine, lengths
 
-SLICE, BATCHES = 40, 2
+SLICE, BATCHES = 24, 2
 """Cases of a slice that rotates with the commit, and the tests that share them."""
 
 
@@ -45,4 +45,4 @@ def test_the_check_can_fail(monkeypatch):
     """Rows in blocks take reductions to which entries count that are not stored."""
     blind = types.SimpleNamespace(**{**vars(simplify), "exhaust_stmt": lambda stmt, gone: None})
     monkeypatch.setattr(row_blocks, "simplify", blind)
-    assert any(lengths.check(seed) for seed in (5, 61, 76, 89, 153))
+    assert any(lengths.check(seed) for seed in (5, 61, 76))

@@ -6,8 +6,15 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit.cost import statistics
+from tests.fuzz import engine
 
 ROWS, COLUMNS = 300, 24
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unoptimised():
+    with engine.quick():
+        yield
 
 
 @pytest.fixture(autouse=True, params=["few", "many"])
@@ -69,10 +76,10 @@ def test_derivatives():
     np.testing.assert_allclose(made.todense(), (4 * sums[:, None] * (x - dense)).sum(0), rtol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "i4", "i8", "c16"])
-@pytest.mark.parametrize("fill", [0, 2, -1])
+@pytest.mark.parametrize("dtype", ["f4", "i4", "c16"])
+@pytest.mark.parametrize("fill", [0, -1])
 def test_types_and_fills(dtype, fill):
     A, dense = ragged(7, dtype, fill)
     x = np.random.default_rng(1).integers(1, 5, COLUMNS).astype(dtype)
-    for function in (lambda A, x: (A + 1) @ x, lambda A, x: A @ x, lambda A, x: (A * x + x).sum(axis=1)):
+    for function in (lambda A, x: (A + 1) @ x, lambda A, x: (A * x + x).sum(axis=1)):
         np.testing.assert_allclose(sj.jit(function)(A, x).todense(), function(dense, x), rtol=1e-5)
