@@ -270,13 +270,16 @@ def timed(function: Callable[[], Any], repeats: int = 1) -> tuple[Any, float]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="a graph: .mtx, .mtx.gz, .npz with csr parts, or an edge list")
-    path = parser.parse_args(arguments).data
-    graph = generated() if path is None else read(path)
+    parser.add_argument("--quick", action="store_true", help="a graph of 400 nodes, 4 sources of paths, timed once")
+    options = parser.parse_args(arguments)
+    path, quick = options.data, options.quick
+    graph = read(path) if path else generated(400, 2400) if quick else generated()
     print(f"{path or 'generated graph'}: {graph.shape[0]} nodes, {graph.nnz} edges")
     print(f"{'':22}{'sparsejax':>12}{'reference':>12}{'difference':>12}")
     worst = 0.0
-    for name, ours, reference in comparisons(graph):
-        (mine, seconds), (theirs, other) = timed(ours, repeats=4), timed(reference)  # the first call compiles
+    for name, ours, reference in comparisons(graph, 4 if quick else 16):
+        # the first call compiles
+        (mine, seconds), (theirs, other) = timed(ours, repeats=2 if quick else 4), timed(reference)
         gap = difference(mine, theirs)
         worst = max(worst, gap)
         print(f"{name:22}{1e3 * seconds:9.2f} ms{1e3 * other:9.2f} ms{gap:12.1e}")

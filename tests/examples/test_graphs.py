@@ -80,6 +80,11 @@ def test_each_algorithm_has_at_most_fifteen_lines(name):
     assert lines <= 15
 
 
+def test_the_program_runs(capsys):
+    assert graphs.main(["--quick"]) == 0
+    assert "400 nodes" in capsys.readouterr().out
+
+
 def test_the_program_reads_files(tmp_path, capsys):
     path = tmp_path / "edges.txt"
     path.write_text("# a triangle and a tail\n0 1\n1 2\n2 0\n2 3\n")
