@@ -18,7 +18,19 @@ from tests import poison
 from tests.autodiff import programs as derivatives
 from tests.control import programs as control
 from tests.enumeration import pairwise
-from tests.fuzz import alike, definitions, engine, functions, metamorphic, pipelines, rows, scalars, semirings, shapes
+from tests.fuzz import (
+    alike,
+    calls,
+    definitions,
+    engine,
+    functions,
+    metamorphic,
+    pipelines,
+    rows,
+    scalars,
+    semirings,
+    shapes,
+)
 from tests.fuzz.tally import Tally, follow, run_cases
 from tests.vmap import programs as batches
 
@@ -43,6 +55,7 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
     "rows": _once(rows.check),
     "alike": _once(alike.check),
     "scalars": _once(scalars.check),
+    "calls": _once(calls.check),
     "derivatives": _once(derivatives.check),
     "second derivatives": _once(partial(derivatives.check, second=True)),
     "batches": _once(batches.check_plain),
