@@ -249,3 +249,28 @@ def test_dtypes_of_variances():
         snp.std(a, axis=0, dtype=bool)
     assert snp.var(a, dtype=np.float32).dtype == np.float32
     assert snp.std(a, dtype=np.complex64).dtype == np.std(a.todense(), dtype=np.complex64).dtype
+
+
+def test_membership_and_divmod():
+    x = np.array([[0.0, 7.5], [-3.0, 0.0]])
+    for a in (sj.array(x), sj.array(x, format="csr", copy=True)):
+        assert 7.5 in a and 0 in a and 7 not in a and np.float32(-3) in a
+        for one, other in ((a, 2), (7, a + 1), (a, x + 10)):
+            plain = [o.todense() if isinstance(o, sj.Array) else o for o in (one, other)]
+            for got, want in zip(divmod(one, other), divmod(*plain), strict=True):
+                np.testing.assert_array_equal(got.todense(), want)
+    with pytest.raises(TypeError):
+        divmod(sj.array(x), "a")
+    with pytest.raises(sj.TracerBoolConversionError):
+        sj.jit(lambda a: 1 in a)(x)
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_products_with_matrices_of_numpy_are_not_guessed():
+    x = np.array([[0.0, 7.5], [-3.0, 0.0]])
+    for a in (sj.array(x), sj.array(x, format="csr", copy=True)):
+        for product in (lambda a: a * np.matrix(x), lambda a: np.matrix(x) * a):
+            with pytest.raises(TypeError, match="write @"):
+                product(a)
+        np.testing.assert_array_equal((a @ np.matrix(x)).todense(), x @ x)
+        np.testing.assert_array_equal((a + np.matrix(x)).todense(), x + x)
