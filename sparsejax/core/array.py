@@ -7,7 +7,7 @@ imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ def register_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
+        if name == "multiply" and isinstance(other, np.matrix):
+            _ambiguous("NumPy's matrices", "an array")
         return surface[name](self, other) if _operand(other) else _foreign(other)
 
     return method
@@ -46,12 +48,20 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if name == "multiply" and scipy_io.is_matrix(other):
-            raise TypeError(
-                "SciPy's sparse matrices take * for the matrix product: write @, or use a SciPy sparse array"
-            )
+            _ambiguous("SciPy's sparse matrices", "a SciPy sparse array")
+        if name == "multiply" and isinstance(other, np.matrix):
+            _ambiguous("NumPy's matrices", "an array")
         return surface[name](other, self) if _operand(other) else _foreign(other)
 
     return method
+
+
+def _ambiguous(matrices: str, mend: str) -> NoReturn:
+    raise TypeError(f"{matrices} take * for the matrix product: write @, or use {mend}")
+
+
+def _divmod(first: Any, second: Any) -> Any:
+    return surface["floor_divide"](first, second), surface["remainder"](first, second)
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
@@ -289,6 +299,17 @@ class ArrayBase:
     __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
     __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
     __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+
+    def __divmod__(self, other: Any) -> Any:
+        return _divmod(self, other) if _operand(other) else _foreign(other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return _divmod(other, self) if _operand(other) else _foreign(other)
+
+    def __contains__(self, value: Any) -> bool:
+        """Whether an entry, stored or not, equals `value`."""
+        return bool(surface["any"](surface["equal"](self, value)))
+
     __pow__, __rpow__ = _binary("power"), _reflected("power")
     __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
     __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")

@@ -178,6 +178,7 @@ def var(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bo
     """The variance over `axis`: the mean square distance to the mean, over the number of elements less `ddof`.
 
     Two passes over the stored entries, as NumPy's over all of them; those that are not stored are counted, not visited.
+    TypeError for a `dtype` of integers or booleans.
 
     >>> import sparsejax as sj, numpy as np
     >>> var(sj.array(np.eye(4), format="csr"), axis=0)
@@ -186,6 +187,8 @@ def var(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bo
     x = asarray(x)
     axes = _axes(axis, x.ndim)
     wide = dtypes.canonical(dtype if dtype is not None else x.dtype if x.dtype.kind in "fc" else np.float64)
+    if wide.kind not in "fc":
+        raise TypeError(f"dtype={wide} cannot hold a variance or a deviation; take float64, and convert the result")
     x = convert_element_type(x, wide)
     count = math.prod(x.shape[a] for a in axes)
     center = mean(x, axes, keepdims=True)
@@ -202,7 +205,8 @@ def var(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bo
     total = _real(total)
     if count <= ddof and not total.format.is_dense:
         total = refill(total, math.nan)  # as in `mean`
-    return convert_element_type(elementwise("divide", total, float(max(0, count - ddof))), total.dtype)
+    out = total.dtype if dtype is None else wide
+    return convert_element_type(elementwise("divide", total, float(max(0, count - ddof))), out)
 
 
 def _real(x: Any) -> Any:

@@ -20,6 +20,7 @@ from sparsejax.formats.segments import check_size, offsets
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape as _checked_shape
 from sparsejax.lax.contract import contract, tensordot
+from sparsejax.lax.elementwise import aval_of as _aval_of
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.elementwise import strong as _strong
@@ -245,7 +246,8 @@ def dot(a: Any, b: Any) -> Any:
 def vdot(a: Any, b: Any) -> Any:
     """The sum of conj(a) * b over flattened operands."""
     a, b = _asarray(a), _asarray(b)
-    return tensordot(_elementwise("conjugate", ravel(a)), ravel(b), 1)
+    first = ravel(a)
+    return tensordot(_elementwise("conjugate", first) if a.dtype.kind == "c" else first, ravel(b), 1)
 
 
 def inner(a: Any, b: Any) -> Any:
@@ -361,8 +363,24 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 
 
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    """`x` limited to [a_min, a_max], also called min and max; None leaves a side open."""
+    """`x` limited to [a_min, a_max], also called min and max; None leaves a side open, and so does a Python integer beyond the dtype of `x`.
+
+    All three are promoted together.
+
+    >>> import sparsejax as sj
+    >>> clip(sj.array([[0, 9], [-3, 0]], format="csr"), -1, 2).todense()
+    array([[ 0,  2],
+           [-1,  0]])
+    """
     a_min, a_max = min if a_min is None else a_min, max if a_max is None else a_max
+    known = _aval_of(x)
+    if known.dtype.kind in "iu" and not known.weak_type:
+        limits = np.iinfo(known.dtype)
+        a_min = None if type(a_min) is int and a_min <= limits.min else a_min
+        a_max = None if type(a_max) is int and a_max >= limits.max else a_max
+    if a_min is not None and a_max is not None and not known.weak_type:
+        types = [known, *map(_aval_of, (a_min, a_max))]
+        x = _convert_element_type(x, dtypes.result_type(*((t.dtype, t.weak_type) for t in types)))
     if a_min is not None:
         x = _elementwise("maximum", x, a_min)
     return _strong(x if a_max is None else _elementwise("minimum", x, a_max))
@@ -382,14 +400,17 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
-    """Whether entries agree within `atol + rtol * |b|`; equal infinities do, NaN never does."""
+    """Whether entries agree within `atol + rtol * |b|`; equal infinities do, NaN never does. Integers and booleans are compared as float64."""
     apply = _elementwise
-    near = apply(
-        "less_equal",
-        apply("absolute", apply("subtract", a, b)),
-        apply("add", apply("multiply", apply("absolute", b), rtol), atol),
-    )
-    return apply("logical_or", apply("logical_and", near, apply("isfinite", b)), apply("equal", a, b))
+    known = isinstance(b, bool | int | float | complex | np.generic)
+    if known:
+        b = np.float64(b) if np.asarray(b).dtype.kind in "biu" else np.asarray(b)[()]
+    elif _aval_of(b).dtype.kind in "biu":
+        b = _convert_element_type(b, float)
+    bound = atol + rtol * abs(b) if known else apply("add", apply("multiply", apply("absolute", b), rtol), atol)
+    near = apply("less_equal", apply("absolute", apply("subtract", a, b)), bound)
+    finite = bool(np.isfinite(b)) if known else apply("isfinite", b)
+    return apply("logical_or", apply("logical_and", near, finite), apply("equal", a, b))
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:

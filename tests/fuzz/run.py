@@ -20,6 +20,7 @@ from tests.control import programs as control
 from tests.enumeration import pairwise
 from tests.fuzz import (
     alike,
+    calls,
     definitions,
     engine,
     functions,
@@ -60,6 +61,7 @@ CHECKS: dict[str, Callable[[int], tuple[int, str | None]]] = {
     "gradients of lengths": _once(lengths.check_gradient),
     "large lengths": _once(partial(lengths.check, large=True)),
     "scalars": _once(scalars.check),
+    "calls": _once(calls.check),
     "derivatives": _once(derivatives.check),
     "second derivatives": _once(partial(derivatives.check, second=True)),
     "batches": _once(batches.check_plain),

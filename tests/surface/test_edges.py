@@ -204,3 +204,73 @@ def test_half_precision_is_refused():
         with pytest.raises(TypeError, match="float32"):
             f()
     assert snp.sqrt(np.ones(2, np.int8)).dtype == np.float32
+
+
+def test_clipping_promotes_all_together():
+    for x, low, high in (
+        (np.array([True, False]), 2.0, np.complex64(7)),
+        (np.array([0, 3, 200], np.uint8), -5, 100),
+        (np.array([0, 3, 200], np.uint8), 1, 300),
+        (np.array([-7, 0, 3], np.int8), np.int16(-3), 2**40),
+        (np.array([-7, 0, 3], np.int64), -1.5, np.float32(2.5)),
+        (np.array([-7, 0, 3], np.float32), -2, np.float64(2.5)),
+        (np.array([-7, 0, 3], np.float32), None, 1),
+    ):
+        want = np.clip(x, low, high)
+        for form in ("dense", "coo"):
+            a = sj.array(x, format=form, copy=True)
+            for got in (snp.clip(a, low, high), sj.jit(lambda a, b=(low, high): snp.clip(a, *b))(a)):
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(got.todense(), want)
+    with pytest.raises(OverflowError):
+        snp.clip(np.array([1], np.uint8), 300, None)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f4", "c8"])
+def test_closeness_of_any_dtype(dtype):
+    x, y = np.array([1, 0, 3, 0]).astype(dtype), np.array([1, 1, 5, 0]).astype(dtype)
+    a, b = sj.array(x, format="coo"), sj.array(y, format="coo")
+    for ours, theirs in ((b, y), (y, y), (1, 1), (np.uint8(1), np.uint8(1)), (True, True)):
+        np.testing.assert_array_equal(snp.isclose(a, ours).todense(), np.isclose(x, theirs))
+        assert snp.allclose(a, ours).item() == np.allclose(x, theirs)
+    assert not snp.isclose(a, 1).format.is_dense
+
+
+def test_products_of_booleans_keep_their_dtype():
+    x, y = np.array([True, False, True]), np.array([3, 2, 1], np.uint8)
+    assert (snp.vdot(sj.array(x), y).dtype, snp.vdot(sj.array(x), x).dtype) == (np.uint8, np.bool_)
+
+
+def test_dtypes_of_variances():
+    a = sj.array(np.array([[0, 2], [3, 0]]), format="csr")
+    with pytest.raises(TypeError, match="int64"):
+        snp.var(a, dtype=int)
+    with pytest.raises(TypeError, match="bool"):
+        snp.std(a, axis=0, dtype=bool)
+    assert snp.var(a, dtype=np.float32).dtype == np.float32
+    assert snp.std(a, dtype=np.complex64).dtype == np.std(a.todense(), dtype=np.complex64).dtype
+
+
+def test_membership_and_divmod():
+    x = np.array([[0.0, 7.5], [-3.0, 0.0]])
+    for a in (sj.array(x), sj.array(x, format="csr", copy=True)):
+        assert 7.5 in a and 0 in a and 7 not in a and np.float32(-3) in a
+        for one, other in ((a, 2), (7, a + 1), (a, x + 10)):
+            plain = [o.todense() if isinstance(o, sj.Array) else o for o in (one, other)]
+            for got, want in zip(divmod(one, other), divmod(*plain), strict=True):
+                np.testing.assert_array_equal(got.todense(), want)
+    with pytest.raises(TypeError):
+        divmod(sj.array(x), "a")
+    with pytest.raises(sj.TracerBoolConversionError):
+        sj.jit(lambda a: 1 in a)(x)
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_products_with_matrices_of_numpy_are_not_guessed():
+    x = np.array([[0.0, 7.5], [-3.0, 0.0]])
+    for a in (sj.array(x), sj.array(x, format="csr", copy=True)):
+        for product in (lambda a: a * np.matrix(x), lambda a: np.matrix(x) * a):
+            with pytest.raises(TypeError, match="write @"):
+                product(a)
+        np.testing.assert_array_equal((a @ np.matrix(x)).todense(), x @ x)
+        np.testing.assert_array_equal((a + np.matrix(x)).todense(), x + x)
