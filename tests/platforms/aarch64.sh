@@ -70,4 +70,5 @@ fi
 [ $# -gt 0 ] || set -- -m tests.platforms.programs
 cd "$REPOSITORY"
 export PYTHONPATH="$REPOSITORY:$FOLDER/wheels" PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
+export SPARSEJAX_TEST_OBJECTS="$FOLDER/objects" # compiling is most of the time
 nice -n 10 "$PYTHON" "$@"

@@ -29,7 +29,6 @@ def two_threads():
 NO_MEMORY = """
 import resource
 import numpy as np, sparsejax as sj
-from sparsejax.jit import pool
 
 def used():
     return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -186,7 +186,7 @@ def test_a_child_process_starts_threads_of_its_own(crew):
 
 SETTINGS = """
 import os, sparsejax as sj
-from sparsejax.jit import threads
+from sparsejax.jit.runtime import threads
 print(threads.count())
 """
 
