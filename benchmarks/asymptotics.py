@@ -36,8 +36,7 @@ from sparsejax.jit.cost import statistics
 from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.runtime import kernels
-from sparsejax.jit.schedule import search
+from sparsejax.jit.schedule import scorch, search
 
 SIZES = {1: (256, 1024, 4096), 2: (256, 1024, 4096), 3: (128, 512, 2048), 4: (64, 256, 1024)}
 HOPELESS, FACTOR, SLOPE = 20, 2.0, 0.15
@@ -99,6 +98,19 @@ def orders(nest: Nest, always: Iterable[Order], limit: int = 24) -> list[Order]:
     return found
 
 
+def _cheapest(nest: Nest, data: statistics.Facts) -> Order | None:
+    made = search.choose(nest, data)
+    return None if made is None else made.order
+
+
+def _published(nest: Nest, data: statistics.Facts) -> Order | None:
+    order = scorch.order(nest)
+    return order if math.isfinite(search.schedule_of(nest, data, order).cost.total) else None
+
+
+SCHEDULERS = {"cost": _cheapest, "scorch": _published}
+
+
 def judge(case: cases.Case, sizes: tuple[int, ...] | None = None, given: list[Array] | None = None) -> Judged:
     """Count the work of every order of `case` at every size (or on given operands)."""
     sizes = (0,) if given is not None else sizes or default_sizes(case)
@@ -107,7 +119,7 @@ def judge(case: cases.Case, sizes: tuple[int, ...] | None = None, given: list[Ar
     for step, n in enumerate(sizes):
         nest, inputs = cases.kernel(case, case.operands(n) if given is None else given)
         data = statistics.of(nest, inputs)
-        chosen = {name: plan.order for name, f in kernels.SCHEDULERS.items() if (plan := f(nest, data)) is not None}
+        chosen = {name: order for name, f in SCHEDULERS.items() if (order := f(nest, data)) is not None}
         candidates = orders(nest, chosen.values())
         if step:
             least = min(w[-1] for w in work.values() if len(w) == step)
@@ -143,7 +155,7 @@ def measure(judged: Judged, given: list[Array] | None = None, rounds: int = 5) -
 
 def report(found: Sequence[Judged], timed: bool, table: bool) -> None:
     """A line per case that loses (or per case), and the summary."""
-    for name in kernels.SCHEDULERS:
+    for name in SCHEDULERS:
         print(f"\nscheduler {name}")
         passed: Counter[str] = Counter()
         total: Counter[str] = Counter()

@@ -32,6 +32,41 @@ PASSES = {
     "parallelize": "kernels run on one thread",
 }
 CHOICES: dict[str, dict[str, str]] = {
+    "association": {
+        "first": "of three factors, the first two are contracted first",
+        "last": "the last two",
+        "outer": "the first and the last",
+    },
+    "products": {"library": "products of dense operands are library calls", "kernel": "they are kernels"},
+    "fusion": {
+        "together": "a value is computed in the kernel that reads it",
+        "again": "in every kernel that reads it",
+        "apart": "it is stored between two kernels",
+    },
+    "fills": {
+        "together": "a sum over operands whose fill does not annihilate runs over all coordinates",
+        "apart": "what such operands do not store is summed without them",
+    },
+    "storage": {
+        "typed": "a value between kernels is stored as its type says",
+        "dense": "as a dense array",
+        "reordered": "in the order of a reader",
+    },
+    "loop_order": {
+        "cheapest": "the order of loops that is expected to cost least",
+        "scorch": "that of Scorch's Algorithm 1, from types alone",
+        "dearest": "that which is expected to cost most",
+        "any": "one that is drawn",
+    },
+    "depth": {
+        "cheapest": "a reduction in a kernel of several is computed where that is expected to cost least",
+        "outermost": "outside of as many loops of its reader as can be",
+        "innermost": "inside of as many as can be",
+    },
+    "meeting": {
+        "merged": "sparse operands that meet are walked in step",
+        "scattered": "one that is met again and again is scattered into a workspace, and looked up",
+    },
     "workspace": {
         "bitmap": "a bit and a value for every coordinate, and a list of keys",
         "marks": "a bit and a value for every coordinate",
@@ -39,6 +74,47 @@ CHOICES: dict[str, dict[str, str]] = {
         "coordinate": "a list that is sorted and merged",
         "bucket": "lists by range of keys",
         "tree": "a search tree",
+    },
+    "rows": {
+        "whole": "the outermost loop runs over all rows",
+        "blocks": "over blocks of rows that fit into the first cache",
+        "pairs": "over blocks of two rows",
+    },
+    "tile": {
+        "plain": "a vector loop stays where it is",
+        "tiled": "it moves outside of a reduction, whose sums stay in registers",
+        "held": "it moves outside of a loop over entries, for which what it reads stays in registers",
+    },
+    "chunks": {
+        "whole": "a kernel runs as one piece on one thread",
+        "two": "in two chunks",
+        "usual": "in as many chunks as the work is worth",
+        "each": "every coordinate of the outermost loop is a chunk",
+    },
+    "alone": {
+        "straight": "on one thread, a kernel that has chunks runs as one piece",
+        "chunked": "chunk by chunk there too",
+    },
+    "pattern": {
+        "coordinates": "operands are met by their coordinates",
+        "alone": "the result is written by position of one operand",
+        "shared": "operands over the same buffers are met by position",
+    },
+    "copies": {
+        "never": "an operand in another order is copied only where the loops need that",
+        "paid": "it is copied once what copies would have saved has paid for them",
+        "once": "it is copied in the first call, and remembered",
+    },
+    "conversion": {
+        "passes": "an array is converted by passes of NumPy, or their machine code, one by one",
+        "kernel": "by one kernel",
+        "ahead": "by one kernel that walks rows, and fetches ahead what their entries will touch",
+    },
+    "passes": {"numpy": "the passes of a conversion are NumPy's", "compiled": "machine code"},
+    "memory": {"recycled": "small dense results use the memory of earlier ones again", "fresh": "they never do"},
+    "donation": {
+        "overwritten": "a kernel may write where it reads, if the operand is donated",
+        "kept": "it never does",
     },
 }
 SKIPPABLE = {"host": HOST, "passes": PASSES}

@@ -7,9 +7,7 @@ explain_cache_misses  log why a call traced anew: what differs from the closest 
 cache_dir      where compiled kernels are kept for other processes: "auto" (default: the user's cache folder), "off", or a folder,
                which must be the user's own and closed to writing by others; nothing is kept on Windows
 workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
-               "marks", "hash", "coordinate", "bucket" or "tree"
-scheduler      how kernels choose their loop order: "cost" (default, from observed data) or "algorithm1" (Scorch's, from
-               types alone, for comparison)
+               "marks", "hash", "coordinate", "bucket" or "tree"; it goes before what `choose` says of them
 dense_limit    a kernel with sparse operands makes no dense result of more than this many times their bytes (default 1000), and
                a conversion stores no more padding in proportion to the entries, once that is more than a gibibyte: FormatError
                is raised; 0 lifts the limit
@@ -23,12 +21,14 @@ skip           what is done without, to test or to compare: names of `alternativ
                the environment alone, when the process starts; `loader` and `futex` count for kernels that are loaded, and threads that
                are started, from then on
 choose         how the compiler decides where several ways are legal (`alternatives.CHOICES`): "auto" (default, the cheapest), "random:SEED" (any,
-               drawn by the seed: the same ones whenever the same program is planned), or pairs "choice=alternative" with commas between
-               them (that one where it is legal). Results are the same, but for rounding
+               drawn by the seed: the same ones whenever the same program is planned), pairs "choice=alternative" with commas between
+               them (that one where it is legal; "loop_order=scorch" are the loop orders of Scorch's Algorithm 1), or a seed and pairs.
+               Results are the same, but for rounding
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,12 +40,11 @@ from sparsejax.alternatives import CHOICES, PASSES, SKIPPABLE
 
 Value = bool | str | int | os.PathLike[str] | Iterable[str]
 """What flags are set to."""
-Planning = tuple[str, str, int, tuple[str, ...], str]
+Planning = tuple[str, int, tuple[str, ...], str]
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
 _choices: dict[str, tuple[str, ...]] = {
     "workspace": ("auto", "bitmap", "marks", "hash", "coordinate", "bucket", "tree"),
-    "scheduler": ("cost", "algorithm1"),
 }
 _texts: dict[str, str] = {"cache_dir": "auto", "choose": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
@@ -104,7 +103,6 @@ def update(name: str, value: Value) -> None:
 
     >>> update("log_compiles", False)
     >>> update("workspace", "auto")
-    >>> update("scheduler", "cost")
     >>> before = skip()
     >>> update("skip", "masks, gathers")
     >>> skip() >= {"masks", "gathers"}
@@ -120,7 +118,7 @@ def _settle() -> None:
     """Note what plans depend on outside `using` blocks."""
     global _planned, forcing
     skipped = tuple(sorted(_sets["skip"]))
-    _planned = _chosen["scheduler"], _chosen["workspace"], _numbers["parallel_work"], skipped, _texts["choose"]
+    _planned = _chosen["workspace"], _numbers["parallel_work"], skipped, _texts["choose"]
     forcing += _forces(_sets["skip"], _texts["choose"]) - _settled[0]
     _settled[0] = _forces(_sets["skip"], _texts["choose"])
 
@@ -135,7 +133,7 @@ def using(**flags: Value) -> Iterator[None]:
     """Set flags for the calls that this thread (or task) makes inside a `with` block. Plans are kept per setting, so that
     nothing is planned or compiled again when settings alternate.
 
-    >>> with using(workspace="hash", scheduler="algorithm1"):
+    >>> with using(workspace="hash", choose="loop_order=scorch"):
     ...     workspace()
     'hash'
     >>> workspace()
@@ -193,16 +191,16 @@ def _checked(name: str, value: Any) -> tuple[dict[str, Any], Any]:
 
 def _choosing(value: Any) -> str:
     """A value of flag `choose`, checked."""
-    text = value if isinstance(value, str) else ""
-    if text == "auto" or (text.startswith("random:") and text[7:].isdecimal()):
+    text = value.replace(" ", "") if isinstance(value, str) else ""
+    if text == "auto":
         return text
-    for pair in text.split(","):
-        choice, _, alternative = (part.strip() for part in pair.partition("="))
-        if alternative not in CHOICES.get(choice, ()):
-            known = "; ".join(f"{name}={'|'.join(ways)}" for name, ways in CHOICES.items())
-            raise ValueError(
-                f'flag \'choose\' takes "auto", "random:SEED" or pairs choice=alternative, not {value!r}; there are {known}'
-            )
+    seeded, _, pairs = text.partition(",") if text.startswith("random:") else ("random:0", "", text)
+    names = [pair.partition("=")[::2] for pair in pairs.split(",")] if pairs or not text else []
+    if not seeded[7:].isdecimal() or not all(way in CHOICES.get(choice, ()) for choice, way in names):
+        known = "; ".join(f"{name}={'|'.join(ways)}" for name, ways in CHOICES.items())
+        raise ValueError(
+            f'flag \'choose\' takes "auto", "random:SEED" or pairs choice=alternative, not {value!r}; there are {known}'
+        )
     return text
 
 
@@ -253,12 +251,6 @@ def workspace() -> str:
     return found
 
 
-def scheduler() -> str:
-    """How loop orders are chosen."""
-    found: str = _scope.get().get("scheduler", _chosen["scheduler"])
-    return found
-
-
 def dense_limit() -> int:
     """How many times the operands' bytes a dense result may have; 0 for any."""
     found: int = _scope.get().get("dense_limit", _numbers["dense_limit"])
@@ -295,13 +287,25 @@ def choose() -> str:
     return found
 
 
+def choosing() -> tuple[str | None, Mapping[str, str]]:
+    """The seed of random choices, if they are random, and the alternatives that are asked for."""
+    return _parsed(choose())
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> tuple[str | None, Mapping[str, str]]:
+    parts = [part.partition("=")[::2] for part in text.split(",")]
+    seed = text.split(",")[0] if text.startswith("random:") else None
+    return seed, MappingProxyType({choice: way for choice, way in parts if way})
+
+
 def planning() -> Planning:
     """What plans depend on besides data, spelled alike in every process: one object as long as nothing is set anew."""
     return _planned if not _scope.get() else _scoped()
 
 
 def _scoped() -> Planning:
-    return scheduler(), workspace(), parallel_work(), tuple(sorted(skip())), choose()
+    return workspace(), parallel_work(), tuple(sorted(skip())), choose()
 
 
 def forced() -> tuple[tuple[str, ...], str] | None:
@@ -311,7 +315,7 @@ def forced() -> tuple[tuple[str, ...], str] | None:
     return tuple(sorted(skip() & PASSES.keys())), choose()
 
 
-_planned: Planning = ("", "", 0, (), "")
+_planned: Planning = ("", 0, (), "")
 
 
 _read_environment()

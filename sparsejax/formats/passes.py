@@ -17,11 +17,13 @@ as this floor knows of no compiler.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sparsejax import config
 
 Array = NDArray[Any]
 
@@ -131,14 +133,17 @@ def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
 
 
 _few = _many = Passes()
+_prefers: Callable[[int], bool] | None = None
 
 
-def use(many: Passes) -> None:
-    """Run passes over many entries by `many`."""
-    global _many
-    _many = many
+def use(many: Passes, prefers: Callable[[int], bool]) -> None:
+    """Run passes over many entries by `many`; where plans are forced (`config.choose`), those over as many as it `prefers`."""
+    global _many, _prefers
+    _many, _prefers = many, prefers
 
 
 def over(entries: int) -> Passes:
     """The passes for as many entries."""
+    if config.forcing and _prefers is not None:
+        return _many if _prefers(entries) else _few
     return _few if entries < MANY else _many

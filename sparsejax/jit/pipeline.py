@@ -47,7 +47,7 @@ from sparsejax.jit.rewrite import (
     tile,
     vectorize,
 )
-from sparsejax.jit.schedule import replan, row_blocking, scorch, search, statements
+from sparsejax.jit.schedule import decide, replan, row_blocking, search
 from sparsejax.jit.schedule.schedules import Schedule
 
 Observed = Mapping[Var, Storage]
@@ -88,18 +88,14 @@ def steps_of(
 
 # ---------------------------------------------------------------------------------------------------- a kernel, to a program
 
-SCHEDULERS = {"cost": search.choose, "algorithm1": scorch.choose}
-
 
 def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
     """The loop order, conversions and workspaces of a kernel; or those of one `order` that was chosen before."""
-    with choices.drawing(nest):
+    with choices.drawing("schedule", nest):
         if order:
             found: Schedule | None = replan.schedule(nest, known, order, config.workspace())
-        elif nest.nested:
-            found = statements.choose(nest, known)
         else:
-            found = SCHEDULERS[config.scheduler()](nest, known, config.workspace())
+            found = decide.schedule(nest, known, config.workspace())
     if found is None:
         raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
     return found
@@ -139,7 +135,7 @@ def rewritten(program: Program, schedule: Schedule, passes: Sequence[Pass] = STA
 def program_of(nest: Nest, schedule: Schedule, known: Facts | None = None) -> Program:
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads. Loops are cut into
     chunks and blocks by what is `known` of the inputs, if anything is."""
-    with choices.drawing(nest):
+    with choices.drawing("program", nest):
         return _program_of(nest, schedule, known)
 
 
@@ -176,7 +172,8 @@ def readable(nest: Nest, schedule: Schedule) -> Nest:
 
     def walked(made: Nest) -> cin.Tensor | None:
         try:
-            lower.lower(in_order(blocks.split(made), schedule), PrettyBuilder())
+            with choices.pricing():
+                lower.lower(in_order(blocks.split(made), schedule), PrettyBuilder())
         except coiterate.Unordered as fault:
             return fault.tensor
         return None
@@ -186,5 +183,5 @@ def readable(nest: Nest, schedule: Schedule) -> Nest:
 
 def text_of(program: Program, constants: Numbers | None = None) -> str:
     """The LLVM text of a program; numbers are read from `constants` at run time, if these are given."""
-    with choices.drawing(program.stmt):
+    with choices.drawing("text", program.stmt):
         return lower.lower(program, LLVMBuilder(), constants)

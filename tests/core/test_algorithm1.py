@@ -13,9 +13,9 @@ from tests.fuzz.engine import quick
 
 @pytest.fixture
 def published():
-    config.update("scheduler", "algorithm1")
+    config.update("choose", "loop_order=scorch")
     yield
-    config.update("scheduler", "cost")
+    config.update("choose", "auto")
 
 
 def matrix(n=60, density=0.1, seed=0, format="csr"):
@@ -46,16 +46,13 @@ def test_schedulers_do_not_share_plans():
     A, B = sj.array(matrix(100, 0.3)), sj.array(matrix(100, 0.3, 1, "csc"))
     closed = sj.jit(lambda A, B: A @ B).trace(A, B).jaxpr
     (runner,) = plans.plan_of(closed).steps
-    found = []
-    for name in ("cost", "algorithm1", "cost"):
-        config.update("scheduler", name)
-        try:
+    for name in ("auto", "loop_order=scorch", "auto"):
+        with config.using(choose=name):
             (made,) = plans.execute(closed, [A, B])
-        finally:
-            config.update("scheduler", "cost")
         np.testing.assert_allclose(made.todense(), A.todense() @ B.todense())
-        found.append([key[0] for key in runner.plans])
-    assert found == [["cost"], ["cost", "algorithm1"], ["cost", "algorithm1"]]
+    with config.using(choose="loop_order=scorch"):
+        (other,) = plans.plan_of(closed).steps
+    assert [key[3] for r in (runner, other) for key in r.plans] == ["auto", "loop_order=scorch"]
 
 
 @pytest.mark.parametrize("start", range(0, 120, 40))
@@ -72,4 +69,4 @@ def test_random_definitions(published, start):
 
 def test_reason_names_the_scheduler(published):
     (kernel,) = sj.explain(lambda A, B: A @ B)(matrix(), matrix()).kernels
-    assert kernel.reason.startswith("taken by scheduler algorithm1")
+    assert kernel.reason.startswith("taken by choose='loop_order=scorch'")

@@ -103,6 +103,18 @@ def choose(
     return Choice(policy, expected[policy] + code[policy], f"{instead}{total}; costs {listed}")
 
 
+def policies(
+    shape: Sequence[int], itemsize: int, inserts: float, entries: float, uses: float, below: int = 0
+) -> tuple[str, ...]:
+    """The policies that can hold a workspace, without memory out of proportion to its entries.
+
+    >>> policies((2**40, 2**40), 8, 1e4, 1e4, 1.0)
+    ('hash', 'coordinate', 'bucket', 'tree')
+    """
+    found = workspace_price.terms(shape, itemsize, inserts, entries, uses, below)
+    return tuple(name for name in found if name not in DENSE or fits(shape, itemsize, entries))
+
+
 def fits(shape: Sequence[int], itemsize: int, entries: float) -> bool:
     """Whether a bitmap over `shape` is in proportion to the entries that it will hold, or small.
 

@@ -22,7 +22,7 @@ from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import skew, statistics
 from sparsejax.jit.graph import fuse, partition
-from sparsejax.jit.ir import blocks, cin
+from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import schedules, search, statements
 
@@ -148,7 +148,8 @@ def of_values(jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> Known:
     """What is known of every value of a jaxpr, those that no kernel will store included."""
     outputs = tuple(v for eqn in jaxpr.eqns for v in eqn.outputs)
     alone = replace(jaxpr, outputs=outputs)
-    return of_program(fuse.fuse(alone), alone, observed)
+    with choices.pricing():
+        return of_program(fuse.fuse(alone), alone, observed)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -157,6 +158,11 @@ def _scheduled(
 ) -> schedules.Schedule | None:
     """The cheapest schedule of the nest in `key`, which also holds what the hash of a nest leaves out."""
     nest, found = key[0], statistics.Facts(dict(counts), dict(pairs))
+    with choices.pricing():
+        return _cheapest(nest, found)
+
+
+def _cheapest(nest: Nest, found: statistics.Facts) -> schedules.Schedule | None:
     if not nest.nested:
         return search.choose(nest, found)
     made = statements.choose(nest, found)

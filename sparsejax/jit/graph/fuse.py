@@ -26,7 +26,7 @@ from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats import Dense, Format
 from sparsejax.jit.graph import limits
 from sparsejax.jit.graph.partition import CallStep, KernelStep, Step
-from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, patterns
 from sparsejax.jit.rewrite import legalize
 
@@ -100,7 +100,10 @@ class _Fuser:
     def _is_call(self, eqn: Eqn) -> bool:
         if not eqn.primitive.uses_call([a.aval for a in eqn.inputs], eqn.param_dict):
             return False
-        return eqn.primitive.notation is None or not self._masked(eqn.outputs[0])
+        if eqn.primitive.notation is None:
+            return True
+        cheapest = "kernel" if self._masked(eqn.outputs[0]) else "library"
+        return choices.pick("products", ("library", "kernel"), cheapest) == "library"
 
     def _masked(self, var: Var) -> bool:
         """Whether just the entries of something sparse are kept of a dense result: by its only reader, or by the only reader of what
@@ -157,9 +160,10 @@ class _Fuser:
                 continue
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
-            grown = limits.nodes(fragment.composite)
+            grown, many = limits.nodes(fragment.composite), self.readers[var] > 1
             recomputed = self._cheap(fragment) and made.op is None and grown <= limits.SHARED
-            if self.readers[var] > 1 and not recomputed:
+            again = recomputed or (choices.free() and made.op is None and not fragment.producers)
+            if many and not again:
                 continue
             if size + times[access] * (grown - 1) > limits.NODES:
                 continue
@@ -172,6 +176,9 @@ class _Fuser:
             if limits.pieces(tried) > limits.PIECES:
                 continue
             if made.op is not None and not keeps_variables(whole, tried, indices):
+                continue
+            way = "again" if many else "together"
+            if choices.pick("fusion", (way, "apart"), "apart" if many and not recomputed else way) == "apart":
                 continue
             size, whole = size + times[access] * (grown - 1), tried
             replace_[access] = moved.value

@@ -20,7 +20,7 @@ from dataclasses import replace
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import expected, fuse, limits, partition
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.nest import Nest, Producer
 from sparsejax.jit.schedule import placement, search
 from sparsejax.lax.structural import refill_p
@@ -96,17 +96,22 @@ def _cheaper(
     for number, (made, again) in enumerate(_merge(reader, source)):
         cost = known.cost(made)
         if cost is not None:
-            ways.append((cost + (_repeated(reader, source, known) if again else 0.0), number, made))
+            name = "again" if again else "together"
+            ways.append((cost + (_repeated(reader, source, known) if again else 0.0), number, made, name))
     if not ways:
         return None
     own = known.cost(reader) if own is None else own
     apart = known.cost(source)
     if own is None or apart is None:
         return None
-    together, _, made = min(ways, key=lambda way: way[:2])
+    together, _, made, name = min(ways, key=lambda way: way[:2])
     separate = own + apart + expected.STORE * known.entries(source.output) + expected.CALL
-    if together > separate:
+    legal = ["apart", *dict.fromkeys(way[3] for way in ways)]
+    taken = choices.pick("fusion", legal, "apart" if together > separate else name)
+    if taken == "apart":
         return None
+    if taken != name:
+        together, _, made, _ = next(way for way in ways if way[3] == taken)
     text = f"{source.nest.value} moves in: cost {together:.4g}, apart {separate:.4g}"
     return replace(made, priced=(*reader.priced, *source.priced, text)), together
 

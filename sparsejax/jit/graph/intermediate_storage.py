@@ -13,6 +13,7 @@ Every storage is priced with all kernels that make and read the value, merged as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,11 +24,14 @@ from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import expected, fuse_reductions, partition
-from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest
 
 ROOM = 4.0
 """A value is stored densely in at most so many times the elements that it is expected to have as entries."""
+
+SMALL = 1 << 20
+"""Elements up to which a value may be stored densely, whatever that costs."""
 
 SURE = 0.8
 """A value is stored in another order where that costs at most this share: prices of workspaces are not more exact than that."""
@@ -50,18 +54,27 @@ def stored(
         known = known or expected.of_program(made, jaxpr, observed)
         options = dict.fromkeys(_options(own, var, known))
         plain = _price(own, known) if options else None
-        best: tuple[float, Sequence[partition.KernelStep]] | None = None
+        if plain is None:
+            continue
+        cheapest, least = "typed", math.inf
+        tries: dict[str, tuple[float, Sequence[partition.KernelStep]]] = {}
         for form in options:
             new = Var(Aval(var.aval.shape, var.aval.dtype, form, var.aval.fill_value))
             tried = [_with(s, var, new) for s in own]
             price = _price(tried, known)
-            if plain is None or price is None:
+            if price is None:
                 continue
-            if price < (plain if form.is_dense else SURE * plain) and (best is None or price < best[0]):
+            name = "dense" if form.is_dense else "reordered"
+            if price < min(least, plain if form.is_dense else SURE * plain) and (
+                not form.is_dense or _has_room(var, known)
+            ):
+                cheapest, least = name, price
+            if name not in tries or price < tries[name][0]:
                 text = f"{own[0].nest.value} is stored {form}: cost {price:.4g}, as {var.aval.format} {plain:.4g}"
-                best = price, [replace(tried[0], priced=(*tried[0].priced, text)), *tried[1:]]
-        if best is not None:
-            for n, step in zip(places, best[1], strict=True):
+                tries[name] = price, [replace(tried[0], priced=(*tried[0].priced, text)), *tried[1:]]
+        how = choices.pick("storage", ("typed", *tries), cheapest)
+        if how != "typed":
+            for n, step in zip(places, tries[how][1], strict=True):
                 made[n] = step
             known = None
     return made
@@ -71,7 +84,7 @@ def _options(steps: Sequence[partition.KernelStep], var: Var, known: expected.Kn
     """The formats in which a value could be stored besides its own, where the first of `steps` makes it and the others read it."""
     source, *readers = steps
     same = _dense_is_same(source.nest) and all(_cannot_tell(r, var) for r in readers)
-    if same and var.aval.size <= ROOM * known.entries(var):
+    if same and (_has_room(var, known) or (choices.free() and var.aval.size <= SMALL)):
         yield Format((Dense(),) * var.aval.ndim)
     for reader in readers:
         schedule = known.schedule(reader)
@@ -79,6 +92,11 @@ def _options(steps: Sequence[partition.KernelStep], var: Var, known: expected.Kn
         for name, form in () if schedule is None else schedule.conversions:
             if name in names:
                 yield form
+
+
+def _has_room(var: Var, known: expected.Known) -> bool:
+    """Whether a value takes about as much memory if it is stored densely."""
+    return var.aval.size <= ROOM * known.entries(var)
 
 
 def _dense_is_same(nest: Nest) -> bool:
@@ -146,6 +164,11 @@ def _with(step: partition.KernelStep, var: Var, new: Var) -> partition.KernelSte
 
 def _price(steps: Sequence[partition.KernelStep], known: expected.Known) -> float | None:
     """What kernels cost, merged where that is cheaper, and writing and reading what lies between them."""
+    with choices.pricing():
+        return _cost(steps, known)
+
+
+def _cost(steps: Sequence[partition.KernelStep], known: expected.Known) -> float | None:
     made = {s.output for s in steps}
     given = tuple(dict.fromkeys(v for s in steps for v in s.arguments if v not in made))
     read = {v for s in steps for v in s.arguments}

@@ -35,7 +35,7 @@ from sparsejax.jit.backend import decision_cache
 from sparsejax.jit.cost import skew, statistics
 from sparsejax.jit.graph import expected, fuse, fuse_reductions, intermediate_storage, partition
 from sparsejax.jit.graph.guards import Check
-from sparsejax.jit.ir import operators
+from sparsejax.jit.ir import choices, operators
 from sparsejax.lax.contract import arithmetic, contract_p, extents_of
 from sparsejax.lax.path import BLAS
 from sparsejax.lax.semiring import Ring, named, ring_of
@@ -52,6 +52,9 @@ far off (a sparse factor that would become a sparse product: 0.8 of the price, n
 
 LOOK = 0.25
 """Per element of an operand that is looked at in every call, as a step before makes it."""
+
+PAIRS = {(0, 1): "first", (1, 2): "last", (0, 2): "outer"}
+"""What it is called (`alternatives.CHOICES`) which two operands are contracted first."""
 
 ROUNDS = 8
 """How many products of a program are associated in another way, at most."""
@@ -218,12 +221,29 @@ def _cheaper(product: _Product, known: expected.Known, looks: float) -> tuple[li
     known = known.only(product.operands)
     decide = functools.partial(_decided, product, known, looks)
     found = json.loads(decision_cache.remembered(_key(product, known, looks), decide))
-    if found is None:
-        return [], None
-    (p, q), price, written = found
-    text = f"{_text(product, (p, q))}: cost {price:.4g}, as written {_text(product, product.first)}: {written:.4g}"
-    eqns = _associated(product, (p, q)) if price <= SURE * written else None
-    return eqns or [], Chosen(product.outer.outputs[0], product.operands[-1], text)
+    cheapest, text, eqns = product.first, "", None
+    if found is not None:
+        (p, q), price, written = found
+        text = f"{_text(product, (p, q))}: cost {price:.4g}, as written {_text(product, product.first)}: {written:.4g}"
+        eqns = _associated(product, (p, q)) if price <= SURE * written else None
+        cheapest = (p, q) if eqns else cheapest
+
+    def legal() -> list[str]:
+        others = [pair for pair in _others(product) if _runs(product, pair, known)]
+        return [PAIRS[pair] for pair in dict.fromkeys((cheapest, product.first, *others))]
+
+    taken = choices.pick("association", legal, PAIRS[cheapest])
+    if taken != PAIRS[cheapest]:
+        pair = next(pair for pair, name in PAIRS.items() if name == taken)
+        eqns = None if pair == product.first else _associated(product, pair)
+        text = f"{_text(product, pair)}: as chosen"
+    return eqns or [], Chosen(product.outer.outputs[0], product.operands[-1], text) if text else None
+
+
+def _runs(product: _Product, pair: tuple[int, int], known: expected.Known) -> bool:
+    """Whether the two contractions of a product with `pair` contracted first can run."""
+    eqns = _associated(product, pair)
+    return eqns is not None and _price(eqns, product, known) is not None
 
 
 def _decided(product: _Product, known: expected.Known, looks: float) -> str:
@@ -282,6 +302,11 @@ def _eqn(like: Eqn, operands: Sequence[Var], inputs: Sequence[Labels], output: L
 
 def _price(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> float | None:
     """What contractions cost: their kernels, merged where that is cheaper, library calls, and what is stored between them."""
+    with choices.pricing():
+        return _cost(eqns, product, known)
+
+
+def _cost(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> float | None:
     given, result = tuple(dict.fromkeys(product.operands)), product.outer.outputs[0]
     jaxpr = Jaxpr(given, (), tuple(eqns), (result,))
     found, total = known.only(given), 0.0

@@ -33,7 +33,7 @@ from sparsejax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import expected, fuse, fuse_reductions, partition
-from sparsejax.jit.ir import cin, infer_formats, simplify
+from sparsejax.jit.ir import choices, cin, infer_formats, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, of_definition
 from sparsejax.jit.rewrite import legalize
 from sparsejax.lax.control import cond_p
@@ -90,7 +90,8 @@ def _apart(step: partition.KernelStep, known: expected.Known) -> list[partition.
         total += price + expected.CALL
         if part.output != step.output:
             total += expected.STORE * found.entries(part.output)
-    if total >= SHARE * (whole + expected.CALL):
+    cheapest = "together" if total >= SHARE * (whole + expected.CALL) else "apart"
+    if choices.pick("fills", ("together", "apart"), cheapest) == "together":
         return None
     text = f"fills are summed apart: cost {total:.4g}, together {whole:.4g}"
     made.made[-1] = replace(made.made[-1], priced=(*made.made[-1].priced, text))

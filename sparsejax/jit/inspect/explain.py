@@ -19,9 +19,8 @@ from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.backend.llvm import LLVMBuilder
-from sparsejax.jit.codegen import lower
 from sparsejax.jit.cost import sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import expected, fuse, partition
@@ -361,7 +360,7 @@ def _kernel(
     started = time.perf_counter()
     schedule, program = runner.schedule(observed)
     scheduled = time.perf_counter()
-    text = lower.lower(program, LLVMBuilder())
+    text = pipeline.text_of(program)
     lowered = time.perf_counter()
     times = Times(scheduled - started, lowered - scheduled, compiler.compile_seconds(text))
     operands = [
@@ -420,7 +419,9 @@ def _later(schedule: schedules.Schedule) -> str:
 
 def _order_reason(order: tuple[cin.IndexVar, ...], candidates: Sequence[Candidate]) -> str:
     """Why an order was taken: against the next best, the parts in which they differ."""
-    own = next(c for c in candidates if c.order == order)
+    own = next((c for c in candidates if c.order == order), None)
+    if own is None:
+        return f"taken by choose={config.choose()!r}"
     others = [c for c in candidates if c.order != order]
     if not others:
         return "the only order"
@@ -437,8 +438,8 @@ def _order_reason(order: tuple[cin.IndexVar, ...], candidates: Sequence[Candidat
     ]
     ratio = best.cost.total / own.cost.total if own.cost.total else math.inf
     verb = "cheapest" if ratio >= 1 else "not the cheapest"
-    if config.scheduler() != "cost":
-        verb = f"taken by scheduler {config.scheduler()}, {verb}"
+    if config.choose() != "auto":
+        verb = f"taken by choose={config.choose()!r}, {verb}"
     return f"{verb}; {name} costs {ratio:.3g} times as much ({', '.join(parts)})"
 
 

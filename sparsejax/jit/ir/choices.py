@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from sparsejax import config
 from sparsejax.alternatives import CHOICES
@@ -21,24 +22,41 @@ from sparsejax.alternatives import CHOICES
 TAKEN: Counter[tuple[str, str]] = Counter()
 """How often every alternative of every choice was taken in this process."""
 _source: ContextVar[random.Random | None] = ContextVar("sparsejax_choices", default=None)
+_priced: ContextVar[bool] = ContextVar("sparsejax_pricing", default=False)
+_T = TypeVar("_T")
 
 
 @contextmanager
-def drawing(what: object) -> Iterator[None]:
+def drawing(*what: object) -> Iterator[None]:
     """Choices inside the block are about `what`, whose text tells it from others."""
-    how = config.choose()
-    if not how.startswith("random:"):
+    if not free():
         yield
         return
-    token = _source.set(random.Random(f"{how} {what}"))
+    token = _source.set(random.Random(f"{config.choosing()[0]} {' '.join(map(str, what))}"))
     try:
         yield
     finally:
         _source.reset(token)
 
 
-def pick(choice: str, legal: Sequence[str], cheapest: str) -> str:
-    """The alternative of `choice` to take, of those that are `legal`.
+@contextmanager
+def pricing() -> Iterator[None]:
+    """Inside the block nothing is decided, only priced: every choice is the cheapest, whatever is asked for, and none is counted."""
+    token = _priced.set(True)
+    try:
+        yield
+    finally:
+        _priced.reset(token)
+
+
+def free() -> bool:
+    """Whether anything but the cheapest may be taken here."""
+    return config.choose() != "auto" and not _priced.get()
+
+
+def pick(choice: str, legal: Sequence[str] | Callable[[], Sequence[str]], cheapest: str) -> str:
+    """The alternative of `choice` to take, of those that are `legal`, the cheapest among them; they may be given by a function that finds them,
+    which is called where it matters.
 
     >>> pick("workspace", ("hash", "tree"), "tree")
     'tree'
@@ -46,16 +64,26 @@ def pick(choice: str, legal: Sequence[str], cheapest: str) -> str:
     ...     pick("workspace", ("hash", "tree"), "tree")
     'hash'
     """
-    how, taken = config.choose(), cheapest
-    if how.startswith("random:"):
-        source = _source.get()
-        taken = cheapest if source is None else source.choice(legal)
-    elif how != "auto":
-        wanted = dict(pair.split("=") for pair in how.replace(" ", "").split(","))
-        taken = wanted[choice] if wanted.get(choice) in legal else cheapest
+    if _priced.get():
+        return cheapest
+    taken = cheapest
+    if free():
+        seed, wanted = config.choosing()
+        ways = list(legal() if callable(legal) else legal)
+        assert cheapest in ways, f"{cheapest} is not legal for {choice}: {ways}"
+        if choice in wanted:
+            taken = wanted[choice] if wanted[choice] in ways else cheapest
+        elif seed is not None and (source := _source.get()) is not None:
+            taken = source.choice(ways)
     assert taken in CHOICES[choice], f"{taken} is no alternative of {choice}"
     TAKEN[choice, taken] += 1
     return taken
+
+
+def one_of(ways: Sequence[_T]) -> _T:
+    """One of the ways that an alternative stands for: drawn where choices are drawn, else the first."""
+    source = _source.get()
+    return ways[0] if source is None or _priced.get() else source.choice(ways)
 
 
 def does(name: str) -> bool:

@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from sparsejax import config
 from sparsejax.formats import Dense
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.program import Chunking, Program
 from sparsejax.jit.schedule.schedules import Cost
 
@@ -63,8 +63,9 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     least = config.parallel_work() * (GROWING if grows else 1)
     if grows and work >= least:
         least += config.parallel_work() * entries() / PLACED
-    if work < least:
-        return serial(f"about {work:.3g} iterations, fewer than {least:.3g}")
+    little = f"about {work:.3g} iterations, fewer than {least:.3g}" if work < least else ""
+    if little and not choices.free():
+        return serial(little)
     loop, partial = _outermost(program), _partial(program)
     if loop is None:
         return serial("there is no single loop around everything")
@@ -76,9 +77,17 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     extent = program.extent(loop.var)
     if extent < 2:
         return serial(f"{loop.var} has one coordinate at most")
-    chunks = min(extent, _chunks(program, work, partial))
-    if chunks < 2:
-        return serial("memory that each chunk clears would cost as much as the work")
+    usual = min(extent, _chunks(program, work, partial))
+
+    def legal() -> list[str]:
+        most = min(MOST, PARTS // max(1, math.prod(program.output.shape) * program.output.dtype.itemsize))
+        counts = {"whole": 1, "two": 2, "usual": usual, "each": extent}
+        return [how for how, n in counts.items() if how == "whole" or 1 < n <= max(most, usual)]
+
+    how = choices.pick("chunks", legal, "whole" if little or usual < 2 else "usual")
+    if how == "whole":
+        return serial(little or "memory that each chunk clears would cost as much as the work")
+    chunks = {"two": 2, "usual": usual, "each": extent}[how]
     marked: cin.Stmt = cin.Forall(loop.var, loop.body, "parallel")
     if isinstance(program.stmt, cin.Where):
         marked = cin.Where(program.stmt.consumer, marked)

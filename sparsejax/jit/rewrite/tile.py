@@ -39,7 +39,7 @@ it, one that is a sparse level or the parent of one cannot be tiled; registers w
 from __future__ import annotations
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.schedule.regions import _is_dense
 
 
@@ -47,7 +47,12 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
     """`stmt` with every loop that qualifies moved out and tiled; `inside` other loops or not."""
     match stmt:
         case cin.Forall(var, body, "serial"):
-            return _tiled(stmt) or (_held(stmt) if inside else None) or cin.Forall(var, tile(body, True))
+            made, way = _tiled(stmt), "tiled"
+            if made is None and inside:
+                made, way = _held(stmt), "held"
+            if made is not None and choices.pick("tile", ("plain", way), way) == way:
+                return made
+            return cin.Forall(var, tile(body, True))
         case cin.Where(consumer, producer):
             return cin.Where(tile(consumer, inside), tile(producer, inside))
         case cin.Seq(stmts):

@@ -28,7 +28,7 @@ from sparsejax.formats import Dense
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.program import Program, heads
 from sparsejax.jit.runtime import allocator, result_memory, threads
 
@@ -45,8 +45,8 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Cut:
-    """How a marked kernel is called: the slots that it takes besides those of chunks, how many chunks there are, whether they take long
-    in all, what each computes apart ("", "scalar" or "output"), and by which operator partial outputs are combined.
+    """How a marked kernel is called: the slots that it takes besides those of chunks, how many chunks there are, whether one thread runs
+    them one by one too, so that it can be interrupted, what each computes apart ("", "scalar" or "output"), and by which operator partial outputs are combined.
     """
 
     slots: int
@@ -62,7 +62,8 @@ class Cut:
         assert program.stmt is not None
         op = next((w.op or "" for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name), "")
         slots = len(abi.layout(program.inputs, program.output)) + constants
-        return Cut(slots, chunking.count, chunking.work >= LONG, chunking.partial, op)
+        alone = choices.pick("alone", ("straight", "chunked"), "chunked" if chunking.work >= LONG else "straight")
+        return Cut(slots, chunking.count, alone == "chunked", chunking.partial, op)
 
 
 class Chunked:

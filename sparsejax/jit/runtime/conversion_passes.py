@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.passes import Array, Passes, crd_dtype, use
+from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype, use
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
+from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import conversion_loops, result_memory, threads
 from sparsejax.jit.runtime.conversion_loops import LANES, Vector
 
@@ -269,4 +270,11 @@ def _spread(size: int, position_size: int) -> compiler.Kernel:
     return _compiled(b)
 
 
-use(CompiledPasses())
+def _compiled_pays(entries: int) -> bool:
+    """Whether passes over so many entries are machine code."""
+    cheapest = "numpy" if entries < MANY else "compiled"
+    with choices.drawing("passes", entries):
+        return choices.pick("passes", ("numpy", "compiled"), cheapest) == "compiled"
+
+
+use(CompiledPasses(), _compiled_pays)

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax import config
 from sparsejax.formats import Dense, Format, convert, passes
 from sparsejax.formats.segments import MAX_POSITIONS
 from sparsejax.formats.storage import Storage
@@ -40,6 +41,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
+from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import binding, conversion_loops, conversion_passes, result_memory, threads
 from sparsejax.jit.runtime.conversion_loops import LANES, Part, Vector
 from sparsejax.jit.runtime.conversion_passes import SPREAD, crowded
@@ -55,8 +57,8 @@ SHARED = 1 << 19
 """Entries from which several threads are faster (two: 0.66 to 0.93 of the time for 700,000 to 3 million entries, 1.2 for 370,000)."""
 MOST = 2**31 - 1
 """Entries whose places fit 32 bits."""
-BUCKETS = 1 << 14
-"""Buckets that any number of entries may be sorted into."""
+BUCKETS, MAX_BUCKETS = 1 << 14, 1 << 20
+"""Buckets that any number of entries may be sorted into: without being asked to, and in any case."""
 Array = NDArray[Any]
 _INT64 = np.dtype(np.int64)
 
@@ -94,6 +96,8 @@ class Plan:
         self._idle = not self._made and not self.sorts and (not self.depth or self._same_pos)
         """Whether everything is shared."""
         self._makes_pos = bool(self.depth) and not self._same_pos
+        self._covered = not sorts or self.parents <= MAX_BUCKETS
+        """Whether the kernel may be called for few entries too."""
         self._asked = 0
         self._kernels: dict[tuple[bool, bool], tuple[compiler.Kernel, int]] = {}
         """By whether few rows are empty, and whether what entries will touch is fetched ahead: a kernel, and columns that it keeps for itself."""
@@ -109,16 +113,17 @@ class Plan:
     def run(self, storage: Storage) -> Storage | None:
         """`storage` in the target format; None where passes one by one are cheaper."""
         vals, buffers = storage.vals, storage.buffers
-        entries = len(vals)
-        if self.sorts and self.parents > max(BUCKETS, SPREAD * entries):
-            return None
-        if entries >= FAR and (not self._by_rows or entries > MOST or self._shared_out(entries)):
+        entries, way, forced = len(vals), self._cheapest(len(vals)), False
+        if config.forcing and choices.free():
+            with choices.drawing("conversion", self.source, self.target, self.shape, self.dtype, entries):
+                forced, way = True, choices.pick("conversion", lambda: self._legal(entries, way), way)
+        if way == "passes":
             return None
         made: list[Array] = []
         if not self._idle:
-            far = self._by_rows and entries >= min(FAR, max(AHEAD, CROWDED * self.shape[self.source.order[0]]))
+            far = way == "ahead"
             kind, empty = (crowded(entries, self.parents), far), conversion_passes.empty if far else np.empty
-            kernel, temporaries = self._kernels.get(kind) or self._kernel(*kind, entries)
+            kernel, temporaries = self._kernels.get(kind) or self._kernel(*kind, entries, forced)
             if kernel is None:
                 return None
             slots = storage.cache.get("slots") or binding.input_slots(storage)
@@ -141,6 +146,19 @@ class Plan:
             for array in made:
                 result_memory.freeze(array, False)
         return self._result(storage, made)
+
+    def _cheapest(self, entries: int) -> str:
+        """How so many entries are converted (`alternatives.CHOICES`, "conversion")."""
+        if self.sorts and self.parents > max(BUCKETS, SPREAD * entries):
+            return "passes"
+        if entries >= FAR and (not self._by_rows or entries > MOST or self._shared_out(entries)):
+            return "passes"
+        far = self._by_rows and entries >= min(FAR, max(AHEAD, CROWDED * self.shape[self.source.order[0]]))
+        return "ahead" if far else "kernel"
+
+    def _legal(self, entries: int, cheapest: str) -> list[str]:
+        ways = ["passes", "kernel", "ahead"] if self._by_rows else ["passes", "kernel"]
+        return ways if cheapest != "passes" or (self._covered and entries <= MOST) else ["passes"]
 
     def _shared_out(self, entries: int) -> bool:
         """Whether several threads are faster, each with numbers of all buckets, than one that does all at once."""
@@ -165,10 +183,10 @@ class Plan:
             head = []
         return Storage.of_frozen(self.target, self.shape, storage.fill_value, tuple(levels), vals)
 
-    def _kernel(self, full: bool, ahead: bool, entries: int) -> tuple[compiler.Kernel | None, int]:
-        """The kernel and the columns that it keeps; None as long as it is not worth being loaded, or compiled."""
+    def _kernel(self, full: bool, ahead: bool, entries: int, forced: bool) -> tuple[compiler.Kernel | None, int]:
+        """The kernel and the columns that it keeps; None as long as it is not worth being loaded, or compiled, unless it is `forced`."""
         self._asked += 1
-        pays = entries >= passes.MANY or self._asked >= COMPILED
+        pays = forced or entries >= passes.MANY or self._asked >= COMPILED
         if not pays and self._asked != LOADED:
             return None, 0
         b = LLVMBuilder()

@@ -238,7 +238,9 @@ class KernelRunner:
         key = (*config.planning(), order, observed)
         with turn:
             known = self.plans.get(key)
-            if known is None:
+            if known is not None:
+                return known
+            with choices.drawing("kernel", self.step.nest):
                 known = self.plans[key] = self._planned(observed, order)
         return known
 
@@ -267,6 +269,8 @@ class KernelRunner:
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
         later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
         over = donation.overwritable(program)
+        if over and choices.pick("donation", ("overwritten", "kept"), "overwritten") == "kept":
+            over = ()
         return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later, over)
 
     def known(self, observed: Observed) -> statistics.Facts:

@@ -9,6 +9,7 @@ from sparsejax import config
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import partition
 from sparsejax.jit.graph.shared_patterns import Families, Patterns, Positional, positional
+from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import binding
 
 
@@ -36,15 +37,20 @@ class Variants(Generic[Runner]):
         families = families_of(self._patterns, inputs)
         key = (*config.planning(), families)
         if key not in self._known:
-            self._known[key] = self._made(inputs, families) if config.scheduler() == "cost" else None
+            self._known[key] = self._made(inputs, families)
         return self._known[key]
 
     def _made(self, inputs: Sequence[Storage], families: Families) -> tuple[Positional, Runner] | None:
-        for shared in dict.fromkeys((families, ())):
-            made = positional(self._step, shared, inputs)
-            runner = None if made is None else self._make(made, inputs)
-            if made is not None and runner is not None:
-                return made, runner
+        """The first way that can run, of those that share most: or another one (`alternatives.CHOICES`, "pattern")."""
+        tries = {"shared": families, "alone": ()} if families else {"alone": families}
+        made = {way: found for way, shared in tries.items() if (found := positional(self._step, shared, inputs))}
+        with choices.drawing("pattern", self._step.nest, families):
+            wanted = choices.pick("pattern", (*made, "coordinates"), next(iter(made), "coordinates"))
+        ways = list(made)
+        for way in ways[ways.index(wanted) :] if wanted in ways else []:
+            runner = self._make(made[way], inputs)
+            if runner is not None:
+                return made[way], runner
         return None
 
 

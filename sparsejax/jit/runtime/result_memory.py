@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
+from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import allocator
 from sparsejax.jit.runtime.reuse import Recycled
 
@@ -63,7 +64,9 @@ class Results:
         self._size = count * dtype.itemsize
         self.ready: list[tuple[NDArray[Any], bytes]] = []
         """What `take` would give, from the end; each may be taken once, by popping it."""
-        self.recycled = Recycled() if TINY < self._size <= RETURNED and host.has("recycling") else None
+        small = TINY < self._size <= RETURNED and host.has("recycling")
+        recycles = small and choices.pick("memory", ("recycled", "fresh"), "recycled") == "recycled"
+        self.recycled = Recycled() if recycles else None
 
     def release(self, vals: NDArray[Any]) -> None:
         """Do not use memory that was given out again: somebody else does."""

@@ -12,6 +12,7 @@ in the same order: the bits of a result do not depend on how often a function wa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,8 @@ def later(chosen: Schedule, given: Nest, nest: Nest, known: Facts) -> Later | No
             copied.append((number, form, price, CALL + GATHER * entries))
     gain = chosen.cost.loops + chosen.cost.output - found.cost.loops - found.cost.output
     expected = search.level_counts(nest, known)[-1] if nest.output.lacks else None
+    if chosen.at_once:
+        gain, expected = math.inf, None
     return Later(tuple(map(str, found.order)), gain, expected, tuple(copied))
 
 

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense
-from sparsejax.jit.ir import blocks, cin
+from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import placement, regions
 from sparsejax.jit.schedule.schedules import Schedule
@@ -53,14 +53,15 @@ class Panel:
         return {self.var: (outer, cin.IndexVar(f"{self.var.name}i", outer, self.size, extent % self.size))}
 
 
-def find(nest: Nest, schedule: Schedule) -> Panel | None:
-    """The panels that a kernel runs in, if that is of use and possible."""
+def find(nest: Nest, schedule: Schedule, most: int = ALONE) -> Panel | None:
+    """The panels, of at most so many rows, that a kernel runs in, if that is of use and possible."""
     accesses = _accesses(nest)
     if any(t.source is not None for t in (nest.output, *nest.inputs)) or not nest.variables:
         return None
     if not all(isinstance(level, Dense) for level in nest.output.format.levels):
         return None
     panel = _of_statements(nest, schedule) if nest.nested else _alone(nest, schedule)
+    panel = panel and replace(panel, size=min(panel.size, most))
     if panel is None or panel.size < 2 or _extent(nest, panel.var) < 2 * panel.size:
         return None
     if any(isinstance(ix, cin.Position) for a in accesses for ix in a.indices):
@@ -74,7 +75,15 @@ def find(nest: Nest, schedule: Schedule) -> Panel | None:
 def cut(nest: Nest, schedule: Schedule) -> tuple[Nest, Schedule]:
     """A kernel and its schedule, in panels where these are of use."""
     panel = find(nest, schedule)
-    if panel is None:
+    now = "whole" if panel is None else "blocks"
+
+    def legal() -> list[str]:
+        return [*dict.fromkeys(("whole", now)), *(["pairs"] if find(nest, schedule, 2) else [])]
+
+    how = choices.pick("rows", legal, now)
+    if how == "pairs":
+        panel = find(nest, schedule, 2)
+    if panel is None or how == "whole":
         return nest, schedule
     parts = panel.parts(_extent(nest, panel.var))
     outer, inner = parts[panel.var]

@@ -68,6 +68,8 @@ class Schedule:
     """In a kernel of several statements, sparse results that are computed in all of their loops (`placement.statement`)."""
     remembered: Candidate | None = None
     """What is cheaper by a fifth, and gives the same bits, when copies of operands are remembered from earlier calls."""
+    at_once: bool = False
+    """Whether the copies for that are made in the first call, whatever they cost."""
 
 
 def unpriced(order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Schedule:

@@ -1,4 +1,4 @@
-"""Algorithm 1 of Scorch, as published: the baseline that `search` is compared with (`config` flag "scheduler").
+"""Algorithm 1 of Scorch, as published: the baseline that `search` is compared with (`config.choose`: "loop_order=scorch").
 
     1  S: variables by decreasing sparsity of their set expression, every sparse level being equally sparse; ties by
        fewer transposed operands. A filter is a variable whose set expression is not the universe.
@@ -27,10 +27,8 @@ import math
 from collections.abc import Iterator
 
 from sparsejax.formats import Dense
-from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.nest import Nest, outside
-from sparsejax.jit.schedule import schedules, search
 
 ALPHA, BETA, GAMMA = 2.975, 0.1005, 43.55
 C_INSERT, C_SORT, C_TRANS, RHO = 85.34, 1.741, 40.61, 0.0014
@@ -38,10 +36,9 @@ C_INSERT, C_SORT, C_TRANS, RHO = 85.34, 1.741, 40.61, 0.0014
 Order = tuple[cin.IndexVar, ...]
 
 
-def choose(nest: Nest, facts: Facts, workspace: str = "auto") -> schedules.Schedule | None:
-    """The schedule of Algorithm 1; None when its order cannot run. `facts` price it and choose its workspace."""
-    made = search.schedule_of(nest, facts, _Search(nest).order(), workspace)
-    return made if math.isfinite(made.cost.total) else None
+def order(nest: Nest) -> Order:
+    """The loop order of Algorithm 1; it may be one that cannot run as one kernel."""
+    return _Search(nest).order()
 
 
 class _Search:

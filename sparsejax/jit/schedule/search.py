@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
@@ -51,7 +51,7 @@ HELD, START, TILED, ROWS = 0.5, 8.0, 0.6, 4.0
 columns); the share of that in tiles of two dense loops, and how many rows one has (set by hand)."""
 LOOKUP, SCATTERED = 1.5, 5.0
 """Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""
-BEAM = 400
+BEAM, LISTED = 400, 120
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
 
 
@@ -77,21 +77,25 @@ def schedule_of(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...], works
     return Model(nest, facts, workspace).given(order)
 
 
-def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = 120) -> tuple[Candidate, ...]:
+def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = LISTED) -> tuple[Candidate, ...]:
     """Loop orders with their costs, cheapest first: all of them where there are at most `limit`, else those that the
     search kept to the end. O(v! v) for v variables."""
     if math.factorial(len(nest.variables)) > limit:
         best = choose(nest, facts, workspace)
         return () if best is None else best.candidates
     model = Model(nest, facts, workspace)
-    around = outside(nest)
-    orders = [
-        order
-        for order in itertools.permutations(nest.variables)
-        if all(around.get(v, frozenset()) <= set(order[:k]) for k, v in enumerate(order))
-    ]
-    found = [Candidate(order, model.total(model.walk(order))) for order in orders]
+    found = [Candidate(order, model.total(model.walk(order))) for order in orders(nest)]
     return tuple(sorted(found, key=lambda c: c.cost.total))
+
+
+def orders(nest: Nest, prefix: tuple[cin.IndexVar, ...] = ()) -> Iterator[tuple[cin.IndexVar, ...]]:
+    """All loop orders that begin with `prefix` and in which no loop is outside of the blocks that it runs in. O(v! v)."""
+    around = outside(nest)
+    rest = [v for v in nest.variables if v not in prefix]
+    for order in itertools.permutations(rest):
+        made = (*prefix, *order)
+        if all(around.get(v, frozenset()) <= set(made[:k]) for k, v in enumerate(made)):
+            yield made
 
 
 def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Loop, ...]:
@@ -164,9 +168,11 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
 class Model(Cardinalities):
     """The costs of one kernel of a single statement, given `facts`."""
 
-    def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto", scatters: bool = True) -> None:
+    def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto", scatters: bool | None = True) -> None:
+        """Operands are scattered where that is cheaper, nowhere (False), or wherever it can be done (None)."""
         self.nest = nest
-        self._scatters = scatters and not nest.nested
+        self._scatters = scatters is not False and not nest.nested
+        self._scatters_all = scatters is None
         self._wanted = workspace
         self.expr = simplify.simplify(nest.composite)
         self.reduced = self._reduced()
@@ -272,21 +278,38 @@ class Model(Cardinalities):
             return None
         cost, state = priced[0]
         made = self.schedule(state, cost, tuple(Candidate(s.order, c) for c, s in priced[:6]))
-        return replace(made, remembered=self._remembered(priced))
+        found = self._remembered(priced, state)
+        if not found or found[0].cost.loops + found[0].cost.output >= 0.8 * (cost.loops + cost.output):
+            return made
+        return replace(made, remembered=found[0])
 
-    def _remembered(self, priced: Sequence[tuple[Cost, _State]]) -> Candidate | None:
-        """The order that is cheapest once copies are remembered, if it adds up in the same order as the cheapest, and not in lanes."""
-        kept, (cost, chosen) = cin.bound_by(cin.Access(self.nest.output, self.nest.indices)), priced[0]
+    def _remembered(self, priced: Sequence[tuple[Cost, _State]], chosen: _State) -> list[Candidate]:
+        """The orders in which copies may be remembered, the cheapest then first: those that add up in the same order as the one that is chosen,
+        and not in lanes."""
+        kept = cin.bound_by(cin.Access(self.nest.output, self.nest.indices))
         sums = [v for v in chosen.order if v not in kept]
         same = [x for x in priced if [v for v in x[1].order if v not in kept] == sums]
-        free = [(c.loops + c.output, c, s) for c, s in same if s.discordant.isdisjoint(self._beside)]
-        free = [x for x in free if not {*chosen.order[-1:], *x[2].order[-1:]} & {*sums}]
-        least, found, state = min(free, key=lambda x: x[0], default=(math.inf, cost, chosen))
-        return Candidate(state.order, found) if least < 0.8 * (cost.loops + cost.output) else None
+        free = [(c, s) for c, s in same if s.discordant.isdisjoint(self._beside)]
+        free = [(c, s) for c, s in free if not {*chosen.order[-1:], *s.order[-1:]} & {*sums}]
+        return [Candidate(s.order, c) for c, s in sorted(free, key=lambda x: x[0].loops + x[0].output)]
+
+    def remembered(self, order: tuple[cin.IndexVar, ...]) -> list[Candidate]:
+        """The orders that need copies, in which these may be remembered, in place of `order`."""
+        priced = [(c, s) for c, s in self.legal() if s.order != order and s.discordant]
+        return self._remembered(priced, self.walk(order))
+
+    def legal(self, prefix: tuple[cin.IndexVar, ...] = ()) -> list[tuple[Cost, _State]]:
+        """Loop orders that begin with `prefix` and can run, cheapest first: all of them where there are few, else some."""
+        tried = [self.walk(order) for order in itertools.islice(orders(self.nest, prefix), LISTED)]
+        priced = [(self.total(state), state) for state in tried]
+        return sorted([x for x in priced if math.isfinite(x[0].total)], key=lambda x: x[0].total)
 
     def given(self, order: tuple[cin.IndexVar, ...]) -> Schedule:
         """The schedule with loops in a given order, whatever it costs."""
-        state = self.walk(order)
+        return self.of(self.walk(order))
+
+    def of(self, state: _State) -> Schedule:
+        """The schedule with the loops of a state."""
         return self.schedule(state, self.total(state), ())
 
     def schedule(self, state: _State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
@@ -377,7 +400,7 @@ class Model(Cardinalities):
                 inside, extra = found
                 rest = [a for a in leaders if a != access]
                 fewer, once = self.iterations(rest, var, bound), MERGE if len(rest) > 1 else LOOKUP
-                if extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
+                if self._scatters_all or extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
                     work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
                     where = inside
         density = self.density(self.computed(var, bound)[0], var, bound)
@@ -518,6 +541,14 @@ class Model(Cardinalities):
         return self._used[state.order]
 
     def _workspace(self, state: _State) -> workspace_choice.Choice | None:
+        found = self._asked(state)
+        if found is None:
+            return None
+        shape, itemsize, points, entries, uses, below = found
+        return workspace_choice.choose(shape, itemsize, points, entries, uses, self._wanted, below)
+
+    def _asked(self, state: _State) -> tuple[list[int], int, float, float, float, int] | None:
+        """What is asked of a workspace: its shape, the size of its elements, insertions, entries, uses, dense levels below."""
         how, p = assembly(self.nest.output, self.storage, state.order)
         if how != SCATTER:
             return None
@@ -527,7 +558,12 @@ class Model(Cardinalities):
         itemsize = self.nest.output.dtype.itemsize
         uses = self.walk(state.order[:p]).survivors
         below = workspace_choice.dense_below(self.nest.output.format)
-        return workspace_choice.choose(shape, itemsize, points, entries, uses, self._wanted, below)
+        return shape, itemsize, points, entries, uses, below
+
+    def policies(self, order: tuple[cin.IndexVar, ...]) -> tuple[str, ...]:
+        """The policies that can hold the workspace of an order, without memory out of proportion; none where there is no workspace."""
+        found = self._asked(self.walk(order))
+        return () if found is None else workspace_choice.policies(*found)
 
     def points(self, state: _State) -> float:
         """How often the body of all loops runs: as observed, if it is known."""

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sparsejax.jit.cost import machine
 from sparsejax.jit.cost.statistics import Facts
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import placement, row_blocking, search
 from sparsejax.jit.schedule.placement import Loops, Place, statement
@@ -32,19 +33,36 @@ over a few stops after each row (measured on attention over 5,000 to 20,000 rows
 WHOLE = 16.0  # per entry of a result that is kept whole
 
 
-def choose(nest: Nest, facts: Facts) -> Schedule | None:
-    """The cheapest schedule of `nest`; None where no loops are shared that a part of a sparse result could be kept in."""
-    loose = _Pricing(nest, facts, None)
+@dataclass(frozen=True)
+class Ways:
+    """What a schedule is to be like (`alternatives.CHOICES`): "loop_order" and "depth"; operands are scattered where that is cheaper (True),
+    nowhere (False), or wherever it can be done (None)."""
+
+    order: str = "cheapest"
+    depth: str = "cheapest"
+    scatters: bool | None = True
+
+
+CHEAPEST = Ways()
+
+
+def choose(nest: Nest, facts: Facts, ways: Ways = CHEAPEST) -> Schedule | None:
+    """The cheapest schedule of `nest`, or that which is asked for; None where no loops are shared that a part of a sparse result could be kept
+    in."""
+    loose = _Pricing(nest, facts, None, ways=ways)
     found = loose.schedules()
     shared = frozenset(name for s in found.values() for name in s.registers)
     if shared:
-        found = _Pricing(nest, facts, frozenset(), loose).schedules()
-        for order, made in _Pricing(nest, facts, shared, loose).schedules().items():
+        found = _Pricing(nest, facts, frozenset(), loose, ways).schedules()
+        for order, made in _Pricing(nest, facts, shared, loose, ways).schedules().items():
             found[order] = min(found.get(order, made), made, key=lambda s: s.cost.total)
     if not found:
         return None
     cheapest = sorted(found.values(), key=lambda s: s.cost.total)
-    return replace(cheapest[0], candidates=tuple(Candidate(s.order, s.cost) for s in cheapest))
+    taken = cheapest[0]
+    if ways.order != "cheapest":
+        taken = cheapest[-1] if ways.order == "dearest" else choices.one_of(cheapest)
+    return replace(taken, candidates=tuple(Candidate(s.order, s.cost) for s in cheapest))
 
 
 def keeps_whole(nest: Nest, schedule: Schedule) -> bool:
@@ -98,12 +116,17 @@ class _Pricing:
     """
 
     def __init__(
-        self, nest: Nest, facts: Facts, registers: frozenset[str] | None, known: _Pricing | None = None
+        self,
+        nest: Nest,
+        facts: Facts,
+        registers: frozenset[str] | None,
+        known: _Pricing | None = None,
+        ways: Ways = CHEAPEST,
     ) -> None:
-        self.nest, self.registers = nest, registers
+        self.nest, self.registers, self.ways = nest, registers, ways
         self.facts = search.with_targets(nest, facts, registers or ())
         self.statements = [statement(nest, k, registers or ()) for k in range(len(nest.producers) + 1)]
-        self.models = [search.Model(s, self.facts) for s in self.statements]
+        self.models = [search.Model(s, self.facts, scatters=ways.scatters) for s in self.statements]
         self._best: dict[tuple[int, Loops], Schedule | None] = {}
         self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
         if known is not None:
@@ -139,9 +162,15 @@ class _Pricing:
         return inside
 
     def best(self, number: int, shared: Loops) -> Schedule | None:
-        """The cheapest schedule of a statement inside `shared` loops."""
+        """The cheapest schedule of a statement inside `shared` loops, or that with the order that is asked for."""
         if (number, shared) not in self._best:
-            self._best[number, shared] = self.models[number].search(shared)
+            model = self.models[number]
+            if self.ways.order == "cheapest":
+                self._best[number, shared] = model.search(shared)
+            else:
+                legal = model.legal(shared)
+                one = choices.one_of if self.ways.order == "any" else operator.itemgetter(-1)
+                self._best[number, shared] = model.of(one(legal)[1]) if legal else None
         return self._best[number, shared]
 
     def prefix(self, number: int, order: Loops) -> tuple[float, float]:
@@ -169,7 +198,10 @@ class _Pricing:
                 impossible.append(number)
                 runs[number] = 1.0
                 return Place(parent, 0, placement.variables(nest, number))
-            place, cost, times, best = min(priced, key=lambda t: t[1].total)
+            depth = self.ways.depth
+            place, cost, times, best = (
+                min(priced, key=lambda t: t[1].total) if depth == "cheapest" else priced[-(depth == "innermost")]
+            )
             runs[number] = times
             spent.append(cost)
             moves.extend(best.conversions)
