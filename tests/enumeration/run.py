@@ -7,7 +7,8 @@
     python -m tests.enumeration.run all --diagonals without   the cases in which no operand repeats a variable
     python -m tests.enumeration.run all --diagonals only --shuffle 1    the others, in random order
 
-`--optimise` compiles with the shipped pipeline, `--choose random` takes any legal alternative at every choice of the compiler. The last line counts cases, mismatches and unsupported cases (any exception).
+`--optimise` compiles with the shipped pipeline, `--choose random` takes any legal alternative at every choice of
+the compiler. The last line counts cases, mismatches and unsupported cases (any exception).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from sparsejax.jit.codegen import coiterate
 from tests.fuzz import engine, forced, metamorphic, programs
 
-BATCHES, BATCH = 12, 25
+BATCHES, BATCH = 12, 20
 
 
 def faults_of(seeds):
