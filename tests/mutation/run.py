@@ -8,7 +8,7 @@ or taken for true, an int is another one, `min` becomes `max`. A process is fork
 who refer to it run the changed one; small programs run there, the fastest first:
 
     results    programs against NumPy, with the cheapest alternatives and with drawn ones: what a wrong compiler computes, or fails at
-    plans      hashes of the LLVM texts and plans (`tests.golden.texts`), of what passes so far: what is as right, and planned otherwise
+    plans      LLVM texts, plans (`tests.golden.texts`) and the alternatives that were taken, of the same programs: what is as right, and planned otherwise
     survived   neither sees a difference
 
 Conditions that only cost time or memory, prices among them, are seen by plans at best. A mutation that never ends is one that is seen.
@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sparsejax
+from sparsejax.jit.ir import choices
 from tests.enumeration import cases
 from tests.fuzz import definitions, engine, forced, functions, rows, semirings, test_forced
 from tests.golden import texts
@@ -200,15 +201,15 @@ def _none(fault: str | None) -> None:
         raise AssertionError(fault)
 
 
-GOLDEN = ("enumeration 1", "definitions 11", "blocks 11", "shapes 1", "functions 11", "rows 1")
+def observed(wanted: dict[str, list[object]]) -> tuple[object, ...]:
+    """What the compiler made of these programs, which are right: texts, plans, and the alternatives that were taken."""
+    choices.TAKEN.clear()
+    with engine.quick(), texts.recorded() as record:
+        wrong(wanted)
+    return set(record.texts), set(record.plans), dict(choices.TAKEN)
 
 
-def golden() -> list[str]:
-    """Texts and plans of some programs."""
-    return list(texts.lines("here", GOLDEN))
-
-
-def judged(mutation: Mutation, wanted: dict[str, list[object]], known: list[str]) -> str:
+def judged(mutation: Mutation, wanted: dict[str, list[object]], known: tuple[object, ...]) -> str:
     """What sees the mutation, in a process of its own."""
     reads, writes = os.pipe()
     child = os.fork()
@@ -220,9 +221,7 @@ def judged(mutation: Mutation, wanted: dict[str, list[object]], known: list[str]
             text = applied(mutation)
             _forget()
             os.write(writes, f"{text}\n".encode())
-            with engine.quick():
-                wrong(wanted)
-            if golden() != known:
+            if observed(wanted) != known:
                 found = "plans"
         except BaseException as error:
             found = f"results ({type(error).__name__} {_where(error)})"
@@ -268,9 +267,10 @@ def main() -> int:
     chosen = random.Random(args.seed).sample(mutations, min(args.count, len(mutations)))
     with engine.quick():
         wanted = {name: test_forced.results(name) for name in test_forced.PROGRAMS}
-        wrong(wanted)
-    golden()  # the texts of what all kernels share are among the first ones alone
-    known = golden()
+    observed(wanted)  # what all kernels share is compiled by the first ones alone
+    known = observed(wanted)
+    if observed(wanted) != known:
+        raise RuntimeError("these programs are not planned alike in every run")
     counts: collections.Counter[str] = collections.Counter()
     started = time.monotonic()
     for mutation in chosen:
