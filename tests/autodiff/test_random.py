@@ -3,7 +3,7 @@
 import pytest
 
 from tests.autodiff import programs
-from tests.fuzz import engine
+from tests.fuzz import engine, forced
 
 FIRST, SECOND, BATCH = 200, 60, 20
 
@@ -11,14 +11,16 @@ FIRST, SECOND, BATCH = 200, 60, 20
 @pytest.mark.parametrize("start", range(0, FIRST, BATCH))
 def test_first_derivatives(start):
     with engine.quick():
-        faults = [f for f in (programs.check(seed) for seed in range(start, start + BATCH)) if f]
+        faults = [f for f in (forced.half(programs.check)(seed) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 
 @pytest.mark.parametrize("start", range(1000, 1000 + SECOND, BATCH))
 def test_second_derivatives(start):
     with engine.quick():
-        faults = [f for f in (programs.check(seed, second=True) for seed in range(start, start + BATCH)) if f]
+        faults = [
+            f for f in (forced.half(programs.check)(seed, second=True) for seed in range(start, start + BATCH)) if f
+        ]
     assert not faults, "\n\n".join(faults)
 
 

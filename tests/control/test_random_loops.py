@@ -3,7 +3,7 @@
 import pytest
 
 from tests.control import programs
-from tests.fuzz import engine
+from tests.fuzz import engine, forced
 
 CASES, BATCH = 160, 40
 
@@ -11,7 +11,7 @@ CASES, BATCH = 160, 40
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_loops(start):
     with engine.quick():
-        faults = [f for f in (programs.check(seed) for seed in range(start, start + BATCH)) if f]
+        faults = [f for f in (forced.half(programs.check)(seed) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 

@@ -7,7 +7,8 @@
     python -m tests.enumeration.run all --diagonals without   the cases in which no operand repeats a variable
     python -m tests.enumeration.run all --diagonals only --shuffle 1    the others, in random order
 
-`--optimise` compiles with the shipped pipeline. The last line counts cases, mismatches and unsupported cases (any exception).
+`--optimise` compiles with the shipped pipeline, `--choose random` takes any legal alternative at every choice of
+the compiler. The last line counts cases, mismatches and unsupported cases (any exception).
 """
 
 from __future__ import annotations
@@ -16,19 +17,25 @@ import argparse
 import contextlib
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.enumeration import cases
-from tests.fuzz import engine
+from tests.fuzz import engine, forced
 from tests.fuzz.tally import Tally, follow, run_cases
 
 PIECE = 256
 """Cases of a block that stay together when the enumeration is shuffled: they share operands and kernels."""
 
 
-def run(numbers: Iterable[int], tally: Tally | None = None, optimise: bool = False) -> Iterator[Tally]:
-    """Run the cases with these numbers; yields the tally after each batch."""
+def run(
+    numbers: Iterable[int],
+    tally: Tally | None = None,
+    optimise: bool = False,
+    under: Callable[[int], AbstractContextManager[None]] | None = None,
+) -> Iterator[Tally]:
+    """Run the cases with these numbers, `under` settings that are made of them, if given; yields the tally after each batch."""
     tally = Tally() if tally is None else tally
     numbers = iter(numbers)
     with (
@@ -38,7 +45,7 @@ def run(numbers: Iterable[int], tally: Tally | None = None, optimise: bool = Fal
     ):
         while batch := list(itertools.islice(numbers, engine.TOGETHER)):
             with tally.timed():
-                run_cases(((str(n), cases.case(n)) for n in batch), tally)
+                run_cases(((str(n), cases.case(n)) for n in batch), tally, under)
                 collect()
             tally.next += len(batch)
             yield tally
@@ -72,12 +79,14 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="a file that holds progress and faults")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--optimise", action="store_true", help="compile with the shipped pipeline")
+    parser.add_argument("--choose", choices=("auto", "random"), default="auto", help="which alternatives are taken")
     args = parser.parse_args()
     offset, stride = map(int, args.slice.split("/"))
     numbers = list(chosen(*bounds(args.cases), args.diagonals, args.shuffle))[offset::stride]
     tally = Tally.of(args.log)
     what = f"{len(numbers)} of {cases.count()} cases"
-    return bool(follow(run(numbers[tally.next :], tally, args.optimise), args.log, what, args.seconds).faults)
+    under = forced.alternatives if args.choose == "random" else None
+    return bool(follow(run(numbers[tally.next :], tally, args.optimise, under), args.log, what, args.seconds).faults)
 
 
 if __name__ == "__main__":

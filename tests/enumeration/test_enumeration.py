@@ -16,7 +16,7 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import coiterate, lower
 from sparsejax.jit.runtime.kernels import KernelRunner
 from tests.enumeration import cases, run
-from tests.fuzz import definitions
+from tests.fuzz import definitions, forced
 from tests.fuzz.tally import Tally
 
 SLICE, BATCHES = 4000, 16
@@ -40,9 +40,9 @@ def sliced(batch: int) -> range:
     return range(slice_number() % stride, cases.count(), stride)[batch::BATCHES]
 
 
-def assert_right(numbers, optimise=False):
+def assert_right(numbers, optimise=False, under=None):
     tally = Tally()
-    for _ in run.run(numbers, tally, optimise):
+    for _ in run.run(numbers, tally, optimise, under):
         pass
     assert tally.run == len(numbers)
     assert not tally.faults, f"{tally}\n\n" + "\n\n".join(tally.faults[:10])
@@ -50,7 +50,8 @@ def assert_right(numbers, optimise=False):
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_rotating_slice(batch):
-    assert_right(sliced(batch))
+    """Half of the batches under alternatives that are drawn."""
+    assert_right(sliced(batch), under=forced.alternatives if batch % 2 else None)
 
 
 def test_part_of_the_slice_with_optimisation():

@@ -12,24 +12,27 @@ from sparsejax.formats import Compressed, Dense, Format, convert
 from tests.enumeration import pairwise
 from tests.enumeration.covering import covering_array, pairs, pairs_of
 from tests.enumeration.test_enumeration import slice_number
-from tests.fuzz import definitions, engine
+from tests.fuzz import definitions, engine, forced
 from tests.fuzz.levels import INPUTS, OUTPUTS, fits
 from tests.fuzz.tally import Tally, run_cases
 
 PARTS, RANDOM_TEMPLATES = 4, 3
 
 
-def assert_right(text, seed, blocked=False):
+def assert_right(text, seed, blocked=False, under=None):
     tally = Tally()
     with engine.quick(), engine.batched():
-        run_cases(((text, case) for case in pairwise.cases(text, seed, blocked)), tally)
+        named = ((f"{text} of seed {seed}, {k}", case) for k, case in enumerate(pairwise.cases(text, seed, blocked)))
+        run_cases(named, tally, under)
     assert tally.run
     assert not tally.faults, f"{text}: {tally}\n\n" + "\n\n".join(tally.faults[:10])
 
 
 @pytest.mark.parametrize("number", range(slice_number() % PARTS, len(pairwise.TEMPLATES), PARTS))
 def test_rotating_template(number):
-    assert_right(pairwise.TEMPLATES[number], slice_number() % 10**9)
+    """Every second one under alternatives that are drawn."""
+    under = forced.alternatives if number // PARTS % 2 else None
+    assert_right(pairwise.TEMPLATES[number], slice_number() % 10**9, under=under)
 
 
 def test_rotating_template_in_blocks():

@@ -25,7 +25,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.graph import fuse
-from sparsejax.jit.ir import blocks, cin, interpret, nest, operators, policies, simplify
+from sparsejax.jit.ir import blocks, choices, cin, interpret, nest, operators, policies, simplify
 from sparsejax.jit.rewrite import in_place, legalize
 from sparsejax.jit.runtime import binding, kernels
 from sparsejax.jit.schedule import schedules
@@ -296,6 +296,11 @@ def planned(case: Case) -> Callable[[], Storage]:
                 return runner.run(inputs)
 
         return call
+    with choices.drawing("given", step.nest, order):
+        return _given(case, step, inputs, order)
+
+
+def _given(case: Case, step, inputs: Sequence[Storage], order: tuple[cin.IndexVar, ...]) -> Callable[[], Storage]:
     workspace = None if case.workspace == "auto" else case.workspace
     made = blocks.adapted(step.nest)
     order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))

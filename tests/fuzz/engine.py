@@ -160,7 +160,7 @@ def _lowered_once(
 ) -> str:
     if numbers is not None or not isinstance(builder, LLVMBuilder):
         return real(program, builder, numbers)
-    key = program_key(program)
+    key = program_key(program), config.planning()
     if key not in texts:
         if len(texts) >= KEPT:
             texts.clear()

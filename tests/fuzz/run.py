@@ -2,7 +2,8 @@
 
     python -m tests.fuzz.run programs 0:20000 --log programs.json
 
-Generators: see CASES and CHECKS. Kernels are compiled without optimisation, `--optimise` with the shipped pipeline.
+Generators: see CASES and CHECKS. Kernels are compiled without optimisation, `--optimise` with the shipped pipeline. `--choose random` takes any
+legal alternative at every choice of the compiler, and skips passes (`forced`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.fuzz import (
     calls,
     definitions,
     engine,
+    forced,
     functions,
     lengths,
     metamorphic,
@@ -83,23 +85,23 @@ PAIRWISE = {"pairwise": False, "pairwise blocks": True}
 GENERATORS = (*CASES, *CHECKS, *PAIRWISE)
 
 
-def run(generator: str, last: int, tally: Tally, optimise: bool = False) -> Iterator[Tally]:
+def run(generator: str, last: int, tally: Tally, optimise: bool = False, drawn: bool = False) -> Iterator[Tally]:
     """Run the seeds from `tally.next` up to `last`; yields the tally after each step."""
     with contextlib.nullcontext() if optimise else engine.quick(), engine.garbage_by_hand() as collect:
         while tally.next < last:
             with tally.timed():
-                _step(generator, last, tally)
+                _step(generator, last, tally, drawn)
                 engine.forget()
                 collect()
             yield tally
 
 
-def _step(generator: str, last: int, tally: Tally) -> None:
-    seed = tally.next
+def _step(generator: str, last: int, tally: Tally, drawn: bool) -> None:
+    seed, under = tally.next, forced.alternatives if drawn else None
     if generator in CHECKS:
         tally.next += 1
         with tally.guard(f"seed {seed}"):
-            count, fault = CHECKS[generator](seed)
+            count, fault = (forced.every(CHECKS[generator]) if drawn else CHECKS[generator])(seed)
             tally.run += count
             tally.mismatches += [fault] if fault else []
             if generator in FAMILIES:
@@ -111,10 +113,10 @@ def _step(generator: str, last: int, tally: Tally) -> None:
             tally.next += 1
             made = pairwise.cases(text, seed, PAIRWISE[generator])
             while named := [(f"{text} of seed {seed}", case) for case in itertools.islice(made, engine.TOGETHER)]:
-                run_cases(named, tally)
+                run_cases(named, tally, under)
             return
         tally.next = min(last, seed + engine.TOGETHER)
-        run_cases(((str(s), CASES[generator](s)) for s in range(seed, tally.next)), tally)
+        run_cases(((str(s), CASES[generator](s)) for s in range(seed, tally.next)), tally, under)
 
 
 def main() -> int:
@@ -124,12 +126,13 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="a file that holds progress and faults")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--optimise", action="store_true", help="compile with the shipped pipeline")
+    parser.add_argument("--choose", choices=("auto", "random"), default="auto", help="which alternatives are taken")
     args = parser.parse_args()
     poison.install()
     first, last = map(int, args.seeds.split(":"))
     tally = Tally.of(args.log)
     tally.next = max(first, tally.next)
-    steps = run(args.generator, last, tally, args.optimise)
+    steps = run(args.generator, last, tally, args.optimise, args.choose == "random")
     return bool(follow(steps, args.log, f"{args.generator} {args.seeds}", args.seconds).faults)
 
 

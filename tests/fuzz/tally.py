@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
-from tests.fuzz import definitions
+from tests.fuzz import definitions, forced
 
 SAVE_EVERY = 20.0
 """Seconds between two notes of the progress."""
@@ -70,18 +73,23 @@ class Tally:
         self.seconds += time.process_time() - started
 
 
-def run_cases(named: Iterable[tuple[str, definitions.Case]], tally: Tally) -> None:
-    """Plan all cases, then run and compare them one by one."""
+def run_cases(
+    named: Iterable[tuple[str, definitions.Case]],
+    tally: Tally,
+    under: Callable[[int], AbstractContextManager[None]] | None = None,
+) -> None:
+    """Plan all cases, then run and compare them one by one; `under` settings that are made of the last number in their names, if given."""
     planned = []
     for name, case in named:
         tally.run += 1
-        with tally.guard(f"{name}: {case}"):
-            planned.append((name, case, definitions.planned(case)))
-    for name, case, call in planned:
-        with tally.guard(f"{name}: {case}"):
+        setting = partial(under, int(re.findall(r"\d+", name)[-1])) if under else contextlib.nullcontext
+        with setting(), tally.guard(f"{name}: {case}{forced.settings()}"):
+            planned.append((name, setting, case, definitions.planned(case)))
+    for name, setting, case, call in planned:
+        with setting(), tally.guard(f"{name}: {case}{forced.settings()}"):
             fault = definitions.fault_of(case, call())
             if fault is not None:
-                tally.mismatches.append(f"case {name}: {fault}")
+                tally.mismatches.append(f"case {name}: {fault}{forced.settings()}")
 
 
 def follow(steps: Iterable[Tally], path: Path | None, what: str, seconds: float = float("inf")) -> Tally:

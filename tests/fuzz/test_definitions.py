@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.fuzz import definitions
+from tests.fuzz import definitions, forced
 
 CASES = 2400
 BATCH = 100
@@ -12,13 +12,15 @@ BATCH = 100
 
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_definitions(start):
-    faults = [f for f in (definitions.check(seed) for seed in range(start, start + BATCH)) if f]
+    faults = [f for f in (forced.half(definitions.check)(seed) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 
 @pytest.mark.parametrize("start", range(0, 1200, BATCH))
 def test_random_definitions_in_blocks(start):
-    faults = [f for f in (definitions.check(seed, blocked=True) for seed in range(start, start + BATCH)) if f]
+    faults = [
+        f for f in (forced.half(definitions.check)(seed, blocked=True) for seed in range(start, start + BATCH)) if f
+    ]
     assert not faults, "\n\n".join(faults)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fuzz import functions, pipelines
+from tests.fuzz import forced, functions, pipelines
 
 CASES = {functions: 600, pipelines: 500}
 BATCH = 100
@@ -10,7 +10,7 @@ BATCH = 100
 
 @pytest.mark.parametrize("programs, start", [(m, k) for m, count in CASES.items() for k in range(0, count, BATCH)])
 def test_random_functions(programs, start):
-    faults = [f for f in (programs.check(seed) for seed in range(start, start + BATCH)) if f]
+    faults = [f for f in (forced.half(programs.check)(seed) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 

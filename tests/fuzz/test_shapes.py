@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.fuzz import engine, shapes
+from tests.fuzz import engine, forced, shapes
 
 CASES = 1200
 BATCH = 100
@@ -13,7 +13,7 @@ BATCH = 100
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_loops(start):
     with engine.quick():
-        faults = [f for f in (shapes.check(seed) for seed in range(start, start + BATCH)) if f]
+        faults = [f for f in (forced.half(shapes.check)(seed) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fuzz import engine
+from tests.fuzz import engine, forced
 from tests.vmap import programs
 
 PLAIN, DIFFERENTIABLE, BATCH = 160, 100, 20
@@ -11,14 +11,16 @@ PLAIN, DIFFERENTIABLE, BATCH = 160, 100, 20
 @pytest.mark.parametrize("start", range(0, PLAIN, 2 * BATCH))
 def test_programs(start):
     with engine.quick():
-        faults = [f for f in (programs.check_plain(seed) for seed in range(start, start + 2 * BATCH)) if f]
+        faults = [f for f in (forced.half(programs.check_plain)(seed) for seed in range(start, start + 2 * BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 
 @pytest.mark.parametrize("start", range(0, DIFFERENTIABLE, BATCH))
 def test_programs_with_masks_and_gradients(start):
     with engine.quick():
-        faults = [f for f in (programs.check_differentiable(seed) for seed in range(start, start + BATCH)) if f]
+        faults = [
+            f for f in (forced.half(programs.check_differentiable)(seed) for seed in range(start, start + BATCH)) if f
+        ]
     assert not faults, "\n\n".join(faults)
 
 

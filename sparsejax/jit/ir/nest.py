@@ -10,6 +10,7 @@ s[i] += exp(A[i,k]).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -178,6 +179,16 @@ def of_definition(output: cin.Tensor, definition: cin.Definition) -> Nest:
     temporary = cin.Tensor(f"{output.name}_t", output.shape, output.dtype, output.format, identity)
     target = cin.Access(temporary, indices)
     return Nest(output, indices, (Producer(target, definition.op, definition.rhs),), target)
+
+
+def orders(nest: Nest, prefix: tuple[cin.IndexVar, ...] = ()) -> Iterator[tuple[cin.IndexVar, ...]]:
+    """All loop orders that begin with `prefix` and in which no loop is outside of the blocks that it runs in. O(v! v)."""
+    around = outside(nest)
+    rest = [v for v in nest.variables if v not in prefix]
+    for order in itertools.permutations(rest):
+        made = (*prefix, *order)
+        if all(around.get(v, frozenset()) <= set(made[:k]) for k, v in enumerate(made)):
+            yield made
 
 
 def storage_orders(

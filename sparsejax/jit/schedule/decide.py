@@ -11,6 +11,7 @@ Each decision is made under those before it, so that a workspace is one that the
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,75 +27,83 @@ def schedule(nest: Nest, facts: Facts, workspace: str = "auto") -> Schedule | No
     """The schedule of `nest`, with a `workspace` policy or any; None when no order can run it as one kernel."""
     if nest.nested:
         return _of_statements(nest, facts)
-    best = search.choose(nest, facts, workspace)
+    kernel = _Kernel(nest, facts, workspace)
+    best = kernel.model.search()
     if best is None:
         return None
-    how = choices.pick("loop_order", lambda: ["cheapest", *_other_orders(nest, facts)], "cheapest")
-    made = best
-    if how == "scorch":
-        made = search.schedule_of(nest, facts, scorch.order(nest), workspace)
-    elif how != "cheapest":
-        model = search.Model(nest, facts, workspace)
-        legal = model.legal()
-        made = model.of(legal[-1][1] if how == "dearest" else choices.one_of(legal)[1])
-    made = _meeting(nest, facts, workspace, made)
+    made = kernel.with_meeting(kernel.with_order(best))
     if made.workspace is not None:
-        made = _workspace(nest, facts, workspace, made)
-    return _copies(nest, facts, replace(made, candidates=best.candidates))
+        made = kernel.with_workspace(made)
+    return kernel.with_copies(replace(made, candidates=best.candidates))
 
 
-def _other_orders(nest: Nest, facts: Facts) -> Iterator[str]:
-    """Which loop orders there are besides the cheapest."""
-    if search.Model(nest, facts).legal():
-        yield from ("dearest", "any")
-    if math.isfinite(search.schedule_of(nest, facts, scorch.order(nest)).cost.total):
-        yield "scorch"
+class _Kernel:
+    """The decisions about a kernel of one statement, each of which changes a schedule."""
 
+    def __init__(self, nest: Nest, facts: Facts, workspace: str) -> None:
+        self.model = search.Model(nest, facts, workspace)
+        self._given = nest, facts, workspace
 
-def _meeting(nest: Nest, facts: Facts, workspace: str, made: Schedule) -> Schedule:
-    """The schedule with its operands merged or scattered."""
-    now = "scattered" if made.scattered else "merged"
+    def with_order(self, made: Schedule) -> Schedule:
+        """The schedule with its loop order."""
+        published = functools.cache(lambda: self.model.given(scorch.order(self._given[0])))
 
-    def given(scatters: bool | None) -> Schedule:
-        return search.Model(nest, facts, workspace, scatters).given(made.order)
+        def legal() -> Iterator[str]:
+            yield "cheapest"
+            if self.model.legal:
+                yield from ("dearest", "any")
+            if math.isfinite(published().cost.total):
+                yield "scorch"
 
-    def legal() -> list[str]:
-        return ["merged", "scattered"] if given(None).scattered else ["merged"]
+        how = choices.pick("loop_order", lambda: list(legal()), "cheapest")
+        if how == "cheapest":
+            return made
+        if how == "scorch":
+            return published()
+        listed = self.model.legal
+        return self.model.of(listed[-1][1] if how == "dearest" else choices.one_of(listed)[1])
 
-    how = choices.pick("meeting", legal, now)
-    if how == now:
-        return made
-    return replace(given(None if how == "scattered" else False), workspace=made.workspace, reason=made.reason)
+    def with_meeting(self, made: Schedule) -> Schedule:
+        """The schedule with its operands merged or scattered."""
 
+        @functools.cache
+        def given(scatters: bool | None) -> Schedule:
+            return search.Model(*self._given, scatters).given(made.order)
 
-def _workspace(nest: Nest, facts: Facts, wanted: str, made: Schedule) -> Schedule:
-    """The schedule with the policy of its workspace."""
-    assert made.workspace is not None
+        def legal() -> list[str]:
+            return ["merged", "scattered"] if given(None).scattered else ["merged"]
 
-    def legal() -> list[str]:
-        found = search.Model(nest, facts).policies(made.order) if wanted == "auto" else ()
-        return list(dict.fromkeys((made.workspace or "", *found)))
+        now = "scattered" if made.scattered else "merged"
+        how = choices.pick("meeting", legal, now)
+        if how == now:
+            return made
+        return replace(given(None if how == "scattered" else False), workspace=made.workspace, reason=made.reason)
 
-    policy = choices.pick("workspace", legal, made.workspace)
-    return made if policy == made.workspace else replace(made, workspace=policy, reason="as chosen")
+    def with_workspace(self, made: Schedule) -> Schedule:
+        """The schedule with the policy of its workspace: the one that is configured, or any."""
+        now = made.workspace or ""
 
+        def legal() -> list[str]:
+            found = self.model.policies(made.order) if self._given[2] == "auto" else ()
+            return list(dict.fromkeys((now, *found)))
 
-def _copies(nest: Nest, facts: Facts, made: Schedule) -> Schedule:
-    """The schedule with what it says of copies that are remembered."""
-    now = "never" if made.remembered is None else "paid"
+        policy = choices.pick("workspace", legal, now)
+        return made if policy == now else replace(made, workspace=policy, reason="as chosen")
 
-    def legal() -> list[str]:
-        return list(
-            dict.fromkeys(("never", now, *(["once"] if search.Model(nest, facts).remembered(made.order) else [])))
-        )
+    def with_copies(self, made: Schedule) -> Schedule:
+        """The schedule with what it says of copies that are remembered."""
+        now = "never" if made.remembered is None else "paid"
 
-    how = choices.pick("copies", legal, now)
-    if how == now:
-        return made
-    if how == "never":
-        return replace(made, remembered=None)
-    found = choices.one_of(search.Model(nest, facts).remembered(made.order))
-    return replace(made, remembered=found, at_once=True)
+        def legal() -> list[str]:
+            return list(dict.fromkeys(("never", now, *(["once"] if self.model.remembered(made.order) else []))))
+
+        how = choices.pick("copies", legal, now)
+        if how == now:
+            return made
+        if how == "never":
+            return replace(made, remembered=None)
+        found = choices.one_of(self.model.remembered(made.order))
+        return replace(made, remembered=found, at_once=True)
 
 
 def _of_statements(nest: Nest, facts: Facts) -> Schedule | None:

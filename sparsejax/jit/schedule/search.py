@@ -21,10 +21,11 @@ Source: reference section 4.3 (the repaired cost model of Scorch) and Galley's p
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
@@ -34,7 +35,7 @@ from sparsejax.jit.cost.joins import Meeting, factors, joins
 from sparsejax.jit.cost.machine import UNEVEN
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, operators, simplify
-from sparsejax.jit.ir.nest import Nest, outside, storage_orders
+from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
 from sparsejax.jit.schedule import concordant, placement, regions
 from sparsejax.jit.schedule.assembly import SCATTER, assembly
 from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
@@ -52,6 +53,8 @@ columns); the share of that in tiles of two dense loops, and how many rows one h
 LOOKUP, SCATTERED = 1.5, 5.0
 """Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""
 BEAM, LISTED = 400, 120
+TRIED, MOST = 24, 20_000
+"""Orders that are listed as legal, of so many at most."""
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
 
 
@@ -86,16 +89,6 @@ def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = L
     model = Model(nest, facts, workspace)
     found = [Candidate(order, model.total(model.walk(order))) for order in orders(nest)]
     return tuple(sorted(found, key=lambda c: c.cost.total))
-
-
-def orders(nest: Nest, prefix: tuple[cin.IndexVar, ...] = ()) -> Iterator[tuple[cin.IndexVar, ...]]:
-    """All loop orders that begin with `prefix` and in which no loop is outside of the blocks that it runs in. O(v! v)."""
-    around = outside(nest)
-    rest = [v for v in nest.variables if v not in prefix]
-    for order in itertools.permutations(rest):
-        made = (*prefix, *order)
-        if all(around.get(v, frozenset()) <= set(made[:k]) for k, v in enumerate(made)):
-            yield made
 
 
 def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Loop, ...]:
@@ -295,12 +288,18 @@ class Model(Cardinalities):
 
     def remembered(self, order: tuple[cin.IndexVar, ...]) -> list[Candidate]:
         """The orders that need copies, in which these may be remembered, in place of `order`."""
-        priced = [(c, s) for c, s in self.legal() if s.order != order and s.discordant]
+        priced = [(c, s) for c, s in self.legal if s.order != order and s.discordant]
         return self._remembered(priced, self.walk(order))
 
-    def legal(self, prefix: tuple[cin.IndexVar, ...] = ()) -> list[tuple[Cost, _State]]:
-        """Loop orders that begin with `prefix` and can run, cheapest first: all of them where there are few, else some."""
-        tried = [self.walk(order) for order in itertools.islice(orders(self.nest, prefix), LISTED)]
+    @functools.cached_property
+    def legal(self) -> list[tuple[Cost, _State]]:
+        """Loop orders that can run, cheapest first: all of them where there are few, else some."""
+        return self.legal_in(())
+
+    def legal_in(self, prefix: tuple[cin.IndexVar, ...]) -> list[tuple[Cost, _State]]:
+        """Those that begin with `prefix`."""
+        stride = math.ceil(math.factorial(len(self.nest.variables) - len(prefix)) / TRIED)
+        tried = map(self.walk, itertools.islice(orders(self.nest, prefix), 0, MOST, stride))
         priced = [(self.total(state), state) for state in tried]
         return sorted([x for x in priced if math.isfinite(x[0].total)], key=lambda x: x[0].total)
 

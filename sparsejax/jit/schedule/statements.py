@@ -168,7 +168,7 @@ class _Pricing:
             if self.ways.order == "cheapest":
                 self._best[number, shared] = model.search(shared)
             else:
-                legal = model.legal(shared)
+                legal = model.legal_in(shared)
                 one = choices.one_of if self.ways.order == "any" else operator.itemgetter(-1)
                 self._best[number, shared] = model.of(one(legal)[1]) if legal else None
         return self._best[number, shared]

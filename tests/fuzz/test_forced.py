@@ -1,0 +1,150 @@
+"""Small programs reach every alternative of every choice of the compiler, without every pass, with the results of the cheapest plan."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax import config, nn
+from sparsejax.alternatives import CHOICES, HOST, PASSES
+from sparsejax.jit.ir import choices
+from tests.fuzz import engine, forced
+
+rng = np.random.default_rng(0)
+N = 6
+ELSEWHERE: set[str] = set()
+"""Choices that other tests force."""
+
+
+def sparse(shape, form, density=0.4, fill=0):
+    dense = np.where(rng.random(shape) < density, rng.integers(1, 5, shape) / 4, fill)
+    return sj.array(dense, format=form, fill_value=fill)
+
+
+A, B, C = sparse((N, N), "csr"), sparse((N, N), "csr"), sparse((N, N), "csc")
+ALIKE, TALL = A * 2.0, sparse((150, N), "csr")
+W, V = snp.asarray(rng.random((N, 4))), snp.asarray(rng.random((4, N)))
+LARGE = snp.asarray(rng.random(1000))
+FILLED = sparse((N, N), "csr", fill=1)
+
+
+def softmax(S):
+    E = snp.expm1(S)
+    return E / snp.sum(E, axis=1, keepdims=True)
+
+
+PROGRAMS = {
+    "chain": (lambda A, W, V: (A @ W) @ V, A, W, V),
+    "three dense factors": (lambda W, V, X: (W @ V) @ X, W, V, W),
+    "sparse product": (lambda A, B: A @ B, A, B),
+    "columns of rows": (lambda A, B: A @ B, A, C),
+    "shared value": (lambda A, B: (snp.sum(t := A * B, axis=1), snp.sum(t, axis=0)), A, C),
+    "computed again": (lambda x: ((t := snp.exp(x)) + 1, t * 2), LARGE),
+    "softmax": (softmax, A),
+    "attention": (lambda X, M: nn.dot_product_attention(X, X, X, M), W, A),
+    "triangles": (lambda A: snp.sum(A * (A @ A)), A),
+    "product that is reduced": (lambda A, B: snp.sum(snp.sqrt(A @ B), axis=0), A, B),
+    "product that is read by columns": (lambda A, B: snp.sqrt(A @ B).T @ snp.abs(A @ B), A, B),
+    "inner products": (lambda A, B: sj.einsum("ij,ik,jk->ij", A, B, C), A, B),
+    "filled": (lambda A, x: A @ x, FILLED, W),
+    "rows in registers": (lambda A, X: A @ X, A, W),
+    "columns in registers": (lambda A, X: A.T @ X, A, W),
+    "patterns": (lambda A, B: A * B + A, A, ALIKE),
+    "functions of one array": (lambda A: snp.exp(A) * 2, C),
+    "dense sum of rows": (lambda x, y: snp.sum(x * y), LARGE, LARGE),
+    "small dense": (lambda x: x + 1, LARGE),
+    "ends that meet": (lambda W, V, X: sj.einsum("ik,ik->i", W @ V, X), W, V, A.todense()),
+    "layer": (lambda A, H, W: snp.maximum((A @ H) @ W, 0), TALL, W, V),
+    "tall": (lambda x, y: x @ y, np.ones((130, 9)), np.ones((9, 8))),
+    "read across": (lambda A: sj.einsum("ij,kj->ik", A, A @ A), sparse((300, 300), "csr", 1 / 300)),
+    "converted": (lambda A: A.asformat("csc"), A),
+    "written by columns": (lambda A, x: sj.einsum("ij,j->ij", A, x, out_format="csc"), A, W[:, 0]),
+}
+
+
+REACHED = {
+    "alone": ("sparse product", "chain"),
+    "association": ("three dense factors", "ends that meet"),
+    "chunks": ("sparse product", "rows in registers", "dense sum of rows"),
+    "conversion": ("converted", "columns of rows"),
+    "copies": ("sparse product", "chain"),
+    "depth": ("softmax", "triangles"),
+    "donation": ("small dense", "dense sum of rows"),
+    "fills": ("filled",),
+    "fusion": ("softmax", "shared value", "computed again"),
+    "loop_order": ("columns of rows", "rows in registers"),
+    "meeting": ("inner products", "triangles"),
+    "memory": ("small dense",),
+    "passes": ("converted",),
+    "pattern": ("patterns", "functions of one array"),
+    "products": ("three dense factors",),
+    "rows": ("tall", "layer"),
+    "storage": ("product that is reduced", "read across"),
+    "tile": ("rows in registers", "columns in registers"),
+    "workspace": ("sparse product", "written by columns"),
+}
+"""The programs that take every alternative of a choice."""
+BESIDE = {"rows=blocks": ",products=kernel", "rows=pairs": ",products=kernel", "storage=reordered": ",fusion=apart"}
+"""Other choices that lead there."""
+SKIPPED = ("softmax", "rows in registers", "sparse product", "patterns")
+
+
+def results(name):
+    function, *arguments = PROGRAMS[name]
+    found = sj.jit(function)(*arguments)
+    return [x.todense() for x in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    with engine.quick():
+        return {name: results(name) for name in PROGRAMS}
+
+
+def differences(wanted, names=tuple(PROGRAMS)):
+    for name in names:
+        for x, y in zip(results(name), wanted[name], strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12, err_msg=f"{name},{forced.settings()}")
+
+
+@pytest.mark.parametrize("choice", sorted(CHOICES.keys() - ELSEWHERE))
+def test_every_alternative_of_every_choice_is_taken(wanted, choice):
+    """Each on its own, whatever it costs."""
+    for way in CHOICES[choice]:
+        wish, work = f"{choice}={way}", 0 if choice in ("chunks", "alone") else 1 << 17
+        choices.TAKEN.clear()
+        with engine.quick(), config.using(choose=wish + BESIDE.get(wish, ""), parallel_work=work):
+            differences(wanted, REACHED[choice])
+        assert choices.TAKEN[choice, way], f"no program here takes {choice}={way}"
+
+
+@pytest.mark.parametrize("name", sorted({*PASSES, *HOST} - config.FIXED))
+def test_every_pass_and_every_feature_can_be_missing(wanted, name):
+    with engine.quick(), config.using(skip=config.skip() | {name}):
+        differences(wanted, SKIPPED)
+
+
+def test_draws_are_the_same_in_every_run(wanted):
+    made = []
+    for _ in range(2):
+        choices.TAKEN.clear()
+        with engine.quick(), forced.alternatives(5):
+            differences(wanted, list(PROGRAMS)[::3])
+        made.append({x: n for x, n in choices.TAKEN.items() if x[0] not in ("conversion", "passes")})  # copies are kept
+    assert made[0] == made[1]
+    assert len(made[0]) > 20
+
+
+def test_half_of_the_seeds_are_forced():
+    seen = [forced.half(lambda seed: None if config.choose() == "auto" else f"wrong {seed}")(seed) for seed in range(8)]
+    assert [x is None for x in seen] == [True, True, False, False] * 2
+    assert "random:2" in seen[2]
+
+
+def test_settings_that_raise_are_named():
+    def check(seed):
+        raise ValueError(seed)
+
+    with pytest.raises(ValueError, match="7") as info:
+        forced.every(check)(7)
+    assert "random:7" in info.value.__notes__[0]
