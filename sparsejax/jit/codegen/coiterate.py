@@ -11,7 +11,6 @@ Source: "The Tensor Algebra Compiler", section 4 (merge lattices).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,15 +19,13 @@ from sparsejax.formats.walk import Place, lower_bound
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import register_tiles
+from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Brief, Cursor, Env
 from sparsejax.jit.codegen.loops import chunks, counted, gaps, independent, merge, unions
 from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
 from sparsejax.jit.codegen.operands import Input
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
 from sparsejax.jit.ir import cin, simplify
-
-if TYPE_CHECKING:
-    from sparsejax.jit.codegen.lower import Lowering
 
 
 class Unordered(Exception):
@@ -39,23 +36,23 @@ class Unordered(Exception):
         self.tensor = tensor
 
 
-def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
+def forall(context: Context, stmt: cin.Forall, env: Env) -> None:
     """Emit the loop of `stmt`."""
-    b, var, body = lowering.b, stmt.var, stmt.body
+    b, var, body = context.b, stmt.var, stmt.body
     leaders = find_leaders(body, [a for a in dict.fromkeys(cin.accesses(body)) if _leads(a, var, env)], env)
-    fiber = _fiber(lowering, stmt, env)
+    fiber = _fiber(context, stmt, env)
 
-    def visit(left: cin.Stmt, coordinate: Val, found: Mapping[cin.Access, Cursor]) -> None:
-        _visit(lowering, left, var, coordinate, env.with_cursors(found))
+    def visit(left: cin.Stmt, coordinate: Val, env: Env) -> None:
+        _visit(context, left, var, coordinate, env)
 
-    enters = _entered(lowering, body, var, env) is not None
-    walkers = {a: _walker(lowering, a, env) for a in leaders}
+    enters = _entered(context, body, var, env) is not None
+    walkers = {a: _walker(context, a, env) for a in leaders}
     pieces = independent.parts_of(body) if len(leaders) > 1 else ()
     found = {} if pieces else find_cases(body, leaders)
     cases = {key: _found(left, key, walkers) for key, left in found.items()}
-    loop = Loop(lowering, var, body, env, cases, walkers, enters, visit)
+    loop = Loop(context, var, body, env, cases, walkers, enters, visit)
     if stmt.kind == "parallel":
-        loop = lowering.chunk_of(loop)
+        loop = chunks.cut(loop)
     for access in leaders:
         if not access.tensor.format.levels[env.cursors[access].level].ordered and not _any_order(loop):
             raise Unordered(access.tensor)
@@ -64,7 +61,7 @@ def forall(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
     else:
         _shape(loop)
     if fiber is not None:
-        lowering.output.close(b, *fiber)
+        context.output.close(b, *fiber)
 
 
 def _found(stmt: cin.Stmt, key: Leaders, walkers: Mapping[cin.Access, Walker]) -> cin.Stmt:
@@ -114,7 +111,7 @@ def _any_order(loop: Loop) -> bool:
 
     What is accumulated in registers, in place or in a workspace with keys may come in any order; so may what is written a second time.
     """
-    output = loop.lowering.output
+    output = loop.context.output
     targets = [w.lhs for w in cin.writes(loop.body)]
     own = [target for target in targets if target.tensor.name == output.tensor.name]
     if output.sparse and any(loop.env.cursors[target].level <= output.sparse[-1] for target in own):
@@ -197,22 +194,20 @@ def _leads(access: cin.Access, var: cin.IndexVar, env: Env) -> bool:
     )
 
 
-def _row(lowering: Lowering, stmt: cin.Stmt, leader: cin.Access, env: Env) -> None:
+def _row(context: Context, stmt: cin.Stmt, leader: cin.Access, env: Env) -> None:
     """What is computed of a row of `leader`, nothing of an empty one; with code of its own for those that fit one vector."""
-    b, fiber = lowering.b, _walker(lowering, leader, env).segment
+    b, fiber = context.b, _walker(context, leader, env).segment
     count = b.named("count", b.sub(fiber.hi, fiber.lo))
     lanes = register_tiles.VECTOR_BYTES // leader.dtype.itemsize
 
     def brief() -> None:
-        lowering.brief = Brief(leader, lanes)
-        lowering.guarded(stmt, env)
-        lowering.brief = None
+        context.emit(stmt, env.in_mode(row_in_vector=Brief(leader, lanes)))
 
     with b.if_(b.lt(b.i64(0), count)):
-        if host.has_masks() and not lowering.long_rows:
-            b.if_else(b.lt(count, lanes + 1), brief, lambda: lowering.guarded(stmt, env))
+        if host.has_masks() and env.mode.short_rows:
+            b.if_else(b.lt(count, lanes + 1), brief, lambda: context.emit(stmt, env))
         else:
-            lowering.guarded(stmt, env)
+            context.emit(stmt, env)
 
 
 def _at_last_level(access: cin.Access, env: Env) -> bool:
@@ -221,36 +216,36 @@ def _at_last_level(access: cin.Access, env: Env) -> bool:
     return cursor.level + 1 == len(access.indices) and cursor.found is None
 
 
-def _readable(lowering: Lowering, access: cin.Access) -> Input | Workspace:
-    operand = lowering.operands[access.tensor.name]
+def _readable(context: Context, access: cin.Access) -> Input | Workspace:
+    operand = context.operands[access.tensor.name]
     assert isinstance(operand, Input | Workspace)
     return operand
 
 
-def _walker(lowering: Lowering, access: cin.Access, env: Env) -> Walker:
+def _walker(context: Context, access: cin.Access, env: Env) -> Walker:
     cursor, form = env.cursors[access], access.tensor.format
     ranged = cursor.level + 1 < len(form.levels) and form.continues(cursor.level + 1)
-    operand = _readable(lowering, access)
+    operand = _readable(context, access)
     if form.continues(cursor.level):
         assert cursor.end is not None
-        within = operand.within(lowering.b, cursor.level, cursor.pos, cursor.end)
+        within = operand.within(context.b, cursor.level, cursor.pos, cursor.end)
         return Walker(access, cursor.level, within, ranged)
-    segment = operand.segment(lowering.b, cursor.level, _place(lowering, access, env))
+    segment = operand.segment(context.b, cursor.level, _place(context, access, env))
     return Walker(access, cursor.level, segment, ranged)
 
 
-def _place(lowering: Lowering, access: cin.Access, env: Env) -> Place:
+def _place(context: Context, access: cin.Access, env: Env) -> Place:
     """Where the next level of `access` is asked for its coordinates."""
     cursor = env.cursors[access]
     above = None
     if cursor.level:
-        above = env.coordinate(lowering.b, access.level_index(cursor.level - 1))
-    return Place(cursor.pos, lowering.axis_of_level(access, cursor.level).extent, above)
+        above = env.coordinate(context.b, access.level_index(cursor.level - 1))
+    return Place(cursor.pos, context.axis_of_level(access, cursor.level).extent, above)
 
 
-def _fiber(lowering: Lowering, stmt: cin.Forall, env: Env) -> tuple[int, Val] | None:
+def _fiber(context: Context, stmt: cin.Forall, env: Env) -> tuple[int, Val] | None:
     """The output level that this loop fills, with its parent position, when it starts a segment."""
-    output = lowering.output
+    output = context.output
     for write in cin.writes(stmt.body):
         lhs = write.lhs
         if lhs.tensor.name == output.tensor.name:
@@ -260,29 +255,29 @@ def _fiber(lowering: Lowering, stmt: cin.Forall, env: Env) -> tuple[int, Val] | 
     return None
 
 
-def _visit(lowering: Lowering, stmt: cin.Stmt, var: cin.IndexVar, coordinate: Val, env: Env) -> None:
+def _visit(context: Context, stmt: cin.Stmt, var: cin.IndexVar, coordinate: Val, env: Env) -> None:
     """The body at one coordinate, between entering and leaving the output's level where this loop appends."""
-    b, output = lowering.b, lowering.output
+    b, output = context.b, context.output
     env = env.bind(var, coordinate)
-    target = _entered(lowering, stmt, var, env)
+    target = _entered(context, stmt, var, env)
     if target is None:
-        env = lowering.resolve(env, stmt)
+        env = context.resolve(env, stmt)
         leader = output.leader
         if not isinstance(stmt, cin.Where) or leader is None or not _at_last_level(leader, env):
-            lowering.guarded(stmt, env)
+            context.emit(stmt, env)
             return
-        _row(lowering, stmt, leader, env)
+        _row(context, stmt, leader, env)
         return
     cursor = env.cursors[target]
     position = output.enter(b, cursor.level, env.level_coordinates(b, target), env.cursors)
     env = env.with_cursors({target: Cursor(cursor.level + 1, cursor.pos if position is None else position)})
-    lowering.guarded(stmt, lowering.resolve(env, stmt))
+    context.emit(stmt, context.resolve(env, stmt))
     output.leave(b, cursor.level)
 
 
-def _entered(lowering: Lowering, stmt: cin.Stmt, var: cin.IndexVar, env: Env) -> cin.Access | None:
+def _entered(context: Context, stmt: cin.Stmt, var: cin.IndexVar, env: Env) -> cin.Access | None:
     """The output as `stmt` writes it, when the loop over `var` appends coordinates to it."""
-    output = lowering.output
+    output = context.output
     for write in cin.writes(stmt):
         if write.lhs.tensor.name == output.tensor.name:
             level = env.cursors[write.lhs].level
@@ -290,14 +285,14 @@ def _entered(lowering: Lowering, stmt: cin.Stmt, var: cin.IndexVar, env: Env) ->
     return None
 
 
-def search(lowering: Lowering, access: cin.Access, env: Env, coordinate: Val) -> Cursor:
+def search(context: Context, access: cin.Access, env: Env, coordinate: Val) -> Cursor:
     """Resolve a sparse level at a known coordinate: by its own `locate`, else by binary search in its segment."""
-    b, level = lowering.b, env.cursors[access].level
+    b, level = context.b, env.cursors[access].level
     if not access.tensor.format.continues(level):
-        located = _readable(lowering, access).locate(b, level, _place(lowering, access, env), coordinate)
+        located = _readable(context, access).locate(b, level, _place(context, access, env), coordinate)
         if located is not None:
             return Cursor(level + 1, located[0], None, located[1])
-    walker = _walker(lowering, access, env)
+    walker = _walker(context, access, env)
     segment = walker.segment
 
     def search_for(target: Val) -> Val:

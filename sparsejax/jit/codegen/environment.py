@@ -1,13 +1,14 @@
-"""The state of lowering: which variables are bound, and how far each access is resolved."""
+"""The state of lowering: which variables are bound, how far each access is resolved, what registers hold, and how code is emitted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen.emit import Num
+from sparsejax.jit.codegen.operands import Registers, Scalar
 from sparsejax.jit.ir import cin
 
 
@@ -23,7 +24,7 @@ class Cursor(NamedTuple):
     base: Val | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Brief:
     """A row of `leader` that fits one vector of so many lanes; `values` holds what was kept for it, by tensor."""
 
@@ -38,17 +39,74 @@ class Brief:
         return same and all(access.level_index(k) == self.leader.level_index(k) for k in levels)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a strip: `count` coordinates of `var` from `first` on."""
+
+    var: cin.IndexVar
+    first: Val
+    count: int
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The strip in work: `vectors` vectors of `lanes` lanes along `var`, in every one of its rows; of which those of `mask` exist."""
+
+    var: cin.IndexVar
+    lanes: int
+    vectors: int
+    rows: Rows | None = None
+    mask: Val | None = None
+
+    @property
+    def registers(self) -> int:
+        """How many registers accumulate."""
+        return self.vectors * (1 if self.rows is None else self.rows.count)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How all code inside some part of a statement is emitted.
+
+    strip          every assignment is made for the lanes of this strip (`register_tiles`)
+    row_in_vector  the row in work fits one vector, and values are kept there (`coiterate`)
+    scalar_sums    sums are taken entry by entry where they might run in lanes (`loops.row_blocks`)
+    short_rows     rows of few entries get code of their own; not where these are computed elsewhere (`loops.distributed`)
+    """
+
+    strip: Strip | None = None
+    row_in_vector: Brief | None = None
+    scalar_sums: bool = False
+    short_rows: bool = True
+
+
 class Env(NamedTuple):
-    """Bound variables and cursors; never changed in place."""
+    """Bound variables, cursors, accumulators of scalar workspaces by name, and the mode; never changed in place."""
 
     bound: Mapping[cin.IndexVar, Val]
     cursors: Mapping[cin.Access, Cursor]
+    registers: Mapping[str, Scalar | Registers] = {}
+    mode: Mode = Mode()
 
     def bind(self, var: cin.IndexVar, value: Val) -> Env:
-        return Env({**self.bound, var: value}, self.cursors)
+        return self._replace(bound={**self.bound, var: value})
 
     def with_cursors(self, moved: Mapping[cin.Access, Cursor]) -> Env:
-        return Env(self.bound, {**self.cursors, **moved}) if moved else self
+        return self._replace(cursors={**self.cursors, **moved}) if moved else self
+
+    def with_register(self, name: str, accumulator: Scalar | Registers) -> Env:
+        """Inside, the scalar workspace `name` is this accumulator."""
+        return self._replace(registers={**self.registers, name: accumulator})
+
+    def in_mode(self, **changed: Any) -> Env:
+        """The same state in a mode with these fields changed."""
+        return self._replace(mode=replace(self.mode, **changed))
+
+    def scalar(self, tensor: cin.Tensor) -> Scalar:
+        """The accumulator of a scalar workspace that has one lane."""
+        found = self.registers[tensor.name]
+        assert isinstance(found, Scalar)
+        return found
 
     def coordinate(self, b: Builder, index: cin.Index) -> Val:
         if isinstance(index, cin.Position):

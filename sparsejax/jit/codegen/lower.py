@@ -9,14 +9,18 @@ workspaces by `operands`.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import abi, coiterate, emit, operands, register_tiles, sums, vectors
 from sparsejax.jit.codegen.constants import Numbers
-from sparsejax.jit.codegen.environment import Brief, Cursor, Env
-from sparsejax.jit.codegen.loops import chunks, independent
-from sparsejax.jit.codegen.loops.walker import Loop
-from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Scalar
+from sparsejax.jit.codegen.emit import Num
+from sparsejax.jit.codegen.environment import Cursor, Env
+from sparsejax.jit.codegen.loops import independent
+from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Registers, Scalar
 from sparsejax.jit.codegen.output import Output, Span
 from sparsejax.jit.codegen.shared_output import GivenOutput
 from sparsejax.jit.codegen.workspaces import kinds
@@ -38,14 +42,6 @@ class Lowering:
         self.program = program
         self.b = builder
         self.constants = constants
-        self.scalars: dict[str, Scalar] = {}
-        self.registers: dict[str, register_tiles.Registers] = {}
-        self.strip: register_tiles.Strip | None = None
-        self.brief: Brief | None = None
-        self.plain = False
-        """Whether sums are taken entry by entry where they might run in lanes (`loops.flat`)."""
-        self.long_rows = False
-        """Whether rows have no code of their own for few entries: these are computed elsewhere (`loops.distributed`)."""
         self.operands: dict[str, operands.Operand] = {}
 
     def run(self) -> str:
@@ -69,7 +65,7 @@ class Lowering:
             if program.chunking.partial == "output":
                 self._apart(program.stmt, env)
             else:
-                self.guarded(program.stmt, env)
+                self.emit(program.stmt, env)
         self.output.finalize(b)
         return b.finish(self._epilogue)
 
@@ -97,7 +93,7 @@ class Lowering:
 
         def produce() -> None:
             with self.output.redirected(self.output.part(self.b, self.parts, number)):
-                self.guarded(stmt, env)
+                self.emit(stmt, env)
 
         def combine() -> None:
             self.output.combine(self.b, op, self.parts, self.b.sub(number, chunks), chunks)
@@ -111,23 +107,15 @@ class Lowering:
         assert op is not None
 
         def produce() -> None:
-            self.guarded(stmt.producer, env)
+            self.emit(stmt.producer, env)
             scalar.save(b, self.parts, number)
 
         def combine() -> None:
             with b.for_(b.i64(0), chunks, "part") as part:
                 scalar.merge(b, op, self.parts, part)
-            self.guarded(stmt.consumer, env)
+            self.emit(stmt.consumer, env)
 
         b.if_else(b.lt(number, chunks), produce, combine)
-
-    def chunk_of(self, loop: Loop) -> Loop:
-        """`loop`, the outermost one, over the coordinates of this call's chunk."""
-        cut = chunks.cut(loop, *self.chunk)
-        assert self.output.span is not None
-        self.b.set(self.output.span.first, cut.begin)
-        self.b.set(self.output.span.end, cut.extent)
-        return cut
 
     def _input(self, tensor: cin.Tensor, numbers: dict[abi.Slot, int], axes: tuple[operands.Axis, ...]) -> Input:
         def pointer(what: str, level: int) -> Val:
@@ -156,6 +144,10 @@ class Lowering:
             else:
                 self.operands[name] = kinds.make(self.b, tensor, sizes, write.op)
 
+    def keep(self, name: str, dtype: np.dtype[Any], size: int) -> DenseArea:
+        """Memory for `size` values that a loop keeps until the kernel ends."""
+        return operands.kept(self.b, self.operands, name, dtype, size)
+
     def _epilogue(self) -> None:
         for operand in self.operands.values():
             if not isinstance(operand, Input):
@@ -163,7 +155,7 @@ class Lowering:
         self.output.epilogue(self.b)
 
     # ------------------------------------------------------------------------------------------------ statements
-    def guarded(self, stmt: cin.Stmt, env: Env) -> None:
+    def emit(self, stmt: cin.Stmt, env: Env) -> None:
         """`stmt`, emitted twice for every access that may turn out not to be stored, and for every mask.
 
         A mask is tested as soon as its condition is known, outside all loops that do not change it.
@@ -184,11 +176,11 @@ class Lowering:
             here = env.with_cursors({access: cursor._replace(found=None)})
 
             def present(env: Env = here) -> None:
-                self.guarded(stmt, self.resolve(env, stmt))
+                self.emit(stmt, self.resolve(env, stmt))
 
             def absent(left: cin.Stmt | None = without) -> None:
                 if left is not None:
-                    self.guarded(left, env)
+                    self.emit(left, env)
 
             self.b.if_else(found, present, None if without is None else absent)
             return
@@ -213,7 +205,7 @@ class Lowering:
 
         def emit_stmt(left: cin.Stmt | None) -> None:
             if left is not None:
-                self.guarded(left, env)
+                self.emit(left, env)
 
         if isinstance(known, cin.Literal):
             emit_stmt(holds if known.value else fails)
@@ -235,7 +227,7 @@ class Lowering:
                 self._where(stmt, env)
             case cin.Seq(stmts):
                 for inner in stmts:
-                    self.guarded(inner, env)
+                    self.emit(inner, env)
 
     def _where(self, stmt: cin.Where, env: Env) -> None:
         tensor = cin.workspace(stmt)
@@ -244,19 +236,21 @@ class Lowering:
             gone = {a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name}
             left = simplify.exhaust_stmt(stmt.consumer, gone)
             if left is not None:
-                self.guarded(left, env)
+                self.emit(left, env)
             return
         if tensor.policy == "scalar":
-            partial = self.tracked(stmt, tensor, env)
-            scalar: Scalar | register_tiles.Registers
-            if self.strip is None:
-                scalar = self.scalars[tensor.name] = Scalar(b, tensor, partial, self.sum_of(stmt, tensor, env))
-                if isinstance(stmt.producer, cin.Forall) and stmt.producer.kind == "parallel":
-                    self._reduced(stmt, scalar, env)
-                    return
+            tracked, strip = self.tracked(stmt, tensor, env), env.mode.strip
+            scalar: Scalar | Registers
+            if strip is None:
+                scalar = Scalar(b, tensor, tracked, self.sum_of(stmt, tensor, env))
             else:
-                scalar = self.registers[tensor.name] = register_tiles.Registers(b, tensor, partial, self.strip)
-            self.guarded(stmt.producer, env)
+                scalar = Registers(b, tensor, tracked, strip.lanes, strip.registers)
+            env = env.with_register(tensor.name, scalar)
+            if isinstance(stmt.producer, cin.Forall) and stmt.producer.kind == "parallel":
+                assert isinstance(scalar, Scalar)
+                self._reduced(stmt, scalar, env)
+                return
+            self.emit(stmt.producer, env)
             if scalar.mark is not None:
                 mark = b.get(scalar.mark)
                 read = {
@@ -265,15 +259,15 @@ class Lowering:
                     if a.tensor.name == tensor.name
                 }
                 env = env.with_cursors(read)
-            self.guarded(stmt.consumer, env)
+            self.emit(stmt.consumer, env)
             return
         area = self.operands[tensor.name]
         if isinstance(area, DenseArea) and assigned_once.assigned(stmt.producer, tensor) != stmt.producer:
             area.clear(b)
-        self.guarded(stmt.producer, env)
+        self.emit(stmt.producer, env)
         if isinstance(area, Workspace):
             area.drain(b)
-        self.guarded(stmt.consumer, env)
+        self.emit(stmt.consumer, env)
         if isinstance(area, Workspace):
             area.reset(b)
 
@@ -311,15 +305,15 @@ class Lowering:
         )
 
     def _assign(self, stmt: cin.Assign, env: Env) -> None:
-        if self.strip is not None:
+        if env.mode.strip is not None:
             register_tiles.assign(self, stmt, env)
             return
         self.write(stmt, env, self.value(stmt.rhs, env))
 
-    def write(self, stmt: cin.Assign, env: Env, value: emit.Num) -> None:
+    def write(self, stmt: cin.Assign, env: Env, value: Num) -> None:
         b, tensor = self.b, stmt.lhs.tensor
         if tensor.policy == "scalar":
-            self.scalars[tensor.name].put(b, stmt.op, value)
+            env.scalar(tensor).put(b, stmt.op, value)
         elif tensor.policy in policies.KEYED:
             workspace = self.operands[tensor.name]
             assert isinstance(workspace, Workspace)
@@ -340,9 +334,7 @@ class Lowering:
             self.output.put(b, env.cursors[stmt.lhs].pos, stmt.op, value)
 
     # ----------------------------------------------------------------------------------------------- expressions
-    def value(
-        self, expr: cin.Expr, env: Env, lanes: int = 1, known: dict[cin.Expr, emit.Num] | None = None
-    ) -> emit.Num:
+    def value(self, expr: cin.Expr, env: Env, lanes: int = 1, known: dict[cin.Expr, Num] | None = None) -> Num:
         """The value of `expr`; `known` holds what was computed already: loop invariants, and sub-expressions that occur twice."""
         known = {} if known is None else known
         found = known.get(expr)
@@ -350,7 +342,7 @@ class Lowering:
             found = known[expr] = self._compute(expr, env, lanes, known)
         return found
 
-    def _compute(self, expr: cin.Expr, env: Env, lanes: int, known: dict[cin.Expr, emit.Num]) -> emit.Num:
+    def _compute(self, expr: cin.Expr, env: Env, lanes: int, known: dict[cin.Expr, Num]) -> Num:
         match expr:
             case cin.Literal(value, dtype):
                 if self.constants is None or not self.constants.holds(expr):
@@ -360,7 +352,7 @@ class Lowering:
                 return emit.splat(self.b, emit.load(self.b, self.constant_area, place, dtype, 1, "constant"), lanes)
             case cin.Access(tensor, _):
                 if tensor.policy == "scalar":
-                    return emit.splat(self.b, self.scalars[tensor.name].get(self.b), lanes)
+                    return emit.splat(self.b, env.scalar(tensor).get(self.b), lanes)
                 return self.operands[tensor.name].leaf(self.b, env.cursors[expr].pos, lanes)
             case cin.Call(op, args, dtype):
                 return emit.apply(self.b, op, [self.value(a, env, lanes, known) for a in args], dtype)
@@ -433,7 +425,7 @@ class Lowering:
             return None
         return Cursor(workspace.keys, workspace.place(self.b, [env.coordinate(self.b, ix) for ix in indices]))
 
-    def write_lanes(self, stmt: cin.Assign, env: Env, position: Val, value: emit.Num, lanes: int) -> None:
+    def write_lanes(self, stmt: cin.Assign, env: Env, position: Val, value: Num, lanes: int) -> None:
         """`stmt` at `lanes` consecutive positions."""
         b, tensor = self.b, stmt.lhs.tensor
         area = self.operands.get(tensor.name)

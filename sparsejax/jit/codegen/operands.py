@@ -2,6 +2,7 @@
 
 Input      level buffers and values that the caller passed
 Scalar     a register, with a mark that tells whether anything was written where that matters
+Registers  the same in the lanes of several vectors (`register_tiles`)
 DenseArea  an array over the workspace's variables, set to the identity at every `where`
 Overlay    the values of the output, before these are final
 Workspace  entries inserted in any order and read back sorted: see the folder `workspaces`
@@ -146,6 +147,25 @@ class Scalar:
 
     def _written(self, b: Builder) -> None:
         if self.mark is not None:
+            b.set(self.mark, b.const("i1", 1))
+
+
+class Registers:
+    """A scalar workspace in `count` vectors of some lanes. `mark` (when tracked) is true once something was written."""
+
+    def __init__(self, b: Builder, tensor: cin.Tensor, tracked: bool, lanes: int, count: int) -> None:
+        self.tensor = tensor
+        start = emit.splat(b, emit.constant(b, tensor.fill_value, tensor.dtype), lanes)
+        self._vars = [[b.var(f"{tensor.name}{v}", part) for part in start.parts] for v in range(count)]
+        self.mark: Var | None = b.var(f"{tensor.name}_set", b.const("i1", 0)) if tracked else None
+
+    def get(self, b: Builder, number: int) -> emit.Num:
+        return emit.Num(self.tensor.dtype, tuple(map(b.get, self._vars[number])))
+
+    def set(self, b: Builder, number: int, value: emit.Num) -> None:
+        for var, part in zip(self._vars[number], value.parts, strict=True):
+            b.set(var, part)
+        if self.mark is not None and number == 0:
             b.set(self.mark, b.const("i1", 1))
 
 

@@ -24,16 +24,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sparsejax.jit.backend.builder import Builder, Val, Var
+from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import emit
-from sparsejax.jit.codegen.environment import Env
+from sparsejax.jit.codegen.context import Context
+from sparsejax.jit.codegen.environment import Env, Rows, Strip
+from sparsejax.jit.codegen.operands import Registers
 from sparsejax.jit.ir import cin
-
-if TYPE_CHECKING:
-    from sparsejax.jit.codegen.lower import Lowering
 
 VECTOR_BYTES = 64
 VECTORS, WIDE = 4, 16
@@ -42,68 +39,24 @@ Where rows are shorter, such strips are left out: a kernel would take 26 ms to c
 ROWS, VECTORS_PER_ROW = 4, 2
 
 
-@dataclass
-class Strip:
-    """The strip in work: `vectors` vectors of `lanes` lanes along `var`, in every one of its rows; of which those of `mask` exist."""
-
-    var: cin.IndexVar
-    lanes: int
-    vectors: int
-    rows: Rows | None = None
-    mask: Val | None = None
-
-    @property
-    def registers(self) -> int:
-        """How many registers accumulate."""
-        return self.vectors * (1 if self.rows is None else self.rows.count)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a strip: `count` coordinates of `var` from `first` on."""
-
-    var: cin.IndexVar
-    first: Val
-    count: int
-
-
-class Registers:
-    """A scalar workspace over the lanes of a strip. `mark` (when tracked) is true once something was written."""
-
-    def __init__(self, b: Builder, tensor: cin.Tensor, tracked: bool, strip: Strip) -> None:
-        self.tensor = tensor
-        start = emit.splat(b, emit.constant(b, tensor.fill_value, tensor.dtype), strip.lanes)
-        self._vars = [[b.var(f"{tensor.name}{v}", part) for part in start.parts] for v in range(strip.registers)]
-        self.mark: Var | None = b.var(f"{tensor.name}_set", b.const("i1", 0)) if tracked else None
-
-    def get(self, b: Builder, number: int) -> emit.Num:
-        return emit.Num(self.tensor.dtype, tuple(map(b.get, self._vars[number])))
-
-    def set(self, b: Builder, number: int, value: emit.Num) -> None:
-        for var, part in zip(self._vars[number], value.parts, strict=True):
-            b.set(var, part)
-        if self.mark is not None and number == 0:
-            b.set(self.mark, b.const("i1", 1))
-
-
-def tile_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
+def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
     """Emit a tiled loop, or two: strips of decreasing width until all coordinates are done."""
     inner = stmt.body
     if not isinstance(inner, cin.Forall) or inner.kind != "tile":
-        _strips(lowering, stmt, env, None)
+        _strips(context, stmt, env, None)
         return
-    b, extent, done = lowering.b, lowering.bound(stmt.var, env), lowering.b.i64(0)
-    counts = [width for (width,) in _needed(lowering, stmt.var, [(ROWS,), (1,)])]
+    b, extent, done = context.b, context.bound(stmt.var, env), context.b.i64(0)
+    counts = [width for (width,) in _needed(context, stmt.var, [(ROWS,), (1,)])]
     for count in counts:
         end = extent if count == counts[-1] else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
         with b.for_(done, end, stmt.var.name, count) as first:
-            _strips(lowering, inner, env, Rows(stmt.var, first, count))
+            _strips(context, inner, env, Rows(stmt.var, first, count))
         done = end
 
 
-def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -> None:
+def _strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> None:
     """A tiled loop, for some rows."""
-    b, var, extent = lowering.b, stmt.var, lowering.bound(stmt.var, env)
+    b, var, extent = context.b, stmt.var, context.bound(stmt.var, env)
     used = [a for a in cin.accesses(stmt.body) if a.tensor.policy != "scalar"]
     used += [w.lhs for w in cin.writes(stmt.body) if w.lhs.tensor.policy != "scalar"]
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
@@ -111,25 +64,24 @@ def _strips(lowering: Lowering, stmt: cin.Forall, env: Env, rows: Rows | None) -
     most = VECTORS if rows is None or rows.count == 1 else VECTORS_PER_ROW
     masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
-    long = lowering.program.extent(var) >= WIDE * widest
+    long = context.program.extent(var) >= WIDE * widest
     wide = ((widest, WIDE),) if rows is None and long and _fits(b, stmt.body) else ()
     every = dict.fromkeys((*wide, (widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
-    widths = _needed(lowering, var, list(every))
-    partial = any(n % widest for n in _extents(lowering, var))
+    widths = _needed(context, var, list(every))
+    partial = any(n % widest for n in _extents(context, var))
     for number, (lanes, vectors) in enumerate(widths):
         width, last = lanes * vectors, number + 1 == len(widths)
         end = extent if last else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
         with b.for_(done, end, var.name, width) as index:
             mask = b.below(lanes, b.sub(extent, index)) if last and masks and partial else None
-            lowering.strip = Strip(var, lanes, vectors, rows, mask)
-            lowering.guarded(stmt.body, lowering.resolve(env.bind(var, index), stmt.body))
-            lowering.strip = None
+            inside = env.in_mode(strip=Strip(var, lanes, vectors, rows, mask)).bind(var, index)
+            context.emit(stmt.body, context.resolve(inside, stmt.body))
         done = end
 
 
-def _needed(lowering: Lowering, var: cin.IndexVar, widths: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _needed(context: Context, var: cin.IndexVar, widths: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Those of decreasing widths (products) that the extent of `var` needs: code is compiled for no others. The last takes what is left."""
-    extents, made = _extents(lowering, var), []
+    extents, made = _extents(context, var), []
     for width in widths[:-1]:
         size = math.prod(width)
         if any(n >= size for n in extents):
@@ -138,9 +90,9 @@ def _needed(lowering: Lowering, var: cin.IndexVar, widths: list[tuple[int, ...]]
     return [*made, widths[-1]] if any(extents) or not made else made
 
 
-def _extents(lowering: Lowering, var: cin.IndexVar) -> set[int]:
+def _extents(context: Context, var: cin.IndexVar) -> set[int]:
     """How many coordinates the loop over `var` may have."""
-    return {lowering.program.extent(var)} if var.outer is None else {var.size, var.rest or var.size}
+    return {context.program.extent(var)} if var.outer is None else {var.size, var.rest or var.size}
 
 
 def _fits(b: Builder, stmt: cin.Stmt) -> bool:
@@ -149,28 +101,33 @@ def _fits(b: Builder, stmt: cin.Stmt) -> bool:
     return b.has_masks() and len(written) == 1 and all(a.dtype.kind != "c" for a in written)
 
 
-def assign(lowering: Lowering, stmt: cin.Assign, env: Env) -> None:
+def assign(context: Context, stmt: cin.Assign, env: Env) -> None:
     """`stmt` for every lane of the strip."""
-    b, strip = lowering.b, lowering.strip
+    b, strip = context.b, env.mode.strip
     assert strip is not None
     if strip.rows is None:
-        _assign_row(lowering, stmt, env, 0, {})
+        _assign_row(context, stmt, env, 0, {})
         return
     shared: dict[tuple[cin.Expr, int], emit.Num] = {}
     for row in range(strip.rows.count):
         here = env.bind(strip.rows.var, _shifted(b, strip.rows.first, row))
-        _assign_row(lowering, stmt, lowering.resolve(here, stmt), row, shared)
+        _assign_row(context, stmt, context.resolve(here, stmt), row, shared)
 
 
 def _assign_row(
-    lowering: Lowering, stmt: cin.Assign, env: Env, row: int, shared: dict[tuple[cin.Expr, int], emit.Num]
+    context: Context, stmt: cin.Assign, env: Env, row: int, shared: dict[tuple[cin.Expr, int], emit.Num]
 ) -> None:
     """`stmt` for every lane of a row; `shared` holds what all rows read: by expression and vector, -1 for all vectors."""
-    b, strip, target = lowering.b, lowering.strip, stmt.lhs.tensor
+    b, strip, target = context.b, env.mode.strip, stmt.lhs.tensor
     assert strip is not None
 
+    def vectors_of(tensor: cin.Tensor) -> Registers:
+        found = env.registers[tensor.name]
+        assert isinstance(found, Registers)
+        return found
+
     def own(access: cin.Access) -> bool:
-        return access.tensor.policy == "scalar" and access.tensor.name not in lowering.scalars
+        return access.tensor.policy == "scalar" and isinstance(env.registers[access.tensor.name], Registers)
 
     def same(access: cin.Access) -> bool:
         return strip.var not in access.indices and not own(access)
@@ -185,35 +142,35 @@ def _assign_row(
         return shared[expr, vector]
 
     invariants = dict.fromkeys(cin.largest(stmt.rhs, same))
-    fixed = {e: once(e, -1, lambda e=e: emit.splat(b, lowering.value(e, env), strip.lanes)) for e in invariants}  # type: ignore[misc]
+    fixed = {e: once(e, -1, lambda e=e: emit.splat(b, context.value(e, env), strip.lanes)) for e in invariants}  # type: ignore[misc]
     lanes = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if not same(a)]
     for vector in range(strip.vectors):
         number = row * strip.vectors + vector
         known: dict[cin.Expr, emit.Num] = {**fixed}
         for a in lanes:
             if own(a):
-                known[a] = lowering.registers[a.tensor.name].get(b, number)
+                known[a] = vectors_of(a.tensor).get(b, number)
             else:
-                known[a] = once(a, vector, lambda a=a, v=vector: _leaf(lowering, a, env, v))  # type: ignore[misc]
-        value = lowering.value(stmt.rhs, env, strip.lanes, known)
+                known[a] = once(a, vector, lambda a=a, v=vector: _leaf(context, a, env, v))  # type: ignore[misc]
+        value = context.value(stmt.rhs, env, strip.lanes, known)
         if target.policy == "scalar":
-            registers = lowering.registers[target.name]
+            registers = vectors_of(target)
             if stmt.op is not None:
                 value = emit.apply(b, stmt.op, [registers.get(b, number), value], target.dtype)
             registers.set(b, number, value)
         else:
             position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
             with b.under(strip.mask):
-                lowering.write_lanes(stmt, env, position, value, strip.lanes)
+                context.write_lanes(stmt, env, position, value, strip.lanes)
 
 
-def _leaf(lowering: Lowering, access: cin.Access, env: Env, vector: int) -> emit.Num:
+def _leaf(context: Context, access: cin.Access, env: Env, vector: int) -> emit.Num:
     """What an access reads in the lanes of one vector."""
-    b, strip = lowering.b, lowering.strip
+    b, strip = context.b, env.mode.strip
     assert strip is not None
     position = _shifted(b, env.cursors[access].pos, vector * strip.lanes)
     with b.under(strip.mask):
-        return lowering.operands[access.tensor.name].leaf(b, position, strip.lanes)
+        return context.operands[access.tensor.name].leaf(b, position, strip.lanes)
 
 
 def _shifted(b: Builder, position: Val, by: int) -> Val:

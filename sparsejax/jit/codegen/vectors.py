@@ -15,17 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.types import lanes_of
 from sparsejax.jit.codegen import emit, register_tiles, sums
+from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.rewrite.vectorize import maskable
-
-if TYPE_CHECKING:
-    from sparsejax.jit.codegen.lower import Lowering
 
 SHORT = 4
 """Vectors from which on lanes are worth their loops, where ranges are short."""
@@ -41,24 +38,24 @@ Prepared = tuple[Env, dict[cin.Expr, emit.Num]]
 """What does not change in a range: resolved cursors and the values of invariants."""
 
 
-def vector_loop(lowering: Lowering, stmt: cin.Forall, env: Env) -> None:
+def vector_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
     """Emit a loop of the kind "vector": over the whole extent of its variable."""
     var, body = stmt.var, stmt.body
     assert isinstance(body, cin.Assign)
 
     def loop(count: int = 0) -> None:
-        made = VectorLoop(lowering, var, body, count=count, copies=1 if count else COPIES)
+        made = VectorLoop(context, env, var, body, count=count, copies=1 if count else COPIES)
         prepared = made.prepared(env)
         if count:
             made.run_block(prepared)
         else:
-            made.run(prepared, lowering.b.i64(0), lowering.bound(var, env))
+            made.run(prepared, context.b.i64(0), context.bound(var, env))
         made.finish(env)
 
     if var.outer is None or not var.rest:
         loop(var.size)
     else:
-        lowering.b.if_else(lowering.in_last_block(var, env), lambda: loop(var.rest), lambda: loop(var.size))
+        context.b.if_else(context.in_last_block(var, env), lambda: loop(var.rest), lambda: loop(var.size))
 
 
 class VectorLoop:
@@ -71,7 +68,8 @@ class VectorLoop:
 
     def __init__(
         self,
-        lowering: Lowering,
+        context: Context,
+        env: Env,
         var: cin.IndexVar,
         body: cin.Assign,
         fixed: Collection[cin.Access] = (),
@@ -81,8 +79,8 @@ class VectorLoop:
         lanes: int = 0,
     ) -> None:
         self.beside = beside
-        self.lowering, self.var, self.body, self.fixed, self.count = lowering, var, body, fixed, count
-        whole = None if var in cin.bound_by(body.lhs) else lowering.scalars[body.lhs.tensor.name].total
+        self.context, self.var, self.body, self.fixed, self.count = context, var, body, fixed, count
+        whole = None if var in cin.bound_by(body.lhs) else env.scalar(body.lhs.tensor).total
         widest = lanes or self.widest(body)
         if whole is not None and not lanes:
             widest = min(widest, register_tiles.VECTOR_BYTES // whole.wide.itemsize)
@@ -98,7 +96,7 @@ class VectorLoop:
         self.copies = 1
         if var not in cin.bound_by(body.lhs):
             self.copies = copies if whole is None or not whole.exact else 1
-            self.totals = {(lanes, copy): Lanes(lowering, body, lanes) for lanes, copy in self.sets(widest)}
+            self.totals = {(lanes, copy): Lanes(context.b, body, lanes, whole) for lanes, copy in self.sets(widest)}
 
     def sets(self, widest: int) -> list[tuple[int, int]]:
         """The sets of lanes of a reduction: how many lanes, and the number of the copy."""
@@ -110,9 +108,9 @@ class VectorLoop:
         return register_tiles.VECTOR_BYTES // max(a.dtype.itemsize for a in (body.lhs, *cin.accesses(body.rhs)))
 
     def prepared(self, env: Env) -> Prepared:
-        env = self.lowering.resolve(env, self.body)
+        env = self.context.resolve(env, self.body)
         same = cin.largest(self.body.rhs, lambda a: self.var not in cin.bound_by(a) or a in self.fixed)
-        return env, {e: self.lowering.value(e, env) for e in same}
+        return env, {e: self.context.value(e, env) for e in same}
 
     def run(
         self,
@@ -123,7 +121,7 @@ class VectorLoop:
         short: bool = False,
     ) -> None:
         """The coordinates lo to hi (lo <= hi); `short` when ranges of few vectors are common: these run one by one."""
-        b = self.lowering.b
+        b = self.context.b
         if self.masks:
             self._run_masked(prepared, lo, hi, follow)
             return
@@ -136,14 +134,14 @@ class VectorLoop:
 
     def _run_masked(self, prepared: Prepared, lo: Val, hi: Val, follow: Follow | None) -> None:
         """The coordinates lo to hi, those behind the last whole vector in some of its lanes."""
-        b, (lanes,) = self.lowering.b, self.widths
+        b, (lanes,) = self.context.b, self.widths
         end = self._vectors(prepared, lo, hi, lanes, follow)
         with b.if_(b.lt(end, hi)), b.masked(lanes, b.sub(hi, end)):
             self.at(prepared, end, lanes, follow)
 
     def run_few(self, prepared: Prepared, lo: Val, hi: Val, follow: Follow | None, vectors: int = 1) -> None:
         """The coordinates lo to hi (lo <= hi) of a reduction, mostly no more than some lanes of so many vectors: these are not asked for."""
-        b, (lanes,) = self.lowering.b, self.widths
+        b, (lanes,) = self.context.b, self.widths
         for first in range(0, vectors * lanes, lanes):
             at = b.add(lo, first)
             with b.masked(lanes, b.sub(hi, at)):
@@ -160,7 +158,7 @@ class VectorLoop:
         kept: dict[str, emit.Num],
     ) -> None:
         """The coordinates lo to hi, which are some lanes of one vector; `kept` has what was written there before, by tensor."""
-        b, (lanes,) = self.lowering.b, self.widths
+        b, (lanes,) = self.context.b, self.widths
         own: dict[cin.Expr, emit.Num] = {
             a: kept[a.tensor.name] for a in cin.accesses(self.body.rhs) if a.tensor.name in kept
         }
@@ -171,7 +169,7 @@ class VectorLoop:
 
     def _vectors(self, prepared: Prepared, lo: Val, hi: Val, lanes: int, follow: Follow | None) -> Val:
         """As many vectors as fit between `lo` and `hi`; where the last one ends."""
-        b = self.lowering.b
+        b = self.context.b
         for copies in dict.fromkeys((self.copies if lanes == self.widths[0] else 1, 1)):
             end = b.named("end", b.add(lo, b.and_(b.sub(hi, lo), b.i64(-lanes * copies))))
             with b.for_(lo, end, self.var.name, lanes * copies) as index:
@@ -182,7 +180,7 @@ class VectorLoop:
 
     def run_block(self, prepared: Prepared) -> None:
         """All coordinates of a block."""
-        b, done = self.lowering.b, 0
+        b, done = self.context.b, 0
         for lanes in self.widths:
             end = done + (self.count - done) // lanes * lanes
             if end - done > UNROLL * lanes:
@@ -194,7 +192,7 @@ class VectorLoop:
 
     def _lanes(self, prepared: Prepared, lo: Val, hi: Val, lanes: int, follow: Follow | None) -> None:
         """`lanes` coordinates at a time."""
-        with self.lowering.b.for_(lo, hi, self.var.name, lanes) as index:
+        with self.context.b.for_(lo, hi, self.var.name, lanes) as index:
             self.at(prepared, index, lanes, follow)
 
     def at(
@@ -207,41 +205,40 @@ class VectorLoop:
         known: Mapping[cin.Expr, emit.Num] | None = None,
     ) -> emit.Num:
         """The `lanes` coordinates from `index`, and what was computed of them; `known` has values that are."""
-        lowering, body, (env, scalars) = self.lowering, self.body, prepared
-        b, total = lowering.b, self.totals.get((lanes, copy))
+        context, body, (env, scalars) = self.context, self.body, prepared
+        b, total = context.b, self.totals.get((lanes, copy))
         splats = {e: emit.splat(b, n, lanes) for e, n in scalars.items()}
         here = env.bind(self.var, index).with_cursors({} if follow is None else follow(index))
-        here = lowering.resolve(here, body)
+        here = context.resolve(here, body)
         if self.beside is not None:
             self.beside(index, lanes)
         value = self.value(here, lanes, {**splats, **(known or {})})
         if total is not None:
             value = kept(b, body, value, lanes)
         if lanes == 1:
-            lowering.write(body, here, value)
+            context.write(body, here, value)
         elif total is None:
-            lowering.write_lanes(body, here, here.cursors[body.lhs].pos, value, lanes)
+            context.write_lanes(body, here, here.cursors[body.lhs].pos, value, lanes)
         else:
             total.add(value)
         return value
 
     def value(self, env: Env, lanes: int, known: dict[cin.Expr, emit.Num]) -> emit.Num:
         """What the body computes in some lanes; `known` has values that are known, and gets those that are computed."""
-        return self.lowering.value(self.body.rhs, env, lanes, known)
+        return self.context.value(self.body.rhs, env, lanes, known)
 
     def finish(self, env: Env) -> None:
         """Add up the lanes of a reduction."""
-        add_up(self.lowering, self.body, env, tuple(self.totals.values()))
+        add_up(self.context, self.body, env, tuple(self.totals.values()))
 
 
 class Lanes:
-    """What some lanes of a reduction accumulate, until they are added up (`add_up`)."""
+    """What some lanes of a reduction accumulate, until they are added up (`add_up`); `whole` is the sum that they are added to, if it is one."""
 
-    def __init__(self, lowering: Lowering, body: cin.Assign, lanes: int) -> None:
-        self._b, self._op, self._dtype = lowering.b, body.op or "", body.lhs.dtype
+    def __init__(self, b: Builder, body: cin.Assign, lanes: int, whole: sums.Sum | None) -> None:
+        self._b, self._op, self._dtype = b, body.op or "", body.lhs.dtype
         self.count = lanes
         self.sum: sums.Sum | None = None
-        whole = lowering.scalars[body.lhs.tensor.name].total
         if whole is not None:
             self.sum = sums.Sum(self._b, "lanes", whole.dtype, whole.exact, lanes, whole.narrow)
             return
@@ -264,19 +261,19 @@ class Lanes:
         return emit.Num(self._dtype, tuple(map(self._b.get, self._parts)))
 
 
-def add_up(lowering: Lowering, body: cin.Assign, env: Env, totals: Sequence[Lanes]) -> None:
+def add_up(context: Context, body: cin.Assign, env: Env, totals: Sequence[Lanes]) -> None:
     """Add all lanes to what `body` accumulates, by halves: adding one by one takes as long as a short row. Widest first."""
-    b, made = lowering.b, gathered(lowering, body, totals)
+    b, made = context.b, gathered(context, body, env, totals)
     if made is not None:
-        lowering.write(body, env, _folded(b, body, made, 1))
+        context.write(body, env, _folded(b, body, made, 1))
 
 
-def gathered(lowering: Lowering, body: cin.Assign, totals: Sequence[Lanes]) -> emit.Num | None:
+def gathered(context: Context, body: cin.Assign, env: Env, totals: Sequence[Lanes]) -> emit.Num | None:
     """All lanes in as many as the narrowest of `totals` has, widest first; None where they are added to an exact sum at once."""
-    b, made = lowering.b, None
+    b, made = context.b, None
     for lanes in totals:
         if lanes.sum is not None and lanes.sum.exact:
-            lowering.scalars[body.lhs.tensor.name].absorb(b, lanes.sum)
+            env.scalar(body.lhs.tensor).absorb(b, lanes.sum)
             continue
         own = lanes.get()
         made = (

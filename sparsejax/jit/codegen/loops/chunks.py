@@ -36,9 +36,9 @@ def in_blocks(loop: Loop) -> tuple[int, Callable[[Loop, int], None]]:
     return 0, row_blocks.blocks
 
 
-def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
-    """`loop` over the coordinates of one chunk."""
-    b = loop.b
+def cut(loop: Loop) -> Loop:
+    """`loop`, the outermost one, over the coordinates of this call's chunk, which are the span of the output."""
+    b, output, (chunk, chunks) = loop.b, loop.context.output, loop.context.chunk
     terms = [_places(loop, w) for w in loop.walkers.values()]
     terms += [t for a in dict.fromkeys(cin.accesses(loop.body)) if (t := _below_dense(loop, a)) is not None]
     counted = not loop.walkers or frozenset() in loop.cases
@@ -71,6 +71,9 @@ def cut(loop: Loop, chunk: Val, chunks: Val) -> Loop:
         b.set(cuts[1], cut_at(k))
     begin, end = map(b.get, cuts)
     walkers = {a: replace(w, segment=_part(b, w.segment, begin, end)) for a, w in loop.walkers.items()}
+    assert output.span is not None
+    b.set(output.span.first, begin)
+    b.set(output.span.end, end)
     return replace(loop, walkers=walkers, span=(begin, end))
 
 
@@ -105,7 +108,7 @@ def _below_dense(loop: Loop, access: cin.Access) -> Work | None:
 
 def _edges(loop: Loop, access: cin.Access, level: int) -> Work | None:
     """The positions of the next sparse level below the first positions of the level before `level`, if it has them in memory."""
-    operand = loop.lowering.operands.get(access.tensor.name)
+    operand = loop.context.operands.get(access.tensor.name)
     if not isinstance(operand, Input):
         return None
     form, b, between = access.tensor.format, loop.b, loop.b.i64(1)

@@ -31,7 +31,7 @@ def kind(loop: Loop, key: Leaders, fixed: Collection[cin.Access] = (), walked: C
     Accesses in `fixed` have one position in the range, those in `walked` consecutive ones.
     """
     body = loop.cases[key]
-    if loop.lowering.strip is None and not loop.enters and not simplify.conditions(body):
+    if loop.env.mode.strip is None and not loop.enters and not simplify.conditions(body):
         if isinstance(body, cin.Assign) and _same_everywhere(body, loop.var, fixed):
             return "once"
         if vectorizable(cin.Forall(loop.var, body), fixed, walked):
@@ -52,7 +52,7 @@ class Ranges:
         self.kind, body = kind(loop, key, fixed, walked), loop.cases[key]
         self.body, self.vector, self._prepared = body, None, None
         if self.kind == "lanes" and isinstance(body, cin.Assign):
-            vector = self.vector = VectorLoop(loop.lowering, loop.var, body, fixed)
+            vector = self.vector = VectorLoop(loop.context, loop.env, loop.var, body, fixed)
             self._prepared = None if fixed else vector.prepared(loop.env)
 
     def add(
@@ -104,12 +104,13 @@ def _same_everywhere(body: cin.Assign, var: cin.IndexVar, fixed: Collection[cin.
 
 def _repeat(loop: Loop, body: cin.Assign, env: Env, times: Val) -> None:
     """`body`, `times` times (at least once)."""
-    lowering, operator = loop.lowering, operators.get(body.op or "")
+    context, operator = loop.context, operators.get(body.op or "")
     if not operator.idempotent:
         tensor = cin.Tensor(f"times_{loop.var}", (), INT, Format(()), INT.type(0), "scalar")
-        count = lowering.scalars[tensor.name] = Scalar(lowering.b, tensor, tracked=False)
-        count.put(lowering.b, None, emit.Num(INT, (times,)))
+        count = Scalar(context.b, tensor, tracked=False)
+        env = env.with_register(tensor.name, count)
+        count.put(context.b, None, emit.Num(INT, (times,)))
         dtype = body.rhs.dtype
         number = cin.Call("cast", (cin.Access(tensor, ()),), dtype)
         body = cin.Assign(body.lhs, body.op, cin.Call(operator.repeat or "", (body.rhs, number), dtype))
-    lowering.guarded(body, lowering.resolve(env, body))
+    context.emit(body, context.resolve(env, body))

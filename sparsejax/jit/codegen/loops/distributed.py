@@ -26,8 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ import numpy as np
 from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_below, segment_of
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen import emit, operands, register_tiles, sums, vectors
+from sparsejax.jit.codegen import emit, register_tiles, sums, vectors
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.kernel_memory import moved
 from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, differing, leads
@@ -107,17 +106,17 @@ def rows_of(loop: Loop) -> int:
 
 def _rows(loop: Loop, leader: cin.Access) -> int:
     """How many rows of a walked operand make a block."""
-    return loop.lowering.program.blocks[leader.tensor.name, len(leader.indices) - 1]
+    return loop.context.program.blocks[leader.tensor.name, len(leader.indices) - 1]
 
 
 # ------------------------------------------------------------------------------------------------------- when it applies
 
 
 def _match(loop: Loop) -> _Body | None:
-    lowering, body = loop.lowering, loop.cases.get(frozenset())
-    if len(loop.cases) != 1 or body is None or loop.env.bound or lowering.strip is not None or loop.enters:
+    context, body = loop.context, loop.cases.get(frozenset())
+    if len(loop.cases) != 1 or body is None or loop.env.bound or loop.env.mode.strip is not None or loop.enters:
         return None
-    if lowering.output.sparse and (lowering.output.leader is None or lowering.output.writes_coordinates):
+    if context.output.sparse and (context.output.leader is None or context.output.writes_coordinates):
         return None
     registers: Registers = {}
     stages = []
@@ -140,7 +139,7 @@ def _match(loop: Loop) -> _Body | None:
 
 def _is_short(loop: Loop, leader: cin.Access, single: bool) -> bool:
     """Whether rows are expected to be as short as it takes."""
-    program, level = loop.lowering.program, (leader.tensor.name, len(leader.indices) - 1)
+    program, level = loop.context.program, (leader.tensor.name, len(leader.indices) - 1)
     return program.lengths.get(level, SHORT) < SHORT if single else program.blocks[level] >= SOME
 
 
@@ -161,7 +160,7 @@ def _flattened(stmt: cin.Stmt, fills: cin.Where | None = None) -> Iterator[tuple
 def _kept(loop: Loop, where: cin.Where) -> np.dtype[Any] | None:
     """The type in which the register of a `where` is accumulated; None where it needs more than a number per row."""
     tensor = cin.workspace(where)
-    if loop.lowering.tracked(where, tensor, loop.env):
+    if loop.context.tracked(where, tensor, loop.env):
         return None
     if not sums.is_sum(where.producer, tensor):
         return tensor.dtype
@@ -204,13 +203,13 @@ def _beside(access: cin.Access, leader: cin.Access) -> bool:
 def _of_entry(loop: Loop, access: cin.Access) -> bool:
     """Whether a statement that runs once per row would write an entry of a sparse result."""
     return access.tensor.policy == policies.OVERLAY or (
-        access.tensor.policy is None and bool(loop.lowering.output.sparse)
+        access.tensor.policy is None and bool(loop.context.output.sparse)
     )
 
 
 def _writes_along(loop: Loop, access: cin.Access, leader: cin.Access) -> bool:
     """Whether `access` writes the value at the leader's position of the result."""
-    output = loop.lowering.output
+    output = loop.context.output
     if output.leader is None or output.leader.tensor != leader.tensor:
         return False
     if access.tensor.policy == policies.OVERLAY:
@@ -223,7 +222,7 @@ def _reads_densely(loop: Loop, access: cin.Access, registers: Registers) -> bool
     """Whether `access` is there for every row and coordinate: a register, or an operand that is dense."""
     tensor = access.tensor
     if tensor.policy == "scalar":
-        return tensor in registers or tensor.name in loop.lowering.scalars
+        return tensor in registers or tensor.name in loop.env.registers
     if access.others or not all(isinstance(ix, cin.IndexVar) for ix in access.indices):
         return False
     return tensor.policy is None and all(isinstance(level, Dense) for level in tensor.format.levels)
@@ -244,9 +243,9 @@ class _Block:
 
 def blocks(loop: Loop, rows: int) -> None:
     """The loop, `rows` coordinates at a time."""
-    b, lowering, found = loop.b, loop.lowering, _match(loop)
+    b, context, found = loop.b, loop.context, _match(loop)
     assert found is not None
-    spare, keep = register_tiles.VECTOR_BYTES // ROW.itemsize, partial(operands.kept, b, lowering.operands)
+    spare, keep = register_tiles.VECTOR_BYTES // ROW.itemsize, context.keep
     numbered = found.numbered(loop.var)
     maps = {a.tensor.name: keep(f"{a.tensor.name}_rows", ROW, ENTRIES + spare) for a in numbered}
     others = {a: _apart(loop, numbered[0], a, maps) for a in numbered[1:]}
@@ -280,10 +279,8 @@ def blocks(loop: Loop, rows: int) -> None:
                     _store(loop, stage, block, kept)
 
         def by_rows(first: Val = first, end: Val = end) -> None:
-            lowering.long_rows = rows >= MOST
             with b.for_(first, end, loop.var.name, some=True) as row:
-                loop.at(row, frozenset(), {})
-            lowering.long_rows = False
+                replace(loop, env=loop.env.in_mode(short_rows=rows < MOST)).at(row, frozenset(), {})
 
         b.if_else(few, at_once, by_rows)
 
@@ -297,7 +294,7 @@ def _differ(loop: Loop, leader: cin.Access, first: Val, end: Val, rows: int) -> 
 
 
 def _buffers(loop: Loop, leader: cin.Access) -> dict[str, Any]:
-    operand = loop.lowering.operands[leader.tensor.name]
+    operand = loop.context.operands[leader.tensor.name]
     assert isinstance(operand, Input)
     return operand.buffers[1]
 
@@ -348,19 +345,19 @@ def _put(b: Builder, area: DenseArea, op: str | None, row: Val, value: emit.Num)
 
 def _once_per_row(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]) -> None:
     """A statement of all rows, with arrays over these in place of registers: in lanes where its operands are contiguous."""
-    b, lowering, stmt = loop.b, loop.lowering, stage.stmt
+    b, context, stmt = loop.b, loop.context, stage.stmt
     used = {a.tensor.name: kept[a.tensor.name] for a in (stmt.lhs, *cin.accesses(stmt.rhs)) if a.tensor.name in kept}
     arrays = {name: cin.Access(area.tensor, (loop.var,)) for name, area in used.items()}
     stmt = _over_rows(stmt, arrays)
     env = loop.env.with_cursors({array: Cursor(0, b.i64(0)) for array in arrays.values()})
     with _from(b, used.values(), block.first):
         if vectorize.vectorizable(cin.Forall(loop.var, stmt)):
-            vector = vectors.VectorLoop(lowering, loop.var, stmt)
+            vector = vectors.VectorLoop(context, env, loop.var, stmt)
             vector.run(vector.prepared(env), block.first, block.end)
             vector.finish(env)
             return
         with b.for_(block.first, block.end, loop.var.name, some=True) as row:
-            lowering.guarded(stmt, lowering.resolve(env.bind(loop.var, row), stmt))
+            context.emit(stmt, context.resolve(env.bind(loop.var, row), stmt))
 
 
 def _over_rows(stmt: cin.Assign, arrays: dict[str, cin.Access]) -> cin.Assign:
@@ -417,8 +414,8 @@ def _store(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea])
     b, target = loop.b, stage.stmt.lhs.tensor
     assert stage.leader is not None
     at = _reader(loop, stage, block, kept)
-    area = loop.lowering.operands.get(target.name)
-    pointer = area.vals if isinstance(area, DenseArea) else loop.lowering.output.vals(b)
+    area = loop.context.operands.get(target.name)
+    pointer = area.vals if isinstance(area, DenseArea) else loop.context.output.vals(b)
 
     def write(place: Val, lanes: int) -> None:
         emit.store(b, pointer, place, at(place, lanes))
@@ -462,7 +459,7 @@ def _row_of(b: Builder, numbers: DenseArea, place: Val) -> Val:
 
 def _reader(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]) -> Callable[[Val, int], emit.Num]:
     """What a statement computes at some entries of a block: a function of the first one, and how many."""
-    b, lowering, stmt, leader, var = loop.b, loop.lowering, stage.stmt, stage.leader, stage.var
+    b, context, stmt, leader, var = loop.b, loop.context, stage.stmt, stage.leader, stage.var
     assert leader is not None and var is not None
     start, stop = block.edges[leader.tensor.name]
     walker = Walker(leader, 1, segment_of(b, _buffers(loop, leader), start, stop), ranged=False)
@@ -473,8 +470,8 @@ def _reader(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]
             area = kept[access.tensor.name]
             return emit.cast(b, emit.lanes(b, [area.leaf(b, row) for row in rows]), access.dtype)
         if access.tensor.policy == "scalar":
-            return emit.splat(b, lowering.scalars[access.tensor.name].get(b), len(places))
-        operand = lowering.operands[access.tensor.name]
+            return emit.splat(b, loop.env.scalar(access.tensor).get(b), len(places))
+        operand = context.operands[access.tensor.name]
         positions = [env.cursors[access].pos for env in envs]
         if positions == places:
             return operand.leaf(b, positions[0], len(places))
@@ -491,8 +488,8 @@ def _reader(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]
             if numbers is not None:
                 rows.append(_row_of(b, numbers, b.sub(place, start)))
                 env = env.bind(loop.var, b.add(block.first, rows[-1]))
-            envs.append(lowering.resolve(env, stmt))
+            envs.append(context.resolve(env, stmt))
         read = dict.fromkeys(cin.accesses(stmt.rhs))
-        return lowering.value(stmt.rhs, envs[0], lanes, {a: leaf(a, places, rows, envs) for a in read})
+        return context.value(stmt.rhs, envs[0], lanes, {a: leaf(a, places, rows, envs) for a in read})
 
     return at

@@ -36,7 +36,7 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
         return False
     stmt = loop.cases[key]
     assert isinstance(stmt, cin.Assign)
-    if loop.lowering.scalars[stmt.lhs.tensor.name].mark is not None or loop.stored(walker) is None:
+    if loop.env.scalar(stmt.lhs.tensor).mark is not None or loop.stored(walker) is None:
         return False
     if not vectorize.maskable(stmt) or not vectorize.reduces_in_lanes(stmt, loop.var):
         return False
@@ -58,15 +58,15 @@ def _dense(access: cin.Access) -> bool:
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The walk."""
-    b, lowering, stmt, segment = loop.b, loop.lowering, loop.cases[key], walker.segment
+    b, context, stmt, segment = loop.b, loop.context, loop.cases[key], walker.segment
     assert isinstance(stmt, cin.Assign)
-    total = lowering.scalars[stmt.lhs.tensor.name].total
+    total = loop.env.scalar(stmt.lhs.tensor).total
     widest = max(a.dtype.itemsize for a in (stmt.lhs, *cin.accesses(stmt.rhs)))
     count = register_tiles.VECTOR_BYTES // (widest if total is None else max(widest, total.wide.itemsize))
-    lanes = vectors.Lanes(lowering, stmt, count)
-    around = lowering.resolve(loop.env, stmt)
+    lanes = vectors.Lanes(b, stmt, count, total)
+    around = context.resolve(loop.env, stmt)
     same = cin.largest(stmt.rhs, lambda a: loop.var not in cin.bound_by(a))
-    once = {e: emit.splat(b, lowering.value(e, around), count) for e in dict.fromkeys(same)}
+    once = {e: emit.splat(b, context.value(e, around), count) for e in dict.fromkeys(same)}
     read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if loop.var in cin.bound_by(a)]
     ends = [_at(loop, stmt, walker, coordinate) for coordinate in (0, 1)] if any(map(_dense, read)) else []
     with b.for_(segment.lo, segment.hi, "p", count, some=True) as place, b.masked(count, b.sub(segment.hi, place)):
@@ -75,24 +75,24 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
         known: dict[cin.Expr, emit.Num] = dict(once)
         for access in read:
             if coordinates is None or not _dense(access):
-                known[access] = lowering.operands[access.tensor.name].leaf(b, place, count)
+                known[access] = context.operands[access.tensor.name].leaf(b, place, count)
             else:
                 known[access] = _gathered(loop, access, ends, coordinates, count)
-        value = lowering.value(stmt.rhs, around, count, known)
+        value = context.value(stmt.rhs, around, count, known)
         lanes.add(vectors.kept(b, stmt, value, count))
-    vectors.add_up(lowering, stmt, loop.env, (lanes,))
+    vectors.add_up(context, stmt, loop.env, (lanes,))
 
 
 def _at(loop: Loop, stmt: cin.Assign, walker: Walker, coordinate: int) -> Env:
     """Where dense operands are at a coordinate, wherever that is stored."""
     at = loop.b.i64(coordinate)
     env = loop.env.with_cursors({walker.access: walker.cursor(walker.segment.lo, None, at)})
-    return loop.lowering.resolve(env.bind(loop.var, at), stmt)
+    return loop.context.resolve(env.bind(loop.var, at), stmt)
 
 
 def _coordinates(loop: Loop, walker: Walker, place: Val, count: int) -> Val:
     """The coordinates at so many places: they are never negative, so that how they are extended does not matter but to the processor."""
-    b, operand = loop.b, loop.lowering.operands[walker.access.tensor.name]
+    b, operand = loop.b, loop.context.operands[walker.access.tensor.name]
     assert isinstance(operand, Input)
     crd = operand.buffers[walker.level]["crd"]
     found = b.load(crd.pointer, place, f"<{count} x {crd.type}>", "j")
@@ -101,7 +101,7 @@ def _coordinates(loop: Loop, walker: Walker, place: Val, count: int) -> Val:
 
 def _gathered(loop: Loop, access: cin.Access, ends: list[Env], coordinates: Val, count: int) -> emit.Num:
     """What a dense operand has at these coordinates: its positions grow evenly with them."""
-    b, operand = loop.b, loop.lowering.operands[access.tensor.name]
+    b, operand = loop.b, loop.context.operands[access.tensor.name]
     assert isinstance(operand, Input | DenseArea)
     first, second = (env.cursors[access].pos for env in ends)
     positions = coordinates

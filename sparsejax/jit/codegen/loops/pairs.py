@@ -21,12 +21,12 @@ FEW = 11.0
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
     """Whether the walk of `walker` accumulates into a register, over few entries whose number is foreseen."""
-    lowering, stmt = loop.lowering, loop.cases[key]
+    stmt = loop.cases[key]
     few = not loop.in_blocks(walker) and loop.is_short(walker, FEW)
-    if not (lowering.plain or few) or not unrolled.reduces(loop, key, walker):
+    if not (loop.env.mode.scalar_sums or few) or not unrolled.reduces(loop, key, walker):
         return False
     assert isinstance(stmt, cin.Assign)
-    return lowering.scalars[stmt.lhs.tensor.name].mark is None
+    return loop.env.scalar(stmt.lhs.tensor).mark is None
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:

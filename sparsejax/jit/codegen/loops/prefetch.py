@@ -55,7 +55,7 @@ def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
         for distance in (DISTANCE, 2 * DISTANCE)
     )
     for access in others:
-        operand, level = loop.lowering.operands[access.tensor.name], loop.env.cursors[access].level + 1
+        operand, level = loop.context.operands[access.tensor.name], loop.env.cursors[access].level + 1
         assert isinstance(operand, Input)
         pos, crd, size = operand.buffers[level]["pos"], operand.buffers[level]["crd"], access.tensor.dtype.itemsize
         _prefetch(b, pos.pointer, _parent(loop, access, far), 8)
@@ -69,13 +69,13 @@ def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
 
 def stream(loop: Loop, walker: Walker, place: Val, coordinates: bool, values_of: Iterable[cin.Access]) -> None:
     """Fetch what the walk of `walker` itself will read: its coordinates, if it does, and values that lie beside them."""
-    b, operand = loop.b, loop.lowering.operands[walker.access.tensor.name]
+    b, operand = loop.b, loop.context.operands[walker.access.tensor.name]
     assert isinstance(operand, Input)
     later, crd = b.add(place, STREAM), operand.buffers[walker.level].get("crd")
     if coordinates and crd is not None:
         _prefetch(b, crd.pointer, later, SIZES[crd.type])
     for access in values_of:
-        values = loop.lowering.operands[access.tensor.name]
+        values = loop.context.operands[access.tensor.name]
         assert isinstance(values, Input)
         _prefetch(b, values.vals, later, access.tensor.dtype.itemsize)
 
@@ -85,12 +85,12 @@ def rows(loop: Loop, walker: Walker, place: Val, stmt: cin.Assign, env: Env, var
     found = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if _is_row(a, loop.var, var)]
     if not found:
         return
-    b, lowering = loop.b, loop.lowering
+    b, context = loop.b, loop.context
     ahead = b.min(b.add(place, DISTANCE), _last(loop, walker))
     soon = b.named("soon", walker.segment.coordinate(ahead))
-    there = lowering.resolve(env.bind(loop.var, soon), stmt)
+    there = context.resolve(env.bind(loop.var, soon), stmt)
     for access in found:
-        operand, size = lowering.operands[access.tensor.name], access.tensor.dtype.itemsize
+        operand, size = context.operands[access.tensor.name], access.tensor.dtype.itemsize
         assert isinstance(operand, Input)
         for line in range(min(MOST, -(-width * size // LINE))):
             position = b.add(there.cursors[access].pos, line * LINE // size)
@@ -107,13 +107,13 @@ def _is_row(access: cin.Access, picked: cin.IndexVar, along: cin.IndexVar) -> bo
 def _parent(loop: Loop, access: cin.Access, coordinate: Val) -> Val:
     """The position that a coordinate of the loop has in the dense level of `access`."""
     b, cursor = loop.b, loop.env.cursors[access]
-    axis = loop.lowering.axis_of_level(access, cursor.level)
+    axis = loop.context.axis_of_level(access, cursor.level)
     return b.add(b.mul(cursor.pos, axis.span), b.mul(coordinate, axis.step))
 
 
 def _scattered(loop: Loop, access: cin.Access) -> bool:
     """Whether the loop's variable picks segments of `access`: a dense level of it, with a compressed one below."""
-    operand, levels = loop.lowering.operands.get(access.tensor.name), access.tensor.format.levels
+    operand, levels = loop.context.operands.get(access.tensor.name), access.tensor.format.levels
     if not isinstance(operand, Input) or loop.env.cursors[access].found is not None:
         return False
     level = loop.env.cursors[access].level

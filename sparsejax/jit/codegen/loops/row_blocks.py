@@ -28,7 +28,7 @@ from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_below, segment_of
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
-from sparsejax.jit.codegen import emit, operands, vectors
+from sparsejax.jit.codegen import emit, vectors
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.loops import unrolled
 from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, LANES, UNEVEN, differing, leads
@@ -62,14 +62,14 @@ class _Rows:
 def rows_of(loop: Loop) -> int:
     """How many rows a block has; 0 where the loop does not run in blocks."""
     found = _match(loop)
-    return 0 if found is None else loop.lowering.program.blocks[found.leader.tensor.name, found.level + 1]
+    return 0 if found is None else loop.context.program.blocks[found.leader.tensor.name, found.level + 1]
 
 
 def _match(loop: Loop) -> _Rows | None:
-    lowering, body = loop.lowering, loop.cases.get(frozenset())
-    if len(loop.cases) != 1 or loop.env.bound or lowering.strip is not None or loop.enters:
+    context, body = loop.context, loop.cases.get(frozenset())
+    if len(loop.cases) != 1 or loop.env.bound or loop.env.mode.strip is not None or loop.enters:
         return None
-    if not isinstance(body, cin.Where) or simplify.conditions(body) or lowering.output.sparse:
+    if not isinstance(body, cin.Where) or simplify.conditions(body) or context.output.sparse:
         return None
     match body.producer:
         case cin.Forall(var, cin.Assign() as stmt, kind) if kind not in ("vector", "parallel", "tile"):
@@ -103,11 +103,11 @@ def _dense(access: cin.Access) -> bool:
 
 def blocks(loop: Loop, rows: int) -> None:
     """The loop, `rows` coordinates at a time."""
-    b, lowering, found = loop.b, loop.lowering, _match(loop)
+    b, found = loop.b, _match(loop)
     assert found is not None
     alone = host.has_gathers()
     name, dtype = f"{found.leader.tensor.name}_t", found.stmt.rhs.dtype
-    kept = None if alone else operands.kept(b, lowering.operands, name, dtype, ENTRIES + LANES)
+    kept = None if alone else loop.context.keep(name, dtype, ENTRIES + LANES)
     with b.for_(loop.begin, loop.extent, loop.var.name, rows) as first:
         end = b.named("end", b.min(b.add(first, rows), loop.extent))
         start, stop = _edge(loop, found, first), _edge(loop, found, end)
@@ -122,17 +122,12 @@ def blocks(loop: Loop, rows: int) -> None:
             with b.for_(first, end, loop.var.name, some=True) as row:
                 _row(loop, found, kept, row, start, max(LANES, min(MOST, USUAL // rows)))
 
-        def one_by_one(first: Val = first, end: Val = end) -> None:
+        def one_by_one(scalar_sums: bool = False, first: Val = first, end: Val = end) -> None:
             with b.for_(first, end, loop.var.name, some=True) as row:
-                loop.at(row, frozenset(), {})
-
-        def in_turn(first: Val = first, end: Val = end) -> None:
-            lowering.plain = True
-            one_by_one(first, end)
-            lowering.plain = False
+                replace(loop, env=loop.env.in_mode(scalar_sums=scalar_sums)).at(row, frozenset(), {})
 
         few = b.and_(b.lt(b.sub(stop, start), FEW * rows), b.lt(b.get(differ), EVEN))
-        rest = partial(b.if_else, few, in_turn, one_by_one)
+        rest = partial(b.if_else, few, partial(one_by_one, True), one_by_one)
         if alone:
             rest()
         else:
@@ -145,11 +140,11 @@ def _place_of(loop: Loop, found: _Rows, row: Val) -> Val:
 
 
 def _at_row(loop: Loop, found: _Rows, row: Val) -> Env:
-    return loop.lowering.resolve(loop.env.bind(loop.var, row), found.where)
+    return loop.context.resolve(loop.env.bind(loop.var, row), found.where)
 
 
 def _buffers(loop: Loop, found: _Rows) -> tuple[Input, dict[str, Buffer]]:
-    operand = loop.lowering.operands[found.leader.tensor.name]
+    operand = loop.context.operands[found.leader.tensor.name]
     assert isinstance(operand, Input)
     return operand, operand.buffers[found.level + 1]
 
@@ -180,16 +175,16 @@ def _fill(loop: Loop, found: _Rows, kept: DenseArea, first: Val, start: Val, sto
 
 def _row(loop: Loop, found: _Rows, kept: DenseArea, row: Val, start: Val, usual: int) -> None:
     """Add up one row, which mostly has so many entries, and go on with the sum."""
-    b, lowering, (_, buffers) = loop.b, loop.lowering, _buffers(loop, found)
+    b, context, (_, buffers) = loop.b, loop.context, _buffers(loop, found)
     env, position = _at_row(loop, found, row), cin.IndexVar(f"{found.var.name}_t")
     segment = segment_below(b, buffers, env.cursors[found.leader].pos)
     read = cin.Access(kept.tensor, (position,))
     scalar = found.stmt.lhs.tensor
-    lowering.scalars[scalar.name] = Scalar(b, scalar, False, lowering.sum_of(found.where, scalar, env))
+    env = env.with_register(scalar.name, Scalar(b, scalar, False, context.sum_of(found.where, scalar, env)))
     env = env.with_cursors({read: Cursor(0, b.i64(0))})
-    vector = vectors.VectorLoop(lowering, position, replace(found.stmt, rhs=read))
+    vector = vectors.VectorLoop(context, env, position, replace(found.stmt, rhs=read))
     vector.run_few(
         vector.prepared(env), b.sub(segment.lo, start), b.sub(segment.hi, start), None, -(-usual // vector.widths[0])
     )
     vector.finish(env)
-    lowering.guarded(found.where.consumer, env)
+    context.emit(found.where.consumer, env)

@@ -27,13 +27,13 @@ EVEN, UNEVEN = 2, SAMPLES * LANES // 4
 def leads(loop: Loop, access: cin.Access, var: cin.IndexVar) -> bool:
     """Whether the levels left of `access` are a dense one of rows, over the loop's variable, and one over `var` that lists their entries, in
     blocks."""
-    operand, cursor = loop.lowering.operands.get(access.tensor.name), loop.env.cursors[access]
+    operand, cursor = loop.context.operands.get(access.tensor.name), loop.env.cursors[access]
     if not isinstance(operand, Input) or cursor.found is not None or cursor.level + 2 != len(access.indices):
         return False
     rows, entries = access.level_index(cursor.level), access.level_index(cursor.level + 1)
     if (rows, entries) != (loop.var, var) or not isinstance(access.tensor.format.levels[cursor.level], Dense):
         return False
-    within = (access.tensor.name, cursor.level + 1) in loop.lowering.program.blocks
+    within = (access.tensor.name, cursor.level + 1) in loop.context.program.blocks
     return within and operand.listed(cursor.level + 1) and "pos" in operand.buffers[cursor.level + 1]
 
 

@@ -29,8 +29,8 @@ from sparsejax.jit.rewrite.vectorize import maskable, vectorizable
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
     """Whether the walk of `walker` alone may run over lanes, and should."""
-    stmt, lowering = loop.cases[key], loop.lowering
-    if not isinstance(stmt, cin.Assign) or lowering.strip is not None or simplify.conditions(stmt):
+    stmt, context = loop.cases[key], loop.context
+    if not isinstance(stmt, cin.Assign) or loop.env.mode.strip is not None or simplify.conditions(stmt):
         return False
     if not walker.side_by_side or not walker.segment.places_are_positions:
         return False
@@ -41,7 +41,7 @@ def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
     if any(c.found is not None for c in (loop.env.cursors[a] for a in cin.accesses(stmt.rhs) if a in loop.env.cursors)):
         return False
     if loop.enters:
-        level, output = loop.env.cursors[stmt.lhs].level, lowering.output
+        level, output = loop.env.cursors[stmt.lhs].level, context.output
         if stmt.op is not None or level + 1 != len(stmt.lhs.indices) or not output.is_run_end(level):
             return False
     elif stmt.lhs.tensor.policy == "append":
@@ -62,16 +62,16 @@ def _along(access: cin.Access, walker: Walker) -> bool:
 
 def _few(loop: Loop, stmt: cin.Assign, walker: Walker) -> bool:
     """Whether a register accumulates segments that mostly hold less than two entries: whether there is any is not to be foreseen."""
-    if stmt.lhs.tensor.policy != "scalar" or loop.lowering.scalars[stmt.lhs.tensor.name].mark is not None:
+    if stmt.lhs.tensor.policy != "scalar" or loop.env.scalar(stmt.lhs.tensor).mark is not None:
         return False
     return loop.is_short(walker) and maskable(stmt)
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The places of `walker`, many at a time."""
-    b, lowering, stmt, segment, env = loop.b, loop.lowering, loop.cases[key], walker.segment, loop.env
+    b, context, stmt, segment, env = loop.b, loop.context, loop.cases[key], walker.segment, loop.env
     assert isinstance(stmt, cin.Assign)
-    output, kept = lowering.output, lowering.operands.get(stmt.lhs.tensor.name)
+    output, kept = context.output, context.operands.get(stmt.lhs.tensor.name)
     last = len(stmt.lhs.indices) - 1
     count = b.named("count", b.sub(segment.hi, segment.lo))
     sink = kept if isinstance(kept, Append) else output if loop.enters else None
@@ -99,9 +99,9 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
                 output.write_coordinates(b, last, b.add(start, lane), coordinates)
 
     writes = isinstance(kept, Append) or (first is not None and output.writes_coordinates)
-    brief = lowering.brief
+    brief = env.mode.row_in_vector
     if brief is not None and sink in (None, output) and brief.covers(walker.access, VectorLoop.widest(stmt)):
-        vector = VectorLoop(lowering, loop.var, stmt, lanes=brief.lanes)
+        vector = VectorLoop(context, env, loop.var, stmt, lanes=brief.lanes)
         if vector.masks:
             vector.once(vector.prepared(env), segment.lo, segment.hi, follow, brief.values)
             vector.finish(env)
@@ -109,12 +109,12 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
                 output.commit(b, count)
             return
     if sink is None and _few(loop, stmt, walker):
-        vector = VectorLoop(lowering, loop.var, stmt)
+        vector = VectorLoop(context, env, loop.var, stmt)
         vector.run_few(vector.prepared(env), segment.lo, segment.hi, follow)
         vector.finish(env)
         return
     with nullcontext() if sink is not None else b.if_(b.lt(segment.lo, segment.hi)):
-        vector = VectorLoop(lowering, loop.var, stmt, beside=beside if writes else None)
+        vector = VectorLoop(context, env, loop.var, stmt, beside=beside if writes else None)
         vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not lanewise.elementary(stmt.rhs))
         vector.finish(env)
     if isinstance(kept, Append):

@@ -36,7 +36,7 @@ def applies(loop: Loop) -> bool:
     if not 2 <= len(leaders) <= MOST or not all(frozenset([a]) in loop.cases for a in leaders):
         return False
     walkers = [loop.walkers[a] for a in leaders]
-    if not all(w.side_by_side and w.segment.runs is None for w in walkers) or loop.lowering.strip is not None:
+    if not all(w.side_by_side and w.segment.runs is None for w in walkers) or loop.env.mode.strip is not None:
         return False
     stmts = list(loop.cases.values())
     if len({(s.lhs, s.op, s.rhs.dtype) if isinstance(s, cin.Assign) else None for s in stmts}) > 1:
@@ -70,6 +70,9 @@ def union(loop: Loop, rest: Callable[[Loop], None]) -> None:
     for w in walkers:
         bound = b.add(bound, b.sub(w.segment.hi, w.segment.lo))
     flags = [_flag(loop, k) for k in range(len(walkers))]
+    for flag in flags:
+        register = Scalar(b, flag.tensor, tracked=False)
+        loop = replace(loop, env=loop.env.with_register(flag.tensor.name, register))
     first = next(iter(loop.cases.values()))
     assert isinstance(first, cin.Assign)
     made = replace(first, rhs=_chosen(loop, walkers, flags))
@@ -95,7 +98,7 @@ def union(loop: Loop, rest: Callable[[Loop], None]) -> None:
 
             def some() -> None:
                 for hit, flag in zip(there, flags, strict=True):
-                    loop.lowering.scalars[flag.tensor.name].put(b, None, emit.Num(emit.BOOL, (hit,)))
+                    loop.env.scalar(flag.tensor).put(b, None, emit.Num(emit.BOOL, (hit,)))
                 step([b.convert("zext", hit, "i64") for hit in there], made)
 
             together = functools.reduce(b.and_, there)
@@ -119,7 +122,6 @@ def _from(loop: Loop, walker: Walker, place: Val) -> Walker:
 def _flag(loop: Loop, number: int) -> cin.Access:
     """A register that tells whether a leader is at the present coordinate."""
     tensor = cin.Tensor(f"at_{loop.var}_{number}", (), emit.BOOL, Format(()), emit.BOOL.type(False), "scalar")
-    loop.lowering.scalars[tensor.name] = Scalar(loop.b, tensor, tracked=False)
     return cin.Access(tensor, ())
 
 

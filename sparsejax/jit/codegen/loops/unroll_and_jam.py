@@ -19,11 +19,12 @@ loop around a dense one; reference section "SDDMM".
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit, sums, vectors
+from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.loops import prefetch
 from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
@@ -31,18 +32,15 @@ from sparsejax.jit.codegen.operands import Scalar
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.rewrite import scatter_operands
 
-if TYPE_CHECKING:
-    from sparsejax.jit.codegen.lower import Lowering
-
 ROUNDS = 2
 PLACES = 2**ROUNDS
 
 
 def applies(loop: Loop, key: Leaders, walker: Walker | None) -> bool:
     """Whether the walk of `walker` alone, or a loop over all coordinates, sums up, in lanes, what is dense at each of its places."""
-    stmt, lowering = loop.cases[key], loop.lowering
+    stmt = loop.cases[key]
     found, _ = _reductions(stmt)
-    if not found or lowering.strip is not None or simplify.conditions(stmt):
+    if not found or loop.env.mode.strip is not None or simplify.conditions(stmt):
         return False
     if loop.span is not None:
         return False  # cut for threads, anywhere: products may be fused with sums for four places, and not for one
@@ -57,11 +55,11 @@ def applies(loop: Loop, key: Leaders, walker: Walker | None) -> bool:
 
 def _independent(loop: Loop, key: Leaders, first: cin.Where, known: Collection[str]) -> bool:
     """Whether a reduction in lanes reads nothing of `known`, which the places compute, and all else without a search."""
-    inner, lowering = first.producer, loop.lowering
+    inner, context = first.producer, loop.context
     assert isinstance(inner, cin.Forall)
     if inner.kind != "vector" or inner.var.outer is not None or cin.workspace(first).policy != "scalar":
         return False
-    if lowering.visits_nothing(inner):
+    if context.visits_nothing(inner):
         return False
     if sums.is_sum(inner, cin.workspace(first)) and sums.wants_exact(inner, inside=True):
         return False
@@ -109,7 +107,7 @@ def walk(loop: Loop, key: Leaders, walker: Walker | None) -> None:
 
 def _side_by_side(loop: Loop, key: Leaders, walker: Walker | None, places: Sequence[Val]) -> None:
     """The reductions at some places at once, then what is done with each."""
-    lowering = loop.lowering
+    context = loop.context
     found, left = _reductions(loop.cases[key])
     coordinates, cursors = list(places), [dict[cin.Access, Cursor]() for _ in places]
     if walker is not None:
@@ -122,16 +120,16 @@ def _side_by_side(loop: Loop, key: Leaders, walker: Walker | None, places: Seque
         var, body = stmt.producer.var, stmt.producer.body
         if len(places) > 1 and walker is not None:
             for place, env in zip(places, envs, strict=True):
-                prefetch.rows(
-                    loop, walker, place, body, env.bind(var, loop.b.i64(0)), var, lowering.program.extent(var)
-                )
+                prefetch.rows(loop, walker, place, body, env.bind(var, loop.b.i64(0)), var, context.program.extent(var))
         scalars = made[cin.workspace(stmt).name] = [_register(loop, stmt) for _ in places]
-        reductions = _Reductions(lowering, stmt, loop.var, scalars, envs)
-        reductions.run(reductions.places[0], loop.b.i64(0), lowering.bound(var, loop.env))
+        reductions = _Reductions(context, stmt, loop.var, scalars, envs)
+        reductions.run(reductions.places[0], loop.b.i64(0), context.bound(var, loop.env))
         reductions.finish(loop.env)
     for number, (coordinate, here) in enumerate(zip(coordinates, cursors, strict=True)):
-        lowering.scalars.update((name, scalars[number]) for name, scalars in made.items())
-        loop.visit(left, coordinate, here)
+        env = loop.env
+        for name, scalars in made.items():
+            env = env.with_register(name, scalars[number])
+        replace(loop, env=env).visit(left, coordinate, here)
 
 
 def _register(loop: Loop, stmt: cin.Where) -> Scalar:
@@ -147,7 +145,7 @@ class _Reductions(vectors.VectorLoop):
 
     def __init__(
         self,
-        lowering: Lowering,
+        context: Context,
         stmt: cin.Where,
         around: cin.IndexVar,
         scalars: Sequence[Scalar],
@@ -155,8 +153,8 @@ class _Reductions(vectors.VectorLoop):
     ) -> None:
         assert isinstance(stmt.producer, cin.Forall) and isinstance(stmt.producer.body, cin.Assign)
         self.scalars, self._around, self._name = scalars, around, cin.workspace(stmt).name
-        lowering.scalars[self._name] = scalars[0]
-        super().__init__(lowering, stmt.producer.var, stmt.producer.body)
+        envs = [env.with_register(self._name, scalar) for env, scalar in zip(envs, scalars, strict=True)]
+        super().__init__(context, envs[0], stmt.producer.var, stmt.producer.body)
         self.places = [self.prepared(env) for env in envs]
         self._same: dict[cin.Expr, emit.Num] = {}
 
@@ -173,8 +171,7 @@ class _Reductions(vectors.VectorLoop):
         known: Mapping[cin.Expr, emit.Num] | None = None,
     ) -> emit.Num:
         self._same = {}
-        for number, scalar in enumerate(self.scalars):
-            self.lowering.scalars[self._name] = scalar
+        for number in range(len(self.scalars)):
             made = super().at(self.places[number], index, lanes, follow, number, known)
         return made
 
@@ -190,12 +187,12 @@ class _Reductions(vectors.VectorLoop):
     def finish(self, env: Env) -> None:
         """Add up the lanes of every place."""
         made = []
-        for number, scalar in enumerate(self.scalars):
-            self.lowering.scalars[self._name] = scalar
-            lanes = vectors.gathered(self.lowering, self.body, [t for (_, k), t in self.totals.items() if k == number])
+        for number, (here, _) in enumerate(self.places):
+            lanes = vectors.gathered(
+                self.context, self.body, here, [t for (_, k), t in self.totals.items() if k == number]
+            )
             assert lanes is not None
             made.append(lanes)
-        added = vectors.transposed(self.lowering.b, self.body, made, ROUNDS)
+        added = vectors.transposed(self.context.b, self.body, made, ROUNDS)
         for scalar, value in zip(self.scalars, added, strict=True):
-            self.lowering.scalars[self._name] = scalar
-            self.lowering.write(self.body, env, value)
+            self.context.write(self.body, env.with_register(self._name, scalar), value)

@@ -18,6 +18,7 @@ additional tests cost more than they save (a quarter).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import Val
@@ -33,19 +34,19 @@ COPIES = 4
 
 def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
     """Whether the walk of `walker` alone accumulates into a register, and that in lanes, or several of them, pays."""
-    return not loop.lowering.plain and reduces(loop, key, walker)
+    return not loop.env.mode.scalar_sums and reduces(loop, key, walker)
 
 
 def reduces(loop: Loop, key: Leaders, walker: Walker) -> bool:
     """Whether the walk of `walker` alone accumulates into a register, several entries of a segment as a rule, with nothing to look up."""
-    stmt, lowering = loop.cases[key], loop.lowering
-    if not isinstance(stmt, cin.Assign) or stmt.lhs.tensor.policy != "scalar" or lowering.strip is not None:
+    stmt = loop.cases[key]
+    if not isinstance(stmt, cin.Assign) or stmt.lhs.tensor.policy != "scalar" or loop.env.mode.strip is not None:
         return False
     if stmt.op is None or not operators.get(stmt.op).associative or not operators.get(stmt.op).commutative:
         return False
     if loop.is_short(walker):
         return False
-    whole = lowering.scalars[stmt.lhs.tensor.name]
+    whole = loop.env.scalar(stmt.lhs.tensor)
     if whole.total is not None and whole.total.exact:
         return False
     for access in cin.accesses(stmt.rhs):
@@ -83,14 +84,14 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
 def _stored(loop: Loop, stmt: cin.Assign, walker: Walker) -> Val | None:
     """How many places the level that is walked has in all, where lanes behind a segment may be read and left out: the place there has a
     coordinate of this level too. None where they may not."""
-    marked = loop.lowering.scalars[stmt.lhs.tensor.name].mark is not None
+    marked = loop.env.scalar(stmt.lhs.tensor).mark is not None
     return None if marked or not vectorize.maskable(stmt) else loop.stored(walker)
 
 
 def _in_lanes(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: Val, stored: Val | None = None) -> Val:
     """The places before `end`, as many as there are lanes at a time. Where it is known how many are `stored`, what is left fills some
     lanes of one more vector. Where the places end that were visited."""
-    b, lowering, lanes = loop.b, loop.lowering, vectors.Lanes(loop.lowering, stmt, COPIES)
+    b, lanes = loop.b, vectors.Lanes(loop.b, stmt, COPIES, loop.env.scalar(stmt.lhs.tensor).total)
     at = reader(loop, stmt, walker, COPIES)
     with b.for_(walker.segment.lo, end, "p", COPIES, some=stored is None) as first:
         lanes.add(at(first))
@@ -101,24 +102,24 @@ def _in_lanes(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: V
                 lanes.add(vectors.kept(b, stmt, at(end), COPIES))
             b.set(done, hi)
         end = b.get(done)
-    vectors.add_up(lowering, stmt, loop.env, (lanes,))
+    vectors.add_up(loop.context, stmt, loop.env, (lanes,))
     return end
 
 
 def reader(loop: Loop, stmt: cin.Assign, walker: Walker, lanes: int) -> Callable[[Val], emit.Num]:
     """What `stmt` accumulates at so many places of `walker`, as lanes: a function of the first place. What is the same at all
     places is computed here."""
-    b, lowering = loop.b, loop.lowering
-    around = lowering.resolve(loop.env, stmt)
+    b, context = loop.b, loop.context
+    around = context.resolve(loop.env, stmt)
     same = cin.largest(stmt.rhs, lambda a: loop.var not in cin.bound_by(a))
-    once = {e: emit.splat(b, lowering.value(e, around), lanes) for e in dict.fromkeys(same)}
+    once = {e: emit.splat(b, context.value(e, around), lanes) for e in dict.fromkeys(same)}
     read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if loop.var in cin.bound_by(a)]
 
     def at(first: Val) -> emit.Num:
         places = _places(loop, first, lanes)
         envs = [_at(loop, stmt, walker, place) for place in places]
         known: dict[cin.Expr, emit.Num] = {**once, **{a: _leaves(loop, a, places, envs) for a in read}}
-        return lowering.value(stmt.rhs, envs[0], lanes, known)
+        return context.value(stmt.rhs, envs[0], lanes, known)
 
     return at
 
@@ -132,12 +133,12 @@ def _at(loop: Loop, stmt: cin.Assign, walker: Walker, place: Val) -> Env:
     """Where everything is that `stmt` reads at a place of the walker."""
     coordinate = walker.segment.coordinate(place)
     env = loop.env.with_cursors({walker.access: walker.cursor(place, None, coordinate)})
-    return loop.lowering.resolve(env.bind(loop.var, coordinate), stmt)
+    return loop.context.resolve(env.bind(loop.var, coordinate), stmt)
 
 
 def _leaves(loop: Loop, access: cin.Access, places: Sequence[Val], envs: Sequence[Env]) -> emit.Num:
     """What an access reads at all places, as lanes."""
-    b, operand = loop.b, loop.lowering.operands[access.tensor.name]
+    b, operand = loop.b, loop.context.operands[access.tensor.name]
     positions = [env.cursors[access].pos for env in envs]
     if positions == list(places):
         return operand.leaf(b, positions[0], len(places))
@@ -148,16 +149,14 @@ def _leaves(loop: Loop, access: cin.Access, places: Sequence[Val], envs: Sequenc
 
 def in_registers(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: Val, count: int = COPIES) -> None:
     """The places before `end`, `count` at a time, each with a register of its own."""
-    b, lowering, tensor = loop.b, loop.lowering, stmt.lhs.tensor
-    whole = lowering.scalars[tensor.name]
+    b, tensor = loop.b, stmt.lhs.tensor
+    whole = loop.env.scalar(tensor)
     copies = [whole]
     for _ in range(count - 1):
         total = None if whole.total is None else sums.Sum(b, tensor.name, tensor.dtype, False)
         copies.append(Scalar(b, tensor, tracked=False, total=total))
     with b.for_(walker.segment.lo, end, "p", count, some=True) as first:
         for copy, place in zip(copies, _places(loop, first, count), strict=True):
-            lowering.scalars[tensor.name] = copy
-            loop.at_place(key, walker, place)
-    lowering.scalars[tensor.name] = whole
+            replace(loop, env=loop.env.with_register(tensor.name, copy)).at_place(key, walker, place)
     for copy in copies[1:]:
         whole.put(b, stmt.op, copy.get(b) if copy.total is None else copy.total.plain(b))

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sparsejax.formats.walk import Segment, gallop
 from sparsejax.jit.backend.builder import Builder, Val, Var
+from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.operands import Input
 from sparsejax.jit.ir import cin
 
-if TYPE_CHECKING:
-    from sparsejax.jit.codegen.lower import Lowering
-
 Leaders = frozenset[cin.Access]
 Cases = Mapping[Leaders, cin.Stmt]
-Visit = Callable[[cin.Stmt, Val, Mapping[cin.Access, Cursor]], None]
+Visit = Callable[[cin.Stmt, Val, Env], None]
 END = 2**62  # larger than any coordinate
 
 
@@ -132,24 +129,24 @@ class Walker:
 class Loop:
     """The loop over `var` under construction: its cases, a walker for every leader, and how one coordinate is visited.
 
-    `body` is the whole body; `enters` tells whether the loop appends to the output at its own variable; `visit` emits a
-    statement at a coordinate, given the cursors of the accesses that are there.
+    `body` is the whole body; `enters` tells whether the loop appends to the output at its own variable; `enter` emits a
+    statement at a coordinate, where the cursors of the accesses that are there are known.
     """
 
-    lowering: Lowering
+    context: Context
     var: cin.IndexVar
     body: cin.Stmt
     env: Env
     cases: Cases
     walkers: dict[cin.Access, Walker]
     enters: bool
-    visit: Visit
+    enter: Visit
     span: tuple[Val, Val] | None = None
     """The coordinates that are visited, where these are not all."""
 
     @property
     def b(self) -> Builder:
-        return self.lowering.b
+        return self.context.b
 
     @property
     def begin(self) -> Val:
@@ -159,22 +156,26 @@ class Loop:
     @property
     def extent(self) -> Val:
         """Where a loop over all coordinates ends."""
-        return self.lowering.bound(self.var, self.env) if self.span is None else self.span[1]
+        return self.context.bound(self.var, self.env) if self.span is None else self.span[1]
 
     @property
     def grows(self) -> bool:
         """Whether the loop appends entries to the last sparse level of the output."""
-        output = self.lowering.output
+        output = self.context.output
         own = [w.lhs for w in cin.writes(self.body) if w.lhs.tensor.name == output.tensor.name]
         return self.enters and self.env.cursors[own[0]].level == output.sparse[-1]
 
     def room(self, count: Val) -> AbstractContextManager[None]:
         """Inside, at most `count` coordinates are visited: where the loop appends entries, room for them is made at once."""
-        return self.lowering.output.room(self.b, count) if self.grows else nullcontext()
+        return self.context.output.room(self.b, count) if self.grows else nullcontext()
 
     def at(self, coordinate: Val, key: Leaders, cursors: Mapping[cin.Access, Cursor]) -> None:
         """One coordinate in the case `key`."""
         self.visit(self.cases[key], coordinate, cursors)
+
+    def visit(self, stmt: cin.Stmt, coordinate: Val, cursors: Mapping[cin.Access, Cursor]) -> None:
+        """`stmt` at one coordinate, with the cursors of the accesses that are there."""
+        self.enter(stmt, coordinate, self.env.with_cursors(cursors))
 
     def at_place(self, key: Leaders, walker: Walker, place: Val) -> None:
         """The coordinate at one place of a walker that leads alone, its places side by side."""
@@ -183,16 +184,16 @@ class Loop:
 
     def is_short(self, walker: Walker, below: float = 2.0) -> bool:
         """Whether the segments that `walker` walks are expected to hold fewer entries, on average: walks over these are kept simple."""
-        return self.lowering.program.lengths.get((walker.access.tensor.name, walker.level), below) < below
+        return self.context.program.lengths.get((walker.access.tensor.name, walker.level), below) < below
 
     def in_blocks(self, walker: Walker) -> bool:
         """Whether the segments that `walker` walks are so many that they are taken in blocks."""
-        return (walker.access.tensor.name, walker.level) in self.lowering.program.blocks
+        return (walker.access.tensor.name, walker.level) in self.context.program.blocks
 
     def stored(self, walker: Walker) -> Val | None:
         """The number of places of all segments of the level that `walker` walks, which lie one behind the other; None where they do not,
         or that is not known."""
-        operand = self.lowering.operands.get(walker.access.tensor.name)
+        operand = self.context.operands.get(walker.access.tensor.name)
         if not isinstance(operand, Input) or not operand.listed(walker.level):
             return None
         return operand.stored(self.b, walker.level)
