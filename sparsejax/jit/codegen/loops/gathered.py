@@ -15,45 +15,14 @@ measured here beside `unrolled`: rows of 6 to 60 entries take 0.4 to 0.8 of its 
 
 from __future__ import annotations
 
-from sparsejax.formats import Dense
-from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit, register_tiles, vectors
 from sparsejax.jit.codegen.environment import Env
-from sparsejax.jit.codegen.loops import prefetch, unrolled
-from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.codegen.loops import prefetch
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
 from sparsejax.jit.ir import cin
-from sparsejax.jit.rewrite import vectorize
-
-SIZES = (4, 8)
-"""Bytes of what can be gathered."""
-
-
-def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
-    """Whether the walk of `walker` alone accumulates what is at its places, and what dense operands have at its coordinates."""
-    if not host.has_gathers() or not loop.b.has_masks() or not unrolled.applies(loop, key, walker):
-        return False
-    stmt = loop.cases[key]
-    assert isinstance(stmt, cin.Assign)
-    if loop.env.scalar(stmt.lhs.tensor).mark is not None or loop.stored(walker) is None:
-        return False
-    if not vectorize.maskable(stmt) or not vectorize.reduces_in_lanes(stmt, loop.var):
-        return False
-    return all(_along(loop, a, walker) or _dense(a) for a in cin.accesses(stmt.rhs) if loop.var in cin.bound_by(a))
-
-
-def _along(loop: Loop, access: cin.Access, walker: Walker) -> bool:
-    """Whether `access` has its values side by side at the places of the walk."""
-    if access == walker.access:
-        return walker.level + 1 == len(access.indices)
-    return cin.beside(access, (walker.access,)) and len(access.indices) == 1
-
-
-def _dense(access: cin.Access) -> bool:
-    """Whether `access` can be gathered: dense, of a type of four or eight bytes."""
-    plain = not access.others and all(isinstance(level, Dense) for level in access.tensor.format.levels)
-    return plain and access.tensor.policy in (None, "dense") and access.dtype.itemsize in SIZES
+from sparsejax.jit.ir.loop_plans import Leaders
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
@@ -67,14 +36,20 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     around = context.resolve(loop.env, stmt)
     same = cin.largest(stmt.rhs, lambda a: loop.var not in cin.bound_by(a))
     once = {e: emit.splat(b, context.value(e, around), count) for e in dict.fromkeys(same)}
+
+    def gathers(access: cin.Access) -> bool:
+        return access != walker.access and not access.others
+
     read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if loop.var in cin.bound_by(a)]
-    ends = [_at(loop, stmt, walker, coordinate) for coordinate in (0, 1)] if any(map(_dense, read)) else []
+    ends = [_at(loop, stmt, walker, coordinate) for coordinate in (0, 1)] if any(map(gathers, read)) else []
+
     with b.for_(segment.lo, segment.hi, "p", count, some=True) as place, b.masked(count, b.sub(segment.hi, place)):
-        prefetch.stream(loop, walker, place, bool(ends), (a for a in read if not _dense(a)))
+        if loop.plan.prefetch:
+            prefetch.stream(loop, walker, place, bool(ends), (a for a in read if not gathers(a)))
         coordinates = _coordinates(loop, walker, place, count) if ends else None
         known: dict[cin.Expr, emit.Num] = dict(once)
         for access in read:
-            if coordinates is None or not _dense(access):
+            if coordinates is None or not gathers(access):
                 known[access] = context.operands[access.tensor.name].leaf(b, place, count)
             else:
                 known[access] = _gathered(loop, access, ends, coordinates, count)

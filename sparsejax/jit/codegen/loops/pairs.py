@@ -12,28 +12,16 @@ masked vectors, on rows of 3.6, 4.0, 5.6, 6.7 and 7.6 entries: 0.74, 0.79, 0.85,
 from __future__ import annotations
 
 from sparsejax.jit.codegen.loops import prefetch, unrolled
-from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.ir import cin
-
-FEW = 11.0
-"""Entries of a segment, on average, below which this is faster than vectors; of many segments, those that are alike are looked for (`row_blocks`)."""
-
-
-def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
-    """Whether the walk of `walker` accumulates into a register, over few entries whose number is foreseen."""
-    stmt = loop.cases[key]
-    few = not loop.in_blocks(walker) and loop.is_short(walker, FEW)
-    if not (loop.env.mode.scalar_sums or few) or not unrolled.reduces(loop, key, walker):
-        return False
-    assert isinstance(stmt, cin.Assign)
-    return loop.env.scalar(stmt.lhs.tensor).mark is None
+from sparsejax.jit.ir.loop_plans import Leaders
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The walk."""
     b, segment, stmt = loop.b, walker.segment, loop.cases[key]
     assert isinstance(stmt, cin.Assign)
-    if loop.in_blocks(walker):
+    if loop.plan.prefetch:
         own = [walker.access] if walker.level + 1 == len(walker.access.indices) else []
         prefetch.stream(loop, walker, segment.lo, len(set(cin.accesses(stmt.rhs))) > 1, own)
     end = b.named("end", b.add(segment.lo, b.and_(b.sub(segment.hi, segment.lo), b.i64(-2))))

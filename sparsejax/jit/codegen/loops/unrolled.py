@@ -20,44 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit, sums, vectors
 from sparsejax.jit.codegen.environment import Env
-from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Scalar
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Leaders
 from sparsejax.jit.rewrite import scatter_operands, vectorize
 
 COPIES = 4
-
-
-def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
-    """Whether the walk of `walker` alone accumulates into a register, and that in lanes, or several of them, pays."""
-    return not loop.env.mode.scalar_sums and reduces(loop, key, walker)
-
-
-def reduces(loop: Loop, key: Leaders, walker: Walker) -> bool:
-    """Whether the walk of `walker` alone accumulates into a register, several entries of a segment as a rule, with nothing to look up."""
-    stmt = loop.cases[key]
-    if not isinstance(stmt, cin.Assign) or stmt.lhs.tensor.policy != "scalar" or loop.env.mode.strip is not None:
-        return False
-    if stmt.op is None or not operators.get(stmt.op).associative or not operators.get(stmt.op).commutative:
-        return False
-    if loop.is_short(walker):
-        return False
-    whole = loop.env.scalar(stmt.lhs.tensor)
-    if whole.total is not None and whole.total.exact:
-        return False
-    for access in cin.accesses(stmt.rhs):
-        if access.tensor.policy == "scalar":
-            continue
-        cursor = loop.env.cursors[access]
-        below = access.tensor.format.levels[cursor.level + (access in key) :]
-        looked_up = access.tensor.policy == scatter_operands.POLICY and whole.mark is None
-        if cursor.found is not None or not (looked_up or all(isinstance(level, Dense) for level in below)):
-            return False
-    return walker.side_by_side
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
@@ -68,7 +40,7 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     end = b.named("end", b.add(segment.lo, whole))
     found = all(a.tensor.policy != scatter_operands.POLICY for a in cin.accesses(stmt.rhs))
     lanes = found and vectorize.reduces_in_lanes(stmt, loop.var)
-    stored = _stored(loop, stmt, walker) if lanes else None
+    stored = loop.stored(walker) if loop.plan.tail == "masked" else None
     if stored is not None:
         end = _in_lanes(loop, stmt, key, walker, end, stored)
     else:
@@ -79,13 +51,6 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
                 in_registers(loop, stmt, key, walker, end)
     with b.for_(end, segment.hi, "p") as place:
         loop.at_place(key, walker, place)
-
-
-def _stored(loop: Loop, stmt: cin.Assign, walker: Walker) -> Val | None:
-    """How many places the level that is walked has in all, where lanes behind a segment may be read and left out: the place there has a
-    coordinate of this level too. None where they may not."""
-    marked = loop.env.scalar(stmt.lhs.tensor).mark is not None
-    return None if marked or not vectorize.maskable(stmt) else loop.stored(walker)
 
 
 def _in_lanes(loop: Loop, stmt: cin.Assign, key: Leaders, walker: Walker, end: Val, stored: Val | None = None) -> Val:
