@@ -24,14 +24,16 @@ from sparsejax.jit.codegen.output import Output, Span
 from sparsejax.jit.codegen.shared_output import GivenOutput
 from sparsejax.jit.codegen.workspaces import kinds
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
-from sparsejax.jit.ir import cin, policies, simplify
+from sparsejax.jit.ir import choices, cin, policies, simplify
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import assigned_once, iteration, loop_shapes, summation
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
     """The text of the kernel for `program`; with `numbers`, the constants that are collected there are read at run time."""
-    program = program if program.loops is not None else iteration.planned(program)
+    if program.loops is None:
+        with choices.drawing(program.stmt):
+            program = iteration.planned(program)
     return Lowering(program, builder, numbers).run()
 
 
