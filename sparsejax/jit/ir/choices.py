@@ -58,6 +58,11 @@ def pick(choice: str, legal: Sequence[str], cheapest: str) -> str:
     return taken
 
 
+def forced() -> bool:
+    """Whether anything but the cheapest may be taken: else nobody has to know what else is legal."""
+    return config.choose() != "auto"
+
+
 def does(name: str) -> bool:
     """Whether a pass of the compiler is done (`config.skip`)."""
     return name not in config.skip()

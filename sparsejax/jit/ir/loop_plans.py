@@ -40,6 +40,9 @@ class LoopKey(NamedTuple):
     scalar_sums: bool
     accumulators: tuple[tuple[str, Accumulator], ...]
 
+    def __hash__(self) -> int:
+        return hash((self.stmt.var, self.in_tile, self.scalar_sums, *[w.lhs for w in cin.writes(self.stmt)]))
+
     @staticmethod
     def of(stmt: cin.Forall, in_tile: bool, scalar_sums: bool, known: Mapping[str, Accumulator]) -> LoopKey:
         """The key of a loop inside accumulators that are `known`."""

@@ -151,8 +151,8 @@ class _Iteration:
         """Resolve the levels of every access of `stmt` whose variables are bound (`Lowering.resolve`)."""
         moved: dict[cin.Access, int] = {}
         unsure: set[cin.Access] = set()
-        reads = dict.fromkeys(a for a in cin.accesses(stmt) if a.tensor.policy != "scalar")
-        for access in (*reads, *(a for a in targets(stmt) if a not in reads)):
+        reads = dict.fromkeys([a for a in cin.accesses(stmt) if a.tensor.policy != "scalar"])
+        for access in (*reads, *[a for a in targets(stmt) if a not in reads]):
             level, levels = state.levels[access], access.tensor.format.levels
             while level < len(levels) and access not in state.unsure and state.known(access.level_index(level)):
                 if isinstance(levels[level], Dense):
@@ -165,8 +165,10 @@ class _Iteration:
                     level = sum(not isinstance(lv, Dense) for lv in levels)
                 else:
                     break  # appended by its loop
-            moved[access] = level
-        return state.at(moved)._replace(unsure=state.unsure | unsure)
+            if level != state.levels[access]:
+                moved[access] = level
+        state = state.at(moved) if moved else state
+        return state._replace(unsure=state.unsure | unsure) if unsure else state
 
 
 def _has_key(access: cin.Access, state: State) -> bool:
@@ -238,8 +240,7 @@ def _ordered(walk: Walk) -> bool:
 
 def _without_leaders(loop: Loop, plan: LoopPlan) -> LoopPlan:
     """A loop over all coordinates, in blocks of rows or not."""
-    bodies = {"staged_rows": row_bodies.staged(loop), "summed_rows": row_bodies.summed(loop)}
-    found = {shape: body for shape, body in bodies.items() if body is not None}
+    found = row_bodies.found(loop) if loop.program.blocks or choices.forced() else {}
     paying = [shape for shape, body in found.items() if row_bodies.pays(loop, body)]
     jams = ["side_by_side"] if loop_shapes.jams(loop, EVERYWHERE, None) else []
     legal = [*found, *jams, "range"]

@@ -97,7 +97,7 @@ class Loop:
 
     def is_input(self, access: cin.Access) -> bool:
         """Whether an access is of an operand of the kernel."""
-        return any(t.name == access.tensor.name for t in self.program.inputs)
+        return access.tensor.policy is None
 
     def listed(self, access: cin.Access, level: int) -> bool:
         """Whether a level of an operand has its coordinates in memory, those of all segments one behind the other."""
@@ -210,6 +210,8 @@ def single(loop: Loop, key: Leaders) -> tuple[list[str], str]:
         if legal(loop, key, walk):
             found.append(shape)
             best += [shape] if pays(loop, key, walk) else []
+        if best and not choices.forced():
+            break
     return [*found, "entries"], [*best, "entries"][0]
 
 

@@ -25,6 +25,12 @@ FORCED = 32
 Registers = dict[cin.Tensor, np.dtype]
 
 
+def found(loop: Loop) -> dict[str, RowSums | RowStages]:
+    """The shapes in blocks that a loop may take, and what its body is then."""
+    bodies: dict[str, RowSums | RowStages | None] = {"staged_rows": staged(loop), "summed_rows": summed(loop)}
+    return {shape: body for shape, body in bodies.items() if body is not None}
+
+
 def rows_of(loop: Loop, found: RowSums | RowStages) -> int:
     """How many rows a block has."""
     leaders = found.leaders if isinstance(found, RowStages) else (found.leader,)
