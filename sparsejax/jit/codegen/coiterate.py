@@ -13,15 +13,13 @@ from sparsejax.jit.codegen.loops import (
     counted,
     distributed,
     gaps,
-    gathered,
     independent,
     merge,
-    pairs,
+    reduce,
     row_blocks,
     stored_values,
     unions,
     unroll_and_jam,
-    unrolled,
 )
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Input
@@ -85,12 +83,10 @@ def _emit(loop: Loop, shape: str) -> None:
             merge.common_runs(loop, key)
         case "stored_values", [walker]:
             stored_values.walk(loop, key, walker)
-        case "pairs", [walker]:
-            pairs.walk(loop, key, walker)
+        case "pairs" | "unrolled", [walker]:
+            reduce.walk(loop, key, walker)
         case "gathered", [walker]:
-            gathered.walk(loop, key, walker)
-        case "unrolled", [walker]:
-            unrolled.walk(loop, key, walker)
+            reduce.gathered(loop, key, walker)
         case "entries", [walker]:
             merge.entries(loop, key, walker)
         case _:

@@ -145,6 +145,8 @@ class LoopPlan:
     range: str = "steps"
     """How ranges of coordinates are visited."""
     tail: str = "scalar"
+    copies: int = 1
+    """How many sums run at once, of a walk that accumulates."""
     prefetch: bool = False
     blocks: RowSums | RowStages | None = None
     rows: int = 0

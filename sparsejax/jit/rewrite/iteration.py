@@ -198,7 +198,7 @@ def _shaped(loop: Loop, plan: LoopPlan) -> LoopPlan:
         return _everywhere(loop, plan)
     legal, cheapest = _alternatives(loop, needed)
     shape = choices.pick("loop_shape", legal, cheapest)
-    plan = replace(plan, shape=shape)
+    plan = replace(plan, shape=shape, copies=loop_shapes.COPIES.get(shape, 1))
     if shape in ("entries", "pairs", "gathered", "side_by_side"):
         plan = replace(plan, prefetch=loop_shapes.prefetches(loop, needed[0], shape))
     if shape in ("unrolled", "stored_values"):

@@ -4,9 +4,9 @@ shape           legal where                                                  cod
 range           no leader                                                    counted
 side_by_side    a sum in lanes at every coordinate or place                  unroll_and_jam
 stored_values   nothing changes but values at the places of one leader       stored_values
-pairs           a reduction into a register, by one leader                   pairs
-gathered        the same in lanes, of operands that can be gathered          gathered
-unrolled        the same, exact sums excepted                                unrolled
+pairs           a reduction into a register, by one leader                   reduce
+gathered        the same in masked lanes, of operands that can be gathered   reduce
+unrolled        the same                                                     reduce
 entries         one leader                                                   merge
 
 Legality is a matter of types; what pays of `statistics` (`Program.lengths`) and of the processor (`host`).
@@ -30,6 +30,8 @@ FEW = 11.0
 """Entries of a segment, on average, below which two running sums are faster than vectors (`pairs`)."""
 SHORT = 2.0
 """Entries of a segment, on average, below which walks are kept simple."""
+COPIES = {"pairs": 2, "unrolled": 4, "side_by_side": 4}
+"""Running sums of a walk: two where segments have few entries, else as many as additions that are under way at once."""
 GATHERED = (4, 8)
 """Bytes of what can be gathered."""
 UNION = 3

@@ -36,6 +36,7 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import emit, register_tiles, vectors
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.kernel_memory import moved
+from sparsejax.jit.codegen.loops.reduce import leaves
 from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, differing
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
@@ -295,13 +296,7 @@ def _reader(loop: Loop, stage: Stage, block: _Block, kept: dict[str, DenseArea])
             return emit.cast(b, emit.lanes(b, [area.leaf(b, row) for row in rows]), access.dtype)
         if access.tensor.policy == "scalar":
             return emit.splat(b, loop.env.scalar(access.tensor).get(b), len(places))
-        operand = context.operands[access.tensor.name]
-        positions = [env.cursors[access].pos for env in envs]
-        if positions == places:
-            return operand.leaf(b, positions[0], len(places))
-        if len(set(positions)) == 1:
-            return emit.splat(b, operand.leaf(b, positions[0]), len(places))
-        return emit.lanes(b, [operand.leaf(b, position) for position in positions])
+        return leaves(loop, context.operands[access.tensor.name], places, [env.cursors[access].pos for env in envs])
 
     def at(first: Val, lanes: int) -> emit.Num:
         places = [first, *(b.named("q", b.add(first, k)) for k in range(1, lanes))]

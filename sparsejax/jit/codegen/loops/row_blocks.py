@@ -11,7 +11,7 @@ processor has asked memory for ahead is lost. Here no branch depends on a single
 or that have too many entries (`ENTRIES`), run row by row; this is decided block by block from the lengths of some rows, so that nobody
 needs to know them before. Only levels of many entries are worth it (`Program.blocks`): of few, the processor remembers all lengths.
 
-Where processors gather fast (`host.has_gathers`), rows by themselves are faster than values that are kept (`gathered`): blocks tell only
+Where processors gather fast (`host.has_gathers`), rows by themselves are faster than values that are kept (`reduce`): blocks tell only
 rows that are alike and short from others.
 
 Sums of the stored values themselves gain as well (a million rows of half an entry: 1.5 ms, 2.0 where they are read in place). Applies to
@@ -29,7 +29,7 @@ from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit, vectors
 from sparsejax.jit.codegen.environment import Cursor, Env
-from sparsejax.jit.codegen.loops import unrolled
+from sparsejax.jit.codegen.loops import reduce
 from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, LANES, UNEVEN, differing
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Buffer, DenseArea, Input, Scalar
@@ -39,7 +39,7 @@ from sparsejax.jit.ir.loop_plans import RowSums
 ENTRIES = 4096
 """Entries of a block, at most: their values stay in the first cache."""
 STEP = 4
-"""Entries at a time that rows are added up in (`unrolled`)."""
+"""Entries at a time that rows are added up in (`reduce`)."""
 USUAL, MOST = 3072, 32
 """Entries of the rows of a block, about, and of one row, that are read without asking whether it has as many."""
 FEW = 8
@@ -109,12 +109,12 @@ def _fill(loop: Loop, found: RowSums, kept: DenseArea, first: Val, start: Val, s
     walker = Walker(found.leader, found.level + 1, segment, ranged=False)
     stored = operand.stored(b, found.level + 1)
     assert stored is not None
-    values = unrolled.reader(inner, stmt, walker, LANES)
+    values = reduce.reader(inner, stmt, walker, LANES)
     whole = b.and_(b.add(b.sub(stop, start), LANES - 1), b.i64(-LANES))
     end = b.named("end", b.add(start, b.min(whole, b.and_(b.sub(stored, start), b.i64(-LANES)))))
     with b.for_(start, end, "p", LANES) as place:
         emit.store(b, kept.vals, b.sub(place, start), values(place))
-    single = unrolled.reader(inner, stmt, walker, 1)
+    single = reduce.reader(inner, stmt, walker, 1)
     with b.for_(end, stop, "p") as place:
         emit.store(b, kept.vals, b.sub(place, start), single(place))
 

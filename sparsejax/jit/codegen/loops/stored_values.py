@@ -7,7 +7,7 @@
     for p in lo .. hi by 8:   t0 .. t7 += exp(vals[p ..])         a reduction: the lanes are added up at the end
 
 Applies where nothing but the leader's values changes in the walk. Reductions of cheap values are better off with scalars
-(`unrolled`): rows are short, and lanes must be put together after each.
+(`reduce`): rows are short, and lanes must be put together after each.
 """
 
 from __future__ import annotations
