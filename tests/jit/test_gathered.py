@@ -1,4 +1,4 @@
-"""Walks in vectors whose operands are gathered (`loops/gathered`), as on processors where that is fast, whatever this one is."""
+"""Walks in vectors whose operands are gathered (`loops/reduce`), as on processors where that is fast, whatever this one is."""
 
 import re
 
