@@ -274,7 +274,8 @@ def test_loads_and_compiles_are_logged(in_use, caplog):
 SCRIPT = """
 import sys
 import numpy as np, sparsejax as sj, sparsejax.numpy as snp
-from sparsejax.jit import lower, runtime
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.codegen import lower
 lowered, real = [], lower.lower
 lower.lower = lambda *args: lowered.append(1) or real(*args)
 x = np.arange(24.0).reshape(4, 6) % 3
@@ -283,7 +284,7 @@ f = sj.jit(lambda A, B: snp.maximum(A @ B, 1))
 assert np.array_equal((A @ A.T).todense(), x @ x.T)
 assert np.array_equal(f(A, x.T.copy()).todense(), np.maximum(x @ x.T, 1))
 assert np.array_equal((A * 2 + A).todense(), 3 * x)
-print(runtime.compile_count(), len(lowered), "llvmlite.binding" in sys.modules)
+print(compiler.compile_count(), len(lowered), "llvmlite.binding" in sys.modules)
 """
 
 

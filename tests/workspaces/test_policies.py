@@ -261,7 +261,7 @@ coords = np.stack([rng.integers(0, 2**40, n) for _ in range(2)])
 vals = np.ones(n)
 program, source = t.program_of(shape, vals.dtype, "add", policy)
 stored = t.convert.from_coords(np.concatenate([np.arange(n)[None], coords]), vals, source.shape, source.format, source.fill_value)
-kernel = t.runtime.compile_text(t.lower.lower(program, t.LLVMBuilder()))
+kernel = t.compiler.compile_text(t.lower.lower(program, t.LLVMBuilder()))
 run = t.binding.Binding(kernel, program.output, "add").run
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
