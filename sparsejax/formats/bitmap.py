@@ -28,6 +28,8 @@ class Bitmap(Level):
 
     letter: ClassVar[str] = "b"
     locates: ClassVar[bool] = True
+    consecutive: ClassVar[bool] = False
+    placed: ClassVar[bool] = False
     compact: ClassVar[bool] = False
 
     def buffer_types(self) -> dict[str, str]:

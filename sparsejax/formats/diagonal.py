@@ -32,6 +32,7 @@ class Diagonal(Level):
     letter: ClassVar[str] = "o"
     compact: ClassVar[bool] = False
     relative: ClassVar[bool] = True
+    placed: ClassVar[bool] = False
     fills: ClassVar[bool] = True
 
     def buffer_types(self) -> dict[str, str]:

@@ -37,6 +37,7 @@ class Hash(Level):
 
     letter: ClassVar[str] = "h"
     locates: ClassVar[bool] = True
+    consecutive: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
     compact: ClassVar[bool] = False
 

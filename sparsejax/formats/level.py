@@ -10,6 +10,9 @@ A level maps a parent position and a coordinate to a child position. Properties 
     locates     `locate` takes constant time
     shared      several coordinates may share one position (such a level is the last one)
     contiguous  the coordinates of a segment are consecutive, as are their positions (`Segment.first` is their first)
+    consecutive the places of a walk are consecutive (`Segment.after` is None)
+    placed      a place is a position of the next level (`Segment.places_are_positions`)
+    in_runs     ranges of coordinates share a position (`Segment.runs`)
     relative    its coordinates depend on those of the level above (such a level is not the outermost one)
     fills       what is assembled may have more entries than it was given, of the fill
 
@@ -45,6 +48,9 @@ class Level:
     shared: ClassVar[bool] = False
     relative: ClassVar[bool] = False
     contiguous: ClassVar[bool] = False
+    consecutive: ClassVar[bool] = True
+    placed: ClassVar[bool] = True
+    in_runs: ClassVar[bool] = False
     fills: ClassVar[bool] = False
 
     @property

@@ -31,6 +31,9 @@ class RunLength(Level):
 
     letter: ClassVar[str] = "r"
     shared: ClassVar[bool] = True
+    consecutive: ClassVar[bool] = False
+    placed: ClassVar[bool] = False
+    in_runs: ClassVar[bool] = True
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "start": "crd", "stop": "crd"}

@@ -8,6 +8,7 @@
                   NEST_PASSES         formats that kernels read, blocks as dimensions, blocks of rows    "
                   concretize          loops, `where`, policies of workspaces                             "
                   STATEMENT_PASSES    named rewrites of the statement                                    "
+                  iteration           who leads every loop, its cases and its shape                      "
                   lower               LLVM text through the builder                                      "
     text          compile             machine code (`backend/compiler`)                                  once per text
     a call        bind, call          slots, memory, one call (`runtime`)                                every time
@@ -25,8 +26,7 @@ from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.errors import ScheduleError
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend.llvm import LLVMBuilder
-from sparsejax.jit.backend.pretty import PrettyBuilder
-from sparsejax.jit.codegen import coiterate, lower
+from sparsejax.jit.codegen import lower
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.cost.statistics import Facts
@@ -41,6 +41,7 @@ from sparsejax.jit.rewrite import (
     contract_arrays,
     fission,
     in_place,
+    iteration,
     legalize,
     parallelize,
     scatter_operands,
@@ -136,7 +137,7 @@ def program_of(nest: Nest, schedule: Schedule, known: Facts | None = None) -> Pr
     """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads. Loops are cut into
     chunks and blocks by what is `known` of the inputs, if anything is."""
     with choices.drawing("program", nest):
-        return _program_of(nest, schedule, known)
+        return iteration.planned(_program_of(nest, schedule, known))
 
 
 def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
@@ -171,17 +172,13 @@ def readable(nest: Nest, schedule: Schedule) -> Nest:
     """`nest` with its inputs in the formats that its kernel reads (`legalize`), under a schedule of what it splits into."""
 
     def walked(made: Nest) -> cin.Tensor | None:
-        try:
-            with choices.pricing():
-                lower.lower(in_order(blocks.split(made), schedule), PrettyBuilder())
-        except coiterate.Unordered as fault:
-            return fault.tensor
-        return None
+        with choices.pricing():
+            program = iteration.planned(in_order(blocks.split(made), schedule))
+        return None if program.loops is None else program.loops.unordered
 
     return legalize.readable(nest, walked)
 
 
 def text_of(program: Program, constants: Numbers | None = None) -> str:
     """The LLVM text of a program; numbers are read from `constants` at run time, if these are given."""
-    with choices.drawing("text", program.stmt):
-        return lower.lower(program, LLVMBuilder(), constants)
+    return lower.lower(program, LLVMBuilder(), constants)

@@ -14,6 +14,7 @@ import pytest
 from sparsejax.formats import Compressed, Coordinate, Dense
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import coiterate, lower
+from sparsejax.jit.rewrite import iteration
 from sparsejax.jit.runtime.kernels import KernelRunner
 from tests.enumeration import cases, run
 from tests.fuzz import definitions, forced
@@ -136,8 +137,8 @@ def test_a_lone_coordinate_level_is_a_compressed_level(words):
 
 
 def test_the_check_can_fail(monkeypatch):
-    real = coiterate.find_cases
-    monkeypatch.setattr(coiterate, "find_cases", lambda body, leaders: dict(list(real(body, leaders).items())[:1]))
+    real = iteration.find_cases
+    monkeypatch.setattr(iteration, "find_cases", lambda body, leaders: dict(list(real(body, leaders).items())[:1]))
     tally = Tally()
     for _ in run.run(range(18363, 20363, 50), tally):
         pass

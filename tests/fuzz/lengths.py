@@ -26,8 +26,8 @@ from sparsejax.alternatives import PASSES
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 from sparsejax.jit.backend import host
-from sparsejax.jit.codegen.loops import pairs
 from sparsejax.jit.cost import statistics
+from sparsejax.jit.rewrite import loop_shapes
 from tests.fuzz import engine
 
 ROWS = (1, 40, 64, 130, 130, 300, 300, 700, 700, 2100)
@@ -271,7 +271,7 @@ def machine(seed: int, large: bool) -> Iterator[str]:
     offered = {"scalar": (), "masks": ("masks",), "gathers": ("masks", "gathers")}[kind]
     offers = host._offers
     many = statistics.MANY if large or rng.random() < 0.25 else 1
-    few = rng.choice((pairs.FEW, pairs.FEW, 0.0))
+    few = rng.choice((loop_shapes.FEW, loop_shapes.FEW, 0.0))
     block = rng.choice((64, 64, statistics.BLOCK))
     threads = rng.choice((1, 1, 2, 3))
     skip = {name for name in PASSES if rng.random() < SKIPPED.get(name, 0.06)}
@@ -282,7 +282,7 @@ def machine(seed: int, large: bool) -> Iterator[str]:
         ),
         mock.patch.object(statistics, "MANY", many),
         mock.patch.object(statistics, "BLOCK", statistics.BLOCK if large else block),
-        mock.patch.object(pairs, "FEW", few),
+        mock.patch.object(loop_shapes, "FEW", few),
         config.using(skip=skip, choose=rng.choice(("auto", f"random:{seed}"))),
         engine.quick(),
     ):

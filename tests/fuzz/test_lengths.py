@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from sparsejax.jit.codegen.loops import row_blocks
 from sparsejax.jit.ir import simplify
+from sparsejax.jit.rewrite import row_bodies
 from tests.enumeration.test_enumeration import slice_number
 from tests.fuzz import engine, lengths
 
@@ -44,5 +44,5 @@ def test_many_large():
 def test_the_check_can_fail(monkeypatch):
     """Rows in blocks take reductions to which entries count that are not stored."""
     blind = types.SimpleNamespace(**{**vars(simplify), "exhaust_stmt": lambda stmt, gone: None})
-    monkeypatch.setattr(row_blocks, "simplify", blind)
+    monkeypatch.setattr(row_bodies, "simplify", blind)
     assert any(lengths.check(seed) for seed in (5, 61, 76))

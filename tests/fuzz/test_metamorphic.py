@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from sparsejax.jit.codegen import coiterate
+from sparsejax.jit.rewrite import iteration
 from tests.fuzz import engine, forced, metamorphic, programs
 
 BATCHES, BATCH = 12, 20
@@ -93,8 +93,8 @@ def test_split_concatenates_and_adds():
 
 
 def test_the_check_can_fail(monkeypatch):
-    real = coiterate.find_cases
-    monkeypatch.setattr(coiterate, "find_cases", lambda body, leaders: dict(list(real(body, leaders).items())[:1]))
+    real = iteration.find_cases
+    monkeypatch.setattr(iteration, "find_cases", lambda body, leaders: dict(list(real(body, leaders).items())[:1]))
     assert faults_of(range(30))[1]
 
 

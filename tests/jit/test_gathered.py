@@ -1,4 +1,4 @@
-"""Walks in vectors whose operands are gathered (`loops/gathered`), as on processors where that is fast, whatever this one is."""
+"""Walks in vectors whose operands are gathered (`loops/reduce`), as on processors where that is fast, whatever this one is."""
 
 import re
 
@@ -7,15 +7,15 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit.codegen.loops import pairs
 from sparsejax.jit.cost import statistics
+from sparsejax.jit.rewrite import loop_shapes
 
 
 @pytest.fixture(autouse=True, params=[1, 1 << 15], ids=["blocks", "rows"])
 def fast(monkeypatch, gathers, request):
     """As if gathers were fast, for few entries too; rows also in blocks, where some are alike."""
     monkeypatch.setattr(statistics, "MANY", request.param)
-    monkeypatch.setattr(pairs, "FEW", 0.0)
+    monkeypatch.setattr(loop_shapes, "FEW", 0.0)
     gathers(True)
 
 

@@ -10,9 +10,9 @@ import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, RunLength, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.codegen import coiterate
 from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.rewrite import iteration
 from sparsejax.jit.runtime import kernels, plans
 
 
@@ -237,5 +237,5 @@ def test_products_have_few_cases(monkeypatch):
     for access in accesses[1:]:
         rhs = cin.Call("multiply", (rhs, access), dtype)
     body = cin.Assign(cin.Access(cin.Tensor("s", (), dtype, Format(()), dtype.type(0), "scalar"), ()), "add", rhs)
-    assert set(coiterate.find_cases(body, accesses)) == {frozenset(accesses)}
+    assert set(iteration.find_cases(body, accesses)) == {frozenset(accesses)}
     assert len(asked) < 100

@@ -1,4 +1,4 @@
-"""Walks over few entries that have two running sums (`loops/pairs`)."""
+"""Walks over few entries that have two running sums (`loops/reduce`)."""
 
 import numpy as np
 import pytest

@@ -29,7 +29,7 @@ def kind(request, processor):
 
 
 def ragged(mean, dtype="f8", fill=0):
-    """Rows of all lengths, side by side: blocks of these are not alike (`loops/flat`)."""
+    """Rows of all lengths, side by side: blocks of these are not alike (`loops/row_blocks`)."""
     rng = np.random.default_rng(0)
     lengths = np.minimum(rng.poisson(mean, ROWS) * rng.integers(0, 3, ROWS), COLUMNS)
     stored = rng.random((ROWS, COLUMNS)).argsort(1) < lengths[:, None]

@@ -67,11 +67,5 @@ class Context(Protocol):
     def write_lanes(self, stmt: cin.Assign, env: Env, position: Val, value: Num, lanes: int) -> None:
         """Write `lanes` values at consecutive positions."""
 
-    def tracked(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> bool:
-        """Whether a scalar workspace must remember if anything was written to it."""
-
-    def visits_nothing(self, stmt: cin.Stmt) -> bool:
-        """Whether all assignments of `stmt` are in loops over nothing, as its types show."""
-
     def sum_of(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> Sum | None:
         """The running sum of a scalar workspace that is one."""

@@ -10,6 +10,8 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen.emit import Num
 from sparsejax.jit.codegen.operands import Registers, Scalar
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Accumulator, LoopKey
+from sparsejax.jit.rewrite.loop_shapes import State
 
 
 class Cursor(NamedTuple):
@@ -107,6 +109,20 @@ class Env(NamedTuple):
         found = self.registers[tensor.name]
         assert isinstance(found, Scalar)
         return found
+
+    def state(self) -> State:
+        """What is known here, without any values."""
+        levels = {access: cursor.level for access, cursor in self.cursors.items()}
+        unsure = frozenset(access for access, cursor in self.cursors.items() if cursor.found is not None)
+        return State(frozenset(self.bound), levels, unsure)
+
+    def loop_key(self, stmt: cin.Forall) -> LoopKey:
+        """Where the plan of a loop is found that is emitted here."""
+        known = {
+            name: Accumulator(r.mark is not None, isinstance(r, Scalar) and r.total is not None and r.total.exact)
+            for name, r in self.registers.items()
+        }
+        return LoopKey.of(stmt, self.mode.strip is not None, self.mode.scalar_sums, known)
 
     def coordinate(self, b: Builder, index: cin.Index) -> Val:
         if isinstance(index, cin.Position):

@@ -19,19 +19,21 @@ from sparsejax.jit.codegen import abi, coiterate, emit, operands, register_tiles
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.codegen.emit import Num
 from sparsejax.jit.codegen.environment import Cursor, Env
-from sparsejax.jit.codegen.loops import independent
 from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Registers, Scalar
 from sparsejax.jit.codegen.output import Output, Span
 from sparsejax.jit.codegen.shared_output import GivenOutput
 from sparsejax.jit.codegen.workspaces import kinds
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
-from sparsejax.jit.ir import cin, policies, simplify
+from sparsejax.jit.ir import choices, cin, policies, simplify
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.rewrite import assigned_once
+from sparsejax.jit.rewrite import assigned_once, iteration, loop_shapes, summation
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
     """The text of the kernel for `program`; with `numbers`, the constants that are collected there are read at run time."""
+    if program.loops is None:
+        with choices.drawing(program.stmt):
+            program = iteration.planned(program)
     return Lowering(program, builder, numbers).run()
 
 
@@ -60,7 +62,7 @@ class Lowering:
         self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
         if program.stmt is not None:
             self._workspaces(program.stmt)
-            start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *_targets(program.stmt))}
+            start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *iteration.targets(program.stmt))}
             env = self.resolve(Env({}, start), program.stmt)
             if program.chunking.partial == "output":
                 self._apart(program.stmt, env)
@@ -161,10 +163,10 @@ class Lowering:
         A mask is tested as soon as its condition is known, outside all loops that do not change it.
         """
         for condition in simplify.conditions(stmt):
-            if self._known(condition, stmt, env):
+            if iteration.is_known(condition, stmt, env.state()):
                 self._decide(condition, stmt, env)
                 return
-        if independent.parts_of(stmt):
+        if iteration.parts_of(stmt):
             self.statement(stmt, env)  # every part is guarded by itself
             return
         for access in dict.fromkeys(cin.accesses(stmt)):
@@ -186,22 +188,11 @@ class Lowering:
             return
         self.statement(stmt, env)
 
-    def _known(self, condition: cin.Expr, stmt: cin.Stmt, env: Env) -> bool:
-        """Whether everything that `condition` reads is resolved before `stmt` runs."""
-        written = {w.lhs.tensor.name for w in cin.writes(stmt)}
-        for access, levels in simplify.levels_asked(condition).items():
-            cursor = env.cursors.get(access)
-            if access.tensor.name in written or (cursor is not None and cursor.found is not None):
-                return False
-            if access.tensor.policy != "scalar" and (cursor is None or cursor.level < levels):
-                return False
-        return True
-
     def _decide(self, condition: cin.Expr, stmt: cin.Stmt, env: Env) -> None:
         """`stmt` under a mask whose condition is known."""
         holds = simplify.assume(stmt, condition, True)
         fails = simplify.assume(stmt, condition, False)
-        known = simplify.simplify(_all_stored(condition))
+        known = simplify.simplify(iteration.all_stored(condition))
 
         def emit_stmt(left: cin.Stmt | None) -> None:
             if left is not None:
@@ -232,14 +223,14 @@ class Lowering:
     def _where(self, stmt: cin.Where, env: Env) -> None:
         tensor = cin.workspace(stmt)
         b = self.b
-        if self.output.sparse and tensor.lacks and self.visits_nothing(stmt.producer):
+        if self.output.sparse and tensor.lacks and loop_shapes.visits_nothing(self.program, stmt.producer):
             gone = {a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name}
             left = simplify.exhaust_stmt(stmt.consumer, gone)
             if left is not None:
                 self.emit(left, env)
             return
         if tensor.policy == "scalar":
-            tracked, strip = self.tracked(stmt, tensor, env), env.mode.strip
+            tracked, strip = loop_shapes.tracked(self.program, stmt, env.state()), env.mode.strip
             scalar: Scalar | Registers
             if strip is None:
                 scalar = Scalar(b, tensor, tracked, self.sum_of(stmt, tensor, env))
@@ -271,38 +262,11 @@ class Lowering:
         if isinstance(area, Workspace):
             area.reset(b)
 
-    def tracked(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> bool:
-        """Whether a scalar workspace must remember if anything was written to it: what reads it runs only then."""
-        asked = bool(self.output.sparse) or _appends(stmt.consumer) or _refilled(stmt.consumer, tensor)
-        if not asked or not tensor.lacks:
-            return False
-        return any(self._is_sparse(a, env) for a in cin.accesses(stmt.producer)) or bool(
-            simplify.conditions(stmt.producer)
-        )
-
-    def visits_nothing(self, stmt: cin.Stmt) -> bool:
-        """Whether all assignments of `stmt` are in loops over nothing, as its types show."""
-        match stmt:
-            case cin.Forall(var, body, _):
-                return not self.program.extent(var) or self.visits_nothing(body)
-            case cin.Where(consumer, _):
-                return self.visits_nothing(consumer)
-            case cin.Seq(stmts):
-                return all(map(self.visits_nothing, stmts))
-        return False
-
     def sum_of(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> sums.Sum | None:
         """The running sum of a scalar workspace that is one."""
-        if not sums.is_sum(stmt.producer, tensor):
+        if not summation.is_sum(stmt.producer, tensor):
             return None
-        return sums.Sum(self.b, tensor.name, tensor.dtype, sums.wants_exact(stmt.producer, bool(env.bound)))
-
-    def _is_sparse(self, access: cin.Access, env: Env) -> bool:
-        """Whether `access` may turn out not to be stored, here or at some level that is still to come."""
-        levels = access.tensor.format.levels
-        return env.cursors[access].found is not None or any(
-            not isinstance(lv, Dense) for lv in levels[env.cursors[access].level :]
-        )
+        return sums.Sum(self.b, tensor.name, tensor.dtype, summation.wants_exact(stmt.producer, bool(env.bound)))
 
     def _assign(self, stmt: cin.Assign, env: Env) -> None:
         if env.mode.strip is not None:
@@ -383,7 +347,7 @@ class Lowering:
         """Resolve the levels of every access of `stmt` whose variables are bound."""
         moved: dict[cin.Access, Cursor] = {}
         reads = dict.fromkeys([a for a in cin.accesses(stmt) if a.tensor.policy != "scalar"])
-        for access in (*reads, *[a for a in _targets(stmt) if a not in reads]):
+        for access in (*reads, *[a for a in iteration.targets(stmt) if a not in reads]):
             cursor = env.cursors[access]
             if cursor.level < len(access.indices):
                 fresh = self._resolve_one(access, env, access not in reads)
@@ -439,28 +403,3 @@ class Lowering:
         emit.store(b, pointer, position, value)
         if tensor.policy is None and self.output.sparse:
             b.set(self.output.wrote, b.i64(1))
-
-
-def _all_stored(condition: cin.Expr) -> cin.Expr:
-    """`condition` where every access has been found: what it says of stored entries holds."""
-    if not isinstance(condition, cin.Call):
-        return condition
-    if condition.op == "stored":
-        return simplify.literal(True, condition.dtype)
-    return cin.Call(condition.op, tuple(map(_all_stored, condition.args)), condition.dtype)
-
-
-def _appends(stmt: cin.Stmt) -> bool:
-    """Whether `stmt` makes entries of a workspace."""
-    return any(w.lhs.tensor.policy in policies.KEYED for w in cin.writes(stmt))
-
-
-def _refilled(stmt: cin.Stmt, tensor: cin.Tensor) -> bool:
-    """Whether `stmt` reads a workspace over another fill than its own."""
-    return any(a.tensor.name == tensor.name and a.tensor != tensor for a in cin.accesses(stmt))
-
-
-def _targets(stmt: cin.Stmt) -> list[cin.Access]:
-    """The accesses that `stmt` writes and that have a position: the output, and workspaces that are dense or have blocks."""
-    written = [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy != "scalar"]
-    return [a for a in written if a.tensor.policy is None or isinstance(a.tensor.format.levels[-1], Dense)]

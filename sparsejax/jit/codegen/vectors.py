@@ -61,7 +61,7 @@ def vector_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
 class VectorLoop:
     """`body` over ranges of `var`; accesses in `fixed` have one position in a range, whatever their indices say.
 
-    Vectors have `lanes` lanes, or as many as fit 64 bytes of all that is computed.
+    Vectors have `lanes` lanes, or as many as fit 64 bytes of all that is computed; the last one has `masked` lanes where the processor can.
     With a `count`, there is one range of as many coordinates (`run_block`). A reduction has `copies` sets of lanes, of which none
     waits for the other.
     """
@@ -77,6 +77,7 @@ class VectorLoop:
         beside: Beside | None = None,
         copies: int = 1,
         lanes: int = 0,
+        masked: bool = True,
     ) -> None:
         self.beside = beside
         self.context, self.var, self.body, self.fixed, self.count = context, var, body, fixed, count
@@ -84,7 +85,7 @@ class VectorLoop:
         widest = lanes or self.widest(body)
         if whole is not None and not lanes:
             widest = min(widest, register_tiles.VECTOR_BYTES // whole.wide.itemsize)
-        self.masks = not count and beside is None and maskable(body)
+        self.masks = masked and not count and beside is None and maskable(body)
         if self.masks:
             self.widths: tuple[int, ...] = (widest,)
         elif count:

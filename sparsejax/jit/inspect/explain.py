@@ -396,7 +396,7 @@ def _kernel(
         conversions,
         memory,
         times,
-        "" if program.stmt is None else cin.as_text(program.stmt),
+        str(program),
     )
 
 

@@ -13,7 +13,6 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.backend.pretty import PrettyBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.graph import partition, pattern_sources
-from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime.kernels import KernelRunner, Observed
 from sparsejax.jit.runtime.plans import Plan, plan_of
@@ -107,7 +106,7 @@ def _kernel_text(step: KernelRunner, observed: Observed, stage: str) -> str:
     if stage == "plan":
         return _plan_text(step, schedule, program)
     if stage == "cin":
-        return "kernel" if program.stmt is None else cin.as_text(program.stmt)
+        return str(program) or "kernel"
     if stage == "loops":
         return lower.lower(program, PrettyBuilder())
     text = lower.lower(program, LLVMBuilder())

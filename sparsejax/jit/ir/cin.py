@@ -439,21 +439,22 @@ def _assign_sign(op: str | None) -> str:
     return "=" if op is None else {"add": "+=", "multiply": "*="}.get(op, f"{op}=")
 
 
-def as_text(stmt: Stmt, indent: int = 0) -> str:
-    """`stmt` printed with one loop or assignment per line."""
+def as_text(stmt: Stmt, indent: int = 0, note: Callable[[Forall], str] = lambda loop: "") -> str:
+    """`stmt` printed with one loop or assignment per line; with a `note` behind every loop of which there is one."""
     pad = "  " * indent
     match stmt:
         case Assign(lhs, op, rhs):
             return f"{pad}{lhs} {_assign_sign(op)} {rhs}"
         case Forall(var, body, kind):
             mark = "" if kind == "serial" else f" ({kind})"
-            return f"{pad}forall {var}{mark}\n{as_text(body, indent + 1)}"
+            told = note(stmt)
+            return f"{pad}forall {var}{mark}{told and '   # ' + told}\n{as_text(body, indent + 1, note)}"
         case Where(consumer, producer):
             tensor = workspace(stmt)
             head = f"{pad}where {tensor.name}: {tensor.policy or 'tensor'} {tensor.dtype}"
-            return f"{head}\n{as_text(producer, indent + 1)}\n{pad}then\n{as_text(consumer, indent + 1)}"
+            return f"{head}\n{as_text(producer, indent + 1, note)}\n{pad}then\n{as_text(consumer, indent + 1, note)}"
         case Seq(stmts):
-            return "\n".join(as_text(s, indent) for s in stmts)
+            return "\n".join(as_text(s, indent, note) for s in stmts)
 
 
 def check(stmt: Stmt) -> None:

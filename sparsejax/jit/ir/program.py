@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sparsejax.formats import Dense, Format
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import LoopPlans
 
 
 def heads(tensor: cin.Tensor) -> tuple[int, ...]:
@@ -90,6 +91,15 @@ class Program:
 
     whole: bool = False
     """Whether every element of a dense output is assigned, whatever it held before: nobody has to clear it."""
+
+    loops: LoopPlans | None = None
+    """How every loop runs (`rewrite/iteration`), once all rewrites are done."""
+
+    def __str__(self) -> str:
+        """The statement, with how every loop of it runs."""
+        if self.stmt is None:
+            return ""
+        return cin.as_text(self.stmt) if self.loops is None else cin.as_text(self.stmt, 0, self.loops.note)
 
     def extent(self, var: cin.IndexVar) -> int:
         """The extent of a variable, as the types of the program say."""

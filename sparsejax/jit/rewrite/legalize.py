@@ -4,7 +4,7 @@ before:  out:bitmap[i,j] = A:hash[i,j] + B:csr-with-duplicates[i,j]
 after:   out:csr[i,j] = A:csr[i,j] + B:csr[i,j],   A and B converted before, out after; the plan says so
 
 Read: every level type, but duplicates are combined first, and an unordered level is looked up, or walked alone where
-the order does not matter (`coiterate.Unordered`); elsewhere it is read as a compressed one. So are diagonals in blocks that stick
+the order does not matter (`LoopPlan.unordered`); elsewhere it is read as a compressed one. So are diagonals in blocks that stick
 out of the shape, where they store what lies outside. Blocks: see `blocks`. Written: dense, compressed and
 coordinate levels; others are assembled compressed and converted. Conversions are linear in the entries.
 """

@@ -18,22 +18,12 @@ from dataclasses import replace
 from sparsejax.formats import Dense
 from sparsejax.formats.walk import Segment, lower_bound
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen.loops import distributed, row_blocks
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Input
 from sparsejax.jit.ir import cin
 
 Work = Callable[[Val], Val]
 LANES = 64  # of the widest vector
-
-
-def in_blocks(loop: Loop) -> tuple[int, Callable[[Loop, int], None]]:
-    """How many coordinates of a loop make a block, and what emits these; 0 where it does not run in blocks."""
-    for shape in (distributed, row_blocks):
-        rows = shape.rows_of(loop)
-        if rows:
-            return rows, shape.blocks
-    return 0, row_blocks.blocks
 
 
 def cut(loop: Loop) -> Loop:
@@ -54,15 +44,13 @@ def cut(loop: Loop) -> Loop:
     before = work(b.i64(0))
     whole = b.named("whole", b.sub(work(loop.extent), before))
 
-    rows, _ = in_blocks(loop)
-
     def cut_at(k: Val) -> Val:
         target = b.named("target", b.add(before, b.binary("sdiv", b.mul(whole, k), chunks)))
         found = lower_bound(b, lambda v: b.lt(work(v), target), b.i64(0), loop.extent)
         if counted and isinstance(loop.body, cin.Assign):
             found = b.and_(found, b.i64(-LANES))  # what runs in lanes and what is left over is the same for any chunks
-        elif rows:
-            found = b.and_(found, b.i64(-rows))
+        elif loop.plan.rows:
+            found = b.and_(found, b.i64(-loop.plan.rows))
         return b.named("cut", b.select(b.lt(k, chunks), found, loop.extent))
 
     cuts = [b.var("cut", b.i64(0)) for _ in range(2)]

@@ -15,41 +15,25 @@ from sparsejax.formats import Format
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.environment import Cursor, Env
-from sparsejax.jit.codegen.loops import unroll_and_jam
-from sparsejax.jit.codegen.loops.walker import Leaders, Loop
+from sparsejax.jit.codegen.loops.walker import Loop
 from sparsejax.jit.codegen.operands import Scalar
 from sparsejax.jit.codegen.vectors import Follow, VectorLoop
-from sparsejax.jit.ir import cin, operators, simplify
-from sparsejax.jit.rewrite.vectorize import vectorizable
+from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir.loop_plans import Leaders
 
 INT = np.dtype(np.int64)
 
 
-def kind(loop: Loop, key: Leaders, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()) -> str:
-    """How a range of coordinates in the case `key` is visited: at "once", in "lanes" or in "steps".
-
-    Accesses in `fixed` have one position in the range, those in `walked` consecutive ones.
-    """
-    body = loop.cases[key]
-    if loop.env.mode.strip is None and not loop.enters and not simplify.conditions(body):
-        if isinstance(body, cin.Assign) and _same_everywhere(body, loop.var, fixed):
-            return "once"
-        if vectorizable(cin.Forall(loop.var, body), fixed, walked):
-            return "lanes"
-    return "steps"
-
-
 class Ranges:
-    """Ranges of coordinates in the case `key`, visited one after the other; `fixed` and `walked` as in `kind`.
+    """Ranges of coordinates in the case `key`, visited one after the other: at "once", in "lanes" or in "steps". Accesses in `fixed` have
+    one position in a range.
 
     `add` may be called in a loop; `finish` comes after it.
     """
 
-    def __init__(
-        self, loop: Loop, key: Leaders, fixed: Collection[cin.Access] = (), walked: Collection[cin.Access] = ()
-    ) -> None:
-        self.loop, self.key = loop, key
-        self.kind, body = kind(loop, key, fixed, walked), loop.cases[key]
+    def __init__(self, loop: Loop, key: Leaders, kind: str, fixed: Collection[cin.Access] = ()) -> None:
+        self.loop, self.key, self.kind = loop, key, kind
+        body = loop.cases[key]
         self.body, self.vector, self._prepared = body, None, None
         if self.kind == "lanes" and isinstance(body, cin.Assign):
             vector = self.vector = VectorLoop(loop.context, loop.env, loop.var, body, fixed)
@@ -85,21 +69,9 @@ class Ranges:
 
 def counted(loop: Loop) -> None:
     """The whole extent, without leaders."""
-    if unroll_and_jam.applies(loop, frozenset(), None):
-        unroll_and_jam.walk(loop, frozenset(), None)
-        return
-    ranges = Ranges(loop, frozenset())
+    ranges = Ranges(loop, frozenset(), loop.plan.range)
     ranges.add(loop.begin, loop.extent)
     ranges.finish()
-
-
-def _same_everywhere(body: cin.Assign, var: cin.IndexVar, fixed: Collection[cin.Access]) -> bool:
-    """Whether `body` accumulates the same value at every coordinate, by an operator that knows what that gives."""
-    if body.op is None or var in body.lhs.indices:
-        return False
-    if not operators.get(body.op).repeats(body.rhs.dtype):
-        return False
-    return all(a in fixed or var not in a.indices for a in cin.accesses(body.rhs))
 
 
 def _repeat(loop: Loop, body: cin.Assign, env: Env, times: Val) -> None:

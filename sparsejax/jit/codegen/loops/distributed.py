@@ -31,204 +31,29 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_below, segment_of
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen import emit, register_tiles, sums, vectors
+from sparsejax.jit.codegen import emit, register_tiles, vectors
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.kernel_memory import moved
-from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, differing, leads
+from sparsejax.jit.codegen.loops.reduce import leaves
+from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, differing
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
-from sparsejax.jit.ir import cin, operators, policies, simplify
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import RowStages, Stage
 from sparsejax.jit.rewrite import lanewise, vectorize
 
 ENTRIES = 4096
 """Entries of a block, at most: what is kept for them stays in the first caches."""
-SHORT = 2
-"""Entries of a row, on average, below which bodies of one statement are distributed at all."""
 ONE, SEVERAL = 3, 4
 """Entries of a row, on average over a block, up to which it is computed at once: bodies of one statement over entries, and of more (the
 crossing points measured: two and a half, and four to five)."""
-SOME, MOST = 512, 1024
-"""Rows of a block from which on bodies of several statements are distributed (rows of less than six entries), and from which on rows by
-themselves are so rare that they have no code for few entries."""
+MOST = 1024
+"""Rows of a block from which on rows by themselves are so rare that they have no code for few entries."""
 MARKS = 4
 """Entries whose row is noted at once."""
 ROW = np.dtype(np.int32)
-
-Registers = dict[cin.Tensor, np.dtype[Any]]
-"""What is kept per row, and the type in which it is accumulated."""
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """One statement: over the entries of `leader`'s fiber, or once per row (`leader` is None)."""
-
-    stmt: cin.Assign
-    var: cin.IndexVar | None = None
-    leader: cin.Access | None = None
-
-    def needs_row(self, row: cin.IndexVar) -> bool:
-        """Whether a statement over entries depends on their row, but for where these are."""
-        read = [a for a in cin.accesses(self.stmt.rhs) if a != self.leader and not a.others]
-        return self.reduces or any(a.tensor.policy == "scalar" or row in a.indices for a in read)
-
-    @property
-    def reduces(self) -> bool:
-        """Whether a statement over entries accumulates into a register."""
-        return self.leader is not None and self.stmt.lhs.tensor.policy == "scalar"
-
-
-@dataclass(frozen=True)
-class _Body:
-    stages: tuple[_Stage, ...]
-    registers: Registers
-    leaders: tuple[cin.Access, ...]
-    """One for every operand that is walked."""
-
-    @property
-    def single(self) -> bool:
-        """Whether one statement alone runs over entries."""
-        return sum(stage.leader is not None for stage in self.stages) == 1
-
-    def numbered(self, row: cin.IndexVar) -> list[cin.Access]:
-        """The leaders of statements that depend on more of a row than its entries."""
-        asked = {s.leader.tensor.name for s in self.stages if s.leader is not None and s.needs_row(row)}
-        return [a for a in self.leaders if a.tensor.name in asked]
-
-
-def rows_of(loop: Loop) -> int:
-    """How many rows a block has; 0 where the loop is not distributed."""
-    found = _match(loop)
-    return 0 if found is None else min(_rows(loop, leader) for leader in found.leaders)
-
-
-def _rows(loop: Loop, leader: cin.Access) -> int:
-    """How many rows of a walked operand make a block."""
-    return loop.context.program.blocks[leader.tensor.name, len(leader.indices) - 1]
-
-
-# ------------------------------------------------------------------------------------------------------- when it applies
-
-
-def _match(loop: Loop) -> _Body | None:
-    context, body = loop.context, loop.cases.get(frozenset())
-    if len(loop.cases) != 1 or body is None or loop.env.bound or loop.env.mode.strip is not None or loop.enters:
-        return None
-    if context.output.sparse and (context.output.leader is None or context.output.writes_coordinates):
-        return None
-    registers: Registers = {}
-    stages = []
-    for stmt, where in _flattened(body):
-        stage = None if stmt is None else _stage(loop, stmt, registers)
-        if stage is None:
-            return None
-        stages.append(stage)
-        if stage.reduces and (where is None or cin.workspace(where) != stage.stmt.lhs.tensor):
-            return None  # into a register of all rows
-        if where is not None:
-            kept = _kept(loop, where)
-            if kept is None:
-                return None
-            registers[cin.workspace(where)] = kept
-    leaders = {s.leader.tensor.name: s.leader for s in stages if s.leader is not None}
-    found = _Body(tuple(stages), registers, tuple(leaders.values()))
-    return found if leaders and all(_is_short(loop, a, found.single) for a in found.leaders) else None
-
-
-def _is_short(loop: Loop, leader: cin.Access, single: bool) -> bool:
-    """Whether rows are expected to be as short as it takes."""
-    program, level = loop.context.program, (leader.tensor.name, len(leader.indices) - 1)
-    return program.lengths.get(level, SHORT) < SHORT if single else program.blocks[level] >= SOME
-
-
-def _flattened(stmt: cin.Stmt, fills: cin.Where | None = None) -> Iterator[tuple[cin.Stmt | None, cin.Where | None]]:
-    """The statements of a body in the order in which they run, each with the `where` whose register it fills; None for what has another
-    form."""
-    if not isinstance(stmt, cin.Where):
-        yield stmt, fills
-        return
-    tensor = cin.workspace(stmt)
-    if tensor.policy not in ("scalar", policies.OVERLAY):
-        yield None, None
-        return
-    yield from _flattened(stmt.producer, stmt if tensor.policy == "scalar" else None)
-    yield from _flattened(stmt.consumer, fills)
-
-
-def _kept(loop: Loop, where: cin.Where) -> np.dtype[Any] | None:
-    """The type in which the register of a `where` is accumulated; None where it needs more than a number per row."""
-    tensor = cin.workspace(where)
-    if loop.context.tracked(where, tensor, loop.env):
-        return None
-    if not sums.is_sum(where.producer, tensor):
-        return tensor.dtype
-    return None if sums.wants_exact(where.producer, True) else sums.wide(tensor.dtype)
-
-
-def _stage(loop: Loop, stmt: cin.Stmt, registers: Registers) -> _Stage | None:
-    match stmt:
-        case cin.Assign() if not simplify.conditions(stmt):
-            dense = all(_reads_densely(loop, a, registers) for a in cin.accesses(stmt.rhs))
-            return _Stage(stmt) if dense and not _of_entry(loop, stmt.lhs) else None
-        case cin.Forall(var, cin.Assign() as body, kind) if kind not in ("vector", "parallel", "tile"):
-            pass
-        case _:
-            return None
-    leader = next((a for a in cin.accesses(body.rhs) if len(a.indices) == 2 and leads(loop, a, var)), None)
-    if leader is None:
-        return None
-    for condition in simplify.conditions(body):
-        left = simplify.assume(body, condition, True)
-        if condition != cin.Call("stored", (leader,), condition.dtype) or not isinstance(left, cin.Assign):
-            return None
-        body = left
-    if simplify.exhaust_stmt(body, {leader}) is not None or simplify.conditions(body):
-        return None
-    others = [a for a in cin.accesses(body.rhs) if a != leader]
-    if not all(_beside(a, leader) or _reads_densely(loop, a, registers) for a in others):
-        return None
-    if body.lhs.tensor.policy == "scalar":
-        operator = operators.get(body.op) if body.op else None
-        return _Stage(body, var, leader) if operator is not None and operator.associative else None
-    return _Stage(body, var, leader) if body.op is None and _writes_along(loop, body.lhs, leader) else None
-
-
-def _beside(access: cin.Access, leader: cin.Access) -> bool:
-    """Whether `access` has a value for every entry of the leader."""
-    return cin.beside(access, (leader,)) and len(access.indices) == 1
-
-
-def _of_entry(loop: Loop, access: cin.Access) -> bool:
-    """Whether a statement that runs once per row would write an entry of a sparse result."""
-    return access.tensor.policy == policies.OVERLAY or (
-        access.tensor.policy is None and bool(loop.context.output.sparse)
-    )
-
-
-def _writes_along(loop: Loop, access: cin.Access, leader: cin.Access) -> bool:
-    """Whether `access` writes the value at the leader's position of the result."""
-    output = loop.context.output
-    if output.leader is None or output.leader.tensor != leader.tensor:
-        return False
-    if access.tensor.policy == policies.OVERLAY:
-        return _beside(access, leader)
-    same = [access.level_index(k) for k in range(len(access.indices))] == [leader.level_index(k) for k in range(2)]
-    return access.tensor.policy is None and same
-
-
-def _reads_densely(loop: Loop, access: cin.Access, registers: Registers) -> bool:
-    """Whether `access` is there for every row and coordinate: a register, or an operand that is dense."""
-    tensor = access.tensor
-    if tensor.policy == "scalar":
-        return tensor in registers or tensor.name in loop.env.registers
-    if access.others or not all(isinstance(ix, cin.IndexVar) for ix in access.indices):
-        return False
-    return tensor.policy is None and all(isinstance(level, Dense) for level in tensor.format.levels)
-
-
-# ------------------------------------------------------------------------------------------------------------ its code
 
 
 @dataclass(frozen=True)
@@ -241,10 +66,10 @@ class _Block:
     rows: dict[str, DenseArea]
 
 
-def blocks(loop: Loop, rows: int) -> None:
-    """The loop, `rows` coordinates at a time."""
-    b, context, found = loop.b, loop.context, _match(loop)
-    assert found is not None
+def blocks(loop: Loop) -> None:
+    """The loop, some coordinates at a time."""
+    b, context, found, rows = loop.b, loop.context, loop.plan.blocks, loop.plan.rows
+    assert isinstance(found, RowStages)
     spare, keep = register_tiles.VECTOR_BYTES // ROW.itemsize, context.keep
     numbered = found.numbered(loop.var)
     maps = {a.tensor.name: keep(f"{a.tensor.name}_rows", ROW, ENTRIES + spare) for a in numbered}
@@ -343,7 +168,7 @@ def _put(b: Builder, area: DenseArea, op: str | None, row: Val, value: emit.Num)
     emit.store(b, area.vals, row, value)
 
 
-def _once_per_row(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]) -> None:
+def _once_per_row(loop: Loop, stage: Stage, block: _Block, kept: dict[str, DenseArea]) -> None:
     """A statement of all rows, with arrays over these in place of registers: in lanes where its operands are contiguous."""
     b, context, stmt = loop.b, loop.context, stage.stmt
     used = {a.tensor.name: kept[a.tensor.name] for a in (stmt.lhs, *cin.accesses(stmt.rhs)) if a.tensor.name in kept}
@@ -385,13 +210,13 @@ def _from(b: Builder, areas: Collection[DenseArea], first: Val) -> Iterator[None
         area.vals = vals
 
 
-def _in_two_steps(stage: _Stage) -> bool:
+def _in_two_steps(stage: Stage) -> bool:
     """Whether what is accumulated is computed for all entries before any is added: functions are faster in lanes."""
     return stage.reduces and lanewise.elementary(stage.stmt.rhs)
 
 
 def _reduce(
-    loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea], values: dict[np.dtype[Any], DenseArea]
+    loop: Loop, stage: Stage, block: _Block, kept: dict[str, DenseArea], values: dict[np.dtype[Any], DenseArea]
 ) -> None:
     b, area = loop.b, kept[stage.stmt.lhs.tensor.name]
     assert stage.leader is not None
@@ -410,7 +235,7 @@ def _reduce(
         _put(b, area, stage.stmt.op, _row_of(b, numbers, b.sub(place, start)), value)
 
 
-def _store(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]) -> None:
+def _store(loop: Loop, stage: Stage, block: _Block, kept: dict[str, DenseArea]) -> None:
     b, target = loop.b, stage.stmt.lhs.tensor
     assert stage.leader is not None
     at = _reader(loop, stage, block, kept)
@@ -423,7 +248,7 @@ def _store(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea])
     _in_lanes(loop, stage, *block.edges[stage.leader.tensor.name], write)
 
 
-def _in_lanes(loop: Loop, stage: _Stage, start: Val, stop: Val, visit: Callable[[Val, int], None]) -> None:
+def _in_lanes(loop: Loop, stage: Stage, start: Val, stop: Val, visit: Callable[[Val, int], None]) -> None:
     """All entries, as many at a time as a vector has lanes; those behind the last whole vector masked, or one by one."""
     b, stmt = loop.b, stage.stmt
     lanes = vectors.VectorLoop.widest(stmt) if _lanewise(stmt) else 1
@@ -457,7 +282,7 @@ def _row_of(b: Builder, numbers: DenseArea, place: Val) -> Val:
     return b.convert("zext", b.load(numbers.vals, place, "i32", "row"), "i64")
 
 
-def _reader(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]) -> Callable[[Val, int], emit.Num]:
+def _reader(loop: Loop, stage: Stage, block: _Block, kept: dict[str, DenseArea]) -> Callable[[Val, int], emit.Num]:
     """What a statement computes at some entries of a block: a function of the first one, and how many."""
     b, context, stmt, leader, var = loop.b, loop.context, stage.stmt, stage.leader, stage.var
     assert leader is not None and var is not None
@@ -471,13 +296,7 @@ def _reader(loop: Loop, stage: _Stage, block: _Block, kept: dict[str, DenseArea]
             return emit.cast(b, emit.lanes(b, [area.leaf(b, row) for row in rows]), access.dtype)
         if access.tensor.policy == "scalar":
             return emit.splat(b, loop.env.scalar(access.tensor).get(b), len(places))
-        operand = context.operands[access.tensor.name]
-        positions = [env.cursors[access].pos for env in envs]
-        if positions == places:
-            return operand.leaf(b, positions[0], len(places))
-        if len(set(positions)) == 1:
-            return emit.splat(b, operand.leaf(b, positions[0]), len(places))
-        return emit.lanes(b, [operand.leaf(b, position) for position in positions])
+        return leaves(loop, context.operands[access.tensor.name], places, [env.cursors[access].pos for env in envs])
 
     def at(first: Val, lanes: int) -> emit.Num:
         places = [first, *(b.named("q", b.add(first, k)) for k in range(1, lanes))]

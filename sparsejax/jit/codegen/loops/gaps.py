@@ -12,31 +12,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparsejax.jit.backend.builder import Val
-from sparsejax.jit.codegen.loops.counted import Ranges, kind
+from sparsejax.jit.codegen.loops.counted import Ranges
 from sparsejax.jit.codegen.loops.merge import Match, choose
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
-from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir import cin
 
 EMPTY: frozenset[cin.Access] = frozenset()
 
 
-def overwrites(loop: Loop) -> bool:
-    """Whether coordinates may be written twice, the second time for good: a plain assignment in place, cheap in lanes.
-
-    Not under a mask: where it fails nothing is written, which would leave what the first pass wrote."""
-    body, rest = loop.body, loop.cases[EMPTY]
-    if simplify.conditions(body):
-        return False
-    if not isinstance(body, cin.Assign) or body.op is not None or loop.var not in body.lhs.indices:
-        return False
-    if loop.enters or body.lhs.tensor.policy not in (None, "dense") or not isinstance(rest, cin.Assign):
-        return False
-    return kind(loop, EMPTY) == "lanes"
-
-
 def plain_pass(loop: Loop) -> Loop:
     """Run every coordinate without leaders; the loop that is left."""
-    ranges = Ranges(loop, EMPTY)
+    ranges = Ranges(loop, EMPTY, loop.plan.first)
     ranges.add(loop.begin, loop.extent)
     ranges.finish()
     return replace(loop, cases={key: stmt for key, stmt in loop.cases.items() if key})
@@ -47,7 +33,7 @@ def gaps(loop: Loop) -> None:
     walkers = _used(loop)
     for walker in walkers.values():
         walker.start(loop.b)
-    if isinstance(loop.cases[EMPTY], cin.Assign):
+    if loop.plan.shape == "gaps":
         _between(loop, walkers)
     else:
         with loop.b.for_(loop.begin, loop.extent, loop.var.name) as coordinate:
@@ -56,7 +42,7 @@ def gaps(loop: Loop) -> None:
 
 def _between(loop: Loop, walkers: Mapping[cin.Access, Walker]) -> None:
     b = loop.b
-    ranges = Ranges(loop, EMPTY)
+    ranges = Ranges(loop, EMPTY, loop.plan.range)
     start = b.var(loop.var.name, loop.begin)
     with b.while_(lambda: b.lt(b.get(start), loop.extent)):
         stop = loop.extent

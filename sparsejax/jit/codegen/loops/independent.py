@@ -13,22 +13,15 @@ Code and compile time are linear in the parts (`fission` makes them). Source: re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen.loops.merge import Match, sentinel
-from sparsejax.jit.codegen.loops.walker import Leaders, Loop
-from sparsejax.jit.ir import cin
+from sparsejax.jit.codegen.loops.walker import Loop
+from sparsejax.jit.ir.loop_plans import Leaders
 
 
-def parts_of(body: cin.Stmt) -> tuple[cin.Stmt, ...]:
-    """The independent parts of a loop's body; none when it is one whole."""
-    match body:
-        case cin.Seq(stmts) | cin.Where(_, cin.Seq(stmts)):
-            return stmts
-        case _:
-            return ()
-
-
-def independent(loop: Loop, keys: list[Leaders]) -> None:
+def independent(loop: Loop, keys: Sequence[Leaders]) -> None:
     """Every coordinate where something may be left to do: the leaders of one of `keys` are there (the empty key: everywhere)."""
     b = loop.b
 

@@ -13,35 +13,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import register_tiles
 from sparsejax.jit.codegen.environment import Cursor
-from sparsejax.jit.codegen.loops import gathered, pairs, prefetch, stored_values, unroll_and_jam, unrolled
+from sparsejax.jit.codegen.loops import prefetch
 from sparsejax.jit.codegen.loops.counted import Ranges
-from sparsejax.jit.codegen.loops.walker import END, Leaders, Loop, Walker
+from sparsejax.jit.codegen.loops.walker import END, Loop, Walker
 from sparsejax.jit.cost.machine import UNEVEN
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Leaders
 
 PIECE = 256
 """Places of an intersection for whose entries room is made at once: how many there will be is not known, and room for all would be
 memory that is held for nothing."""
 
 
-def single(loop: Loop, key: Leaders) -> None:
-    """One leader, one case: its places in order, its runs, or its band."""
-    b, (walker,) = loop.b, loop.walkers_of(key)
-    segment = walker.segment
-    if segment.first is not None:
-        bands(loop, key)
-        return
-    if segment.runs is not None:
-        _runs(loop, key, walker)
-        return
-    for shape in (stored_values, pairs, gathered, unrolled, unroll_and_jam):
-        if shape.applies(loop, key, walker):
-            shape.walk(loop, key, walker)
-            return
+def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
+    """One leader, one case: its places in order."""
+    b, segment = loop.b, walker.segment
     if walker.side_by_side:
         with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
-            prefetch.fetch(loop, key, walker, place)
-            _fetch_strip(loop, key, walker, place)
+            if loop.plan.prefetch:
+                prefetch.fetch(loop, key, walker, place)
+                _fetch_strip(loop, key, walker, place)
             loop.at_place(key, walker, place)
         return
     present = b.var("p", segment.lo)
@@ -61,14 +52,14 @@ def _fetch_strip(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
         prefetch.rows(loop, walker, place, stmt, loop.env.with_cursors(here), strip.var, strip.vectors * strip.lanes)
 
 
-def _runs(loop: Loop, key: Leaders, walker: Walker) -> None:
+def runs(loop: Loop, key: Leaders, walker: Walker) -> None:
     """Ranges of coordinates that share a position: the leader does not change in them."""
-    b, runs = loop.b, walker.segment.runs
-    assert runs is not None
-    with b.if_(b.lt(runs.lo, runs.hi)):
-        ranges = Ranges(loop, key, fixed=key)
-        with b.for_(runs.lo, runs.hi, "run") as run:
-            ranges.add(runs.start(run), runs.stop(run), {walker.access: Cursor(walker.level + 1, run)}, short=True)
+    b, found = loop.b, walker.segment.runs
+    assert found is not None
+    with b.if_(b.lt(found.lo, found.hi)):
+        ranges = Ranges(loop, key, loop.plan.range, fixed=key)
+        with b.for_(found.lo, found.hi, "run") as run:
+            ranges.add(found.start(run), found.stop(run), {walker.access: Cursor(walker.level + 1, run)}, short=True)
         ranges.finish()
 
 
@@ -85,7 +76,7 @@ def common_runs(loop: Loop, key: Leaders) -> None:
             made = b.and_(made, b.lt(b.get(var), r.hi))
         return made
 
-    ranges = Ranges(loop, key, fixed=key)
+    ranges = Ranges(loop, key, loop.plan.range, fixed=key)
     with b.while_(inside):
         places = [b.get(p) for p in present]
         start, stops = runs[0].start(places[0]), [r.stop(q) for r, q in zip(runs, places, strict=True)]
@@ -124,9 +115,8 @@ def bands(loop: Loop, key: Leaders) -> None:
             found[walker.access] = walker.cursor(place, None, coordinate)
         return found
 
-    last = [a for a in key if loop.walkers[a].level + 1 == len(a.indices)]
     with b.if_(b.lt(lo, hi)):
-        ranges = Ranges(loop, key, walked=last)
+        ranges = Ranges(loop, key, loop.plan.range)
         ranges.add(lo, hi, follow=follow)
         ranges.finish()
 

@@ -30,9 +30,10 @@ from collections.abc import Iterable
 from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import SIZES, Builder, Val
 from sparsejax.jit.codegen.environment import Env
-from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Input
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Leaders
 
 DISTANCE = 8
 """Places ahead of the walk at which segments are fetched; where they begin is fetched twice as far ahead."""

@@ -11,7 +11,7 @@ processor has asked memory for ahead is lost. Here no branch depends on a single
 or that have too many entries (`ENTRIES`), run row by row; this is decided block by block from the lengths of some rows, so that nobody
 needs to know them before. Only levels of many entries are worth it (`Program.blocks`): of few, the processor remembers all lengths.
 
-Where processors gather fast (`host.has_gathers`), rows by themselves are faster than values that are kept (`gathered`): blocks tell only
+Where processors gather fast (`host.has_gathers`), rows by themselves are faster than values that are kept (`reduce`): blocks tell only
 rows that are alike and short from others.
 
 Sums of the stored values themselves gain as well (a million rows of half an entry: 1.5 ms, 2.0 where they are read in place). Applies to
@@ -21,26 +21,25 @@ through that fiber. Chunks begin where blocks do: the bits of a result do not de
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from sparsejax.formats import Dense
 from sparsejax.formats.level import segment_below, segment_of
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit, vectors
 from sparsejax.jit.codegen.environment import Cursor, Env
-from sparsejax.jit.codegen.loops import unrolled
-from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, LANES, UNEVEN, differing, leads
+from sparsejax.jit.codegen.loops import reduce
+from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, LANES, UNEVEN, differing
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Buffer, DenseArea, Input, Scalar
-from sparsejax.jit.ir import cin, operators, simplify
-from sparsejax.jit.rewrite import vectorize
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import RowSums
 
 ENTRIES = 4096
 """Entries of a block, at most: their values stay in the first cache."""
 STEP = 4
-"""Entries at a time that rows are added up in (`unrolled`)."""
+"""Entries at a time that rows are added up in (`reduce`)."""
 USUAL, MOST = 3072, 32
 """Entries of the rows of a block, about, and of one row, that are read without asking whether it has as many."""
 FEW = 8
@@ -48,63 +47,10 @@ FEW = 8
 ones before the last sums are there (rows of six: a quarter less than in lanes)."""
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The parts of a body: `where` sums up `stmt` over `var`, led by `leader`, whose level `level` holds the rows."""
-
-    where: cin.Where
-    stmt: cin.Assign
-    var: cin.IndexVar
-    leader: cin.Access
-    level: int
-
-
-def rows_of(loop: Loop) -> int:
-    """How many rows a block has; 0 where the loop does not run in blocks."""
-    found = _match(loop)
-    return 0 if found is None else loop.context.program.blocks[found.leader.tensor.name, found.level + 1]
-
-
-def _match(loop: Loop) -> _Rows | None:
-    context, body = loop.context, loop.cases.get(frozenset())
-    if len(loop.cases) != 1 or loop.env.bound or loop.env.mode.strip is not None or loop.enters:
-        return None
-    if not isinstance(body, cin.Where) or simplify.conditions(body) or context.output.sparse:
-        return None
-    match body.producer:
-        case cin.Forall(var, cin.Assign() as stmt, kind) if kind not in ("vector", "parallel", "tile"):
-            pass
-        case _:
-            return None
-    tensor = cin.workspace(body)
-    if tensor.policy != "scalar" or any(w.lhs.tensor.policy is not None for w in cin.writes(body.consumer)):
-        return None
-    if any(a.tensor.name == tensor.name and a.tensor != tensor for a in cin.accesses(body.consumer)):
-        return None
-    leader = next((a for a in cin.accesses(stmt.rhs) if loop.var in cin.bound_by(a)), None)
-    if leader is None or not leads(loop, leader, var):
-        return None
-    others = [a for a in cin.accesses(stmt.rhs) if a != leader]
-    if any(loop.var in cin.bound_by(a) or not _dense(a) for a in others):
-        return None
-    operator = operators.get(stmt.op or "") if stmt.op else None
-    if operator is None or not (operator.associative and operator.commutative):
-        return None
-    if simplify.exhaust_stmt(stmt, {leader}) is not None:
-        return None  # what is not stored counts too: only entries are added up here
-    if not vectorize.maskable(stmt) or not vectorize.reduces_in_lanes(stmt, var):
-        return None
-    return _Rows(body, stmt, var, leader, loop.env.cursors[leader].level)
-
-
-def _dense(access: cin.Access) -> bool:
-    return access.tensor.policy is None and all(isinstance(level, Dense) for level in access.tensor.format.levels)
-
-
-def blocks(loop: Loop, rows: int) -> None:
-    """The loop, `rows` coordinates at a time."""
-    b, found = loop.b, _match(loop)
-    assert found is not None
+def blocks(loop: Loop) -> None:
+    """The loop, some coordinates at a time."""
+    b, found, rows = loop.b, loop.plan.blocks, loop.plan.rows
+    assert isinstance(found, RowSums)
     alone = host.has_gathers()
     name, dtype = f"{found.leader.tensor.name}_t", found.stmt.rhs.dtype
     kept = None if alone else loop.context.keep(name, dtype, ENTRIES + LANES)
@@ -134,28 +80,28 @@ def blocks(loop: Loop, rows: int) -> None:
             b.if_else(b.lt(b.i64(UNEVEN), b.get(differ)), at_once, rest)
 
 
-def _place_of(loop: Loop, found: _Rows, row: Val) -> Val:
+def _place_of(loop: Loop, found: RowSums, row: Val) -> Val:
     """The number of a row's segment."""
     return _at_row(loop, found, row).cursors[found.leader].pos
 
 
-def _at_row(loop: Loop, found: _Rows, row: Val) -> Env:
+def _at_row(loop: Loop, found: RowSums, row: Val) -> Env:
     return loop.context.resolve(loop.env.bind(loop.var, row), found.where)
 
 
-def _buffers(loop: Loop, found: _Rows) -> tuple[Input, dict[str, Buffer]]:
+def _buffers(loop: Loop, found: RowSums) -> tuple[Input, dict[str, Buffer]]:
     operand = loop.context.operands[found.leader.tensor.name]
     assert isinstance(operand, Input)
     return operand, operand.buffers[found.level + 1]
 
 
-def _edge(loop: Loop, found: _Rows, row: Val) -> Val:
+def _edge(loop: Loop, found: RowSums, row: Val) -> Val:
     """Where the entries of a row begin, which may be the one behind the last."""
     _, buffers = _buffers(loop, found)
     return loop.b.load(buffers["pos"].pointer, _at_row(loop, found, row).cursors[found.leader].pos, "i64", "edge")
 
 
-def _fill(loop: Loop, found: _Rows, kept: DenseArea, first: Val, start: Val, stop: Val) -> None:
+def _fill(loop: Loop, found: RowSums, kept: DenseArea, first: Val, start: Val, stop: Val) -> None:
     """What is added up, for all entries of a block, `LANES` at a time: those behind its end are not read again."""
     b, (operand, buffers), stmt = loop.b, _buffers(loop, found), found.stmt
     segment = segment_of(b, buffers, start, stop)
@@ -163,17 +109,17 @@ def _fill(loop: Loop, found: _Rows, kept: DenseArea, first: Val, start: Val, sto
     walker = Walker(found.leader, found.level + 1, segment, ranged=False)
     stored = operand.stored(b, found.level + 1)
     assert stored is not None
-    values = unrolled.reader(inner, stmt, walker, LANES)
+    values = reduce.reader(inner, stmt, walker, LANES)
     whole = b.and_(b.add(b.sub(stop, start), LANES - 1), b.i64(-LANES))
     end = b.named("end", b.add(start, b.min(whole, b.and_(b.sub(stored, start), b.i64(-LANES)))))
     with b.for_(start, end, "p", LANES) as place:
         emit.store(b, kept.vals, b.sub(place, start), values(place))
-    single = unrolled.reader(inner, stmt, walker, 1)
+    single = reduce.reader(inner, stmt, walker, 1)
     with b.for_(end, stop, "p") as place:
         emit.store(b, kept.vals, b.sub(place, start), single(place))
 
 
-def _row(loop: Loop, found: _Rows, kept: DenseArea, row: Val, start: Val, usual: int) -> None:
+def _row(loop: Loop, found: RowSums, kept: DenseArea, row: Val, start: Val, usual: int) -> None:
     """Add up one row, which mostly has so many entries, and go on with the sum."""
     b, context, (_, buffers) = loop.b, loop.context, _buffers(loop, found)
     env, position = _at_row(loop, found, row), cin.IndexVar(f"{found.var.name}_t")

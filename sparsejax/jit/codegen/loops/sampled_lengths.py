@@ -11,30 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen.loops.walker import Loop
-from sparsejax.jit.codegen.operands import Input
-from sparsejax.jit.ir import cin
 
 LANES = 8
 SAMPLES = 3
 """Where lengths of eight rows of a block are compared with those of the next rows."""
 EVEN, UNEVEN = 2, SAMPLES * LANES // 4
 """Of these, how many differ in blocks of rows that are alike, fewer; and in blocks that are better computed at once, more than so many."""
-
-
-def leads(loop: Loop, access: cin.Access, var: cin.IndexVar) -> bool:
-    """Whether the levels left of `access` are a dense one of rows, over the loop's variable, and one over `var` that lists their entries, in
-    blocks."""
-    operand, cursor = loop.context.operands.get(access.tensor.name), loop.env.cursors[access]
-    if not isinstance(operand, Input) or cursor.found is not None or cursor.level + 2 != len(access.indices):
-        return False
-    rows, entries = access.level_index(cursor.level), access.level_index(cursor.level + 1)
-    if (rows, entries) != (loop.var, var) or not isinstance(access.tensor.format.levels[cursor.level], Dense):
-        return False
-    within = (access.tensor.name, cursor.level + 1) in loop.context.program.blocks
-    return within and operand.listed(cursor.level + 1) and "pos" in operand.buffers[cursor.level + 1]
 
 
 def differing(b: Builder, edges: Val, place_of: Callable[[Val], Val], first: Val, rows: int, step: int) -> Val:

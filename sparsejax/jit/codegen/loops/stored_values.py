@@ -7,7 +7,7 @@
     for p in lo .. hi by 8:   t0 .. t7 += exp(vals[p ..])         a reduction: the lanes are added up at the end
 
 Applies where nothing but the leader's values changes in the walk. Reductions of cheap values are better off with scalars
-(`unrolled`): rows are short, and lanes must be put together after each.
+(`reduce`): rows are short, and lanes must be put together after each.
 """
 
 from __future__ import annotations
@@ -15,56 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 
-from sparsejax.formats import Coordinate
-from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen.environment import Cursor
-from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.vectors import VectorLoop
 from sparsejax.jit.codegen.workspaces.append import Append
-from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Leaders
 from sparsejax.jit.rewrite import lanewise
-from sparsejax.jit.rewrite.vectorize import maskable, vectorizable
-
-
-def applies(loop: Loop, key: Leaders, walker: Walker) -> bool:
-    """Whether the walk of `walker` alone may run over lanes, and should."""
-    stmt, context = loop.cases[key], loop.context
-    if not isinstance(stmt, cin.Assign) or loop.env.mode.strip is not None or simplify.conditions(stmt):
-        return False
-    if not walker.side_by_side or not walker.segment.places_are_positions:
-        return False
-    changing = {a for a in cin.accesses(stmt.rhs) if loop.var in cin.bound_by(a)}
-    along = {a for a in changing if _along(a, walker)}
-    if changing - along != {walker.access} or walker.level + 1 != len(walker.access.indices):
-        return False
-    if any(c.found is not None for c in (loop.env.cursors[a] for a in cin.accesses(stmt.rhs) if a in loop.env.cursors)):
-        return False
-    if loop.enters:
-        level, output = loop.env.cursors[stmt.lhs].level, context.output
-        if stmt.op is not None or level + 1 != len(stmt.lhs.indices) or not output.is_run_end(level):
-            return False
-    elif stmt.lhs.tensor.policy == "append":
-        last = isinstance(stmt.lhs.tensor.format.levels[-1], Coordinate) and stmt.lhs.indices[-1] == loop.var
-        if stmt.op is not None or not last:
-            return False
-    elif not _along(stmt.lhs, walker) and (
-        loop.var in stmt.lhs.indices or not (lanewise.elementary(stmt.rhs) or host.has_masks())
-    ):
-        return False
-    return vectorizable(cin.Forall(loop.var, stmt), walked=(walker.access, stmt.lhs, *along))
-
-
-def _along(access: cin.Access, walker: Walker) -> bool:
-    """Whether `access` is a vector of values beside the walked one."""
-    return len(access.indices) == 1 and cin.beside(access, (walker.access,))
-
-
-def _few(loop: Loop, stmt: cin.Assign, walker: Walker) -> bool:
-    """Whether a register accumulates segments that mostly hold less than two entries: whether there is any is not to be foreseen."""
-    if stmt.lhs.tensor.policy != "scalar" or loop.env.scalar(stmt.lhs.tensor).mark is not None:
-        return False
-    return loop.is_short(walker) and maskable(stmt)
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
@@ -108,13 +66,15 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
             if sink is not None:
                 output.commit(b, count)
             return
-    if sink is None and _few(loop, stmt, walker):
+    if loop.plan.tail == "unasked":
         vector = VectorLoop(context, env, loop.var, stmt)
         vector.run_few(vector.prepared(env), segment.lo, segment.hi, follow)
         vector.finish(env)
         return
     with nullcontext() if sink is not None else b.if_(b.lt(segment.lo, segment.hi)):
-        vector = VectorLoop(context, env, loop.var, stmt, beside=beside if writes else None)
+        vector = VectorLoop(
+            context, env, loop.var, stmt, beside=beside if writes else None, masked=loop.plan.tail != "scalar"
+        )
         vector.run(vector.prepared(env), segment.lo, segment.hi, follow, short=not lanewise.elementary(stmt.rhs))
         vector.finish(env)
     if isinstance(kept, Append):

@@ -18,47 +18,12 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Scalar
-from sparsejax.jit.ir import cin, simplify
-from sparsejax.jit.rewrite import lanewise
-
-MOST = 3
-"""Leaders with a value for every case: 7 of them."""
-
-
-def applies(loop: Loop) -> bool:
-    """Whether every leader of `loop` is a case by itself, and all cases assign the same entry a value that is cheap to compute."""
-    leaders = {a for key in loop.cases for a in key}
-    if not 2 <= len(leaders) <= MOST or not all(frozenset([a]) in loop.cases for a in leaders):
-        return False
-    walkers = [loop.walkers[a] for a in leaders]
-    if not all(w.side_by_side and w.segment.runs is None for w in walkers) or loop.env.mode.strip is not None:
-        return False
-    stmts = list(loop.cases.values())
-    if len({(s.lhs, s.op, s.rhs.dtype) if isinstance(s, cin.Assign) else None for s in stmts}) > 1:
-        return False
-    return all(isinstance(s, cin.Assign) and _plain(loop, s) for s in stmts)
-
-
-def _plain(loop: Loop, stmt: cin.Assign) -> bool:
-    """Whether the value of `stmt` is cheap, and can be computed wherever its leaders are."""
-    if simplify.conditions(stmt) or lanewise.elementary(stmt.rhs):
-        return False
-    for access in (stmt.lhs, *cin.accesses(stmt.rhs)):
-        if any(isinstance(ix, cin.Position) for ix in access.indices):
-            return False
-    return all(_reached(loop, a) for a in cin.accesses(stmt.rhs) if a.tensor.policy != "scalar")
-
-
-def _reached(loop: Loop, access: cin.Access) -> bool:
-    """Whether nothing must be searched to read `access`, once its leader has come to a place."""
-    cursor, levels = loop.env.cursors[access], access.tensor.format.levels
-    below = levels[cursor.level + (access in loop.walkers) :]
-    return cursor.found is None and all(isinstance(level, Dense) for level in below)
+from sparsejax.jit.ir import cin
 
 
 def union(loop: Loop, rest: Callable[[Loop], None]) -> None:

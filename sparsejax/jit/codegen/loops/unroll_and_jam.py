@@ -18,77 +18,23 @@ loop around a dense one; reference section "SDDMM".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit, sums, vectors
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.loops import prefetch
-from sparsejax.jit.codegen.loops.walker import Leaders, Loop, Walker
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Scalar
-from sparsejax.jit.ir import cin, simplify
-from sparsejax.jit.rewrite import scatter_operands
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Leaders
+from sparsejax.jit.rewrite import summation
+from sparsejax.jit.rewrite.loop_shapes import reductions
 
 ROUNDS = 2
 PLACES = 2**ROUNDS
-
-
-def applies(loop: Loop, key: Leaders, walker: Walker | None) -> bool:
-    """Whether the walk of `walker` alone, or a loop over all coordinates, sums up, in lanes, what is dense at each of its places."""
-    stmt = loop.cases[key]
-    found, _ = _reductions(stmt)
-    if not found or loop.env.mode.strip is not None or simplify.conditions(stmt):
-        return False
-    if loop.span is not None:
-        return False  # cut for threads, anywhere: products may be fused with sums for four places, and not for one
-    if walker is None:
-        if loop.enters or loop.var.outer is not None:
-            return False
-    elif not walker.side_by_side or loop.is_short(walker):
-        return False
-    known = {w.lhs.tensor.name for w in cin.writes(stmt)}
-    return all(_independent(loop, key, first, known) for first in found)
-
-
-def _independent(loop: Loop, key: Leaders, first: cin.Where, known: Collection[str]) -> bool:
-    """Whether a reduction in lanes reads nothing of `known`, which the places compute, and all else without a search."""
-    inner, context = first.producer, loop.context
-    assert isinstance(inner, cin.Forall)
-    if inner.kind != "vector" or inner.var.outer is not None or cin.workspace(first).policy != "scalar":
-        return False
-    if context.visits_nothing(inner):
-        return False
-    if sums.is_sum(inner, cin.workspace(first)) and sums.wants_exact(inner, inside=True):
-        return False
-    if any(a.tensor.name in known for a in cin.accesses(inner.body)):
-        return False
-    return all(a.tensor.policy == "scalar" or _located(loop, key, a) for a in cin.accesses(inner.body))
-
-
-def _reductions(stmt: cin.Stmt) -> tuple[list[cin.Where], cin.Stmt]:
-    """What is reduced in `stmt`, and all that is left to do then; none where some of it would still have loops."""
-    match stmt:
-        case cin.Assign():
-            return [], stmt
-        case cin.Where(consumer, cin.Forall()):
-            found, left = _reductions(consumer)
-            return ([stmt, *found], left) if found or isinstance(consumer, cin.Assign) else ([], stmt)
-        case cin.Where(consumer, producer):
-            (first, made), (then, used) = _reductions(producer), _reductions(consumer)
-            if (first or isinstance(producer, cin.Assign)) and (then or isinstance(consumer, cin.Assign)):
-                return [*first, *then], cin.Where(used, made)
-    return [], stmt
-
-
-def _located(loop: Loop, key: Leaders, access: cin.Access) -> bool:
-    """Whether an access has a position at every place, without a search."""
-    cursor = loop.env.cursors[access]
-    below = access.tensor.format.levels[cursor.level + (access in key) :]
-    searched = cursor.found is not None or access.tensor.policy == scatter_operands.POLICY
-    return not searched and all(isinstance(level, Dense) for level in below)
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker | None) -> None:
@@ -108,7 +54,7 @@ def walk(loop: Loop, key: Leaders, walker: Walker | None) -> None:
 def _side_by_side(loop: Loop, key: Leaders, walker: Walker | None, places: Sequence[Val]) -> None:
     """The reductions at some places at once, then what is done with each."""
     context = loop.context
-    found, left = _reductions(loop.cases[key])
+    found, left = reductions(loop.cases[key])
     coordinates, cursors = list(places), [dict[cin.Access, Cursor]() for _ in places]
     if walker is not None:
         coordinates = [walker.segment.coordinate(place) for place in places]
@@ -118,13 +64,13 @@ def _side_by_side(loop: Loop, key: Leaders, walker: Walker | None, places: Seque
     for stmt in found:
         assert isinstance(stmt.producer, cin.Forall) and isinstance(stmt.producer.body, cin.Assign)
         var, body = stmt.producer.var, stmt.producer.body
-        if len(places) > 1 and walker is not None:
+        if len(places) > 1 and walker is not None and loop.plan.prefetch:
             for place, env in zip(places, envs, strict=True):
                 prefetch.rows(loop, walker, place, body, env.bind(var, loop.b.i64(0)), var, context.program.extent(var))
         scalars = made[cin.workspace(stmt).name] = [_register(loop, stmt) for _ in places]
-        reductions = _Reductions(context, stmt, loop.var, scalars, envs)
-        reductions.run(reductions.places[0], loop.b.i64(0), context.bound(var, loop.env))
-        reductions.finish(loop.env)
+        jammed = _Reductions(context, stmt, loop.var, scalars, envs)
+        jammed.run(jammed.places[0], loop.b.i64(0), context.bound(var, loop.env))
+        jammed.finish(loop.env)
     for number, (coordinate, here) in enumerate(zip(coordinates, cursors, strict=True)):
         env = loop.env
         for name, scalars in made.items():
@@ -135,7 +81,7 @@ def _side_by_side(loop: Loop, key: Leaders, walker: Walker | None, places: Seque
 def _register(loop: Loop, stmt: cin.Where) -> Scalar:
     """A register of the kind that `stmt` reduces into."""
     tensor = cin.workspace(stmt)
-    summed = sums.is_sum(stmt.producer, tensor)
+    summed = summation.is_sum(stmt.producer, tensor)
     total = sums.Sum(loop.b, tensor.name, tensor.dtype, exact=False, narrow=True) if summed else None
     return Scalar(loop.b, tensor, tracked=False, total=total)
 

@@ -12,9 +12,8 @@ from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.operands import Input
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Cases, Leaders, LoopPlan
 
-Leaders = frozenset[cin.Access]
-Cases = Mapping[Leaders, cin.Stmt]
 Visit = Callable[[cin.Stmt, Val, Env], None]
 END = 2**62  # larger than any coordinate
 
@@ -129,7 +128,7 @@ class Walker:
 class Loop:
     """The loop over `var` under construction: its cases, a walker for every leader, and how one coordinate is visited.
 
-    `body` is the whole body; `enters` tells whether the loop appends to the output at its own variable; `enter` emits a
+    `plan` says how it runs; `body` is the whole body; `enters` tells whether the loop appends to the output at its own variable; `enter` emits a
     statement at a coordinate, where the cursors of the accesses that are there are known.
     """
 
@@ -137,6 +136,7 @@ class Loop:
     var: cin.IndexVar
     body: cin.Stmt
     env: Env
+    plan: LoopPlan
     cases: Cases
     walkers: dict[cin.Access, Walker]
     enters: bool
@@ -181,14 +181,6 @@ class Loop:
         """The coordinate at one place of a walker that leads alone, its places side by side."""
         coordinate = walker.segment.coordinate(place)
         self.at(coordinate, key, {walker.access: walker.cursor(place, None, coordinate)})
-
-    def is_short(self, walker: Walker, below: float = 2.0) -> bool:
-        """Whether the segments that `walker` walks are expected to hold fewer entries, on average: walks over these are kept simple."""
-        return self.context.program.lengths.get((walker.access.tensor.name, walker.level), below) < below
-
-    def in_blocks(self, walker: Walker) -> bool:
-        """Whether the segments that `walker` walks are so many that they are taken in blocks."""
-        return (walker.access.tensor.name, walker.level) in self.context.program.blocks
 
     def stored(self, walker: Walker) -> Val | None:
         """The number of places of all segments of the level that `walker` walks, which lie one behind the other; None where they do not,

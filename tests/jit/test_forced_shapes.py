@@ -1,0 +1,129 @@
+"""Every shape of a loop that is legal gives the same numbers, whichever would be chosen (`alternatives`: "loop_shape", "tail", "prefetch", "range")."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax import alternatives, config
+from sparsejax.jit.ir import choices
+from sparsejax.jit.runtime import plan_cache
+from tests.fuzz import engine
+
+RNG = np.random.default_rng(7)
+ROWS, COLS = 101, 40
+RUNS = np.repeat(RNG.integers(0, 3, (ROWS, COLS // 4)), 4, axis=1).astype(float)
+BAND = np.triu(np.tril(RNG.integers(1, 4, (ROWS, COLS)).astype(float), 2), -3)
+VECTOR = RNG.integers(-3, 4, COLS).astype(float)
+U, V = RNG.integers(-2, 3, (ROWS, 24)).astype(float), RNG.integers(-2, 3, (COLS, 24)).astype(float)
+
+
+def uneven(seed):
+    """Rows of every length up to that of a vector and some more; many empty ones."""
+    rng = np.random.default_rng(seed)
+    made = rng.integers(-4, 5, (ROWS, COLS)).astype(float)
+    keep = rng.integers(0, 14, ROWS) * rng.integers(0, 2, ROWS)
+    return made * (rng.random((ROWS, COLS)).argsort(axis=1) < keep[:, None])
+
+
+A, B = uneven(1), uneven(2)
+TERMS = [uneven(k) for k in range(3, 6)]
+
+
+def stored(x, form="csr"):
+    return sj.array(x, format=form)
+
+
+def softmax(x):
+    shown = np.where(x != 0, np.exp(x), 0.0)
+    return shown / np.where(shown.sum(1, keepdims=True) == 0, 1, shown.sum(1, keepdims=True))
+
+
+PROGRAMS = {
+    "product": (lambda A, x: A @ x, (stored(A), VECTOR), lambda: A @ VECTOR),
+    "sums": (lambda A: A.sum(axis=1), (stored(A),), lambda: A.sum(1)),
+    "squares": (lambda A: (A * A).sum(axis=1) * 2.0, (stored(A),), lambda: (A * A).sum(1) * 2),
+    "functions": (
+        lambda A, y: snp.expm1(A) * y[:, None],
+        (stored(A), U[:, 0]),
+        lambda: np.expm1(A) * U[:, :1],
+    ),
+    "softmax": (sj.nn.softmax, (stored(A),), lambda: softmax(A)),
+    "sampled": (lambda A, U, V: A * (U @ V.T), (stored(A), U, V), lambda: A * (U @ V.T)),
+    "sum of two": (lambda A, B: A + B, (stored(A), stored(B)), lambda: A + B),
+    "product of two": (lambda A, B: A * B, (stored(A), stored(B)), lambda: A * B),
+    "dense": (lambda A, D: A + D, (stored(A), U @ V.T), lambda: A + U @ V.T),
+    "largest": (
+        lambda A, D: snp.maximum(A, D).sum(axis=1),
+        (stored(A), U @ V.T),
+        lambda: np.maximum(A, U @ V.T).sum(1),
+    ),
+    "bands": (lambda A, x: A @ x, (stored(BAND, "banded"), VECTOR), lambda: BAND @ VECTOR),
+    "two bands": (lambda A, B: A * B, (stored(BAND, "banded"), stored(2 * BAND, "banded")), lambda: 2 * BAND * BAND),
+    "runs": (lambda A, x: A @ x, (stored(RUNS, "rle"), VECTOR), lambda: RUNS @ VECTOR),
+    "three terms": (lambda A, B, C: (A + B + C).sum(axis=1), tuple(map(stored, TERMS)), lambda: sum(TERMS).sum(1)),
+    "dense sums": (lambda U: U.sum(axis=1) * 1.0, (U,), lambda: U.sum(1)),
+}
+SHAPES = [
+    *[("product", s) for s in ("range", "entries", "pairs", "unrolled", "merge", "staged_rows")],
+    *[("sums", s) for s in ("stored_values", "pairs", "unrolled", "entries", "merge", "staged_rows")],
+    *[("squares", s) for s in ("stored_values", "unrolled", "staged_rows")],
+    *[("functions", s) for s in ("stored_values", "entries", "merge")],
+    *[("softmax", s) for s in ("staged_rows", "entries", "merge")],
+    *[("sampled", s) for s in ("side_by_side", "entries", "merge")],
+    *[("sum of two", s) for s in ("union", "merge")],
+    *[("product of two", s) for s in ("intersection", "merge")],
+    *[("dense", s) for s in ("overwrite", "gaps", "coordinates")],
+    *[("largest", s) for s in ("gaps", "coordinates")],
+    *[("bands", s) for s in ("band", "entries", "pairs", "unrolled", "merge")],
+    *[("two bands", s) for s in ("band", "intersection", "merge")],
+    *[("runs", s) for s in ("runs", "entries", "merge")],
+]
+MASKED = [("product", "gathered"), ("product", "summed_rows"), ("sums", "summed_rows"), ("sums", "gathered")]
+FINER = [
+    *[("product", f"loop_shape=unrolled, tail={t}") for t in ("masked", "scalar")],
+    *[("sums", f"loop_shape=stored_values, tail={t}") for t in ("masked", "scalar", "unasked")],
+    *[("product", f"loop_shape=pairs, prefetch={p}") for p in ("ahead", "none")],
+    *[("product", f"loop_shape=gathered, prefetch={p}") for p in ("ahead", "none")],
+    *[("sampled", f"loop_shape=side_by_side, prefetch={p}") for p in ("ahead", "none")],
+    *[("largest", f"range={r}") for r in ("lanes", "steps")],
+    *[("runs", f"range={r}") for r in ("lanes", "steps")],
+]
+
+
+def check(name, choose):
+    """The program gives what NumPy gives, with every pair of `choose` taken."""
+    function, operands, oracle = PROGRAMS[name]
+    choices.TAKEN.clear()
+    plan_cache.forget()
+    with engine.quick(), config.using(choose=choose):
+        made = sj.jit(function)(*operands)
+    made = made.todense() if isinstance(made, sj.Array) else made
+    np.testing.assert_allclose(made, oracle(), rtol=1e-12, atol=1e-12)
+    for pair in choose.replace(" ", "").split(","):
+        assert choices.TAKEN[tuple(pair.split("="))], f"{pair} was not taken"
+
+
+@pytest.mark.parametrize(("name", "shape"), SHAPES)
+@pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
+def test_shapes(name, shape, masks, processor):
+    processor(masks)
+    check(name, f"loop_shape={shape}")
+
+
+@pytest.mark.parametrize(("name", "shape"), MASKED)
+@pytest.mark.parametrize("gathers", [False, True], ids=["masks", "gathers"])
+def test_shapes_with_masks(name, shape, gathers, processor):
+    processor(True, gathers)
+    check(name, f"loop_shape={shape}")
+
+
+@pytest.mark.parametrize(("name", "choose"), FINER)
+def test_tails_prefetches_and_ranges(name, choose, processor):
+    processor(True)
+    check(name, choose)
+
+
+def test_every_shape_is_forced():
+    forced = {shape for _, shape in (*SHAPES, *MASKED)}
+    assert forced | {"independent"} == set(alternatives.CHOICES["loop_shape"])
