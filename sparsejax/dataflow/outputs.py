@@ -16,7 +16,7 @@ import numpy as np
 from sparsejax.dataflow import products
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
-from sparsejax.dataflow.pattern import Array
+from sparsejax.dataflow.pattern import Array, is_roomy
 from sparsejax.dataflow.products import Rows
 
 Key = tuple[tuple[str, int], ...]
@@ -52,7 +52,8 @@ class Outputs:
         self.shared = shared
         self.number: Array | None = None
         self.coordinates: tuple[Array, ...] | None = None
-        if shared != list(self.reduced) or len(shared) > 1:
+        places = math.prod(self.contraction.extents[v] for v in shared)
+        if shared != list(self.reduced) or len(shared) > 1 or not is_roomy(places, self.left.entries):
             self.number, self.coordinates = products.numbered(self.left, shared)
 
     def words(self, nest: Nest, exact: bool, work: int = WORK, visited: int | None = None) -> float:

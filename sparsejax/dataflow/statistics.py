@@ -27,6 +27,8 @@ from sparsejax.dataflow.report import html, table
 from sparsejax.formats.passes import changes
 from sparsejax.formats.segments import ranges
 
+FARTHEST = 1 << 12
+"""Corrs is taken up to this shift."""
 PAIRS, POINTS = 1 << 16, 2048
 """Overlaps are counted in slabs of tiles with about a sixteenth of so many entries, of about so many of these."""
 
@@ -225,11 +227,14 @@ def _corrs(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], dimensio
         columns = [c[place] for c in columns]
     others = [c for d, c in enumerate(columns) if d != dimension]
     extents = [x for d, x in enumerate(pattern.extents) if d != dimension]
+    if math.prod(pattern.extents) >= 2**63:
+        others = [np.unique(c, return_inverse=True)[1] for c in others]
+        extents = [int(c.max(initial=0)) + 1 for c in others]
     keys = np.sort(packed([*others, columns[dimension]], [*extents, pattern.extents[dimension]]))
     whole = max(pattern.extents[dimension], 1)
     at = keys % whole
     group = keys // whole * grid[dimension] + at // edge
-    return _overlaps(group, at, edge)
+    return _overlaps(group, at, min(edge, FARTHEST))
 
 
 def _histogram(column: Array, extent: int) -> Array:
