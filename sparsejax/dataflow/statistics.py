@@ -176,6 +176,8 @@ def _ratios(counts: Sequence[int], extents: Sequence[int], parents: int) -> tupl
 def _inner(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], tiles: int) -> tuple[float, ...]:
     """ProbIndex: over all tiles, distinct coordinates up to each level in proportion to those below every one above."""
     levels = len(edges)
+    if levels == 2:
+        return _ratios([int(np.count_nonzero(pattern.starts(edges[-1])[1])), pattern.entries], edges, tiles)
     runs = pattern.runs(edges[-1])
     columns, counts = [*runs.above, runs.last], [pattern.entries]
     extents = [*pattern.extents[:-1], grid[-1]]
@@ -245,6 +247,8 @@ def _histogram(column: Array, extent: int) -> Array:
     else:
         keys, counts = sums(column.astype(np.int64), np.ones(len(column), np.int64), extent)
         absent = extent - len(keys)
-    bins = np.bincount(np.frexp(counts.astype(np.float64))[1], minlength=1)
+    of_each = np.bincount(counts, minlength=1)  # how many coordinates have so many entries
+    found = np.flatnonzero(of_each)
+    bins = np.bincount(np.frexp(found.astype(np.float64))[1], of_each[found], 1).astype(np.int64)
     bins[0] += absent
     return bins
