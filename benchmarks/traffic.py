@@ -334,6 +334,7 @@ def plot(options: Any, buffer: int, order: str) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib import ticker
 
     target = Path(options.plot)
     found = errors(options, buffer, order)
@@ -344,7 +345,7 @@ def plot(options: Any, buffer: int, order: str) -> None:
     left.plot([words.min(), words.max()], [words.min(), words.max()], "k-", lw=0.5)
     left.set(xlabel="simulated words", ylabel="predicted words", title="Predicted against simulated traffic")
     left.legend()
-    shown = ("p2p-Gnutella31", "brack2", "bcsstk16", "email-Enron", "qc324")
+    shown = options.only[:5] or ["p2p-Gnutella31", "brack2", "bcsstk16", "email-Enron", "qc324"]
     for color, (name, A) in zip(plt.rcParams["axes.prop_cycle"], matrices(options.largest, 0, shown), strict=False):
         s = simulator(A, order)
         by_rf = [sum(s.words(Nest(s.order, methods.shape(s, options.buffer, rf)), True)) for rf in methods.FACTORS]
@@ -363,6 +364,8 @@ def plot(options: Any, buffer: int, order: str) -> None:
     right.semilogy([x for x, _ in points], [y for _, y in points], ".", base=2, color="#2a6f97")
     right.axvline(1.6, color="k", lw=0.5)
     right.set(xlabel="sum of Corrs of B over k", ylabel="best RF", xscale="log", title="The rule of 1.6")
+    right.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
+    right.xaxis.set_minor_formatter(ticker.NullFormatter())
     figure.savefig(target / "traffic.png", dpi=110)
     print(json.dumps({"figure": str(target / "traffic.png")}))
 

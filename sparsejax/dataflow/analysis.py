@@ -39,7 +39,7 @@ def traffic(
 
     `buffer` holds a tile of one operand: so many words (33,027: a dense tile of 128 x 128), or bytes as text ("128 KiB"; a `word` has 4
     bytes). With two buffers, outermost first, `tiles` has two mappings; inner extents divide the outer ones. Traffic of operands is
-    exact. That of the output is estimated from rows that are drawn in proportion to their multiplications, or, with `exact`, counted.
+    exact. That of the output is estimated from a sample of rows, or, with `exact`, counted.
 
     O(entries) for the operands; with `exact` the time of a product of boolean matrices per number of levels of the output. ScheduleError for
     functions that are no such contraction, and buffers that hold no entry; ValueError for unknown variables.

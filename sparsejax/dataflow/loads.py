@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import Array, Tiles, distinct, is_roomy, packed, unpacked
+from sparsejax.formats.passes import changes
 
 
 def loads(contraction: Contraction, nest: Nest, tiles: Sequence[Tiles], operand: int, every: bool = False) -> Array:
@@ -68,23 +69,29 @@ def _of_three(nest: Nest, tiles: Sequence[Tiles], operand: int, seen: dict[str, 
     first, *others = tiles
     (j,) = set(others[0].variables) - set(first.variables)
     k, l = (next(v for v in t.variables if v != j) for t in others)
-    counts = {v: t.grid[t.variables.index(v)] for t in tiles for v in t.variables}
-    b, c = (_matrix(t.column(j), t.column(v), counts[j], counts[v]) for t, v in zip(others, (k, l), strict=True))
+    known = {v: np.unique(np.concatenate([t.column(v) for t in tiles if v in t.variables])) for v in (j, k, l)}
+
+    def at(t: Tiles, v: str) -> Array:  # the number of a coordinate among those that there are
+        return np.searchsorted(known[v], t.column(v))
+
+    counts = {v: len(found) for v, found in known.items()}
+    b, c = (_matrix(at(t, j), at(t, v), counts[j], counts[v]) for t, v in zip(others, (k, l), strict=True))
     if operand == 0:
         if seen.get(j) == nest.tiles[j]:
             met = b.T @ c
         else:
-            ratio = _ratio(seen[j], nest.tiles[j]) if j in seen else counts[j]
+            coarse = known[j] // _ratio(seen[j], nest.tiles[j]) if j in seen else np.zeros(counts[j], np.int64)
+            starts = np.flatnonzero(changes([coarse])).tolist() if counts[j] else []
             met = sp.csr_array((counts[k], counts[l]), dtype=np.int64)
-            for start in range(0, counts[j], max(ratio, 1)):
-                part = b[start : start + ratio].T @ c[start : start + ratio]
+            for start, stop in zip(starts, [*starts, counts[j]][1:], strict=True):
+                part = b[start:stop].T @ c[start:stop]
                 part.data[:] = 1
                 met = met + part
-        return _at(met, first.column(k), first.column(l))
-    a = _matrix(first.column(k), first.column(l), counts[k], counts[l])  # per (k, l): over how many i
+        return _at(met, at(first, k), at(first, l))
+    a = _matrix(at(first, k), at(first, l), counts[k], counts[l])  # per (k, l): over how many i
     if operand == 1:
-        return _at(c @ a.T, others[0].column(j), others[0].column(k))
-    return _at(b @ a, others[1].column(j), others[1].column(l))
+        return _at(c @ a.T, at(others[0], j), at(others[0], k))
+    return _at(b @ a, at(others[1], j), at(others[1], l))
 
 
 def _matrix(rows: Array, columns: Array, count: int, extent: int) -> Any:

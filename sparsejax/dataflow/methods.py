@@ -26,6 +26,8 @@ FACTORS = tuple(2.0**x for x in range(-2, 8))
 OVERFLOWING = 0.1
 HOPELESS = 1.5
 """Whole dimensions are no second start where they move so many times the best."""
+CLOSE = 3
+"""So many of the best shapes are compared again by a larger sample."""
 COARSE, FINE = 0.25, 0.03
 """Extents that fit are found to within these shares, of shapes that are compared and of the one that is chosen."""
 
@@ -97,19 +99,18 @@ def shape(simulator: Simulator, edge: int, rf: float) -> Tiles:
 
 
 def counted(simulator: Simulator, buffer: int, full: bool, progress: Progress) -> Choice:
-    """The cube of `prescient`, and with `full` every power of two of the variables that are searched; else, as long as traffic falls, from
-    that cube, from whole dimensions, and from the longest for which nothing else is cut (outer products)."""
+    """The cube of `prescient`; as long as traffic falls, from that cube, from whole dimensions, and from the longest for which nothing else is cut
+    (outer products); with `full` every power of two of the variables that are searched, too."""
     search = _Search(simulator, buffer, progress)
     square = prescient(simulator, buffer).tiles
     search.evaluate(square)
     if full:
         for extents in _grid([search.limits[v] for v in search.free]):
             search.at(extents)
-    else:
-        search.near = dict(square)
-        search.descend(tuple(1 << (square[v].bit_length() - 1) for v in search.free))
-        search.descend(tuple(search.limits[v] for v in search.free), unless=HOPELESS)
-        search.descend(search.whole(), unless=HOPELESS)
+    search.near = dict(square)
+    search.descend(tuple(1 << (square[v].bit_length() - 1) for v in search.free))
+    search.descend(tuple(search.limits[v] for v in search.free), unless=HOPELESS)
+    search.descend(search.whole(), unless=HOPELESS)
     return search.finish()
 
 
@@ -209,6 +210,9 @@ class _Search:
                     self.at((*best[:place], extent, *best[place + 1 :]))
             best = min(self.known, key=lambda k: self.known[k])
             self.at(best, FINE)
+        for tiles, _ in sorted(self.totals.values(), key=lambda x: x[1])[:CLOSE]:  # by a larger sample
+            nest = Nest(self.simulator.order, tiles)
+            self.totals[tuple(tiles.values())] = tiles, float(sum(self.simulator.words(nest, exact=False)))
         tiles, _ = min(self.totals.values(), key=lambda x: x[1])
         return Choice(tiles, [Candidate(t, total) for t, total in self.totals.values()])
 

@@ -49,6 +49,8 @@ def parse_order(contraction: Contraction, order: str | Sequence[str] | None) -> 
         return contraction.default_order
     if isinstance(order, str):
         order = [x.strip() for x in order.split(",")] if "," in order else list(order)
+    if not isinstance(order, Sequence):
+        raise TypeError(f'order is {order!r}; name the loops from the outside in, as in "ikj"')
     found = tuple(order)
     if sorted(found) != sorted(contraction.extents):
         raise ScheduleError(

@@ -16,13 +16,13 @@ import numpy as np
 from sparsejax.dataflow import products
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
-from sparsejax.dataflow.pattern import Array
+from sparsejax.dataflow.pattern import Array, is_roomy
 from sparsejax.dataflow.products import Rows
 
 Key = tuple[tuple[str, int], ...]
 WORK = 1 << 18
 """Multiplications of rows that are drawn for one estimate."""
-ROUGH = 1 << 17
+ROUGH = 1 << 16
 """The same where shapes are compared."""
 SLACK = 0.003
 """Tiles of the output are bounded, not counted, where they take up to this share of its words."""
@@ -52,12 +52,13 @@ class Outputs:
         self.shared = shared
         self.number: Array | None = None
         self.coordinates: tuple[Array, ...] | None = None
-        if shared != list(self.reduced) or len(shared) > 1:
+        places = math.prod(self.contraction.extents[v] for v in shared)
+        if shared != list(self.reduced) or len(shared) > 1 or not is_roomy(places, self.left.entries):
             self.number, self.coordinates = products.numbered(self.left, shared)
 
     def words(self, nest: Nest, exact: bool, work: int = WORK, visited: int | None = None) -> float:
-        """Words of all partial results in tiles; without `exact`, estimated from rows drawn in proportion to their multiplications, up to
-        `work` of these. `visited` bounds how many tiles of partial results there are, which is close enough where these are few."""
+        """Words of all partial results in tiles; without `exact`, estimated from drawn rows, of up to `work` multiplications. `visited` bounds
+        how many tiles of partial results there are, which is close enough where these are few."""
         order = nest.of(self.contraction.output)
         total = 0.0
         for level in range(len(order), -1, -1):
@@ -137,25 +138,33 @@ class Outputs:
 
 
 def estimated(left: Rows, right: Rows, extent: int, work: int, ends: Array) -> float:
-    """Entries of the product of two patterns, estimated. One row is drawn from each of equal shares of the multiplications, so that rows
-    come in proportion to these, and M times the mean of entries over multiplications is unbiased for M multiplications (Horvitz and
-    Thompson 1952). Where rows are long, of every few neighbouring columns one is drawn, and the multiplications that it leaves
-    are what the mean is divided by. Exact where all rows take no more than `work`. `ends`: multiplications of all entries before each."""
+    """Entries of the product of two patterns, estimated; exact where all rows take no more multiplications than `work`.
+
+    A row with m multiplications, of rows of `right` with up to L entries, makes between L and m entries. One row is drawn from each of equal
+    shares of the sum of sqrt(m L), and the mean of entries over sqrt(m L), times that sum, is unbiased (Horvitz and Thompson 1952). Where
+    rows are long, of every few neighbouring columns one is drawn, and what of the drawn rows' multiplications is left corrects for it.
+    `ends`: multiplications of all entries of `left` before each."""
     below = ends[left.starts]
-    weights, total = np.diff(below), int(ends[-1])
-    if total <= work:
+    weights = np.diff(below)
+    if int(ends[-1]) <= work:
         return int(products.distinct_per_row(left, right, np.flatnonzero(weights), extent)[0].sum())
-    expected = float(weights / total @ weights)
+    least = np.zeros(len(weights))
+    held = np.flatnonzero(np.diff(left.starts))
+    least[held] = np.maximum.reduceat(np.diff(ends), left.starts[held])
+    sizes = np.sqrt(weights * least)
+    total = np.cumsum(sizes)
+    expected = float(sizes @ weights / total[-1])
     thinning = 1 << int(np.clip(math.ceil(math.log2(FEW * expected / work)), 0, 6))
     thinning = min(thinning, 1 << max(0, (extent // 64).bit_length() - 1))  # 64 columns are left
     draws = int(np.clip(work * thinning / expected, 16, DRAWS))
     random = np.random.default_rng(0)
-    step = total / draws
-    points = (np.arange(draws) + random.random(draws)) * step
-    chosen = np.searchsorted(below[1:], points, "right")
+    points = (np.arange(draws) + random.random(draws)) * (total[-1] / draws)
+    chosen = np.searchsorted(total, points, "right")
+    chosen = chosen[chosen < len(total)]
     chosen, times = np.unique(chosen, return_counts=True)
     if thinning > 1:
         right = products.thinned(right, thinning, random)
     entries, made = products.distinct_per_row(left, right, chosen, extent)
-    share = times / weights[chosen]
-    return float(share @ entries) / max(float(share @ made), 1e-300) * total
+    share = times / sizes[chosen]
+    kept = float(share @ made) / float(share @ weights[chosen])
+    return float(share @ entries) * float(total[-1]) / draws / max(kept, 1e-300)

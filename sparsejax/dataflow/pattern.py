@@ -136,7 +136,7 @@ def divided(column: Array, tile: int) -> Array:
     return (
         column >> (tile.bit_length() - 1)
         if tile & (tile - 1) == 0
-        else column // column.dtype.type(min(tile, 2**31 - 1))
+        else column // column.dtype.type(min(tile, np.iinfo(column.dtype).max))
     )
 
 
@@ -148,7 +148,9 @@ def grid_of(extents: Sequence[int], tiles: Sequence[int]) -> tuple[int, ...]:
 def packed(columns: Sequence[Array], grid: Sequence[int]) -> Array:
     """One number per place of a grid."""
     if math.prod(grid) >= 2**63:
-        raise OverflowError(f"a grid of {' x '.join(map(str, grid))} places is too large to be numbered")
+        raise ValueError(
+            f"a grid of {' x '.join(map(str, grid))} places is too large to be numbered; choose longer tiles"
+        )
     if not columns:
         return np.zeros(0, np.int64)
     key = columns[0].astype(np.int64)
@@ -211,7 +213,7 @@ def fits(pattern: Pattern, tiles: Sequence[int], buffer: int) -> bool:
         return tiles_of(pattern, tiles).largest <= buffer
     if 2 * pattern.entries > space * buffer:
         return False
-    if 1 in grid:
+    if 1 in grid and is_roomy(pattern.extents[grid[0] == 1], pattern.entries):
         most = int(np.add.reduceat(*_slabs(pattern, grid, tiles)).max())
         if 2 * most + 5 > buffer or 4 * most + 3 <= buffer:
             return 2 * most + 5 <= buffer

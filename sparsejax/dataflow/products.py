@@ -5,8 +5,8 @@
     entries of the result = distinct pairs (r, x) with a c in common
 
 `Side.of_left` and `of_right` divide coordinates by tile extents first: the words of all tiles of partial results are counted from
-products of such patterns (`outputs`). Exactly: products of boolean matrices, compiled by this library. Sampled: rows are drawn in
-proportion to their multiplications, and the share of multiplications that meet nothing is averaged.
+products of such patterns (`outputs`). Exactly: products of boolean matrices, compiled by this library. From a sample
+of rows: `outputs.estimated`.
 """
 
 from __future__ import annotations

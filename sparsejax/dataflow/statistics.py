@@ -27,6 +27,8 @@ from sparsejax.dataflow.report import html, table
 from sparsejax.formats.passes import changes
 from sparsejax.formats.segments import ranges
 
+FARTHEST = 1 << 12
+"""Corrs is taken up to this shift."""
 PAIRS, POINTS = 1 << 16, 2048
 """Overlaps are counted in slabs of tiles with about a sixteenth of so many entries, of about so many of these."""
 
@@ -174,6 +176,8 @@ def _ratios(counts: Sequence[int], extents: Sequence[int], parents: int) -> tupl
 def _inner(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], tiles: int) -> tuple[float, ...]:
     """ProbIndex: over all tiles, distinct coordinates up to each level in proportion to those below every one above."""
     levels = len(edges)
+    if levels == 2:
+        return _ratios([int(np.count_nonzero(pattern.starts(edges[-1])[1])), pattern.entries], edges, tiles)
     runs = pattern.runs(edges[-1])
     columns, counts = [*runs.above, runs.last], [pattern.entries]
     extents = [*pattern.extents[:-1], grid[-1]]
@@ -225,11 +229,14 @@ def _corrs(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], dimensio
         columns = [c[place] for c in columns]
     others = [c for d, c in enumerate(columns) if d != dimension]
     extents = [x for d, x in enumerate(pattern.extents) if d != dimension]
+    if math.prod(pattern.extents) >= 2**63:
+        others = [np.unique(c, return_inverse=True)[1] for c in others]
+        extents = [int(c.max(initial=0)) + 1 for c in others]
     keys = np.sort(packed([*others, columns[dimension]], [*extents, pattern.extents[dimension]]))
     whole = max(pattern.extents[dimension], 1)
     at = keys % whole
     group = keys // whole * grid[dimension] + at // edge
-    return _overlaps(group, at, edge)
+    return _overlaps(group, at, min(edge, FARTHEST))
 
 
 def _histogram(column: Array, extent: int) -> Array:
@@ -240,6 +247,8 @@ def _histogram(column: Array, extent: int) -> Array:
     else:
         keys, counts = sums(column.astype(np.int64), np.ones(len(column), np.int64), extent)
         absent = extent - len(keys)
-    bins = np.bincount(np.frexp(counts.astype(np.float64))[1], minlength=1)
+    of_each = np.bincount(counts, minlength=1)  # how many coordinates have so many entries
+    found = np.flatnonzero(of_each)
+    bins = np.bincount(np.frexp(found.astype(np.float64))[1], of_each[found], 1).astype(np.int64)
     bins[0] += absent
     return bins

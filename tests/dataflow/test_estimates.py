@@ -38,11 +38,11 @@ def test_drawn_rows_estimate_without_bias(work, monkeypatch):
     ends = products.running_multiplications(left, right)
     true = products.count(left, right, 512)
     assert true == sp.csr_array(a.astype(int) @ b.astype(int)).nnz
-    seeds = iter(range(60))
+    seeds = iter(range(30))
     fresh = np.random.default_rng
     monkeypatch.setattr(outputs.np.random, "default_rng", lambda _: fresh(next(seeds)))
-    found = [outputs.estimated(left, right, 512, work, ends) for _ in range(60)]
-    assert np.mean(found) == pytest.approx(true, rel=0.03)
+    found = [outputs.estimated(left, right, 512, work, ends) for _ in range(30)]
+    assert np.mean(found) == pytest.approx(true, rel=0.04)
     assert np.std(found) > 0  # something was drawn
 
 

@@ -174,6 +174,7 @@ def test_other_functions_are_refused(function, args, says):
         ({"tiles": [{"i": 3}, {"i": 2}], "buffer": [100, 50]}, ValueError, "does not divide"),
         ({"tiles": {"i": 2}, "order": "ij"}, sj.ScheduleError, "order names"),
         ({"tiles": {"i": 2}, "order": "ijj"}, sj.ScheduleError, "order names"),
+        ({"tiles": {"i": 2}, "order": 3}, TypeError, "from the outside in"),
         ({"tiles": {"i": 2}, "buffer": 6}, sj.ScheduleError, "holds no tile of one entry"),
         ({"tiles": {"i": 2}, "buffer": 0}, sj.ScheduleError, "holds nothing"),
         ({"tiles": {"i": 2}, "buffer": -1}, sj.ScheduleError, "holds nothing"),
@@ -235,3 +236,15 @@ def test_figures():
     assert sj.stats(A).plot().get_legend() is not None
     assert sj.tile_sizes(square, 600)(A).plot().get_xlabel().startswith("extent in i")
     pyplot.close("all")
+
+
+@pytest.mark.parametrize("extent", [2 * 10**9, 2 * 10**12])
+def test_dimensions_far_beyond_memory(extent):
+    where = np.array([[0, 5, extent - 1, 7], [1, 2, extent - 1, 2]])
+    given = sj.array(sp.coo_array((np.ones(4), tuple(where)), shape=(extent, extent)))
+    chosen = sj.tile_sizes(square, 40)(given)
+    told = sj.traffic(square, chosen.tiles, 40, exact=True)(given)
+    assert told.fits and told.total == chosen.predicted.total
+    with pytest.raises(ValueError, match="choose longer tiles"):
+        sj.traffic(square, {"i": 1, "j": 1, "k": 1}, exact=True)(given)
+    assert sj.stats(given, extent // 8).tiles == 2

@@ -1,7 +1,10 @@
 """How many entries a product of sparse operands has: its pattern, computed for a sample of the output's outermost coordinates.
 
     weight of i  = sum over the entries (i, k) of A of the number of entries of B at k         linear in the entries
-    estimate     = mean over draws i ~ weight / sum of  |{j : some k in A[i,:], B[k,:] at j}| * sum / weight[i]
+    size of i    = root of weight and the largest of these numbers, between which the entries of row i lie
+    estimate     = mean over draws i ~ size / sum of  |{j : some k in A[i,:], B[k,:] at j}| * sum / size[i]
+
+One row is drawn from each of equal shares of the sizes.
 
 Operands are relations over index variables; the pattern of the sample is their natural join, projected on the output's
 variables. It sees what degrees alone cannot: rows that meet in the same columns. Source: importance-weighted row samples
@@ -47,16 +50,20 @@ def entries(nest: Nest, inputs: Sequence[Storage], draws: int = DRAWS, seed: int
     if total == 0.0:
         return 0.0
     values, place = np.unique(first[outer], return_inverse=True)
-    mass = np.bincount(place, weight)
+    most = np.zeros(len(values))
+    np.maximum.at(most, place, weight)
+    mass = np.sqrt(np.bincount(place, weight) * most)
+    ends = np.cumsum(mass)
     connected = _connected(first, others)
     while draws:
-        drawn = np.random.default_rng(seed).choice(len(values), draws, p=mass / mass.sum())
+        points = (np.arange(draws) + np.random.default_rng(seed).random(draws)) * (ends[-1] / draws)
+        drawn = np.minimum(np.searchsorted(ends, points, "right"), np.flatnonzero(mass)[-1])
         picked, times = np.unique(drawn, return_counts=True)
         joined = _sample(first, connected, np.isin(place, picked))
         if joined is not None:
             rows = np.searchsorted(values[picked], _rows(joined, outer, nest))
             counts = np.bincount(rows, minlength=len(picked))
-            return float((times * counts / mass[picked]).sum() / draws * total)
+            return float((times * counts / mass[picked]).sum() / draws * ends[-1])
         draws //= 4
     return None
 
