@@ -9,7 +9,7 @@
 Array([[2., 2., 2.]], dtype=float64)
 """
 
-from sparsejax import config, formats, io, lax, nn, numpy, random, scipy, tree_util
+from sparsejax import config, formats, interop, io, lax, nn, numpy, plot, random, scipy, tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.dataflow import stats, tile_sizes, traffic
@@ -58,6 +58,7 @@ __all__ = [
     "jacfwd",
     "hessian",
     "grad",
+    "interop",
     "io",
     "load_npz",
     "save_npz",
@@ -89,6 +90,7 @@ __all__ = [
     "make_jaxpr",
     "nn",
     "numpy",
+    "plot",
     "random",
     "stats",
     "tile_sizes",

@@ -40,7 +40,7 @@ FLOORS = [
         "transforms.sparse_jacobian",
         "transforms.vmap",
     ],
-    ["numpy", "nn", "random", "scipy", "io", "dataflow", ""],
+    ["numpy", "nn", "random", "scipy", "io", "interop", "plot", "dataflow", ""],
 ]
 """The floors, from the ground up: the stages of the compiler are floors of their own, in the order in which a program meets them backwards."""
 LARGEST_FOLDER = 30

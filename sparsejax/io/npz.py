@@ -225,9 +225,10 @@ def _from_scipy(members: _Members, budget: Budget) -> Storage:
     form = Format.parse(members.text("sparsejax_format"), len(shape)) if "sparsejax_format" in members.infos else None
     if parts["data"].dtype.kind not in "biufc":
         raise FormatError(f"member data has dtype {parts['data'].dtype}; it must hold numbers")
-    if name == "dia" and shape[0] <= 4 * shape[1]:
-        return _diagonals(parts["data"], parts["offsets"], shape, budget)
-    storage = scipy_io.from_scipy(types.SimpleNamespace(**parts))
+    if name == "dia" and shape[0] <= 4 * shape[1] and len(parts["offsets"]):
+        storage = _diagonals(parts["data"], parts["offsets"], shape, budget)
+    else:
+        storage = scipy_io.from_scipy(types.SimpleNamespace(**parts))
     if form is not None and form != storage.format:
         check_fits(form, shape, storage.nnz, storage.dtype.itemsize, budget)
         storage = convert.convert(storage, form)
@@ -242,6 +243,10 @@ def _diagonals(data: Buffer, offsets: Buffer, shape: tuple[int, ...], budget: Bu
     if len(np.unique(offsets)) != len(offsets):
         raise FormatError("member offsets repeats a diagonal; sum the diagonals that are equal")
     inside = np.flatnonzero((offsets > -rows) & (offsets < cols))
+    if not len(inside):  # nothing but rows: coo takes no memory for these
+        return convert.from_coords(
+            np.empty((2, 0), np.int64), np.empty(0, dtypes.canonical(data.dtype)), shape, Format.parse("coo", 2), 0
+        )
     inside = inside[np.argsort(offsets[inside])]
     dtype = dtypes.canonical(data.dtype)
     budget.take(rows * len(inside) * dtype.itemsize, f"{len(inside)} diagonals of {rows} rows")

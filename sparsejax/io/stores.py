@@ -107,8 +107,10 @@ class Group:
         unknown = [codec for codec in _codecs(array) if codec not in _CODECS]
         if unknown:
             raise FormatError(f"{name} is packed by {', '.join(unknown)}; only {', '.join(sorted(_CODECS))} are read")
+        stored, chunks = int(array.nbytes_stored()), int(array.nchunks)
+        if chunks > 1024 + 64 * stored:  # zarr looks for each, also to tell how many there are
+            raise FormatError(f"{name} claims {chunks} chunks, which the {stored} bytes stored of it cannot hold")
         chunk = size_of(array.chunks) * np.dtype(array.dtype).itemsize
-        stored = int(array.nbytes_stored())
         self.budget.claim(chunk, stored, _RATIO, f"a chunk of {name}")
         self.budget.claim(nbytes, stored, _RATIO, name)
 

@@ -420,6 +420,16 @@ def test_zarr_arrays_that_were_never_written_take_no_memory(chunk):
         read_anndata(group)
 
 
+def test_zarr_arrays_of_many_chunks_that_are_not_there():
+    group = zarr_group()
+    write_anndata(group, np.eye(3))
+    del group["X/indptr"]
+    group["X"].attrs["shape"] = [10**6 - 1, 3]
+    group["X"].create_array("indptr", shape=(10**6,), chunks=(1,), dtype="i8")
+    with pytest.raises(FormatError, match="1000000 chunks, which"):
+        read_anndata(group)
+
+
 def test_what_groups_cannot_hold(tmp_path):
     for x, message in [(np.ones(3), "2 dimensions"), (sj.array(np.eye(2), format="csr", fill_value=1), "fill 1")]:
         with pytest.raises(FormatError, match=message):
