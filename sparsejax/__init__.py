@@ -30,7 +30,7 @@ from sparsejax.jit.api import explain
 from sparsejax.jit.runtime import conversions  # noqa: F401  (conversions as machine code)
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring
-from sparsejax.numpy.functions import array
+from sparsejax.numpy.functions import array, asarray
 from sparsejax.transforms import control_rules  # noqa: F401  (derivatives)
 from sparsejax.transforms.checkpoint import checkpoint, remat
 from sparsejax.transforms.custom import custom_jvp, custom_vjp, stop_gradient
@@ -79,6 +79,7 @@ __all__ = [
     "UnexpectedTracerError",
     "__version__",
     "array",
+    "asarray",
     "config",
     "einsum",
     "eval_shape",

@@ -22,6 +22,9 @@ from sparsejax.pictures import card
 SHOWN = 3
 """Entries of a sparse array that are printed from either end."""
 
+DEVICE = "cpu"
+"""The device of all arrays."""
+
 surface: dict[str, Callable[..., Any]] = {}
 numpy_names: dict[str, Callable[..., Any]] = {}
 
@@ -382,9 +385,11 @@ class Array(_Fields):
 
     toarray = todense
 
-    def to_scipy(self) -> Any:
-        """The array as a SciPy sparse array, sharing buffers where SciPy has the format."""
-        return scipy_io.to_scipy(self.storage)
+    def to_scipy(self, copy: bool = False) -> Any:
+        """The array as a SciPy sparse array, sharing buffers (read-only) where SciPy has the format; in memory of its own, which
+        may be written to, with `copy`."""
+        made = scipy_io.to_scipy(self.storage)
+        return made.copy() if copy else made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if source.in_scipy_operator():

@@ -157,7 +157,7 @@ class Tracer(ArrayBase):
             "Read it outside the traced function; sparsejax.lax.pattern(A) has ones where A stores entries.",
         )
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self, copy: bool = False) -> Any:
         self._fail(
             errors.TracerArrayConversionError,
             "Attempted .to_scipy() of",

@@ -7,9 +7,10 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax import dtypes
-from sparsejax.core.array import Array
+from sparsejax.core.array import DEVICE, Array, ArrayBase
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.trace import Tracer
@@ -30,45 +31,85 @@ from sparsejax.lax.structural import extents as _extents
 from sparsejax.lax.structural import integer as _integer
 from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
+from sparsejax.numpy.indexing import stack
 
 # ---------------------------------------------------------------------------------------------------------- creation
 
 
 def array(
     obj: Any,
-    *,
-    format: str | Format | None = None,
     dtype: Any = None,
+    *,
+    copy: bool | None = True,
+    format: str | Format | None = None,
     fill_value: Any = None,
-    copy: bool | None = None,
     shape: tuple[int, ...] | None = None,
+    device: Any = None,
 ) -> Any:
-    """An array from NumPy, SciPy sparse, nested lists, a number, `(data, coords)`, or buffers as a `formats.Storage`.
+    """An array in memory of its own, from NumPy, SciPy sparse, nested lists, a number, `(data, coords)`, one of our arrays, or buffers
+    as a `formats.Storage`. The source stays as it is, as with `numpy.array`; `asarray` shares its memory.
 
     `format` is a name ("dense", "csr", "csc", "coo", "dcsr", "dcsc", "csf", "ell", "dia", "banded", "bitmap", "hash", "rle", "lil"), a
     spelled format such as "(d,c,d)@(0,2,1)", or a `formats.Format`; default: dense for dense input, the source's own format for
     SciPy's, coo for `(data, coords)`.
-    `fill_value` is the value of entries that are not stored (0 unless given). Memory is shared where dtypes and layout allow
-    (`copy=None`: the source becomes read-only, but for views that were made of it before: do not write through these), always
-    copied with `copy=True`, and never with `copy=False` (ValueError where needed).
+    `fill_value` is the value of entries that are not stored (0 unless given). `copy` other than True is that of `asarray`.
 
     One of our own arrays keeps its values and, unless `format` or `fill_value` say otherwise, its format and fill.
 
     Raises FormatError for malformed input (indices out of bounds, a decreasing indptr, …), naming fault and position;
-    unsorted entries are sorted and duplicates summed.
+    unsorted entries are sorted and duplicates summed. ValueError for a `device` other than "cpu". Linear in the input.
 
     >>> import sparsejax as sj
     >>> sj.array([[0, 2], [3, 0]], format="csr")
     Array({(0, 1): 2, (1, 0): 3},
           shape=(2, 2), dtype=int64, format=csr, nnz=2, density=0.5, bytes=48)
     """
+    check_device(device)
     if isinstance(obj, Array):
         return _again(obj, format, dtype, fill_value, copy, shape)
     if isinstance(obj, Tracer):
         return _traced(obj, format, dtype, fill_value, shape)
     if isinstance(obj, ShapeDtypeStruct):
         raise TypeError("a ShapeDtypeStruct is a type without data; an array cannot be made of it")
+    if isinstance(obj, list | tuple) and _holds(obj, ArrayBase):
+        return _of_arrays(obj, format, dtype, fill_value, shape)
     return Array(ingest.as_storage(obj, format, dtype, 0 if fill_value is None else fill_value, copy, shape))
+
+
+def check_device(device: Any) -> None:
+    """ValueError for a device other than "cpu", the only one there is, or None."""
+    if device is not None and device != DEVICE:
+        raise ValueError(f"device={device!r} is not known here; arrays are on the device {DEVICE!r}")
+
+
+def _holds(parts: Any, kind: type) -> bool:
+    return any(isinstance(x, kind) or (isinstance(x, list | tuple) and _holds(x, kind)) for x in parts)
+
+
+def _of_arrays(parts: Any, format: Any, dtype: Any, fill_value: Any, shape: Any) -> Any:
+    """Of nested lists that hold our arrays, or of `(data, coords)` that are our arrays."""
+    if _is_pair(parts):
+        data, coords = ([np.asarray(x) for x in p] if isinstance(p, list | tuple) else np.asarray(p) for p in parts)
+        return array((np.asarray(data), coords), dtype, format=format, fill_value=fill_value, shape=shape)
+    made = _stacked(parts)
+    if isinstance(made, Tracer):
+        return _traced(made, format, dtype, fill_value, shape)
+    return _again(made, format, dtype, fill_value, None, shape)
+
+
+def _is_pair(parts: Any) -> bool:
+    """Whether a tuple of arrays is (data, coords): a vector, and a vector of integers per dimension."""
+    if not isinstance(parts, tuple) or len(parts) != 2 or np.ndim(parts[0]) != 1 or isinstance(parts[0], Tracer):
+        return False
+    data, coords = parts
+    columns = list(coords) if isinstance(coords, tuple | list) or getattr(coords, "ndim", 0) == 2 else [coords]
+    return isinstance(coords, tuple | list | ArrayBase | np.ndarray) and all(
+        np.shape(c) == np.shape(data) and not isinstance(c, Tracer) for c in columns
+    )
+
+
+def _stacked(parts: Any) -> Any:
+    return stack([_stacked(x) if isinstance(x, list | tuple) else _asarray(x) for x in parts])
 
 
 def _again(obj: Array, format: Any, dtype: Any, fill_value: Any, copy: bool | None, shape: Any) -> Array:
@@ -106,9 +147,34 @@ def _traced(obj: Tracer, format: Any, dtype: Any, fill_value: Any, shape: Any) -
     return made if format is None else _convert_format(made, format)
 
 
-def asarray(obj: Any, dtype: Any = None) -> Any:
-    """`array(obj, dtype=dtype)`; arrays pass through."""
-    return array(obj, dtype=dtype)
+def asarray(
+    obj: Any,
+    /,
+    dtype: Any = None,
+    *,
+    copy: bool | None = None,
+    format: str | Format | None = None,
+    fill_value: Any = None,
+    shape: tuple[int, ...] | None = None,
+    device: Any = None,
+) -> Any:
+    """`array` over the memory of NumPy's and SciPy's arrays, where dtypes and layout allow; our own arrays pass through.
+
+    Memory that is shared becomes **read-only**, since arrays never change: this function alone does that. Views that were made of it
+    before can still write to it, which must not happen. With `copy=None` what cannot be shared, or is only a part of the memory of
+    another array, is copied; with `copy=False` that is a ValueError; with `copy=True` everything is copied.
+
+    >>> x = np.arange(3.0)
+    >>> y = asarray(x)
+    >>> np.shares_memory(y.todense(), x), x.flags.writeable
+    (True, False)
+    """
+    return array(obj, dtype, copy=copy, format=format, fill_value=fill_value, shape=shape, device=device)
+
+
+def own(values: NDArray[Any]) -> Array:
+    """A dense array over the memory of a NumPy array that nobody else has."""
+    return Array(ingest.as_storage(values))
 
 
 def _filled(shape: Any, value: Any, dtype: Any) -> Any:
@@ -159,13 +225,13 @@ def arange(*args: Any, dtype: Any = None) -> Any:
     """`numpy.arange`."""
     for value in (a for a in args if isinstance(a, Tracer)):
         _integer(value, "an argument of arange")
-    return array(np.arange(*args, dtype=dtype))
+    return own(np.arange(*args, dtype=dtype))
 
 
 def linspace(start: Any, stop: Any, num: int = 50) -> Any:
     """`numpy.linspace`."""
     first, last = (end.todense() if isinstance(end, Array) else end for end in (start, stop))
-    return array(np.linspace(first, last, _integer(num, "num")))
+    return own(np.linspace(first, last, _integer(num, "num")))
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: str | Format = "csr") -> Any:
@@ -405,7 +471,7 @@ def array_equal(a: Any, b: Any, equal_nan: bool = False) -> Any:
     """
     a, b = _asarray(a), _asarray(b)
     if a.shape != b.shape:
-        return array(False)
+        return own(np.asarray(False))
     same = _elementwise("equal", a, b)
     if equal_nan and a.dtype.kind in "fc" and b.dtype.kind in "fc":
         same = _elementwise(
