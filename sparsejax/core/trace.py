@@ -15,9 +15,10 @@ import numpy as np
 
 from sparsejax import errors
 from sparsejax.core import source
-from sparsejax.core.array import Array, ArrayBase
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from sparsejax.core.methods import ArrayBase
 from sparsejax.core.source import user_line
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import dtypes
-from sparsejax.core.array import DEVICE, Array, ArrayBase
+from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import FormatError
@@ -177,65 +178,119 @@ def own(values: NDArray[Any]) -> Array:
     return Array(ingest.as_storage(values))
 
 
-def _filled(shape: Any, value: Any, dtype: Any) -> Any:
+def _filled(shape: Any, value: Any, dtype: Any, format: Any = None, device: Any = None) -> Any:
+    check_device(device)
+    new, wanted = _checked_shape(_extents(shape)), dtypes.canonical(dtype)
+    sparse = format is not None and not Format.parse(format, len(new)).is_dense
     if isinstance(value, Tracer):
-        return broadcast_to(_convert_element_type(value, dtype), _checked_shape(_extents(shape)))
-    if isinstance(value, Array):
-        value = value.todense()
-    return Array(ingest.as_storage(np.full(_checked_shape(_extents(shape)), value, dtypes.canonical(dtype))))
+        if sparse:
+            raise FormatError("the fill of a sparse array must be known: a traced value makes a dense array")
+        return broadcast_to(_convert_element_type(value, wanted), new)
+    if not sparse:
+        return Array(ingest.as_storage(np.full(new, value, wanted), format))
+    coords, fill = np.empty((len(new), 0), np.int64), ingest.fill_scalar(value, wanted)
+    return Array(
+        convert.from_coords(coords, np.empty(0, wanted), new, Format.parse(format, len(new)), fill, canonical=True)
+    )
 
 
-def zeros(shape: Any, dtype: Any = float, format: str | Format | None = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
     """Zeros; with a sparse `format`, an array without stored entries."""
-    new = _checked_shape(_extents(shape))
-    if format is None or Format.parse(format, len(new)).is_dense:
-        return _filled(new, 0, dtype)
-    coords = np.empty((len(new), 0), np.int64)
-    made = np.empty(0, dtypes.canonical(dtype))
-    return Array(convert.from_coords(coords, made, new, Format.parse(format, len(new)), 0, canonical=True))
+    return _filled(shape, 0, dtype, format, device)
 
 
-def ones(shape: Any, dtype: Any = float) -> Any:
-    """A dense array of ones."""
-    return _filled(shape, 1, dtype)
+def ones(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
+    """Ones; with a sparse `format`, an array without stored entries over fill 1."""
+    return _filled(shape, 1, dtype, format, device)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """A dense array of one value."""
-    return _filled(shape, fill_value, _asarray(fill_value).dtype if dtype is None else dtype)
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None
+) -> Any:
+    """An array of one value; with a sparse `format`, without stored entries over that fill."""
+    if isinstance(fill_value, Array) and fill_value.ndim == 0:
+        dtype, fill_value = fill_value.dtype if dtype is None else dtype, fill_value.todense()[()]
+    if np.ndim(fill_value):
+        made = broadcast_to(_asarray(fill_value), _checked_shape(_extents(shape)))
+        made = made if dtype is None else _convert_element_type(made, dtype)
+        return made if format is None else _convert_format(made, format)
+    return _filled(shape, fill_value, _asarray(fill_value).dtype if dtype is None else dtype, format, device)
 
 
-def zeros_like(x: Any, dtype: Any = None) -> Any:
-    """A dense array of zeros with the shape of `x`."""
-    return full_like(x, 0, dtype)
+def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Any:
+    """A dense array of zeros with the shape of `x`; see `full_like`."""
+    return full_like(x, 0, dtype, shape, format=format, device=device)
 
 
-def ones_like(x: Any, dtype: Any = None) -> Any:
-    """A dense array of ones with the shape of `x`."""
-    return full_like(x, 1, dtype)
+def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Any:
+    """A dense array of ones with the shape of `x`; see `full_like`."""
+    return full_like(x, 1, dtype, shape, format=format, device=device)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """A dense array of one value with the shape and, unless given, the dtype of `x`."""
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None
+) -> Any:
+    """An array of one value with the shape and dtype of `x`, unless `shape` and `dtype` say otherwise: dense, or with a sparse
+    `format` without stored entries over that fill.
+
+    >>> full_like(np.ones((2, 2)), 3.0, format="csr").nnz
+    0
+    """
     x = _asarray(x)
-    return _filled(x.shape, fill_value, x.dtype if dtype is None else dtype)
+    new = x.shape if shape is None else _extents(shape)
+    return full(new, fill_value, x.dtype if dtype is None else dtype, format, device=device)
 
 
-def arange(*args: Any, dtype: Any = None) -> Any:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
     """`numpy.arange`."""
-    for value in (a for a in args if isinstance(a, Tracer)):
+    check_device(device)
+    for value in (a for a in (start, stop, step) if isinstance(a, Tracer)):
         _integer(value, "an argument of arange")
-    return own(np.arange(*args, dtype=dtype))
+    begin, end = (0, start) if stop is None else (start, stop)
+    return own(np.arange(begin, end, step, dtype=None if dtype is None else dtypes.canonical(dtype)))
 
 
-def linspace(start: Any, stop: Any, num: int = 50) -> Any:
-    """`numpy.linspace`."""
-    first, last = (end.todense() if isinstance(end, Array) else end for end in (start, stop))
-    return own(np.linspace(first, last, _integer(num, "num")))
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    retstep: bool = False,
+    axis: int = 0,
+) -> Any:
+    """`numpy.linspace`; with traced or array ends too, along a new first axis."""
+    check_device(device)
+    count = _integer(num, "num")
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    if not any(isinstance(end, Tracer) for end in (start, stop)):
+        ends: list[Any] = [np.asarray(e) if isinstance(e, ArrayBase) else e for e in (start, stop)]
+        made, step = np.linspace(ends[0], ends[1], count, endpoint, retstep=True, dtype=wanted, axis=axis)
+        return (own(made), float(step)) if retstep else own(made)
+    if retstep or axis:
+        raise ValueError("linspace of traced ends takes neither retstep nor axis")
+    low, high = (_elementwise("multiply", e, 1.0) for e in (start, stop))
+    gap = _elementwise("subtract", high, low)
+    parts = np.arange(count) / max(1, count - 1 if endpoint else count)
+    parts = parts.reshape(-1, *[1] * gap.ndim)
+    made = _elementwise("add", low, _elementwise("multiply", gap, parts))
+    return made if wanted is None else _convert_element_type(made, wanted)
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: str | Format = "csr") -> Any:
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    format: str | Format = "csr",
+    *,
+    device: Any = None,
+) -> Any:
     """Ones on the k-th diagonal, sparse (csr unless `format` says otherwise)."""
+    check_device(device)
     n, columns = _checked_shape(_extents((n, n if m is None else m)))
     k = _integer(k, "k")
     first = max(0, -k)
@@ -243,10 +298,11 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: st
     rows = np.arange(first, first + count, dtype=np.int64)
     coords = np.stack([rows, rows + k])
     values = np.ones(count, dtypes.canonical(dtype))
-    return Array(convert.from_coords(coords, values, (n, columns), Format.parse(format, 2), 0))
+    made = convert.from_coords(coords, values, (n, columns), Format.parse(format, 2), 0)
+    return Array(made)
 
 
-def identity(n: int, dtype: Any = float, format: str | Format = "csr") -> Any:
+def identity(n: int, dtype: Any = None, format: str | Format = "csr") -> Any:
     """`eye(n)`: ones on the diagonal of a square matrix."""
     return eye(n, dtype=dtype, format=format)
 
@@ -369,8 +425,9 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 # ------------------------------------------------------------------------------------------------- shapes and types
 
 
-def astype(x: Any, dtype: Any) -> Any:
-    """`x` with values of `dtype`."""
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """`x` with values of `dtype`; arrays never change, so nothing is copied where it has that dtype, whatever `copy` says."""
+    check_device(device)
     return _convert_element_type(_asarray(x), dtype)
 
 
@@ -426,12 +483,12 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return transpose(x, order)
 
 
-def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    """`x` limited to [a_min, a_max], also called min and max; None leaves a side open."""
-    a_min, a_max = min if a_min is None else a_min, max if a_max is None else a_max
-    if a_min is not None:
-        x = _elementwise("maximum", x, a_min)
-    return _strong(x if a_max is None else _elementwise("minimum", x, a_max))
+def clip(x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Any:
+    """`x` limited to [min, max], also called a_min and a_max; None leaves a side open."""
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if low is not None:
+        x = _elementwise("maximum", x, low)
+    return _strong(x if high is None else _elementwise("minimum", x, high))
 
 
 def round(x: Any, decimals: int = 0) -> Any:

@@ -16,7 +16,8 @@ from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
-from sparsejax.lax.linalg import pinv, spsolve
+from sparsejax.lax.library.decompositions import pinv
+from sparsejax.lax.linalg import spsolve
 from sparsejax.lax.linear import full, zeros
 from sparsejax.lax.loops import fori_loop, while_loop
 from sparsejax.lax.reduce import reduce
@@ -231,7 +232,7 @@ def _gmres(restart: int) -> Algorithm:
             basis = _outer(unit(0), v)
             empty = full(Aval((restart + 1, restart), b.dtype, basis.format, 0), 0)
             basis, hessenberg, _ = fori_loop(0, restart, arnoldi, (basis, empty, v))
-            y = pinv(hessenberg)[:, 0] * norm
+            y = pinv(hessenberg, 1e-15)[:, 0] * norm
             x = x + M(reshape(combined(basis[:restart], y), b.shape))
             r = b - A(x)
             return x, r, _square(r), k + 1
