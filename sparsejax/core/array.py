@@ -182,14 +182,12 @@ class Array(_Fields):
         return conversion.to_dense(self._storage).item()
 
     def __iter__(self) -> Iterator[Array]:
-        """The subarrays of a dense array along its first dimension."""
+        """The subarrays along the first dimension; rows of a sparse matrix are sparse."""
         if not self.shape:
             raise TypeError("iteration over an array of no dimensions")
-        if not self.format.is_dense:
-            raise TypeError(
-                f'an array in format {self.format} is not iterated over; use array operations, or .asformat("dense") first'
-            )
-        return (Array(ingest.as_storage(np.array(part))) for part in self.todense())
+        if self.format.is_dense:
+            return (Array(ingest.as_storage(np.array(part))) for part in self.todense())
+        return (self[k] for k in range(self.shape[0]))
 
     def __format__(self, spec: str) -> str:
         if not spec:

@@ -249,6 +249,34 @@ def eagerly() -> Iterator[None]:
         stack.traces = saved
 
 
+class _Plain(list[Any]):
+    """A stack of traces that is never empty for those who ask, so that jitted functions run as they are written."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key) if len(self) else None
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Inside the `with` block, in this thread, jitted functions run as they are written, operation by operation, so that values can be
+    printed and Python's debugger be used; derivatives and batches still trace.
+
+    >>> with disable_jit():
+    ...     pass
+    """
+    if not disable:
+        yield
+        return
+    saved, stack.traces = stack.traces, _Plain(stack.traces)
+    try:
+        yield
+    finally:
+        stack.traces = saved
+
+
 def is_traced(value: Any) -> bool:
     """Whether `value` is a tracer of a function that is being traced now, in this thread."""
     return isinstance(value, Tracer) and value.maker in stack.traces
