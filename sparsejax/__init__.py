@@ -9,7 +9,7 @@
 Array([[2., 2., 2.]], dtype=float64)
 """
 
-from sparsejax import config, debug, formats, io, lax, nn, numpy, random, scipy, tree, tree_util
+from sparsejax import config, debug, formats, interop, io, lax, nn, numpy, random, scipy, tree, tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.trace import disable_jit
@@ -100,6 +100,7 @@ __all__ = [
     "from_dlpack",
     "grad",
     "hessian",
+    "interop",
     "io",
     "jacfwd",
     "jacrev",

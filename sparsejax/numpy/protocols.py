@@ -39,6 +39,8 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 _RUNNING = {"multiply": "prod", "maximum": "max", "minimum": "min"}
 _IGNORED = {"order", "subok", "like", "casting", "overwrite_input", "check_finite"}
 """Arguments about memory, which has no order to choose here."""
+_CONVERTING = {"atleast_1d", "atleast_2d", "atleast_3d"}
+"""What SciPy calls to make NumPy's arrays of what it is given, before its compiled code takes them: these are NumPy's of dense arrays."""
 
 
 def register(named: Mapping[str, Callable[..., Any]]) -> None:
@@ -162,7 +164,7 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     prefix = module.removeprefix("numpy").removeprefix(".").removeprefix("_core").lstrip(".")
     name = f"{prefix}.{func.__name__}" if prefix in ("linalg", "fft") else func.__name__
     ours = functions.get(name)
-    if ours is None:
+    if ours is None or (name in _CONVERTING and _all_dense(args, kwargs)):
         return through_numpy(func, name, args, kwargs)
     _refuse_out(f"np.{name}", kwargs := dict(kwargs))
     clean = {k: v for k, v in kwargs.items() if v is not np._NoValue and k not in _IGNORED}
@@ -201,7 +203,8 @@ def through_numpy(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> An
     for x in _leaves((args, kwargs)):
         if isinstance(x, Tracer):
             raise TypeError(
-                f"np.{name} does not take traced values: sparsejax.numpy has what can be traced, sparsejax.pure_callback calls the rest"
+                f"np.{name} does not take traced values of sparsejax: sparsejax.numpy has what can be traced, sparsejax.pure_callback "
+                "calls the rest"
             )
         if isinstance(x, Array) and not x.format.is_dense:
             raise TypeError(

@@ -9,6 +9,7 @@ import numpy as np
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.formats import lines
+from sparsejax.lax import sorting
 from sparsejax.lax.library import searching as rules
 from sparsejax.lax.library.searching import different
 from sparsejax.lax.structural import convert_format, integer
@@ -63,7 +64,10 @@ def unique(
     if axis is not None:
         raise ValueError("unique of rows (axis=) is not provided; call numpy.unique(np.asarray(x), axis=...)")
     x = asarray(x)
-    if size is not None:
+    if size is not None and fill_value is None and not (return_index or return_inverse):
+        values, counts = sorting.unique(x, integer(size, "size"))
+        found = [values, None, None, counts]
+    elif size is not None:
         found = rules.different_sized(x, integer(size, "size"), fill_value)
     elif isinstance(x, Tracer):
         needs_size("unique", x)
