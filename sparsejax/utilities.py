@@ -14,8 +14,8 @@ from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import current
 from sparsejax.formats import Format
-from sparsejax.jit.backend import compiler
 from sparsejax.jit.api import JitFunction
+from sparsejax.jit.backend import compiler
 from sparsejax.lax.library.callbacks import called
 from sparsejax.numpy.functions import array, zeros
 from sparsejax.transforms import staging

@@ -13,17 +13,17 @@ import numpy as np
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
-from sparsejax.lax.reduce import MOST as _MOST
 from sparsejax.lax.elementwise import where as _where
 from sparsejax.lax.indexing import concatenate as _concatenate
 from sparsejax.lax.library.cumulative import cumulative as _cumulative
+from sparsejax.lax.reduce import MOST as _MOST
 from sparsejax.lax.reduce import mean as _mean
 from sparsejax.lax.reduce import reduce as _reduce
 from sparsejax.lax.reduce import result_dtype as _result_dtype
 from sparsejax.lax.reduce import var as _var
 from sparsejax.lax.sorting import cumsum as _cumsum
-from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import broadcast_to as _broadcast_to
+from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
 from sparsejax.lax.structural import reshape as _reshape
 
