@@ -53,6 +53,7 @@ class Array(_Fields):
 
     @property
     def aval(self) -> Aval:
+        """The type: shape, dtype, format and fill."""
         return self._aval
 
     @property
