@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 import scipy.sparse
+from sklearn.decomposition import PCA
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -41,15 +42,11 @@ def ours(A, components):
 
 
 def scikit_learn(A, components):
-    from sklearn.decomposition import PCA
-
     made = PCA(components, svd_solver="arpack").fit(A)
     return made.transform(A), made.singular_values_
 
 
 def dense(A, components):
-    from sklearn.decomposition import PCA
-
     made = PCA(components, svd_solver="randomized", random_state=0)
     return made.fit_transform(A.toarray()), made.singular_values_
 
