@@ -9,9 +9,10 @@
 Array([[2., 2., 2.]], dtype=float64)
 """
 
-from sparsejax import config, formats, interop, io, lax, nn, numpy, plot, random, scipy, tree_util
+from sparsejax import config, debug, formats, interop, io, lax, nn, numpy, plot, random, scipy, tree, tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.core.trace import disable_jit
 from sparsejax.dataflow import stats, tile_sizes, traffic
 from sparsejax.errors import (
     ConcretizationTypeError,
@@ -30,41 +31,35 @@ from sparsejax.jit.api import explain
 from sparsejax.jit.runtime import conversions  # noqa: F401  (conversions as machine code)
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring
-from sparsejax.numpy.functions import array
+from sparsejax.numpy.creation import diags, from_dlpack
+from sparsejax.numpy.functions import array, asarray, eye
+from sparsejax.numpy.manipulation import block_diag
 from sparsejax.transforms import control_rules  # noqa: F401  (derivatives)
 from sparsejax.transforms.checkpoint import checkpoint, remat
 from sparsejax.transforms.custom import custom_jvp, custom_vjp, stop_gradient
+from sparsejax.transforms.equations import custom_linear_solve, custom_root
 from sparsejax.transforms.gradients import float0, grad, jvp, linearize, value_and_grad, vjp
 from sparsejax.transforms.jacobians import hessian, jacfwd, jacrev
 from sparsejax.transforms.sparse_jacobian import sparse_hessian, sparse_jacobian
 from sparsejax.transforms.vmap import vmap
+from sparsejax.utilities import (
+    block_until_ready,
+    clear_caches,
+    coo_array,
+    csc_array,
+    csr_array,
+    device_put,
+    devices,
+    pure_callback,
+)
 
 from sparsejax.jit.api import eval_shape, jit, make_jaxpr  # isort: skip  (last: `jit` is also a folder)
 
 __version__ = "0.1.0"
 
+lax.provide({"custom_linear_solve": custom_linear_solve, "custom_root": custom_root, "stop_gradient": stop_gradient})
+
 __all__ = [
-    "checkpoint",
-    "remat",
-    "vmap",
-    "vjp",
-    "value_and_grad",
-    "stop_gradient",
-    "sparse_jacobian",
-    "sparse_hessian",
-    "linearize",
-    "jvp",
-    "jacrev",
-    "jacfwd",
-    "hessian",
-    "grad",
-    "interop",
-    "io",
-    "load_npz",
-    "save_npz",
-    "float0",
-    "custom_vjp",
-    "custom_jvp",
     "Array",
     "ConcretizationTypeError",
     "FormatError",
@@ -80,21 +75,62 @@ __all__ = [
     "UnexpectedTracerError",
     "__version__",
     "array",
+    "asarray",
+    "block_diag",
+    "block_until_ready",
+    "checkpoint",
+    "clear_caches",
     "config",
+    "coo_array",
+    "csc_array",
+    "csr_array",
+    "custom_jvp",
+    "custom_vjp",
+    "debug",
+    "device_put",
+    "devices",
+    "diags",
+    "disable_jit",
     "einsum",
     "eval_shape",
     "explain",
+    "eye",
+    "float0",
     "formats",
+    "from_dlpack",
+    "grad",
+    "hessian",
+    "interop",
+    "io",
+    "jacfwd",
+    "jacrev",
     "jit",
+    "jvp",
     "lax",
+    "linearize",
+    "load_npz",
     "make_jaxpr",
     "nn",
     "numpy",
     "plot",
+    "pure_callback",
     "random",
+    "remat",
+    "save_npz",
+    "scipy",
+    "sparse_hessian",
+    "sparse_jacobian",
     "stats",
+    "stop_gradient",
     "tile_sizes",
     "traffic",
-    "scipy",
+    "tree",
     "tree_util",
+    "value_and_grad",
+    "vjp",
+    "vmap",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,18 +11,61 @@ functions take keys. `like=A` draws one number for every stored entry of a spars
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
-from sparsejax.lax.elementwise import convert_element_type, elementwise
-from sparsejax.lax.indexing import gather
+from sparsejax.formats import Format, convert
+from sparsejax.lax.contract import matmul
+from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.indexing import gather, window
+from sparsejax.lax.library.solves import cholesky
+from sparsejax.lax.library.special import special
 from sparsejax.lax.linear import sample
+from sparsejax.lax.loops import while_loop
+from sparsejax.lax.names import argmax
 from sparsejax.lax.random_bits import permutation as _permutation
 from sparsejax.lax.random_bits import random_bits
-from sparsejax.lax.structural import extents, integer
+from sparsejax.lax.reduce import reduce
+from sparsejax.lax.sorting import argsort
+from sparsejax.lax.structural import broadcast_to, convert_format, extents, integer, normal_axis, reshape
+
+__all__ = [
+    "PRNGKey",
+    "bernoulli",
+    "beta",
+    "bits",
+    "categorical",
+    "cauchy",
+    "choice",
+    "dirichlet",
+    "exponential",
+    "fold_in",
+    "gamma",
+    "gumbel",
+    "key",
+    "laplace",
+    "logistic",
+    "multivariate_normal",
+    "normal",
+    "permutation",
+    "poisson",
+    "rademacher",
+    "randint",
+    "sparse",
+    "split",
+    "truncated_normal",
+    "uniform",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _SPLIT, _FOLD = 2**62, 2**63
 """Where the parts of a stream begin that make keys; numbers are drawn from its beginning."""
@@ -136,3 +179,285 @@ def permutation(key: Any, x: Any) -> Any:
     if not made.ndim:
         raise ValueError("x must be an integer or an array of at least one dimension")
     return gather(made, {0: _permutation(_key(key), made.shape[0])})
+
+
+# ------------------------------------------------------------------------------------------------- more distributions
+
+
+def PRNGKey(seed: Any) -> Any:
+    """JAX's older name of `key`."""
+    return key(seed)
+
+
+def _open(key: Any, shape: Any, dtype: np.dtype[Any], like: Any = None) -> Any:
+    """Numbers in (0, 1]: one less those in [0, 1)."""
+    return 1.0 - _unit(_key(key), shape, dtype, like)
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -> Any:
+    """Numbers of the exponential distribution of mean 1.
+
+    >>> round(float(exponential(key(0), (1000,)).mean()))
+    1
+    """
+    return _sampled(-elementwise("log", _open(key, shape, dtypes.canonical(dtype), like)), like)
+
+
+def gumbel(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -> Any:
+    """Numbers of the Gumbel distribution: -log(-log(u))."""
+    wanted = dtypes.canonical(dtype)
+    tiny = float(np.finfo(wanted).tiny)
+    drawn = elementwise("maximum", _unit(_key(key), shape, wanted, like), tiny)
+    return _sampled(-elementwise("log", -elementwise("log", drawn)), like)
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = float) -> Any:
+    """Numbers of the Laplace distribution of mean 0 and scale 1."""
+    wanted = dtypes.canonical(dtype)
+    drawn = _unit(_key(key), shape, wanted, None) - 0.5
+    inside = elementwise("maximum", 1.0 - 2.0 * elementwise("absolute", drawn), float(np.finfo(wanted).tiny))
+    return -elementwise("sign", drawn) * elementwise("log", inside)
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = float) -> Any:
+    """Numbers of the logistic distribution."""
+    wanted = dtypes.canonical(dtype)
+    u = elementwise("maximum", _unit(_key(key), shape, wanted, None), float(np.finfo(wanted).tiny))
+    return elementwise("log", u) - elementwise("log1p", -u)
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = float) -> Any:
+    """Numbers of the Cauchy distribution."""
+    return elementwise("tan", (_unit(_key(key), shape, dtypes.canonical(dtype), None) - 0.5) * math.pi)
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = int) -> Any:
+    """1 or -1, equally likely."""
+    return convert_element_type(elementwise("right_shift", bits(key, shape), 63), dtypes.canonical(dtype)) * 2 - 1
+
+
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = (), dtype: Any = float) -> Any:
+    """Numbers of the normal distribution of mean 0 and variance 1, given that they lie between `lower` and `upper`.
+
+    >>> x = truncated_normal(key(0), -1.0, 2.0, (100,)).todense()
+    >>> bool(-1 <= x.min() <= x.max() <= 2)
+    True
+    """
+    wanted = dtypes.canonical(dtype)
+    low, high = (special("ndtr", asarray(v)) for v in (lower, upper))
+    u = low + _unit(_key(key), shape, wanted, None) * (high - low)
+    made = special("ndtri", u)
+    return convert_element_type(elementwise("minimum", elementwise("maximum", made, lower), upper), wanted)
+
+
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any:
+    """Numbers of categories, drawn with probabilities proportional to exp(`logits`) along `axis`, by Gumbel's maximum; with `shape`, which
+    ends with that of `logits` without `axis`, several draws.
+
+    >>> int(categorical(key(0), np.array([-np.inf, 0.0])))
+    1
+    """
+    x = convert_format(asarray(logits, "logits"), "dense")
+    x = x if x.dtype.kind == "f" else convert_element_type(x, np.float64)
+    place = normal_axis(axis, x.ndim)
+    rest = tuple(n for d, n in enumerate(x.shape) if d != place)
+    wanted = rest if shape is None else extents(shape)
+    if wanted[len(wanted) - len(rest) :] != rest:
+        raise ValueError(f"shape={wanted} must end with {rest}, that of logits without axis {place}")
+    lead = len(wanted) - len(rest)
+    noise = gumbel(key, (*wanted[:lead], *x.shape), x.dtype)
+    return argmax(elementwise("add", noise, x), place + lead, np.int64)
+
+
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Any:
+    """Random entries along `axis` of an array, or random numbers below an integer `a`: equally likely, or with probabilities `p`.
+
+    Without `replace` none is drawn twice (Gumbel's maxima where `p` is given: Efraimidis and Spirakis, 2006).
+
+    >>> sorted(choice(key(0), 3, (3,), replace=False).todense().tolist())
+    [0, 1, 2]
+    """
+    pool = None if isinstance(a, int) else asarray(a, "a")
+    place = 0 if pool is None else normal_axis(axis, pool.ndim)
+    n = integer(a, "a") if pool is None else pool.shape[place]
+    new = extents(shape)
+    count = math.prod(new)
+    if n < 1 and count:
+        raise ValueError("a must hold at least one entry to choose from")
+    if not replace and count > n:
+        raise ValueError(f"cannot take {count} of {n} entries without replacement: pass replace=True")
+    if p is None and replace:
+        index = randint(key, (count,), 0, n)
+    elif p is None:
+        index = window(_permutation(_key(key), n), [range(count)])
+    else:
+        weights = elementwise("log", asarray(p, "p"))
+        if weights.shape != (n,):
+            raise ValueError(f"p of shape {weights.shape} must have {n} probabilities")
+        if replace:
+            index = categorical(key, weights, shape=(count,))
+        else:
+            index = window(argsort(-(gumbel(key, (n,)) + weights)), [range(count)])
+    if pool is None:
+        return reshape(index, new)
+    made = gather(pool, {place: index})
+    return reshape(made, (*pool.shape[:place], *new, *pool.shape[place + 1 :]))
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Any:
+    """Numbers of the gamma distribution of shape `a` and scale 1 (Marsaglia and Tsang, 2000), by rejection.
+
+    >>> round(float(gamma(key(0), 3.0, (2000,)).mean()))
+    3
+    """
+    wanted = dtypes.canonical(dtype)
+    given = convert_element_type(asarray(a, "a"), wanted)
+    new = given.shape if shape is None else extents(shape)
+    alpha = convert_format(broadcast_to(given, new), "dense")
+    small = elementwise("less", alpha, 1.0)
+    d = where(small, alpha + 1.0, alpha) - 1 / 3
+    c = (1 / 3) / elementwise("sqrt", d)
+    first, boost = split(key)
+
+    def going(state: Any) -> Any:
+        return elementwise("logical_not", reduce("all", state[1]))
+
+    def step(state: Any) -> Any:
+        key, done, made = state
+        key, one, two = (split(key, 3)[k] for k in range(3))
+        x = normal(one, new, wanted)
+        v = 1 + c * x
+        v = v * v * v
+        positive = elementwise("greater", v, 0)
+        safe = where(positive, v, 1.0)
+        log_u = elementwise("log", _open(two, new, wanted))
+        accepted = elementwise("less", log_u, 0.5 * x * x + d - d * safe + d * elementwise("log", safe))
+        accepted = elementwise("logical_and", accepted, positive)
+        return key, elementwise("logical_or", done, accepted), where(done, made, where(accepted, d * safe, made))
+
+    start = asarray(np.zeros(new, bool)), asarray(np.ones(new, wanted))
+    _, _, made = while_loop(going, step, (_key(first), *start))
+    raised = elementwise("power", _open(boost, new, wanted), 1.0 / where(small, alpha, 1.0))
+    return where(small, made * raised, made)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = float) -> Any:
+    """Numbers of the beta distribution, as a share of two of the gamma distribution."""
+    first, second = split(key)
+    new = np.broadcast_shapes(np.shape(a), np.shape(b)) if shape is None else extents(shape)
+    x, y = gamma(first, a, new, dtype), gamma(second, b, new, dtype)
+    return x / (x + y)
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = float) -> Any:
+    """Vectors of the Dirichlet distribution: of positive numbers along the last axis whose sum is 1."""
+    weights = asarray(alpha, "alpha")
+    outer = weights.shape[:-1] if shape is None else extents(shape)
+    drawn = gamma(key, weights, (*outer, weights.shape[-1]), dtype)
+    return drawn / reduce("sum", drawn, -1, keepdims=True)
+
+
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Any:
+    """Numbers of the Poisson distribution of mean `lam`: arrivals are counted up to a mean of 10 (Knuth), else by rejection (Hörmann's PTRS,
+    1993).
+
+    >>> round(float(poisson(key(0), 4.0, (2000,)).mean()))
+    4
+    """
+    wanted = dtypes.canonical(dtype)
+    given = convert_element_type(asarray(lam, "lam"), np.float64)
+    new = given.shape if shape is None else extents(shape)
+    rate = convert_format(broadcast_to(given, new), "dense")
+    few = elementwise("less", rate, 10.0)
+    first, second = split(key)
+    limit = where(few, rate, 0.0)
+
+    def arriving(state: Any) -> Any:
+        return reduce("any", elementwise("less_equal", state[1], limit))
+
+    def arrive(state: Any) -> Any:
+        key, time, count = state
+        key, use = (split(key)[k] for k in range(2))
+        going = elementwise("less_equal", time, limit)
+        time = where(going, time + exponential(use, new), time)
+        return (
+            key,
+            time,
+            where(elementwise("logical_and", going, elementwise("less_equal", time, limit)), count + 1, count),
+        )
+
+    zeros = asarray(np.zeros(new)), asarray(np.zeros(new, np.int64))
+    counted = while_loop(arriving, arrive, (_key(first), *zeros))[2]
+    many = where(few, 10.0, rate)
+    b = 0.931 + 2.53 * elementwise("sqrt", many)
+    a, inverse = -0.059 + 0.02483 * b, 1.1239 + 1.1328 / (b - 3.4)
+    v_r, log_rate = 0.9277 - 3.6224 / (b - 2), elementwise("log", many)
+
+    def going(state: Any) -> Any:
+        return elementwise("logical_not", reduce("all", state[1]))
+
+    def step(state: Any) -> Any:
+        key, done, made = state
+        key, one, two = (split(key, 3)[k] for k in range(3))
+        u, v = uniform(one, new) - 0.5, _open(two, new, np.dtype(np.float64))
+        us = 0.5 - elementwise("absolute", u)
+        k = elementwise("floor", (2 * a / us + b) * u + many + 0.43)
+        quick = elementwise("logical_and", elementwise("greater_equal", us, 0.07), elementwise("less_equal", v, v_r))
+        low = elementwise("less", k, 0)
+        steep = elementwise("logical_and", elementwise("less", us, 0.013), elementwise("greater", v, us))
+        out = elementwise("logical_or", low, steep)
+        number = where(low, 0.0, k)
+        left = elementwise("log", v * inverse / (a / (us * us) + b))
+        fits = elementwise("less_equal", left, number * log_rate - many - special("gammaln", number + 1))
+        taken = elementwise("logical_or", quick, elementwise("logical_and", elementwise("logical_not", out), fits))
+        return key, elementwise("logical_or", done, taken), where(done, made, where(taken, k, made))
+
+    start = (few, asarray(np.zeros(new)))
+    _, _, rejected = while_loop(going, step, (_key(second), *start))
+    return where(few, convert_element_type(counted, wanted), convert_element_type(rejected, wanted))
+
+
+def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = float) -> Any:
+    """Vectors of the normal distribution of a mean and a covariance matrix, by its Cholesky factor."""
+    center = asarray(mean, "mean")
+    outer = center.shape[:-1] if shape is None else extents(shape)
+    drawn = normal(key, (*outer, center.shape[-1]), dtype)
+    return elementwise("add", matmul(drawn, cholesky(cov).T), center)
+
+
+def sparse(
+    key: Any,
+    shape: Any,
+    density: float = 0.01,
+    dtype: Any = float,
+    format: str | Format = "csr",
+    *,
+    sampler: Callable[..., Any] | None = None,
+) -> Any:
+    """A random sparse array of round(`density` * size) entries in random places, all equally likely, with values of `sampler(key, shape,
+    dtype)` (`uniform`). Outside `jit`, since the places are read. O(entries).
+
+    >>> sparse(key(0), (10, 20), 0.1).nnz
+    20
+
+    Raises ValueError for a density outside [0, 1].
+    """
+    new = extents(shape)
+    size = math.prod(new)
+    if not 0 <= density <= 1:
+        raise ValueError(f"density={density} must be at least 0 and at most 1")
+    where_, values = split(key)
+    # the places of a generator that the key begins: they are read anyway, and distinct
+    seed = int(np.asarray(bits(where_)))
+    count = round(density * size)
+    places = (
+        np.random.Generator(np.random.PCG64(seed)).choice(size, count, replace=False)
+        if count
+        else np.zeros(0, np.int64)
+    )
+    places.sort()
+    drawn = (uniform if sampler is None else sampler)(values, (count,), dtype)
+    coords = np.array(np.unravel_index(places, new)).reshape(len(new), count)
+    vals = np.ascontiguousarray(drawn.todense())
+    form = Format.parse(format, len(new))
+    return Array(convert.from_coords(coords, vals, new, form, vals.dtype.type(0)))

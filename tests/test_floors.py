@@ -33,6 +33,7 @@ FLOORS = [
         "transforms.control_rules",
         "transforms.checkpoint",
         "transforms.linear_solve",
+        "transforms.equations",
         "transforms.patterns",
         "transforms.pattern_rules",
         "transforms.pattern_loops",
@@ -40,7 +41,7 @@ FLOORS = [
         "transforms.sparse_jacobian",
         "transforms.vmap",
     ],
-    ["numpy", "nn", "random", "scipy", "io", "interop", "plot", "dataflow", ""],
+    ["numpy", "nn", "random", "scipy", "io", "interop", "plot", "dataflow", "debug", "tree", "utilities", ""],
 ]
 """The floors, from the ground up: the stages of the compiler are floors of their own, in the order in which a program meets them backwards."""
 LARGEST_FOLDER = 30

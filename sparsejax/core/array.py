@@ -1,19 +1,16 @@
-"""Array: an immutable array over a Storage, and the operators it shares with tracers.
-
-The operators' implementations live on higher floors; they are registered by name in `surface` when `sparsejax.numpy` is
-imported.
-"""
+"""Array: an immutable array over a Storage; what it shares with tracers is in `methods`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.core import source
 from sparsejax.core.avals import Aval
+from sparsejax.core.methods import ArrayBase
 from sparsejax.formats import Format, ingest, peek, scipy_io
 from sparsejax.formats import convert as conversion
 from sparsejax.formats.storage import Storage
@@ -21,326 +18,6 @@ from sparsejax.pictures import card
 
 SHOWN = 3
 """Entries of a sparse array that are printed from either end."""
-
-surface: dict[str, Callable[..., Any]] = {}
-numpy_names: dict[str, Callable[..., Any]] = {}
-
-
-def register_surface(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Provide the functions behind operators and methods, by NumPy name."""
-    surface.update(functions)
-
-
-def register_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Provide the functions that NumPy's own functions are redirected to when given our arrays."""
-    numpy_names.update(functions)
-
-
-def _binary(name: str) -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
-        if name == "multiply" and isinstance(other, np.matrix):
-            _ambiguous("NumPy's matrices", "an array")
-        return surface[name](self, other) if _operand(other) else _foreign(other)
-
-    return method
-
-
-def _reflected(name: str) -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
-        if name == "multiply" and scipy_io.is_matrix(other):
-            _ambiguous("SciPy's sparse matrices", "a SciPy sparse array")
-        if name == "multiply" and isinstance(other, np.matrix):
-            _ambiguous("NumPy's matrices", "an array")
-        return surface[name](other, self) if _operand(other) else _foreign(other)
-
-    return method
-
-
-def _ambiguous(matrices: str, mend: str) -> NoReturn:
-    raise TypeError(f"{matrices} take * for the matrix product: write @, or use {mend}")
-
-
-def _divmod(first: Any, second: Any) -> Any:
-    return surface["floor_divide"](first, second), surface["remainder"](first, second)
-
-
-def _unary(name: str) -> Callable[[Any], Any]:
-    def method(self: Any) -> Any:
-        return surface[name](self)
-
-    return method
-
-
-def _operand(value: Any) -> bool:
-    return isinstance(value, ArrayBase | bool | int | float | complex | np.ndarray | np.generic) or scipy_io.is_scipy(
-        value
-    )
-
-
-def _foreign(value: Any) -> Any:
-    """What an operator makes of an operand that is no array: its own type may know better, but a sequence does not."""
-    if isinstance(value, list | tuple):
-        raise TypeError(
-            f"operators take arrays and numbers, not a {type(value).__name__}; convert it with sparsejax.array first"
-        )
-    return NotImplemented
-
-
-class ArrayBase:
-    """What concrete arrays and tracers share: a type, and NumPy's operators and methods."""
-
-    __slots__ = ()
-    __array_priority__ = 100.0
-
-    @property
-    def aval(self) -> Aval:
-        raise TypeError("this array has no type")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.aval.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.aval.ndim
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
-    def format(self) -> Format:
-        return self.aval.format
-
-    @property
-    def fill_value(self) -> Any:
-        return self.aval.fill_value
-
-    @property
-    def T(self) -> Any:
-        """The transpose, over the same buffers."""
-        return surface["transpose"](self)
-
-    def transpose(self, *axes: Any) -> Any:
-        """Permute the dimensions, over the same buffers."""
-        if not axes:
-            return surface["transpose"](self)
-        single = len(axes) == 1 and (axes[0] is None or np.iterable(axes[0]))
-        return surface["transpose"](self, axes[0] if single else axes)
-
-    def reshape(self, *shape: Any) -> Any:
-        """The same entries under another shape; see `sparsejax.numpy.reshape`."""
-        return surface["reshape"](self, shape[0] if len(shape) == 1 else shape)
-
-    def ravel(self) -> Any:
-        """The array flattened in row-major order."""
-        return surface["ravel"](self)
-
-    def flatten(self) -> Any:
-        """The array flattened in row-major order."""
-        return surface["ravel"](self)
-
-    def squeeze(self, axis: Any = None) -> Any:
-        """The array without axes of extent one."""
-        return surface["squeeze"](self, axis)
-
-    def swapaxes(self, axis1: int, axis2: int) -> Any:
-        """The array with two axes exchanged, over the same buffers."""
-        return surface["swapaxes"](self, axis1, axis2)
-
-    def take(self, indices: Any, axis: int | None = None) -> Any:
-        """Entries at integer indices along an axis, or of the array flattened."""
-        return surface["take"](self, indices, axis)
-
-    def repeat(self, repeats: Any, axis: int | None = None) -> Any:
-        """Every entry some times."""
-        return surface["repeat"](self, repeats, axis)
-
-    def copy(self) -> Any:
-        """The array in memory of its own."""
-        return surface["copy"](self)
-
-    def astype(self, dtype: Any) -> Any:
-        """The array converted to `dtype`."""
-        return surface["astype"](self, dtype)
-
-    def asformat(self, format: str | Format) -> Any:
-        """The array stored as `format`."""
-        return surface["asformat"](self, format)
-
-    def tocsr(self) -> Any:
-        return self.asformat("csr")
-
-    def tocsc(self) -> Any:
-        return self.asformat("csc")
-
-    def tocoo(self) -> Any:
-        return self.asformat("coo")
-
-    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        return surface["sum"](self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        return surface["prod"](self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return surface["max"](self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return surface["min"](self, axis=axis, keepdims=keepdims)
-
-    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return surface["any"](self, axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return surface["all"](self, axis=axis, keepdims=keepdims)
-
-    def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        return surface["mean"](self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def std(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
-        return surface["std"](self, axis, dtype, ddof, keepdims)
-
-    def var(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
-        return surface["var"](self, axis, dtype, ddof, keepdims)
-
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Any:
-        return surface["argmax"](self, axis, keepdims)
-
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Any:
-        return surface["argmin"](self, axis, keepdims)
-
-    def argsort(self, axis: int | None = -1) -> Any:
-        return surface["argsort"](self, axis)
-
-    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Any:
-        return surface["cumsum"](self, axis, dtype)
-
-    def count_nonzero(self, axis: Any = None) -> Any:
-        """How many values are not zero, stored or not."""
-        return surface["count_nonzero"](self, axis)
-
-    def nonzero(self) -> Any:
-        """The coordinates where values are not zero; outside `jit` only."""
-        return surface["nonzero"](self)
-
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
-        """The sum of a diagonal."""
-        return surface["trace"](self, offset, axis1, axis2, dtype)
-
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-        """A diagonal of two axes, as the last axis."""
-        return surface["diagonal"](self, offset, axis1, axis2)
-
-    def clip(self, min: Any = None, max: Any = None) -> Any:
-        """The array limited to [min, max]; None leaves a side open."""
-        return surface["clip"](self, min, max)
-
-    def round(self, decimals: int = 0) -> Any:
-        """The array rounded to `decimals` places, halves to even."""
-        return surface["round"](self, decimals)
-
-    def __round__(self, ndigits: int | None = None) -> Any:
-        return surface["round"](self, 0 if ndigits is None else ndigits)
-
-    def multiply(self, other: Any) -> Any:
-        """The product with `other`, entry by entry, as `*` and as SciPy's method of that name."""
-        return surface["multiply"](self, other)
-
-    def power(self, n: Any) -> Any:
-        """Every entry to the power of `n`, as `**`."""
-        return surface["power"](self, n)
-
-    def maximum(self, other: Any) -> Any:
-        return surface["maximum"](self, other)
-
-    def minimum(self, other: Any) -> Any:
-        return surface["minimum"](self, other)
-
-    def dot(self, other: Any) -> Any:
-        return surface["dot"](self, other)
-
-    def __getitem__(self, key: Any) -> Any:
-        """A part of the array by NumPy's rules for keys; see `sparsejax.numpy.indexing.getitem`."""
-        return surface["getitem"](self, key)
-
-    @property
-    def at(self) -> Any:
-        """Updates of parts: `x.at[key].set(values)`, also add, min, max, get; a new array each."""
-        return surface["at"](self)
-
-    @property
-    def real(self) -> Any:
-        return surface["real"](self)
-
-    @property
-    def imag(self) -> Any:
-        return surface["imag"](self)
-
-    def conj(self) -> Any:
-        return surface["conjugate"](self)
-
-    conjugate = conj
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    __hash__ = None  # type: ignore[assignment]
-
-    __add__, __radd__ = _binary("add"), _reflected("add")
-    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
-    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
-    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
-    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
-    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
-
-    def __divmod__(self, other: Any) -> Any:
-        return _divmod(self, other) if _operand(other) else _foreign(other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return _divmod(other, self) if _operand(other) else _foreign(other)
-
-    def __contains__(self, value: Any) -> bool:
-        """Whether an entry, stored or not, equals `value`."""
-        return bool(surface["any"](surface["equal"](self, value)))
-
-    __pow__, __rpow__ = _binary("power"), _reflected("power")
-    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
-    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
-    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
-    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
-    __lshift__, __rlshift__ = _binary("left_shift"), _reflected("left_shift")
-    __rshift__, __rrshift__ = _binary("right_shift"), _reflected("right_shift")
-    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
-    __lt__, __le__ = _binary("less"), _binary("less_equal")
-    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
-    __neg__, __pos__ = _unary("negative"), _unary("positive")
-    __abs__, __invert__ = _unary("absolute"), _unary("invert")
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        name = {"true_divide": "divide", "conj": "conjugate", "mod": "remainder", "abs": "absolute"}.get(
-            ufunc.__name__, ufunc.__name__
-        )
-        if method != "__call__" or kwargs or name not in numpy_names:
-            extra = f" with {', '.join(kwargs)}" if kwargs else ""
-            raise TypeError(
-                f"np.{ufunc.__name__}.{method}{extra} does not take sparsejax arrays; see sparsejax.numpy for what does"
-            )
-        return numpy_names[name](*inputs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        module = getattr(func, "__module__", "numpy").removeprefix("numpy").removeprefix(".")
-        name = f"{module}.{func.__name__}" if module else func.__name__
-        ours = numpy_names.get(name)
-        if ours is None:
-            raise TypeError(f"np.{name} does not take sparsejax arrays; see sparsejax.numpy for what does")
-        return ours(*args, **kwargs)
 
 
 class _Fields(ArrayBase):
@@ -376,6 +53,7 @@ class Array(_Fields):
 
     @property
     def aval(self) -> Aval:
+        """The type: shape, dtype, format and fill."""
         return self._aval
 
     @property
@@ -393,6 +71,78 @@ class Array(_Fields):
         """Bytes of all buffers."""
         return self._storage.nbytes
 
+    @property
+    def data(self) -> NDArray[Any]:
+        """The stored values, read-only, one for every position of the last level; of bsr (blocks, rows, columns), as in SciPy."""
+        vals = self.storage.vals
+        tiles = [b for b in self.format.blocks if b > 1]
+        return vals.reshape(-1, *self.format.blocks) if tiles and str(self.format).startswith("bsr:") else vals
+
+    @property
+    def indptr(self) -> NDArray[Any]:
+        """Where the entries of every row (csr, bsr) or column (csc) begin, read-only. AttributeError in other formats."""
+        return self._index("indptr", 0)
+
+    @property
+    def indices(self) -> NDArray[Any]:
+        """The column (csr, bsr) or row (csc) of every entry, read-only. AttributeError in other formats."""
+        return self._index("indices", 1)
+
+    def _index(self, name: str, place: int) -> NDArray[Any]:
+        form = str(self.format)
+        if form not in ("csr", "csc") and not form.startswith("bsr:"):
+            raise AttributeError(
+                f'an array in format {form} has no {name}: take .asformat("csr").{name}, .coords, or the buffers in .storage'
+            )
+        return self.storage.buffers[1][place]
+
+    @property
+    def coords(self) -> tuple[NDArray[Any], ...]:
+        """The coordinates of stored entries, in the order of storage, a vector per dimension. O(stored entries)."""
+        columns, _ = conversion.to_coords(self.storage)
+        return tuple(columns)
+
+    def getnnz(self, axis: int | None = None) -> Any:
+        """The number of stored entries, or of those in every column (axis 0) or row (axis 1)."""
+        if axis is None:
+            return self.nnz
+        columns, _ = conversion.to_coords(self.storage)
+        if self.ndim != 2 or not -2 <= axis < 2:
+            raise ValueError(
+                f"getnnz counts along axis 0 or 1 of a matrix, not along axis={axis} of shape {self.shape}"
+            )
+        return np.bincount(columns[1 - axis % 2], minlength=self.shape[1 - axis % 2])
+
+    def eliminate_zeros(self) -> Any:
+        """The array without stored entries that equal the fill: a new array, where SciPy's method changes its own. O(stored entries)."""
+        if self.format.is_dense:
+            return self
+        columns, vals = conversion.to_coords(self._storage)
+        kept = vals != self.fill_value
+        if kept.all():
+            return self
+        made = conversion.from_coords(
+            np.ascontiguousarray(columns[:, kept]), vals[kept], self.shape, self.format, self.fill_value
+        )
+        return Array(made)
+
+    def prune(self) -> Any:
+        """The array itself: no buffer is longer than its entries need, but for slack that its format has."""
+        return self
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """The values of a dense array for other libraries: read-only, or a copy where `max_version` is older than 1.0, which cannot
+        say so. TypeError for sparse arrays, BufferError where `copy=False` cannot be."""
+        values = np.asarray(self)
+        if copy is None and (max_version is None or max_version[0] < 1):
+            values = values.copy()
+        return values.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self._storage.nbytes
+
     def is_deleted(self) -> bool:
         """Whether the array was donated (`donate_argnums` of `jit`) and cannot be used any more."""
         return self._storage is _DELETED
@@ -403,17 +153,19 @@ class Array(_Fields):
 
     toarray = todense
 
-    def to_scipy(self) -> Any:
-        """The array as a SciPy sparse array, sharing buffers where SciPy has the format."""
-        return scipy_io.to_scipy(self.storage)
+    def to_scipy(self, copy: bool = False) -> Any:
+        """The array as a SciPy sparse array, sharing buffers (read-only) where SciPy has the format; in memory of its own, which
+        may be written to, with `copy`."""
+        made = scipy_io.to_scipy(self.storage)
+        return made.copy() if copy else made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if source.in_scipy_operator():
             return source.as_object(self)
         if not self.format.is_dense:
             raise TypeError(
-                f"an array in format {self.format} is not turned into a dense NumPy array silently; call .todense() to do it, "
-                "or sparsejax.numpy functions to stay sparse"
+                f"an array in format {self.format} is not turned into a dense NumPy array silently; call .todense() for that, "
+                ".to_scipy() for a SciPy sparse array, or sparsejax.numpy functions to stay sparse"
             )
         dense = self.todense()
         if dtype is not None and np.dtype(dtype) != dense.dtype:
@@ -431,14 +183,12 @@ class Array(_Fields):
         return conversion.to_dense(self._storage).item()
 
     def __iter__(self) -> Iterator[Array]:
-        """The subarrays of a dense array along its first dimension."""
+        """The subarrays along the first dimension; rows of a sparse matrix are sparse."""
         if not self.shape:
             raise TypeError("iteration over an array of no dimensions")
-        if not self.format.is_dense:
-            raise TypeError(
-                f'an array in format {self.format} is not iterated over; use array operations, or .asformat("dense") first'
-            )
-        return (Array(ingest.as_storage(np.array(part))) for part in self.todense())
+        if self.format.is_dense:
+            return (Array(ingest.as_storage(np.array(part))) for part in self.todense())
+        return (self[k] for k in range(self.shape[0]))
 
     def __format__(self, spec: str) -> str:
         if not spec:

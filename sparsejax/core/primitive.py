@@ -62,6 +62,8 @@ class Primitive:
     factored(moving, *avals, **params) -> jaxpr: simpler operations that are differentiated in its place, or None
     prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
 
+    effect: it does something beside computing a result, so that it stays where nobody reads that, and twice where it stands twice
+
     pushdown(maker, **params) -> function of the operands of the equation `maker`, or None: the same of the result of that equation, if
     there is a way that computes less of it
 
@@ -91,6 +93,7 @@ class Primitive:
         prune: Rule | None = None,
         pushdown: Rule | None = None,
         on_numpy: Rule | None = None,
+        effect: bool = False,
     ) -> None:
         self.name = name
         self.typing = typing
@@ -111,6 +114,7 @@ class Primitive:
         self.prune = prune
         self.pushdown = pushdown
         self.on_numpy = on_numpy
+        self.effect = effect
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"
@@ -205,6 +209,13 @@ def _value(value: Any, position: int, name: str, keep: bool) -> Any:
     if type(value) is np.ndarray and not keep:
         return view(value)
     return asarray(value, f"argument {position} of {name}", keep)
+
+
+def clear_caches() -> None:
+    """Forget the operations that ran at once, with their plans."""
+    with _lock:
+        for cache in (_eager, _lifts, _templates, _viewed):
+            cache.clear()
 
 
 def weak_scalar(value: Any) -> Array:

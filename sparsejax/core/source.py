@@ -31,7 +31,9 @@ def in_scipy_operator() -> bool:
     SciPy gives way to the other operand's operator (by NotImplemented) when NumPy can make nothing of it but an object.
     """
     frame, outermost = sys._getframe(2), ""
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("scipy.sparse"):
+    while frame is not None and (name := frame.f_globals.get("__name__", "")).startswith("scipy.sparse"):
+        if name.startswith("scipy.sparse.linalg"):
+            return False  # its operators take results as NumPy's arrays
         outermost = frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]
     return outermost in _OPERATORS

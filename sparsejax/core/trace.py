@@ -15,9 +15,10 @@ import numpy as np
 
 from sparsejax import errors
 from sparsejax.core import source
-from sparsejax.core.array import Array, ArrayBase
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from sparsejax.core.methods import ArrayBase
 from sparsejax.core.source import user_line
 
 
@@ -157,7 +158,7 @@ class Tracer(ArrayBase):
             "Read it outside the traced function; sparsejax.lax.pattern(A) has ones where A stores entries.",
         )
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self, copy: bool = False) -> Any:
         self._fail(
             errors.TracerArrayConversionError,
             "Attempted .to_scipy() of",
@@ -242,6 +243,34 @@ def tracing(captures: bool = False) -> Iterator[Trace]:
 def eagerly() -> Iterator[None]:
     """Run with no current trace, e.g. while a compiled function executes inside a callback."""
     saved, stack.traces = stack.traces, []
+    try:
+        yield
+    finally:
+        stack.traces = saved
+
+
+class _Plain(list[Any]):
+    """A stack of traces that is never empty for those who ask, so that jitted functions run as they are written."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key) if len(self) else None
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Inside the `with` block, in this thread, jitted functions run as they are written, operation by operation, so that values can be
+    printed and Python's debugger be used; derivatives and batches still trace.
+
+    >>> with disable_jit():
+    ...     pass
+    """
+    if not disable:
+        yield
+        return
+    saved, stack.traces = stack.traces, _Plain(stack.traces)
     try:
         yield
     finally:

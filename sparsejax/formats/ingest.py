@@ -43,6 +43,7 @@ def as_storage(
     >>> as_storage(([3.0, 4.0], [[0, 2], [1, 1]]), format="csr").shape
     (3, 2)
     """
+    viewed = False
     if isinstance(obj, Storage):
         made, fill_value = _from_storage(obj, copy), obj.fill_value
         if shape is not None:
@@ -54,7 +55,8 @@ def as_storage(
     elif isinstance(obj, tuple) and len(obj) == 2 and _is_coords(obj):
         made = _from_pair(obj[0], obj[1], shape, dtype, copy)
     else:
-        made = _from_array(obj, dtype, copy)
+        viewed = copy is True and format is not None  # a conversion makes new memory
+        made = _from_array(obj, dtype, None if viewed else copy, freeze=not viewed)
         if shape is not None:
             _check_given(shape, made.shape)
     if dtype is not None:
@@ -67,8 +69,21 @@ def as_storage(
         form = Format.parse(format, made.ndim)
         if form != made.format:
             refuse_copy(copy, f"the source is stored as {made.format} and format={form} is asked for")
-            made = convert.convert(made, form)
+            made = _apart(made, convert.convert(made, form)) if viewed else convert.convert(made, form)
+        elif viewed:
+            made = _apart(made, made)
     return structural.refill(made, 0) if made.format.is_dense else made
+
+
+def _apart(source: Storage, made: Storage) -> Storage:
+    """What was made of a storage, with copies of the buffers that it still shares with it."""
+    given = [b for b in (source.vals, *(b for level in source.buffers for b in level)) if b.size]
+
+    def apart(buffer: Array) -> Array:
+        return copied(buffer, buffer.dtype) if any(np.may_share_memory(buffer, g) for g in given) else buffer
+
+    buffers = tuple(tuple(apart(b) for b in level) for level in made.buffers)
+    return Storage(made.format, made.shape, made.fill_value, buffers, apart(made.vals))
 
 
 def fill_scalar(value: Any, dtype: np.dtype[Any]) -> Any:

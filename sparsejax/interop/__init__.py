@@ -9,6 +9,7 @@ from sparsejax.interop.jax_adapter import from_jax, to_jax
 from sparsejax.interop.networkx_adapter import from_networkx, to_networkx
 from sparsejax.interop.pandas_adapter import from_pandas, to_pandas
 from sparsejax.interop.pydata_adapter import from_pydata, to_pydata
+from sparsejax.interop.scipy_adapter import scipy
 from sparsejax.interop.torch_adapter import from_torch, to_torch
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "from_pandas",
     "from_pydata",
     "from_torch",
+    "scipy",
     "to_graphblas",
     "to_jax",
     "to_networkx",
@@ -25,3 +27,7 @@ __all__ = [
     "to_pydata",
     "to_torch",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -75,6 +75,11 @@ class JitFunction:
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
 
+    def clear_cache(self) -> None:
+        """Forget all traces: the next call traces again."""
+        self._cache.clear()
+        self._last = None
+
     def __copy__(self) -> JitFunction:
         return self
 

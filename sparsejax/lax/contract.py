@@ -16,10 +16,11 @@ from sparsejax.core.primitive import Primitive, as_operand
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin, operators, simplify
-from sparsejax.lax import path
+from sparsejax.lax import implicit, path
 from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.semiring import Ring, Semiring, ring_of, semiring_of
-from sparsejax.lax.structural import integer, normal_axes
+from sparsejax.lax.structural import convert_format, integer, normal_axes, reshape
 
 Labels = tuple[int, ...]
 NARROW, MANY = 1 << 18, 1 << 21
@@ -300,7 +301,33 @@ def contract(
         params["mask"] = "complement" if complement else "pattern" if filled else "mask"
     elif complement:
         raise ValueError("complement=True needs a mask")
+    elif chosen is None and len(arrays) > 1 and (found := implicit.terms(arrays, labels, out)) is not None:
+        return _apart(arrays, labels, out, form, wanted, *found)
     return contract_p.bind(*arrays, **params)
+
+
+def _apart(
+    arrays: Sequence[Any],
+    labels: Sequence[Sequence[int]],
+    out: tuple[int, ...],
+    form: Any,
+    dtype: Any,
+    place: int,
+    *terms: Any,
+) -> Any:
+    """The contraction of a sum, term by term; see `implicit`."""
+    made: list[Any] = []
+    for value, own, _ in terms:
+        value = value if value.ndim == len(own) else reshape(value, [n for n in value.shape if n != 1])
+        operands, inputs = [*arrays], [*labels]
+        operands[place], inputs[place] = value, own
+        known = {label for ls in inputs for label in ls}
+        part = contract(operands, inputs, [x for x in out if x in known], dtype=dtype)
+        sizes = iter(part.shape)
+        made.append(reshape(part, [next(sizes) if x in known else 1 for x in out]))
+    first, second = (elementwise("negative", x) if minus else x for x, (_, _, minus) in zip(made, terms, strict=True))
+    total = elementwise("add", first, second)
+    return total if form is None else convert_format(total, form)
 
 
 def _wanted(arrays: Sequence[Any], dtype: Any, semiring: Semiring | None) -> np.dtype[Any]:

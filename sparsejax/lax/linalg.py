@@ -1,4 +1,4 @@
-"""Linear algebra by libraries: the direct sparse solver (SuperLU, by SciPy), and the pseudoinverse of small dense matrices.
+"""Linear algebra by libraries: the direct sparse solver (SuperLU, by SciPy).
 
     x = spsolve A b        A x = b;   tangent  dx = A^-1 (db - dA x);   cotangents  db = A^-T dx,  dA = -pattern(A) * (db x^T)
 
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval
@@ -153,37 +152,3 @@ def spsolve(A: Any, b: Any) -> Any:
     dtype = dtypes.result_type((a.dtype, False), (side.dtype, side.aval.weak_type))
     dtype = dtype if dtype.kind in "fc" else np.dtype(np.float64)
     return _bound(convert_element_type(a, dtype), convert_element_type(side, dtype), False)
-
-
-# ------------------------------------------------------------------------------------------------------------ pinv
-
-
-def _pinv(x: NDArray[Any]) -> NDArray[Any]:
-    """Of the first two dimensions; NaN where `x` is not finite."""
-    matrices = np.moveaxis(x, (0, 1), (-2, -1))
-    finite = np.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
-    made = np.where(finite, np.linalg.pinv(np.where(finite, matrices, 0)).swapaxes(-1, -2), np.nan).swapaxes(-1, -2)
-    return np.ascontiguousarray(np.moveaxis(made, (-2, -1), (0, 1)), x.dtype)
-
-
-def _pinv_batch(size: int, x: Any) -> Any:
-    return pinv_p.bind(x.value)
-
-
-pinv_p: Primitive = Primitive(
-    "pinv",
-    typing=lambda x: Aval((x.shape[1], x.shape[0], *x.shape[2:]), x.dtype, Format.parse("dense", x.ndim), 0),
-    reference=lambda x: _pinv(np.asarray(x)),
-    call=lambda x, out_aval: convert.from_dense(_pinv(convert.to_dense(x)), out_aval.format, out_aval.fill_value),
-    batch=_pinv_batch,
-)
-
-
-def pinv(x: Any) -> Any:
-    """The pseudoinverse of a small dense matrix, by its singular values.
-
-    >>> pinv(np.array([[2.0, 0.0], [0.0, 0.0]]))
-    Array([[0.5, 0. ],
-           [0. , 0. ]], dtype=float64)
-    """
-    return pinv_p.bind(convert_format(asarray(x), "dense"))

@@ -174,7 +174,7 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     return convert_element_type(elementwise("divide", total, float(count)), out)
 
 
-def var(x: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+def var(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """The variance over `axis`: the mean square distance to the mean, over the number of elements less `ddof`.
 
     Two passes over the stored entries, as NumPy's over all of them; those that are not stored are counted, not visited.

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, logistic, where
+from sparsejax.lax.structural import normal_axis
 from sparsejax.transforms.custom import custom_jvp
 
 
@@ -66,3 +68,61 @@ def _softplus_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
 def softplus(x: Any) -> Any:
     """log(1 + exp(x)), without overflow."""
     return _softplus(floating(x))
+
+
+def swish(x: Any) -> Any:
+    """Another name of `silu`."""
+    return silu(x)
+
+
+def log_sigmoid(x: Any) -> Any:
+    """log(sigmoid(x)), without overflow.
+
+    >>> import numpy as np
+    >>> log_sigmoid(np.array([-1000.0])).todense()
+    array([-1000.])
+    """
+    return -softplus(-floating(x))
+
+
+def relu6(x: Any) -> Any:
+    """min(max(x, 0), 6)."""
+    return elementwise("minimum", relu(x), 6)
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """relu6(x + 3) / 6."""
+    return relu6(floating(x) + 3) * (1 / 6)
+
+
+def hard_tanh(x: Any) -> Any:
+    """`x` limited to [-1, 1]."""
+    return elementwise("minimum", elementwise("maximum", x, -1), 1)
+
+
+def soft_sign(x: Any) -> Any:
+    """x / (1 + |x|)."""
+    x = floating(x)
+    return x / (elementwise("absolute", x) + 1)
+
+
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """`x` where it is positive, else `alpha * (exp(x / alpha) - 1)` (Barron, 2017)."""
+    x = floating(x)
+    return where(elementwise("greater", x, 0), x, elementwise("expm1", elementwise("minimum", x, 0) / alpha) * alpha)
+
+
+def selu(x: Any) -> Any:
+    """The self-normalising exponential unit (Klambauer et al., 2017)."""
+    return elu(x, 1.6732632423543772) * 1.0507009873554805
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """The first half of `x` along `axis` times the sigmoid of the second (Dauphin et al., 2017)."""
+    x = asarray(floating(x))
+    place = normal_axis(axis, x.ndim)
+    n = x.shape[place]
+    if n % 2:
+        raise ValueError(f"glu halves axis {place}, but shape {x.shape} has the odd extent {n} there")
+    front = (slice(None),) * place
+    return x[(*front, slice(n // 2))] * logistic(x[(*front, slice(n // 2, None))])

@@ -4,8 +4,11 @@ result is sparse and what its fill is."""
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from sparsejax.lax.elementwise import (
     BINARY,
@@ -13,10 +16,13 @@ from sparsejax.lax.elementwise import (
     aval_of,
     convert_element_type,
     elementwise,
+    imag,
     loop_dtypes,
+    real,
     strong,
     where,
 )
+from sparsejax.lax.library.special import special
 
 
 def _unary(op: str) -> Callable[[Any], Any]:
@@ -73,3 +79,90 @@ def logaddexp(x: Any, y: Any, /) -> Any:
             elementwise("isnan", gap), elementwise("add", x, y), elementwise("add", elementwise("maximum", x, y), more)
         )
     )
+
+
+def nextafter(x1: Any, x2: Any, /) -> Any:
+    """`numpy.nextafter`: the next number that the dtype has from `x1` towards `x2`, entry by entry, broadcast; dense.
+
+    >>> float(nextafter(1.0, 2.0)) - 1 == 2.0**-52
+    True
+    """
+    return special("nextafter", x1, x2)
+
+
+def deg2rad(x: Any, /) -> Any:
+    """`numpy.deg2rad`: degrees as radians."""
+    return strong(elementwise("multiply", x, math.pi / 180))
+
+
+def rad2deg(x: Any, /) -> Any:
+    """`numpy.rad2deg`: radians as degrees."""
+    return strong(elementwise("multiply", x, 180 / math.pi))
+
+
+def sinc(x: Any, /) -> Any:
+    """`numpy.sinc`: sin(pi x) / (pi x), 1 at 0; fill 0 gives fill 1."""
+    away = elementwise("multiply", x, math.pi)
+    at_zero = elementwise("equal", away, 0)
+    safe = where(at_zero, 1.0, away)
+    return where(at_zero, 1.0, elementwise("divide", elementwise("sin", safe), safe))
+
+
+def heaviside(x1: Any, x2: Any, /) -> Any:
+    """`numpy.heaviside`: 0 below 0, 1 above it, `x2` there; NaN stays."""
+    above = where(elementwise("greater", x1, 0), 1.0, elementwise("multiply", x2, 1.0))
+    return where(elementwise("isnan", x1), np.nan, where(elementwise("less", x1, 0), 0.0, above))
+
+
+def angle(x: Any, deg: bool = False) -> Any:
+    """`numpy.angle`: the argument of complex numbers, in radians or degrees."""
+    made = elementwise("arctan2", imag(x), real(x))
+    return rad2deg(made) if deg else made
+
+
+def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
+    """`numpy.divmod`: quotient, rounded down, and remainder."""
+    return binary["floor_divide"](x1, x2), binary["remainder"](x1, x2)
+
+
+def float_power(x1: Any, x2: Any, /) -> Any:
+    """`numpy.float_power`: powers in float64 or complex128."""
+    kind = np.complex128 if any(aval_of(x).dtype.kind == "c" for x in (x1, x2)) else np.float64
+    return elementwise("power", convert_element_type(x1, kind), x2)
+
+
+def logaddexp2(x: Any, y: Any, /) -> Any:
+    """`numpy.logaddexp2`: log2(2**x + 2**y) without overflow."""
+    scale = math.log(2)
+    wide = (elementwise("multiply", v, scale) for v in (x, y))
+    return strong(elementwise("multiply", logaddexp(*wide), 1 / scale))
+
+
+def fabs(x: Any, /) -> Any:
+    """`numpy.fabs`: absolute values as floating point numbers."""
+    return elementwise("absolute", convert_element_type(x, loop_dtypes("sqrt", (aval_of(x),))[1]))
+
+
+def fix(x: Any, /) -> Any:
+    """`numpy.fix`: rounded towards zero."""
+    return unary["trunc"](x)
+
+
+def iscomplex(x: Any, /) -> Any:
+    """`numpy.iscomplex`: whether entries have an imaginary part."""
+    return elementwise("not_equal", imag(x), 0)
+
+
+def isreal(x: Any, /) -> Any:
+    """`numpy.isreal`: whether entries have no imaginary part."""
+    return elementwise("equal", imag(x), 0)
+
+
+def isposinf(x: Any, /) -> Any:
+    """`numpy.isposinf`: whether entries are +inf."""
+    return elementwise("equal", x, np.inf)
+
+
+def isneginf(x: Any, /) -> Any:
+    """`numpy.isneginf`: whether entries are -inf."""
+    return elementwise("equal", x, -np.inf)

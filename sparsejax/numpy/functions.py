@@ -7,10 +7,12 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import FormatError
@@ -31,45 +33,85 @@ from sparsejax.lax.structural import extents as _extents
 from sparsejax.lax.structural import integer as _integer
 from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
+from sparsejax.numpy.indexing import stack
 
 # ---------------------------------------------------------------------------------------------------------- creation
 
 
 def array(
     obj: Any,
-    *,
-    format: str | Format | None = None,
     dtype: Any = None,
+    *,
+    copy: bool | None = True,
+    format: str | Format | None = None,
     fill_value: Any = None,
-    copy: bool | None = None,
     shape: tuple[int, ...] | None = None,
+    device: Any = None,
 ) -> Any:
-    """An array from NumPy, SciPy sparse, nested lists, a number, `(data, coords)`, or buffers as a `formats.Storage`.
+    """An array in memory of its own, from NumPy, SciPy sparse, nested lists, a number, `(data, coords)`, one of our arrays, or buffers
+    as a `formats.Storage`. The source stays as it is, as with `numpy.array`; `asarray` shares its memory.
 
     `format` is a name ("dense", "csr", "csc", "coo", "dcsr", "dcsc", "csf", "ell", "dia", "banded", "bitmap", "hash", "rle", "lil"), a
     spelled format such as "(d,c,d)@(0,2,1)", or a `formats.Format`; default: dense for dense input, the source's own format for
     SciPy's, coo for `(data, coords)`.
-    `fill_value` is the value of entries that are not stored (0 unless given). Memory is shared where dtypes and layout allow
-    (`copy=None`: the source becomes read-only, but for views that were made of it before: do not write through these), always
-    copied with `copy=True`, and never with `copy=False` (ValueError where needed).
+    `fill_value` is the value of entries that are not stored (0 unless given). `copy` other than True is that of `asarray`.
 
     One of our own arrays keeps its values and, unless `format` or `fill_value` say otherwise, its format and fill.
 
     Raises FormatError for malformed input (indices out of bounds, a decreasing indptr, …), naming fault and position;
-    unsorted entries are sorted and duplicates summed.
+    unsorted entries are sorted and duplicates summed. ValueError for a `device` other than "cpu". Linear in the input.
 
     >>> import sparsejax as sj
     >>> sj.array([[0, 2], [3, 0]], format="csr")
     Array({(0, 1): 2, (1, 0): 3},
           shape=(2, 2), dtype=int64, format=csr, nnz=2, density=0.5, bytes=48)
     """
+    check_device(device)
     if isinstance(obj, Array):
         return _again(obj, format, dtype, fill_value, copy, shape)
     if isinstance(obj, Tracer):
         return _traced(obj, format, dtype, fill_value, shape)
     if isinstance(obj, ShapeDtypeStruct):
         raise TypeError("a ShapeDtypeStruct is a type without data; an array cannot be made of it")
+    if isinstance(obj, list | tuple) and _holds(obj, ArrayBase):
+        return _of_arrays(obj, format, dtype, fill_value, shape)
     return Array(ingest.as_storage(obj, format, dtype, 0 if fill_value is None else fill_value, copy, shape))
+
+
+def check_device(device: Any) -> None:
+    """ValueError for a device other than "cpu", the only one there is, or None."""
+    if device is not None and device != DEVICE:
+        raise ValueError(f"device={device!r} is not known here; arrays are on the device {DEVICE!r}")
+
+
+def _holds(parts: Any, kind: type) -> bool:
+    return any(isinstance(x, kind) or (isinstance(x, list | tuple) and _holds(x, kind)) for x in parts)
+
+
+def _of_arrays(parts: Any, format: Any, dtype: Any, fill_value: Any, shape: Any) -> Any:
+    """Of nested lists that hold our arrays, or of `(data, coords)` that are our arrays."""
+    if _is_pair(parts):
+        data, coords = ([np.asarray(x) for x in p] if isinstance(p, list | tuple) else np.asarray(p) for p in parts)
+        return array((np.asarray(data), coords), dtype, format=format, fill_value=fill_value, shape=shape)
+    made = _stacked(parts)
+    if isinstance(made, Tracer):
+        return _traced(made, format, dtype, fill_value, shape)
+    return _again(made, format, dtype, fill_value, None, shape)
+
+
+def _is_pair(parts: Any) -> bool:
+    """Whether a tuple of arrays is (data, coords): a vector, and a vector of integers per dimension."""
+    if not isinstance(parts, tuple) or len(parts) != 2 or np.ndim(parts[0]) != 1 or isinstance(parts[0], Tracer):
+        return False
+    data, coords = parts
+    columns = list(coords) if isinstance(coords, tuple | list) or getattr(coords, "ndim", 0) == 2 else [coords]
+    return isinstance(coords, tuple | list | ArrayBase | np.ndarray) and all(
+        np.shape(c) == np.shape(data) and not isinstance(c, Tracer) for c in columns
+    )
+
+
+def _stacked(parts: Any) -> Any:
+    return stack([_stacked(x) if isinstance(x, list | tuple) else _asarray(x) for x in parts])
 
 
 def _again(obj: Array, format: Any, dtype: Any, fill_value: Any, copy: bool | None, shape: Any) -> Array:
@@ -107,70 +149,149 @@ def _traced(obj: Tracer, format: Any, dtype: Any, fill_value: Any, shape: Any) -
     return made if format is None else _convert_format(made, format)
 
 
-def asarray(obj: Any, dtype: Any = None) -> Any:
-    """`array(obj, dtype=dtype)`; arrays pass through."""
-    return array(obj, dtype=dtype)
+def asarray(
+    obj: Any,
+    /,
+    dtype: Any = None,
+    *,
+    copy: bool | None = None,
+    format: str | Format | None = None,
+    fill_value: Any = None,
+    shape: tuple[int, ...] | None = None,
+    device: Any = None,
+) -> Any:
+    """`array` over the memory of NumPy's and SciPy's arrays, where dtypes and layout allow; our own arrays pass through.
+
+    Memory that is shared becomes **read-only**, since arrays never change: this function alone does that. Views that were made of it
+    before can still write to it, which must not happen. With `copy=None` what cannot be shared, or is only a part of the memory of
+    another array, is copied; with `copy=False` that is a ValueError; with `copy=True` everything is copied.
+
+    >>> x = np.arange(3.0)
+    >>> y = asarray(x)
+    >>> np.shares_memory(y.todense(), x), x.flags.writeable
+    (True, False)
+    """
+    return array(obj, dtype, copy=copy, format=format, fill_value=fill_value, shape=shape, device=device)
 
 
-def _filled(shape: Any, value: Any, dtype: Any) -> Any:
+def own(values: NDArray[Any]) -> Array:
+    """A dense array over the memory of a NumPy array that nobody else has."""
+    return Array(ingest.as_storage(values))
+
+
+def _filled(shape: Any, value: Any, dtype: Any, format: Any = None, device: Any = None) -> Any:
+    check_device(device)
+    new, wanted = _checked_shape(_extents(shape)), dtypes.canonical(dtype)
+    sparse = format is not None and not Format.parse(format, len(new)).is_dense
     if isinstance(value, Tracer):
-        return broadcast_to(_convert_element_type(value, dtype), _checked_shape(_extents(shape)))
-    if isinstance(value, Array):
-        value = value.todense()
-    return Array(ingest.as_storage(np.full(_checked_shape(_extents(shape)), value, dtypes.canonical(dtype))))
+        if sparse:
+            raise FormatError("the fill of a sparse array must be known: a traced value makes a dense array")
+        return broadcast_to(_convert_element_type(value, wanted), new)
+    if not sparse:
+        return Array(ingest.as_storage(np.full(new, value, wanted), format))
+    coords, fill = np.empty((len(new), 0), np.int64), ingest.fill_scalar(value, wanted)
+    return Array(
+        convert.from_coords(coords, np.empty(0, wanted), new, Format.parse(format, len(new)), fill, canonical=True)
+    )
 
 
-def zeros(shape: Any, dtype: Any = float, format: str | Format | None = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
     """Zeros; with a sparse `format`, an array without stored entries."""
-    new = _checked_shape(_extents(shape))
-    if format is None or Format.parse(format, len(new)).is_dense:
-        return _filled(new, 0, dtype)
-    coords = np.empty((len(new), 0), np.int64)
-    made = np.empty(0, dtypes.canonical(dtype))
-    return Array(convert.from_coords(coords, made, new, Format.parse(format, len(new)), 0, canonical=True))
+    return _filled(shape, 0, dtype, format, device)
 
 
-def ones(shape: Any, dtype: Any = float) -> Any:
-    """A dense array of ones."""
-    return _filled(shape, 1, dtype)
+def ones(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
+    """Ones; with a sparse `format`, an array without stored entries over fill 1."""
+    return _filled(shape, 1, dtype, format, device)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """A dense array of one value."""
-    return _filled(shape, fill_value, _asarray(fill_value).dtype if dtype is None else dtype)
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None
+) -> Any:
+    """An array of one value; with a sparse `format`, without stored entries over that fill."""
+    if isinstance(fill_value, Array) and fill_value.ndim == 0:
+        dtype, fill_value = fill_value.dtype if dtype is None else dtype, fill_value.todense()[()]
+    if np.ndim(fill_value):
+        made = broadcast_to(_asarray(fill_value), _checked_shape(_extents(shape)))
+        made = made if dtype is None else _convert_element_type(made, dtype)
+        return made if format is None else _convert_format(made, format)
+    return _filled(shape, fill_value, _asarray(fill_value).dtype if dtype is None else dtype, format, device)
 
 
-def zeros_like(x: Any, dtype: Any = None) -> Any:
-    """A dense array of zeros with the shape of `x`."""
-    return full_like(x, 0, dtype)
+def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Any:
+    """A dense array of zeros with the shape of `x`; see `full_like`."""
+    return full_like(x, 0, dtype, shape, format=format, device=device)
 
 
-def ones_like(x: Any, dtype: Any = None) -> Any:
-    """A dense array of ones with the shape of `x`."""
-    return full_like(x, 1, dtype)
+def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Any:
+    """A dense array of ones with the shape of `x`; see `full_like`."""
+    return full_like(x, 1, dtype, shape, format=format, device=device)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """A dense array of one value with the shape and, unless given, the dtype of `x`."""
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None
+) -> Any:
+    """An array of one value with the shape and dtype of `x`, unless `shape` and `dtype` say otherwise: dense, or with a sparse
+    `format` without stored entries over that fill.
+
+    >>> full_like(np.ones((2, 2)), 3.0, format="csr").nnz
+    0
+    """
     x = _asarray(x)
-    return _filled(x.shape, fill_value, x.dtype if dtype is None else dtype)
+    new = x.shape if shape is None else _extents(shape)
+    return full(new, fill_value, x.dtype if dtype is None else dtype, format, device=device)
 
 
-def arange(*args: Any, dtype: Any = None) -> Any:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
     """`numpy.arange`."""
-    for value in (a for a in args if isinstance(a, Tracer)):
+    check_device(device)
+    for value in (a for a in (start, stop, step) if isinstance(a, Tracer)):
         _integer(value, "an argument of arange")
-    return array(np.arange(*args, dtype=dtype))
+    begin, end = (0, start) if stop is None else (start, stop)
+    return own(np.arange(begin, end, step, dtype=None if dtype is None else dtypes.canonical(dtype)))
 
 
-def linspace(start: Any, stop: Any, num: int = 50) -> Any:
-    """`numpy.linspace`."""
-    first, last = (end.todense() if isinstance(end, Array) else end for end in (start, stop))
-    return array(np.linspace(first, last, _integer(num, "num")))
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    retstep: bool = False,
+    axis: int = 0,
+) -> Any:
+    """`numpy.linspace`; with traced or array ends too, along a new first axis."""
+    check_device(device)
+    count = _integer(num, "num")
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    if not any(isinstance(end, Tracer) for end in (start, stop)):
+        ends: list[Any] = [np.asarray(e) if isinstance(e, ArrayBase) else e for e in (start, stop)]
+        made, step = np.linspace(ends[0], ends[1], count, endpoint, retstep=True, dtype=wanted, axis=axis)
+        return (own(made), float(step)) if retstep else own(made)
+    if retstep or axis:
+        raise ValueError("linspace of traced ends takes neither retstep nor axis")
+    low, high = (_elementwise("multiply", e, 1.0) for e in (start, stop))
+    gap = _elementwise("subtract", high, low)
+    parts = np.arange(count) / max(1, count - 1 if endpoint else count)
+    parts = parts.reshape(-1, *[1] * gap.ndim)
+    made = _elementwise("add", low, _elementwise("multiply", gap, parts))
+    return made if wanted is None else _convert_element_type(made, wanted)
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: str | Format = "csr") -> Any:
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    format: str | Format = "csr",
+    *,
+    device: Any = None,
+) -> Any:
     """Ones on the k-th diagonal, sparse (csr unless `format` says otherwise)."""
+    check_device(device)
     n, columns = _checked_shape(_extents((n, n if m is None else m)))
     k = _integer(k, "k")
     first = max(0, -k)
@@ -178,10 +299,11 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, format: st
     rows = np.arange(first, first + count, dtype=np.int64)
     coords = np.stack([rows, rows + k])
     values = np.ones(count, dtypes.canonical(dtype))
-    return Array(convert.from_coords(coords, values, (n, columns), Format.parse(format, 2), 0))
+    made = convert.from_coords(coords, values, (n, columns), Format.parse(format, 2), 0)
+    return Array(made)
 
 
-def identity(n: int, dtype: Any = float, format: str | Format = "csr") -> Any:
+def identity(n: int, dtype: Any = None, format: str | Format = "csr") -> Any:
     """`eye(n)`: ones on the diagonal of a square matrix."""
     return eye(n, dtype=dtype, format=format)
 
@@ -305,8 +427,9 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 # ------------------------------------------------------------------------------------------------- shapes and types
 
 
-def astype(x: Any, dtype: Any) -> Any:
-    """`x` with values of `dtype`."""
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """`x` with values of `dtype`; arrays never change, so nothing is copied where it has that dtype, whatever `copy` says."""
+    check_device(device)
     return _convert_element_type(_asarray(x), dtype)
 
 
@@ -362,8 +485,8 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return transpose(x, order)
 
 
-def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    """`x` limited to [a_min, a_max], also called min and max; None leaves a side open, and so does a Python integer beyond the dtype of `x`.
+def clip(x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Any:
+    """`x` limited to [min, max], also called a_min and a_max; None leaves a side open, and so does a Python integer beyond the dtype of `x`.
 
     All three are promoted together.
 
@@ -372,7 +495,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     array([[ 0,  2],
            [-1,  0]])
     """
-    a_min, a_max = min if a_min is None else a_min, max if a_max is None else a_max
+    a_min, a_max = a_min if min is None else min, a_max if max is None else max
     known = _aval_of(x)
     if known.dtype.kind in "iu" and not known.weak_type:
         limits = np.iinfo(known.dtype)
@@ -426,7 +549,7 @@ def array_equal(a: Any, b: Any, equal_nan: bool = False) -> Any:
     """
     a, b = _asarray(a), _asarray(b)
     if a.shape != b.shape:
-        return array(False)
+        return own(np.asarray(False))
     same = _elementwise("equal", a, b)
     if equal_nan and a.dtype.kind in "fc" and b.dtype.kind in "fc":
         same = _elementwise(

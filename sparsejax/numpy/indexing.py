@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.core.array import Array, ArrayBase
+from sparsejax.core.array import Array
+from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import NonConcreteBooleanIndexError

@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.primitive import asarray
+from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import convert_element_type, elementwise, imag, real, strong, where
 from sparsejax.lax.reduce import reduce
+from sparsejax.lax.structural import convert_format, normal_axes, reshape
+from sparsejax.numpy.arranging import take_along_axis
+from sparsejax.numpy.reductions import cumsum
+from sparsejax.numpy.searching import argmax, argmin
 
 
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
@@ -70,14 +75,85 @@ def _extreme(kind: str, worst: float, x: Any, axis: Any, keepdims: bool) -> Any:
     return where(reduce("all", elementwise("isnan", x), axis, None, keepdims), x.dtype.type(np.nan), found)
 
 
-def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanprod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.nanprod`: NaN counts as one."""
+    return reduce("prod", _without(asarray(x), 1), axis, dtype, keepdims)
+
+
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """`numpy.nancumsum`: NaN counts as zero; dense."""
+    return cumsum(_without(asarray(x), 0), axis, dtype)
+
+
+def nanmean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """`numpy.nanmean`: the mean of what is no NaN.
 
     >>> nanmean(np.array([np.nan, 1.0, 2.0]))
     Array(1.5, dtype=float64)
     """
+    x = _floating(x, dtype)
+    total = nansum(x, axis, None, keepdims)
+    return elementwise("divide", total, _present(x, axis, keepdims, total))
+
+
+def _floating(x: Any, dtype: Any) -> Any:
     x = asarray(x)
-    total = nansum(x if x.dtype.kind in "fc" else convert_element_type(x, float), axis, None, keepdims)
+    return convert_element_type(x, dtype if dtype is not None else x.dtype if x.dtype.kind in "fc" else float)
+
+
+def _present(x: Any, axis: Any, keepdims: bool, like: Any) -> Any:
+    """How many entries are no NaN."""
     there = elementwise("logical_not", elementwise("isnan", x))
-    count = reduce("sum", there, axis, total.real.dtype, keepdims)
-    return elementwise("divide", total, count)
+    return reduce("sum", there, axis, real(like).dtype, keepdims)
+
+
+def nanvar(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """`numpy.nanvar`: the variance of what is no NaN."""
+    x = _floating(x, dtype)
+    away = elementwise("absolute", elementwise("subtract", x, nanmean(x, axis, None, True)))
+    total = nansum(elementwise("multiply", away, away), axis, None, keepdims)
+    count = elementwise("subtract", _present(x, axis, keepdims, total), ddof)
+    return elementwise("divide", total, where(elementwise("greater", count, 0), count, np.nan))
+
+
+def nanstd(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """`numpy.nanstd`: the root of `nanvar`.
+
+    >>> nanstd(np.array([np.nan, 1.0, 3.0]))
+    Array(1., dtype=float64)
+    """
+    return elementwise("sqrt", nanvar(x, axis, dtype, ddof, keepdims))
+
+
+def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`numpy.nanmedian`: the middle entry of those that are no NaN; dense. O(n log n) for n stored entries.
+
+    >>> nanmedian(np.array([np.nan, 1.0, 3.0]))
+    Array(2., dtype=float64)
+    """
+    x = _floating(x, None)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(sorted(normal_axes(axis, x.ndim)))
+    kept = [d for d in range(x.ndim) if d not in axes]
+    rest = [x.shape[d] for d in kept]
+    line = reshape(x.transpose([*axes, *kept]), (-1, *rest)) if x.size else x
+    count = reduce("sum", elementwise("logical_not", elementwise("isnan", line)), 0, np.int64)
+    ordered = convert_format(sorting.sort(line, 0), "dense")  # NaN last
+    low = elementwise("maximum", elementwise("floor_divide", elementwise("subtract", count, 1), 2), 0)
+    ends = [
+        take_along_axis(ordered, reshape(convert_format(k, "dense"), (1, *rest)), 0)
+        for k in (low, elementwise("floor_divide", count, 2) if line.shape[0] > 1 else low)
+    ]
+    ends[1] = where(reshape(elementwise("equal", elementwise("remainder", count, 2), 1), (1, *rest)), ends[0], ends[1])
+    made = elementwise("multiply", elementwise("add", *ends), 0.5)
+    shape = [1 if d in axes else n for d, n in enumerate(x.shape)] if keepdims else rest
+    return reshape(made, shape)
+
+
+def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """`numpy.nanargmax`: where the maximum is first, of what is no NaN; 0 where there is nothing else."""
+    return argmax(_without(asarray(x), -np.inf), axis, keepdims)
+
+
+def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """`numpy.nanargmin`: where the minimum is first, of what is no NaN; 0 where there is nothing else."""
+    return argmin(_without(asarray(x), np.inf), axis, keepdims)

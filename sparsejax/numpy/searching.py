@@ -17,10 +17,11 @@ from sparsejax.formats import lines
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
+from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
 from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
-from sparsejax.numpy.indexing import getitem, stack
+from sparsejax.numpy.indexing import flip, getitem, stack
 
 # ----------------------------------------------------------------------------------------------------------- extremes
 
@@ -87,7 +88,8 @@ def _first(kind: str, x: Any, axis: int) -> Any:
 # --------------------------------------------------------------------------------------------- places that hold values
 
 
-def _needs_size(name: str, x: Tracer) -> NoReturn:
+def needs_size(name: str, x: Tracer) -> NoReturn:
+    """Raise for a function whose result has a shape that depends on values."""
     raise ConcretizationTypeError(
         f"{name} of a traced value of type {x.aval} has a shape that depends on values, which are only known at run time: pass "
         f"size= for a result of that length (as in JAX), or call {name} outside jit"
@@ -112,7 +114,7 @@ def nonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -
         found = sorting.nonzero(x, integer(size, "size"), fill)
         return tuple(getitem(found, d) for d in range(x.ndim))
     if isinstance(x, Tracer):
-        _needs_size("nonzero", x)
+        needs_size("nonzero", x)
     return tuple(asarray(c) for c in lines.nonzero(x.storage))
 
 
@@ -149,31 +151,22 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return _where(condition, x, y)
 
 
-def unique(x: Any, return_counts: bool = False, *, size: int | None = None) -> Any:
-    """`numpy.unique`: the different values of the array in increasing order, and with `return_counts` how often each occurs.
+def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Any:
+    """`numpy.searchsorted`: where the entries of `x2` belong in the sorted vector `x1` (sorted by the order `sorter`); dense int64.
 
-    With `size`, the first ones, and the least value, 0 times, where there are fewer; without, ConcretizationTypeError inside `jit`.
-    O(n log n) for n stored entries.
-
-    >>> import sparsejax as sj
-    >>> unique(sj.array(np.array([[0, 2], [2, 0]]), format="csr"), return_counts=True)
-    (Array([0, 2], dtype=int64), Array([2, 2], dtype=int64))
+    >>> searchsorted(np.array([1.0, 2.0, 4.0]), np.array([2.0, 3.0]))
+    Array([1, 2], dtype=int64)
     """
-    x = asarray(x)
-    if size is not None:
-        values, counts = sorting.unique(x, integer(size, "size"))
-    elif isinstance(x, Tracer):
-        _needs_size("unique", x)
-    else:
-        values, counts = map(asarray, lines.unique(x.storage))
-    return (values, counts) if return_counts else values
+    x1 = asarray(x1)
+    return _searchsorted(x1 if sorter is None else getitem(x1, asarray(sorter)), x2, side)
 
 
 # --------------------------------------------------------------------------------------------------------------- order
 
 
-def sort(x: Any, axis: int | None = -1) -> Any:
-    """`numpy.sort`: every line along `axis` (or the array flattened) in increasing order, NaN last. Format and fill stay.
+def sort(x: Any, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool = True) -> Any:
+    """`numpy.sort`: every line along `axis` (or the array flattened) in increasing order, NaN last, or in decreasing order. Format and
+    fill stay. Always stable, whatever `kind` and `stable` say.
 
     O(n log n) for n stored entries.
 
@@ -182,17 +175,23 @@ def sort(x: Any, axis: int | None = -1) -> Any:
     array([-1,  0,  0,  3])
     """
     x = asarray(x)
-    return sorting.sort(reshape(x, (x.size,)), 0) if axis is None else sorting.sort(x, axis)
+    line, place = (reshape(x, (x.size,)), 0) if axis is None else (x, normal_axis(axis, x.ndim))
+    made = sorting.sort(line, place)
+    return flip(made, place) if descending else made
 
 
-def argsort(x: Any, axis: int | None = -1) -> Any:
+def argsort(x: Any, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool = True) -> Any:
     """`numpy.argsort`, stable: dense int64.
 
     >>> argsort(np.array([3.0, 1.0, 2.0]))
     Array([1, 2, 0], dtype=int64)
     """
     x = asarray(x)
-    return _argsort(reshape(x, (x.size,)), 0) if axis is None else _argsort(x, axis)
+    line, place = (reshape(x, (x.size,)), 0) if axis is None else (x, normal_axis(axis, x.ndim))
+    if not descending:
+        return _argsort(line, place)
+    backwards = flip(_argsort(flip(line, place), place), place)  # equal entries stay in their order
+    return elementwise("subtract", max(0, line.shape[place] - 1), backwards)
 
 
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:

@@ -93,7 +93,7 @@ def dead_code(jaxpr: Jaxpr) -> Jaxpr:
     kept: list[Eqn] = []
     for eqn in reversed(jaxpr.eqns):
         used = [v in needed for v in eqn.outputs]
-        if any(used):
+        if any(used) or eqn.primitive.effect:
             eqn = _pruned(eqn, used)
             kept.append(eqn)
             needed.update(a for a in eqn.inputs if isinstance(a, Var))
@@ -139,6 +139,12 @@ def interned(jaxpr: Jaxpr) -> ClosedJaxpr:
     return made
 
 
+def clear_caches() -> None:
+    """Forget the jaxprs of functions inside others, with their plans."""
+    with _lock:
+        _interned.clear()
+
+
 def common_subexpressions(jaxpr: Jaxpr) -> Jaxpr:
     """Compute equal equations once.
 
@@ -150,7 +156,7 @@ def common_subexpressions(jaxpr: Jaxpr) -> Jaxpr:
     for eqn in jaxpr.eqns:
         inputs = substitute(eqn.inputs, env)
         key = (eqn.primitive, eqn.params, tuple(_key(a) for a in inputs))
-        if key in seen:
+        if key in seen and not eqn.primitive.effect:
             env.update(zip(eqn.outputs, seen[key], strict=True))
             continue
         seen[key] = eqn.outputs

@@ -75,12 +75,12 @@ def test_what_was_borrowed_belongs_to_its_owner():
     """The source is frozen; a view made before can still write, which is the caller's promise not to do."""
     source = np.eye(3)
     view = source[:]
-    borrowed, copied = sj.array(source), sj.array(np.eye(3), copy=True)
+    borrowed, copied = sj.numpy.asarray(source), sj.array(np.eye(3))
     assert not source.flags.writeable and np.shares_memory(borrowed.storage.vals, source)
     view[0, 0] = 9
     assert borrowed.todense()[0, 0] == 9 and copied.todense()[0, 0] == 1
     m = sp.csr_array(D)
-    sj.array(m)
+    sj.numpy.asarray(m)
     with pytest.raises(ValueError, match="read-only"):
         m.data[0] = 1
 

@@ -64,6 +64,10 @@ def test_values_and_signs(dtype):
                 same &= (theirs != 0) | (np.signbit(ours) == np.signbit(theirs))
             if name == "log1p" and want.dtype.kind == "c":
                 same |= np.abs(ours - theirs) < loose * 1e-8  # NumPy loses small numbers
+            if (
+                name == "expm1" and want.dtype.kind == "c"
+            ):  # the array API's numbers where NumPy has NaN, and 0 without a sign
+                same |= np.repeat(~np.isfinite(x), 2) | ((ours == 0) & (theirs == 0))
             if name == "reciprocal" and want.dtype.kind in "iu":
                 same |= np.repeat(x == 0, len(theirs) // len(x))  # undefined
             if name == "exp2" and loose == 2e-3:

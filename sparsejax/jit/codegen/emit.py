@@ -494,7 +494,8 @@ def _function(b: Builder, op: str, args: list[Num]) -> Num:
 
 
 def _complex_expm1(b: Builder, x: Num) -> Num:
-    """exp(r + i t) - 1 = expm1(r) cos(t) - 2 sin(t/2)^2 + i exp(r) sin(t), without the cancellation near zero; as NumPy."""
+    """exp(r + i t) - 1 = expm1(r) cos(t) - 2 sin(t/2)^2 + i exp(r) sin(t), without the cancellation near zero; of infinities and NaN
+    C's exp less one, as the array API asks, where NumPy has NaN."""
     real, turn = (Num(part_dtype(x.dtype), (p,)) for p in x.parts)
 
     def call(op: str, of: Num) -> Val:
@@ -503,7 +504,12 @@ def _complex_expm1(b: Builder, x: Num) -> Num:
     half = call("sin", Num(turn.dtype, (b.binary("fmul", turn.val, _like(b, turn.val, 0.5)),)))
     lost = b.binary("fmul", b.binary("fmul", half, half), _like(b, half, 2))
     kept = b.binary("fmul", call("expm1", real), call("cos", turn))
-    return Num(x.dtype, (b.binary("fsub", kept, lost), b.binary("fmul", call("exp", real), call("sin", turn))))
+    zero, one = _like(b, half, 0), _like(b, half, 1)
+    first = b.binary("fadd", b.binary("fsub", kept, lost), zero)  # a zero without a sign
+    second = b.binary("fmul", call("exp", real), call("sin", turn))
+    finite = b.binary("and", *(b.compare("oeq", b.binary("fsub", p, p), zero) for p in x.parts))
+    ends = _complex_call(b, "cexp", [x]).parts
+    return Num(x.dtype, (b.select(finite, first, b.binary("fsub", ends[0], one)), b.select(finite, second, ends[1])))
 
 
 def _sqrt(b: Builder, op: str, args: list[Num]) -> Num:

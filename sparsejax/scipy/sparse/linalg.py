@@ -1,4 +1,4 @@
-"""Solvers of sparse linear equations: `cg`, `gmres` (the names and arguments of `jax.scipy.sparse.linalg`) and `spsolve`.
+"""Sparse linear algebra, by the names of `scipy.sparse.linalg`: solvers of equations, factors, eigenvalues and singular values.
 
 They are differentiated implicitly: the tangent of `x` solves `A dx = db - dA x`, and the cotangent of `b` the transposed equation, by
 the same method. So derivatives are as accurate as the tolerance lets them be, and no iteration is kept.
@@ -16,15 +16,50 @@ from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
-from sparsejax.lax.linalg import pinv, spsolve
+from sparsejax.lax.library.callbacks import observe
+from sparsejax.lax.library.decompositions import pinv
+from sparsejax.lax.linalg import spsolve
 from sparsejax.lax.linear import full, zeros
 from sparsejax.lax.loops import fori_loop, while_loop
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.structural import convert_format, expand_dims, reshape
+from sparsejax.numpy.linalg import norm as _norm
+from sparsejax.scipy.sparse import krylov
+from sparsejax.scipy.sparse.eigen import eigsh, lobpcg, svds
+from sparsejax.scipy.sparse.exponential import expm_multiply, expm_steps
+from sparsejax.scipy.sparse.factors import SuperLU, factorized, jacobi, spilu, splu, spsolve_triangular
+from sparsejax.scipy.sparse.operators import LinearOperator, aslinearoperator
 from sparsejax.transforms import staging
 from sparsejax.transforms.linear_solve import Algorithm, Function, linear_solve
 
-__all__ = ["cg", "gmres", "spsolve"]
+__all__ = [
+    "LinearOperator",
+    "SuperLU",
+    "aslinearoperator",
+    "bicgstab",
+    "cg",
+    "eigsh",
+    "expm_multiply",
+    "expm_steps",
+    "factorized",
+    "gmres",
+    "jacobi",
+    "lobpcg",
+    "lsqr",
+    "minres",
+    "norm",
+    "onenormest",
+    "spilu",
+    "splu",
+    "spsolve",
+    "spsolve_triangular",
+    "svds",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 Matrix = Any
 """A square matrix in any format, or a function that multiplies by it."""
@@ -40,12 +75,14 @@ def cg(
     atol: float = 0.0,
     maxiter: int | None = None,
     M: Matrix | None = None,
+    callback: Callable[[Any], None] | None = None,
 ) -> tuple[Any, Any]:
     """`(x, info)` where `A @ x = b` for a Hermitian positive definite `A`, by conjugate gradients.
 
     `A` is a square matrix in any format, or a linear function of arrays like `b`; so is `M`, an approximate inverse of `A`. Iterations
     start from `x0` (zero) and end when `norm(b - A @ x) <= max(tol * norm(b), atol)` (SciPy's name for `tol` is `rtol`), or after
-    `maxiter` (10 times the size of `b`). `info` is 0 where they converged, else how many there were.
+    `maxiter` (10 times the size of `b`). `info` is 0 where they converged, else how many there were. `callback(x)` is called with every
+    iterate, a NumPy array. `A` and `M` may be LinearOperators; `jacobi` and `spilu` make some.
 
     One loop of compiled kernels, also outside `jit`; differentiable with respect to `b` and to what `A` is made of.
     Source: Hestenes and Stiefel 1952; Saad, Iterative Methods for Sparse Linear Systems, algorithm 9.1.
@@ -58,7 +95,8 @@ def cg(
 
     Raises ValueError for shapes that do not fit together.
     """
-    return _solved("cg", _cg, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+    algorithm = _cg if callback is None else _watched(callback)
+    return _solved("cg", algorithm, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
 
 
 def gmres(
@@ -91,6 +129,99 @@ def gmres(
         raise ValueError(f"gmres: restart={restart} must be at least 1")
     size = max(1, int(np.prod(np.shape(b) if not hasattr(b, "shape") else b.shape)))
     return _solved("gmres", _gmres(min(restart, size)), A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+
+
+def bicgstab(
+    A: Matrix,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Matrix | None = None,
+) -> tuple[Any, Any]:
+    """`(x, info)` where `A @ x = b`, by stabilised biconjugate gradients; arguments as in `cg`, for any square `A`. Two products with `A` an
+    iteration, no basis is kept; `M` is applied on the right.
+
+    >>> import sparsejax as sj
+    >>> A = sj.array(np.array([[4.0, 1.0], [2.0, 3.0]]), format="csr")
+    >>> bicgstab(A, np.array([6.0, 8.0]))[0].todense().round(6)
+    array([1., 2.])
+    """
+    return _solved("bicgstab", krylov.bicgstab, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+
+
+def minres(
+    A: Matrix,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Matrix | None = None,
+) -> tuple[Any, Any]:
+    """`(x, info)` where `A @ x = b`, by minimal residuals; arguments as in `cg`, for a Hermitian `A` that need not be definite. `M` must be
+    positive definite.
+
+    >>> import sparsejax as sj
+    >>> A = sj.array(np.array([[0.0, 1.0], [1.0, 0.0]]), format="csr")
+    >>> minres(A, np.array([2.0, 1.0]))[0].todense().round(6)
+    array([1., 2.])
+    """
+    return _solved("minres", krylov.minres, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+
+
+def lsqr(
+    A: Any,
+    b: Any,
+    damp: float = 0.0,
+    atol: float = 1e-10,
+    btol: float = 0.0,
+    iter_lim: int | None = None,
+    x0: Any = None,
+) -> tuple[Any, Any]:
+    """`(x, info)` where `norm(A @ x - b)^2 + norm(damp * x)^2` is least, for a matrix in any format or a LinearOperator with an adjoint;
+    `info` is 0 where it converged: where `A^H (b - A x) - damp^2 x` is below `atol` times its size at x = 0.
+
+    By conjugate gradients on the normal equations, which find what LSQR finds (Paige and Saunders 1982). Differentiable implicitly.
+
+    >>> import sparsejax as sj
+    >>> A = sj.array(np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), format="csr")
+    >>> lsqr(A, np.array([1.0, 4.0, 9.0]))[0].todense().round(6)
+    array([1., 2.])
+    """
+    operator = aslinearoperator(A)
+    side = operator.rmatvec(convert_format(asarray(b, "the right side b of lsqr"), "dense"))
+    weight = damp * damp
+
+    def normal(x: Any) -> Any:
+        made = operator.rmatvec(operator.matvec(x))
+        return made if weight == 0 else made + weight * x
+
+    limit = max(2 * sum(operator.shape), 10) if iter_lim is None else iter_lim
+    return _solved("lsqr", krylov.least_squares, normal, side, x0, max(atol, btol), 0.0, limit, None)
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None) -> Any:
+    """`scipy.sparse.linalg.norm`: `sparsejax.numpy.linalg.norm`; the norm 2 of a sparse matrix by its largest singular value (`svds`)."""
+    made = asarray(x)
+    if ord == 2 and axis is None and made.ndim == 2 and not made.format.is_dense:
+        return reduce("max", svds(made, 1, return_singular_vectors=False))
+    return _norm(made, ord, axis)
+
+
+def onenormest(A: Any) -> Any:
+    """The 1-norm of a matrix: exactly, in O(stored entries), where SciPy estimates it.
+
+    >>> import sparsejax as sj
+    >>> float(onenormest(sj.array([[1.0, -2.0], [0.0, 3.0]], format="csr")))
+    5.0
+    """
+    return _norm(A, 1)
 
 
 # --------------------------------------------------------------------------------------------------------- arguments
@@ -172,7 +303,19 @@ def _going(limit: Any, maxiter: Any) -> Callable[[Any], Any]:
     return lambda state: (state[-2] > limit) & (state[-1] < maxiter)
 
 
-def _cg(A: Function, M: Function, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any) -> tuple[Any, Any]:
+@functools.lru_cache(maxsize=64)
+def _watched(callback: Callable[[Any], None]) -> Algorithm:
+    """Conjugate gradients that show their iterates."""
+
+    def algorithm(A: Function, M: Function, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any) -> tuple[Any, Any]:
+        return _cg(A, M, b, x0, rtol, atol, maxiter, callback)
+
+    return algorithm
+
+
+def _cg(
+    A: Function, M: Function, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, callback: Any = None
+) -> tuple[Any, Any]:
     limit = _limit(b, rtol, atol)
 
     def step(state: Any) -> Any:
@@ -180,6 +323,8 @@ def _cg(A: Function, M: Function, b: Any, x0: Any, rtol: Any, atol: Any, maxiter
         moved = A(p)
         length = weight / _dot(p, moved)
         x, r = x + length * p, r - length * moved
+        if callback is not None:
+            observe("callback of cg", callback, [x])
         z = M(r)
         new = _dot(r, z)
         return x, r, z + (new / weight) * p, new, _square(r), k + 1
@@ -231,7 +376,7 @@ def _gmres(restart: int) -> Algorithm:
             basis = _outer(unit(0), v)
             empty = full(Aval((restart + 1, restart), b.dtype, basis.format, 0), 0)
             basis, hessenberg, _ = fori_loop(0, restart, arnoldi, (basis, empty, v))
-            y = pinv(hessenberg)[:, 0] * norm
+            y = pinv(hessenberg, 1e-15)[:, 0] * norm
             x = x + M(reshape(combined(basis[:restart], y), b.shape))
             r = b - A(x)
             return x, r, _square(r), k + 1

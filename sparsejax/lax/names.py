@@ -1,0 +1,393 @@
+"""Functions that `jax.lax` has, of arrays in any format where that makes sense."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.core.primitive import asarray
+from sparsejax.lax import sorting
+from sparsejax.lax.contract import contract, matmul
+from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.indexing import concatenate as _concatenate
+from sparsejax.lax.indexing import gather, window
+from sparsejax.lax.indexing import select as _selection
+from sparsejax.lax.library.cumulative import cumulative
+from sparsejax.lax.library.special import special
+from sparsejax.lax.reduce import reduce
+from sparsejax.lax.structural import broadcast_to, convert_format, extents, integer, normal_axis, reshape
+
+# ------------------------------------------------------------------------------------------------------- elementwise
+
+
+def _named(op: str, arity: int) -> Any:
+    if arity == 1:
+
+        def unary(x: Any) -> Any:
+            return elementwise(op, x)
+
+        function: Any = unary
+    else:
+
+        def binary(x: Any, y: Any) -> Any:
+            return elementwise(op, x, y)
+
+        function = binary
+    function.__doc__ = f"`numpy.{op}`, entry by entry."
+    return function
+
+
+def _elementwise(table: dict[str, str], arity: int) -> dict[str, Any]:
+    made = {}
+    for name, op in table.items():
+        made[name] = _named(op, arity)
+        made[name].__name__ = made[name].__qualname__ = name
+    return made
+
+
+UNARY = _elementwise(
+    {
+        "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
+        "atanh": "arctanh", "bitwise_not": "invert", "cbrt": "cbrt", "ceil": "ceil", "conj": "conjugate", "cos": "cos",
+        "cosh": "cosh", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "floor": "floor", "is_finite": "isfinite",
+        "log": "log", "log1p": "log1p", "neg": "negative", "round": "rint", "sign": "sign", "sin": "sin", "sinh": "sinh",
+        "sqrt": "sqrt", "square": "square", "tan": "tan", "tanh": "tanh",
+    },
+    1,
+)  # fmt: skip
+BINARY = _elementwise(
+    {
+        "add": "add", "atan2": "arctan2", "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
+        "div": "divide", "eq": "equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "max": "maximum",
+        "min": "minimum", "mul": "multiply", "ne": "not_equal", "pow": "power", "shift_left": "left_shift", "sub": "subtract",
+    },
+    2,
+)  # fmt: skip
+
+
+def rem(x: Any, y: Any) -> Any:
+    """The remainder with the sign of `x` (C's), where `numpy.remainder` has that of `y`."""
+    return elementwise("subtract", x, elementwise("multiply", y, elementwise("trunc", elementwise("divide", x, y))))
+
+
+def rsqrt(x: Any) -> Any:
+    """1 / sqrt(x).
+
+    >>> rsqrt(np.array([4.0]))
+    Array([0.5], dtype=float64)
+    """
+    return elementwise("divide", 1, elementwise("sqrt", x))
+
+
+def reciprocal(x: Any) -> Any:
+    """1 / x."""
+    return elementwise("divide", 1, x)
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """`x` to a power that is a Python integer."""
+    return elementwise("power", x, integer(y, "y"))
+
+
+def lgamma(x: Any) -> Any:
+    """The logarithm of the absolute value of the gamma function.
+
+    >>> lgamma(np.array([1.0, 3.0])).todense().round(6)
+    array([0.      , 0.693147])
+    """
+    return special("gammaln", x)
+
+
+def digamma(x: Any) -> Any:
+    """The derivative of `lgamma`."""
+    return special("psi", x)
+
+
+def erfc(x: Any) -> Any:
+    """1 - erf(x), without cancellation."""
+    return special("erfc", x)
+
+
+def erf_inv(x: Any) -> Any:
+    """The inverse of erf."""
+    return special("erfinv", x)
+
+
+def igamma(a: Any, x: Any) -> Any:
+    """The regularised lower incomplete gamma function; differentiable by `x`."""
+    return special("gammainc", a, x)
+
+
+def igammac(a: Any, x: Any) -> Any:
+    """The regularised upper incomplete gamma function; differentiable by `x`."""
+    return special("gammaincc", a, x)
+
+
+def nextafter(x: Any, y: Any) -> Any:
+    """The next number that the dtype has from `x` towards `y`; dense."""
+    return special("nextafter", x, y)
+
+
+def clamp(min: Any, x: Any, max: Any) -> Any:
+    """`x` limited to [min, max].
+
+    >>> clamp(0, np.array([-1, 5]), 3)
+    Array([0, 3], dtype=int64)
+    """
+    return elementwise("minimum", elementwise("maximum", x, min), max)
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """`on_true` where `pred` holds, else `on_false`: arrays of one shape, or a `pred` of no dimensions.
+
+    >>> select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
+    Array([1, 4], dtype=int64)
+    """
+    return where(pred, on_true, on_false)
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """Of every place the case whose number `which` is there (False is 0, True is 1)."""
+    made = cases[-1]
+    for k in builtins.range(len(cases) - 2, -1, -1):
+        made = where(elementwise("equal", convert_element_type(which, np.int64), k), cases[k], made)
+    return made
+
+
+# ------------------------------------------------------------------------------------------------- creation and shapes
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """0, 1, … `size` - 1 as `dtype`."""
+    return asarray(np.arange(integer(size, "size"), dtype=dtypes.canonical(dtype)))
+
+
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
+    """An array whose entries are their coordinate along `dimension`."""
+    new = extents(shape)
+    place = normal_axis(dimension, len(new))
+    return broadcast_to(
+        reshape(iota(dtype, new[place]), [-1 if d == place else 1 for d in builtins.range(len(new))]), new
+    )
+
+
+def full(shape: Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
+    """A dense array of one value."""
+    value = asarray(fill_value)
+    return broadcast_to(value if dtype is None else convert_element_type(value, dtype), extents(shape))
+
+
+def concatenate(operands: Sequence[Any], dimension: int) -> Any:
+    """Arrays one behind the other along `dimension`."""
+    return _concatenate(operands, dimension)
+
+
+def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+    """The order along some dimensions reversed."""
+    x = asarray(operand)
+    turned = {normal_axis(d, x.ndim) for d in dimensions}
+    return window(x, [builtins.range(n)[:: -1 if d in turned else 1] for d, n in enumerate(x.shape)])
+
+
+def slice(
+    operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
+) -> Any:
+    """A window: from, to and steps per dimension."""
+    x = asarray(operand)
+    steps = [1] * x.ndim if strides is None else list(strides)
+    return window(x, [builtins.range(a, b, s) for a, b, s in zip(start_indices, limit_indices, steps, strict=True)])
+
+
+def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
+    """A window along one axis."""
+    x = asarray(operand)
+    place = normal_axis(axis, x.ndim)
+    chosen = builtins.range(x.shape[place])[start_index:limit_index:stride]
+    return window(x, [chosen if d == place else builtins.range(n) for d, n in enumerate(x.shape)])
+
+
+def _starts(x: Any, start_indices: Any, sizes: Sequence[int]) -> list[Any]:
+    """Where a window begins, per dimension, moved so that it lies inside."""
+    listed = (
+        list(start_indices)
+        if isinstance(start_indices, tuple | list)
+        else [start_indices[d] for d in builtins.range(x.ndim)]
+    )
+    if len(listed) != x.ndim or len(sizes) != x.ndim:
+        raise ValueError(f"start_indices and sizes must have {x.ndim} numbers each, not {len(listed)} and {len(sizes)}")
+    made = []
+    for s, n, extent in zip(listed, sizes, x.shape, strict=True):
+        if not 0 <= n <= extent:
+            raise ValueError(f"a window of extent {n} does not fit into one of {extent}")
+        number = convert_element_type(asarray(s), np.int64)
+        number = where(elementwise("less", number, 0), elementwise("add", number, extent), number)
+        made.append(clamp(0, number, extent - n))
+    return made
+
+
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Any:
+    """A window of known extents from a place that may be traced, which is moved so that it lies inside, as in JAX. A sparse array
+    gives a sparse one: a contraction with a selection per dimension.
+
+    >>> dynamic_slice(np.arange(5), (3,), (3,))
+    Array([2, 3, 4], dtype=int64)
+    """
+    x, sizes = asarray(operand), extents(slice_sizes, "slice_sizes")
+    for d, (start, n) in enumerate(zip(_starts(x, start_indices, sizes), sizes, strict=True)):
+        if n != x.shape[d]:
+            x = gather(x, {d: elementwise("add", start, np.arange(n))})
+    return x
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
+    """`operand` with `update` in the place of a window, moved so that it lies inside. Of the format of `operand`, or coo.
+
+    >>> dynamic_update_slice(np.zeros(4), np.ones(2), (1,))
+    Array([0., 1., 1., 0.], dtype=float64)
+    """
+    x, new = asarray(operand), asarray(update)
+    starts = _starts(x, start_indices, new.shape)
+    made, mask = convert_element_type(new, x.dtype), asarray(np.ones(new.shape, bool))
+    form = None if x.format.is_dense else "coo"
+    for d, (start, n) in enumerate(zip(starts, new.shape, strict=True)):
+        chosen = _selection(elementwise("add", start, np.arange(n)), x.shape[d], x.dtype)
+        inside = convert_element_type(chosen, bool)
+        labels = list(builtins.range(x.ndim))
+        source = [x.ndim if k == d else k for k in labels]
+        made = contract([chosen, made], [(x.ndim, d), source], labels, None, x.dtype)
+        mask = contract([inside, mask], [(x.ndim, d), source], labels, None, np.dtype(bool))
+    if form is None:
+        return where(convert_format(mask, "dense"), convert_format(made, "dense"), x)
+    return where(convert_format(mask, form), convert_format(made, form), x)
+
+
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
+    """`dynamic_slice` along one axis."""
+    x = asarray(operand)
+    place = normal_axis(axis, x.ndim)
+    starts = [start_index if d == place else 0 for d in builtins.range(x.ndim)]
+    return dynamic_slice(x, starts, [slice_size if d == place else n for d, n in enumerate(x.shape)])
+
+
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
+    """One slice along an axis, at a place that may be traced."""
+    made = dynamic_slice_in_dim(operand, index, 1, axis)
+    place = normal_axis(axis, made.ndim)
+    return made if keepdims else reshape(made, [n for d, n in enumerate(made.shape) if d != place])
+
+
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Any:
+    """`dynamic_update_slice` along one axis."""
+    x = asarray(operand)
+    place = normal_axis(axis, x.ndim)
+    return dynamic_update_slice(x, update, [start_index if d == place else 0 for d in builtins.range(x.ndim)])
+
+
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
+    """One slice along an axis replaced."""
+    x, new = asarray(operand), asarray(update)
+    place = normal_axis(axis, x.ndim)
+    if new.ndim < x.ndim:
+        new = reshape(new, [1 if d == place else n for d, n in enumerate(x.shape)])
+    return dynamic_update_slice_in_dim(x, new, index, axis)
+
+
+# ------------------------------------------------------------------------------------------- products, sums and order
+
+
+def dot(lhs: Any, rhs: Any) -> Any:
+    """The product of vectors and matrices."""
+    return matmul(lhs, rhs)
+
+
+def batch_matmul(lhs: Any, rhs: Any) -> Any:
+    """The products of stacks of matrices."""
+    return matmul(lhs, rhs)
+
+
+def _reduction(kind: str) -> Any:
+    def function(operand: Any, axes: Sequence[int]) -> Any:
+        return reduce(kind, operand, tuple(axes))
+
+    function.__name__ = function.__qualname__ = f"reduce_{kind}"
+    function.__doc__ = f"`reduce` by {kind} over some axes."
+    return function
+
+
+reduce_sum, reduce_prod, reduce_max, reduce_min = (_reduction(kind) for kind in ("sum", "prod", "max", "min"))
+reduce_and, reduce_or = _reduction("all"), _reduction("any")
+
+
+def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running sums along an axis; dense, of the dtype of the operand."""
+    return sorting.cumsum(operand, axis, reverse)
+
+
+def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running products along an axis; dense."""
+    return cumulative("prod", operand, axis, reverse)
+
+
+def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running maxima along an axis; dense.
+
+    >>> cummax(np.array([1, 3, 2]))
+    Array([1, 3, 3], dtype=int64)
+    """
+    return cumulative("max", operand, axis, reverse)
+
+
+def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running minima along an axis; dense."""
+    return cumulative("min", operand, axis, reverse)
+
+
+def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running logarithms of sums of exponentials along an axis, relative to the maximum; dense."""
+    x = convert_format(asarray(operand), "dense")
+    place = normal_axis(axis, x.ndim)
+    most = reduce("max", x, place, keepdims=True)
+    most = where(elementwise("isfinite", most), most, 0.0)
+    total = sorting.cumsum(elementwise("exp", elementwise("subtract", x, most)), place, reverse)
+    return elementwise("add", elementwise("log", total), most)
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Lines along `dimension` in increasing order; of several arrays, a tuple, all in the order of the first `num_keys`.
+
+    >>> sort((np.array([2, 1]), np.array([5, 6])))
+    (Array([1, 2], dtype=int64), Array([6, 5], dtype=int64))
+    """
+    if not isinstance(operand, tuple | list):
+        return sorting.sort(operand, dimension)
+    arrays = [convert_format(asarray(x), "dense") for x in operand]
+    if not 1 <= num_keys <= len(arrays):
+        raise ValueError(f"num_keys={num_keys} must be at least 1 and at most {len(arrays)}")
+    place = normal_axis(dimension, arrays[0].ndim)
+    for key in reversed(builtins.range(num_keys)):  # the last key first: stable
+        order = sorting.argsort(arrays[key], place)
+        index = np.ogrid[tuple(builtins.slice(n) for n in order.shape)]
+        arrays = [x[tuple(order if d == place else p for d, p in enumerate(index))] for x in arrays]
+    return tuple(arrays)
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any = np.int64) -> Any:
+    """Where the maximum of a line is first."""
+    return convert_element_type(_first(operand, axis, "max"), index_dtype)
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any = np.int64) -> Any:
+    """Where the minimum of a line is first."""
+    return convert_element_type(_first(operand, axis, "min"), index_dtype)
+
+
+def _first(operand: Any, axis: int, kind: str) -> Any:
+    x = convert_format(asarray(operand), "dense")
+    place = normal_axis(axis, x.ndim)
+    holds = elementwise("equal", x, reduce(kind, x, place, keepdims=True))
+    numbers = reshape(iota(np.int64, x.shape[place]), [-1 if d == place else 1 for d in builtins.range(x.ndim)])
+    return reduce("min", where(holds, numbers, x.shape[place]), place)

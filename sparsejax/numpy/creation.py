@@ -1,0 +1,111 @@
+"""More ways to make arrays: without values, over memory of other libraries, from diagonals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.primitive import asarray
+from sparsejax.formats import Format
+from sparsejax.lax.elementwise import convert_element_type, elementwise
+from sparsejax.lax.structural import convert_format, integer
+from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zeros_like
+from sparsejax.numpy.indexing import At
+
+
+def empty(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
+    """An array whose values mean nothing: zeros, since nothing can be written to it."""
+    return zeros(shape, dtype, format, device=device)
+
+
+def empty_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Any:
+    """An array like `x` whose values mean nothing: zeros."""
+    return zeros_like(x, dtype, shape, format=format, device=device)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """A dense array of the values of any object that speaks DLPack: of PyTorch, JAX, CuPy in host memory, NumPy.
+
+    A copy, unless `copy=False`: then over its memory, which others can still write to; they must not.
+
+    >>> from_dlpack(np.arange(3.0))
+    Array([0., 1., 2.], dtype=float64)
+    """
+    check_device(device)
+    values = np.from_dlpack(x)
+    return array(values, copy=False) if copy is False else own(np.array(values))
+
+
+def diagflat(v: Any, k: int = 0, *, format: str | Format = "csr") -> Any:
+    """`numpy.diagflat`: the matrix with all entries of `v` on its k-th diagonal; sparse."""
+    return diags([asarray(v).ravel()], [k], format=format)
+
+
+def diags(
+    diagonals: Any, offsets: Any = 0, *, shape: Any = None, dtype: Any = None, format: str | Format = "csr"
+) -> Any:
+    """The sparse matrix with vectors (or single numbers, repeated) on its diagonals, as `scipy.sparse.diags_array`. O(entries).
+
+    >>> diags([[1.0, 2.0], [5.0]], [0, 1]).todense()
+    array([[1., 5.],
+           [0., 2.]])
+
+    Raises ValueError for vectors that do not fit their diagonals.
+    """
+    if np.ndim(offsets) == 0:
+        nested = isinstance(diagonals, list | tuple) and diagonals and np.ndim(diagonals[0]) == 1
+        listed, places = [asarray(diagonals[0] if nested else diagonals)], [integer(offsets, "offsets")]
+    else:
+        listed, places = [asarray(d) for d in diagonals], [integer(k, "offsets") for k in offsets]
+    if len(listed) != len(places):
+        raise ValueError(f"diags has {len(listed)} diagonals, but {len(places)} offsets")
+    if shape is None:
+        n = max(d.size + abs(k) for d, k in zip(listed, places, strict=True))
+        rows, columns = n, n
+    else:
+        rows, columns = (integer(m, "shape") for m in shape)
+    total = None
+    for d, k in zip(listed, places, strict=True):
+        count = max(0, min(rows - max(0, -k), columns - max(0, k)))
+        if d.size not in (1, count):
+            raise ValueError(
+                f"diagonal {k} of shape {(rows, columns)} has {count} places, but {d.size} values are given"
+            )
+        row = np.clip(np.arange(rows) - max(0, -k), 0, max(0, d.size - 1))
+        values = d.reshape((d.size,))[row].reshape((rows, 1)) if d.size else asarray(np.zeros((rows, 1), d.dtype))
+        part = elementwise("multiply", values, eye(rows, columns, k, dtype=bool))
+        total = part if total is None else elementwise("add", total, part)
+    assert total is not None
+    return convert_format(total if dtype is None else convert_element_type(total, dtype), format)
+
+
+def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Any:
+    """`numpy.tri`: ones on and below the k-th diagonal, dense."""
+    return own(np.tri(n, m, k, dtype))
+
+
+def vander(x: Any, n: int | None = None, increasing: bool = False) -> Any:
+    """`numpy.vander`: powers of `x` as columns."""
+    x = asarray(x)
+    count = x.size if n is None else integer(n, "n")
+    powers = np.arange(count) if increasing else np.arange(count)[::-1]
+    return elementwise("power", x.reshape((x.size, 1)), np.ascontiguousarray(powers))
+
+
+def setdiag(x: Any, values: Any, k: int = 0) -> Any:
+    """`x` with `values` on its k-th diagonal: a new array, as `scipy.sparse`'s method changes its own.
+
+    >>> import sparsejax as sj
+    >>> setdiag(sj.array(np.ones((2, 2)), format="csr"), 5).todense()
+    array([[5., 1.],
+           [1., 5.]])
+    """
+    x, k = asarray(x), integer(k, "k")
+    if x.ndim != 2:
+        raise ValueError(f"setdiag takes a matrix, not an array of shape {x.shape}")
+    count = max(0, min(x.shape[0] - max(0, -k), x.shape[1] - max(0, k)))
+    rows = np.arange(count) + max(0, -k)
+    given = asarray(values)
+    given = given[:count] if given.ndim and given.shape[0] > 1 else given
+    return At(x)[rows, rows + k].set(given)

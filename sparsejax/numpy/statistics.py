@@ -1,0 +1,275 @@
+"""NumPy's statistics by order, bins and pairs. Entries that are not stored count with the fill."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import Tracer
+from sparsejax.lax import sorting
+from sparsejax.lax.contract import matmul
+from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.indexing import scatter
+from sparsejax.lax.library.searching import histogram_counts
+from sparsejax.lax.library.searching import searchsorted as _searchsorted
+from sparsejax.lax.reduce import mean, reduce
+from sparsejax.lax.structural import convert_format, integer, normal_axes, reshape
+from sparsejax.numpy.functions import own
+from sparsejax.numpy.indexing import getitem, take
+from sparsejax.numpy.manipulation import atleast_2d, concatenate_all
+
+METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
+    """`numpy.quantile`: the values below which fractions `q` (in [0, 1]) of the entries along `axis` lie, one more leading dimension for
+    each of `q`; dense; NaN where there is a NaN. O(n log n) for n stored entries.
+
+    >>> import sparsejax as sj
+    >>> quantile(sj.array([0, 0, 4, 2], format="coo"), [0.5, 1.0])
+    Array([1., 4.], dtype=float64)
+
+    Raises ValueError for fractions outside [0, 1] and methods other than "linear", "lower", "higher", "nearest" and "midpoint".
+    """
+    if method not in METHODS:
+        raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    x = asarray(x)
+    x = x if x.dtype.kind == "f" else convert_element_type(x, float)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(sorted(normal_axes(axis, x.ndim)))
+    kept = [d for d in range(x.ndim) if d not in axes]
+    rest = tuple(x.shape[d] for d in kept)
+    n = math.prod(x.shape[d] for d in axes)
+    if not n:
+        raise ValueError(f"quantile of an array of shape {x.shape} along axes of no entries")
+    line = reshape(x.transpose([*axes, *kept]) if axes != tuple(range(len(axes))) else x, (n, *rest))
+    ordered = sorting.sort(line, 0)
+    fractions = q if isinstance(q, Tracer) else np.asarray(q, np.float64)
+    if isinstance(fractions, np.ndarray):
+        if not np.all((fractions >= 0) & (fractions <= 1)):
+            raise ValueError("quantiles must be in the range [0, 1]")
+        found = [_interpolated(ordered, float(f) * (n - 1), method) for f in fractions.ravel()]
+        made = reshape(concatenate_all([reshape(f, (1, *rest)) for f in found]), (*fractions.shape, *rest))
+    else:
+        made = _gathered(convert_format(ordered, "dense"), fractions * (n - 1.0), method, rest)
+    broken = elementwise("isnan", convert_format(getitem(ordered, n - 1), "dense"))  # NaN is sorted last
+    made = where(broken, np.nan, made)
+    outer = made.shape[: made.ndim - len(rest)]
+    return reshape(made, (*outer, *(1 if d in axes else m for d, m in enumerate(x.shape)))) if keepdims else made
+
+
+def _interpolated(ordered: Any, place: float, method: str) -> Any:
+    low, high = math.floor(place), math.ceil(place)
+    part = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5 if low != high else 0.0, "linear": place - low}
+    weight = part[method] if method in part else float(round(place) - low)
+    first = convert_format(getitem(ordered, low), "dense")
+    if weight == 0 or low == high:
+        return first
+    second = convert_format(getitem(ordered, high), "dense")
+    return second if weight == 1 else _between(first, second, weight)
+
+
+def _between(first: Any, second: Any, weight: Any) -> Any:
+    """From `first` to `second`; equal infinities have no distance."""
+    gap = where(elementwise("equal", first, second), 0.0, elementwise("subtract", second, first))
+    return elementwise("add", first, elementwise("multiply", gap, weight))
+
+
+def _gathered(ordered: Any, places: Any, method: str, rest: tuple[int, ...]) -> Any:
+    low, high = elementwise("floor", places), elementwise("ceil", places)
+    first, second = (take(ordered, convert_element_type(k, np.int64), 0) for k in (low, high))
+    weight = {
+        "lower": low * 0,
+        "higher": low * 0 + 1,
+        "midpoint": low * 0 + 0.5,
+        "linear": places - low,
+        "nearest": elementwise("rint", places) - low,
+    }[method]
+    return _between(first, second, reshape(weight, (*weight.shape, *(1 for _ in rest))))
+
+
+def percentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
+    """`numpy.percentile`: `quantile` of fractions in per cent."""
+    return quantile(x, q / 100.0 if isinstance(q, Tracer) else np.true_divide(q, 100.0), axis, keepdims, method=method)
+
+
+def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Any:
+    """`numpy.histogram_bin_edges`, for a number of bins of one width, or the edges themselves."""
+    if np.ndim(bins) == 1:
+        return asarray(bins)
+    count = integer(bins, "bins")
+    if count < 1:
+        raise ValueError(f"bins={count} must be at least 1")
+    if range is not None:
+        return own(np.histogram_bin_edges(np.zeros(0), count, range))
+    x = asarray(x)
+    if not x.size:
+        return own(np.linspace(0.0, 1.0, count + 1))
+    low, high = (convert_element_type(reduce(kind, x), float) for kind in ("min", "max"))
+    same = elementwise("equal", low, high)
+    low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
+    steps = np.arange(count + 1) / count
+    return where(np.arange(count + 1) == count, high, low + (high - low) * steps)
+
+
+def histogram(x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None) -> tuple[Any, Any]:
+    """`numpy.histogram`: how many entries lie in bins, or the sum of their `weights`, and the edges of the bins. O(n log m) for n stored
+    entries and m bins; dense `weights` make it O(size).
+
+    >>> import sparsejax as sj
+    >>> histogram(sj.array([0, 0, 3, 0], format="coo"), bins=3)[0]
+    Array([3, 0, 1], dtype=int64)
+    """
+    x = asarray(x)
+    edges = histogram_bin_edges(x, bins, range)
+    if weights is None:
+        counts = histogram_counts(x, edges)
+    else:
+        count = edges.shape[0] - 1
+        flat = convert_format(reshape(x, (x.size,)), "dense")
+        given = reshape(convert_format(asarray(weights), "dense"), (x.size,))
+        place = _searchsorted(edges, flat, "right") - 1
+        place = where(
+            elementwise("equal", flat, edges[count]), count - 1, place
+        )  # the last edge belongs to the last bin
+        inside = (place >= 0) & (place < count)
+        counts = scatter(where(inside, given, 0), {0: where(inside, place, 0)}, (count,))
+        counts = convert_format(counts, "dense")
+    if not density:
+        return counts, edges
+    widths = edges[1:] - edges[:-1]
+    return counts / widths / reduce("sum", counts), edges
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+    """`numpy.bincount`: how often each of the numbers 0, 1, … occurs among integers that are not negative, or the sum of their `weights`.
+
+    The result has `length` entries, and larger numbers do not count (as in JAX); without it as many as the largest number needs, at least
+    `minlength`, which only arrays that are not traced tell.
+
+    >>> bincount(np.array([0, 2, 2]))
+    Array([1, 0, 2], dtype=int64)
+    """
+    x = asarray(x)
+    if x.ndim != 1 or x.dtype.kind not in "iub":
+        raise TypeError(f"bincount takes a vector of integers, not {x.dtype} of shape {x.shape}")
+    index = convert_element_type(convert_format(x, "dense"), np.int64)
+    if length is None:
+        if isinstance(x, Tracer):
+            integer(reduce("max", x), "the largest number of bincount, which length= replaces,")
+        values = np.asarray(index)
+        if values.size and values.min() < 0:
+            raise ValueError("bincount takes integers that are not negative")
+        length = max(minlength, int(values.max()) + 1 if values.size else 0)
+    if not length or not x.size:
+        return own(np.zeros(length, np.int64 if weights is None else np.float64))
+    inside = (index >= 0) & (index < length)
+    given = convert_element_type(inside, np.int64) if weights is None else asarray(weights)
+    given = given if weights is None or given.dtype.kind in "fc" else convert_element_type(given, float)
+    return convert_format(scatter(where(inside, given, 0), {0: where(inside, index, 0)}, (length,)), "dense")
+
+
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """`numpy.digitize`: the bin that each entry lies in; `bins` increase.
+
+    >>> digitize(np.array([0.5, 2.0]), np.array([0.0, 1.0, 2.0]))
+    Array([1, 3], dtype=int64)
+    """
+    return _searchsorted(bins, x, "left" if right else "right")
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
+    """`numpy.interp`: the piecewise linear function through points (xp, fp), `xp` increasing, at `x`; differentiable by x and fp. Dense.
+
+    >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0]))
+    Array([15., 20.], dtype=float64)
+    """
+    x, xp, fp = (convert_format(asarray(v), "dense") for v in (x, xp, fp))
+    if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
+        raise ValueError(f"xp and fp must be vectors of one length, not of shapes {xp.shape} and {fp.shape}")
+    if period is not None:
+        if not period:
+            raise ValueError("period must not be zero")
+        size = abs(period)
+        x, xp = elementwise("remainder", x, size), elementwise("remainder", xp, size)
+        order = sorting.argsort(xp, 0)
+        xp, fp = xp[order], fp[order]
+        xp = concatenate_all([xp[-1:] - size, xp, xp[:1] + size])
+        fp = concatenate_all([fp[-1:], fp, fp[:1]])
+        left = right = None
+    n = xp.shape[0]
+    place = elementwise("maximum", elementwise("minimum", _searchsorted(xp, x, "right"), n - 1), min(1, n - 1))
+    x0, x1 = take(xp, elementwise("maximum", place - 1, 0)), take(xp, place)
+    f0, f1 = take(fp, elementwise("maximum", place - 1, 0)), take(fp, place)
+    width = where(elementwise("equal", x0, x1), 1.0, x1 - x0)
+    made = f0 + (x - x0) / width * (f1 - f0)
+    made = where(x < xp[0], fp[0] if left is None else left, made)
+    return where(
+        x > xp[n - 1], fp[n - 1] if right is None else right, where(elementwise("equal", x, xp[n - 1]), fp[n - 1], made)
+    )
+
+
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
+    """`numpy.cov`: the covariances of variables, the rows of `m` (columns with `rowvar=False`). Dense.
+
+    Of a sparse matrix without a dense copy: the product of the matrix with itself, less that of its means. O(products of entries).
+
+    >>> cov(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float64)
+    """
+    x = _variables(m, rowvar)
+    x = x if y is None else concatenate_all([x, _variables(y, rowvar)], 0)
+    n = x.shape[1]
+    less = (0 if bias else 1) if ddof is None else ddof
+    average = convert_format(mean(x, 1, keepdims=True), "dense")
+    other = elementwise("conjugate", x) if x.dtype.kind == "c" else x
+    if x.format.is_dense or x.fill_value != 0:
+        moved = convert_format(x, "dense") - average
+        other = elementwise("conjugate", moved) if x.dtype.kind == "c" else moved
+        total = matmul(moved, other.T)
+    else:
+        conj = elementwise("conjugate", average) if x.dtype.kind == "c" else average
+        total = convert_format(matmul(x, other.T), "dense") - average * conj.T * float(n)
+    made = total / max(0.0, n - less) if n > less else total * np.nan
+    return reshape(made, ()) if made.shape == (1, 1) else made
+
+
+def _variables(m: Any, rowvar: bool) -> Any:
+    x = asarray(m)
+    if x.ndim > 2:
+        raise ValueError(f"cov takes a vector or a matrix, not an array of shape {x.shape}")
+    x = x if x.dtype.kind in "fc" else convert_element_type(x, float)
+    return atleast_2d(x) if x.ndim < 2 or rowvar else x.T
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
+    """`numpy.corrcoef`: covariances over the product of standard deviations."""
+    c = cov(x, y, rowvar)
+    if not c.ndim:
+        return c / c
+    size = elementwise("sqrt", c.diagonal().real)
+    return c / reshape(size, (-1, 1)) / reshape(size, (1, -1))
+
+
+def partition(x: Any, kth: Any, axis: int | None = -1) -> Any:
+    """`numpy.partition`: here every line is sorted, which puts the `kth` entry where it belongs, smaller ones before it."""
+    x = _checked(x, kth, axis)
+    return sorting.sort(reshape(x, (x.size,)), 0) if axis is None else sorting.sort(x, axis)
+
+
+def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Any:
+    """`numpy.argpartition`: here the order that sorts every line; see `partition`."""
+    x = _checked(x, kth, axis)
+    return sorting.argsort(reshape(x, (x.size,)), 0) if axis is None else sorting.argsort(x, axis)
+
+
+def _checked(x: Any, kth: Any, axis: int | None) -> Any:
+    x = asarray(x)
+    extent = x.size if axis is None else x.shape[axis]
+    for k in np.atleast_1d(kth):
+        if not -extent <= int(k) < extent:
+            raise ValueError(f"kth={int(k)} is out of bounds for extent {extent}")
+    return x

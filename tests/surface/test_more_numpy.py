@@ -1,0 +1,193 @@
+"""NumPy's functions by NumPy's results: dense and sparse, jitted; what a function takes beside arrays."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+X = np.array([[0.0, 2.0, 0.0, -1.5], [3.0, 0.0, 0.5, 0.0], [0.0, 0.0, 2.0, 1.0]])
+V = np.array([0.0, 3.0, 0.0, 1.0, 2.0])
+Q = [0.0, 0.3, 0.5, 0.77, 1.0]
+
+ONE = {
+    "quantile": lambda m, x: m.quantile(x, Q, axis=1),
+    "quantile_all": lambda m, x: m.quantile(x, 0.4),
+    "quantile_axes": lambda m, x: m.quantile(x, Q, axis=(0, 1), keepdims=True),
+    "quantile_lower": lambda m, x: m.quantile(x, Q, axis=0, method="lower"),
+    "quantile_higher": lambda m, x: m.quantile(x, Q, axis=0, method="higher"),
+    "quantile_nearest": lambda m, x: m.quantile(x, Q, axis=0, method="nearest"),
+    "quantile_midpoint": lambda m, x: m.quantile(x, Q, axis=0, method="midpoint"),
+    "percentile": lambda m, x: m.percentile(x, [10, 90], axis=0),
+    "histogram": lambda m, x: m.histogram(x, bins=4)[0],
+    "histogram_edges": lambda m, x: m.histogram(x, bins=[-2.0, 0.0, 1.0, 3.0])[0],
+    "histogram_range": lambda m, x: m.histogram(x, bins=3, range=(0, 2))[0],
+    "histogram_density": lambda m, x: m.histogram(x, bins=3, density=True)[0],
+    "histogram_weights": lambda m, x: m.histogram(x, bins=3, weights=np.arange(12.0).reshape(3, 4))[0],
+    "diff": lambda m, x: m.diff(x),
+    "diff_twice": lambda m, x: m.diff(x, n=2, axis=0, prepend=np.zeros((1, 4))),
+    "cumprod": lambda m, x: m.cumprod(x + 1, axis=0),
+    "cumulative_sum": lambda m, x: m.cumulative_sum(x, axis=1, include_initial=True),
+    "cumulative_prod": lambda m, x: m.cumulative_prod(x, axis=1, include_initial=True),
+    "average": lambda m, x: m.average(x, axis=1, weights=np.arange(1.0, 5)),
+    "cov": lambda m, x: m.cov(x),
+    "cov_columns": lambda m, x: m.cov(x, rowvar=False, ddof=0),
+    "corrcoef": lambda m, x: m.corrcoef(x),
+    "ptp": lambda m, x: m.ptp(x, axis=0),
+    "isin": lambda m, x: m.isin(x, [2.0, 3.0]),
+    "isin_zero": lambda m, x: m.isin(x, [0.0, 0.5], invert=True),
+    "searchsorted": lambda m, x: m.searchsorted(np.array([-1.0, 0.0, 2.0]), x, side="right"),
+    "digitize": lambda m, x: m.digitize(x, np.array([-1.0, 0.0, 2.0])),
+    "interp": lambda m, x: m.interp(x, np.array([-1.0, 0.0, 2.0]), np.array([5.0, 1.0, 7.0])),
+    "interp_ends": lambda m, x: m.interp(x, np.array([0.0, 1.0]), np.array([5.0, 1.0]), left=-1, right=9),
+    "interp_period": lambda m, x: m.interp(x, np.array([0.2, 1.4]), np.array([5.0, 1.0]), period=2),
+    "pad": lambda m, x: m.pad(x, ((1, 0), (2, 1))),
+    "pad_value": lambda m, x: m.pad(x, 1, constant_values=7),
+    "pad_edge": lambda m, x: m.pad(x, ((1, 2), (0, 1)), mode="edge"),
+    "pad_reflect": lambda m, x: m.pad(x, 2, mode="reflect"),
+    "pad_wrap": lambda m, x: m.pad(x, ((2, 2), (3, 0)), mode="wrap"),
+    "block": lambda m, x: m.block([[x, x], [np.ones((1, 8))]]),
+    "sort_down": lambda m, x: -m.sort(-x, axis=1),
+    "partition": lambda m, x: m.sort(m.partition(x, 2, axis=1)[:, :2], axis=1),
+    "unique_index": lambda m, x: m.unique(x, return_index=True)[1],
+    "unique_inverse": lambda m, x: m.unique(x, return_inverse=True)[1],
+    "median": lambda m, x: m.nanmedian(m.where(x == 2, np.nan, x), axis=1),
+    "nanmedian_all": lambda m, x: m.nanmedian(m.where(x == 2, np.nan, x)),
+    "nanstd": lambda m, x: m.nanstd(m.where(x == 2, np.nan, x), axis=0),
+    "nanvar": lambda m, x: m.nanvar(m.where(x == 2, np.nan, x), axis=1, ddof=1),
+    "nanprod": lambda m, x: m.nanprod(m.where(x == 2, np.nan, x), axis=1),
+    "nancumsum": lambda m, x: m.nancumsum(m.where(x == 2, np.nan, x), axis=1),
+    "nanargmax": lambda m, x: m.nanargmax(m.where(x == 2, np.nan, x), axis=1),
+    "nanmean": lambda m, x: m.nanmean(m.where(x == 2, np.nan, x), axis=1, dtype="f4"),
+    "sum_where": lambda m, x: m.sum(x, axis=1, where=x > 0, initial=3.0),
+    "max_where": lambda m, x: m.max(x, axis=0, where=x < 2, initial=-5.0),
+    "mean_where": lambda m, x: m.mean(x, axis=1, where=x > -1),
+    "std_where": lambda m, x: m.std(x, axis=1, where=x > -1),
+    "prod_where": lambda m, x: m.prod(x, axis=1, where=x != 0),
+    "any_where": lambda m, x: m.any(x, axis=1, where=x < 1),
+    "var_correction": lambda m, x: m.var(x, axis=0, correction=1),
+    "matrix_transpose": lambda m, x: m.matrix_transpose(x),
+    "permute_dims": lambda m, x: m.permute_dims(x, (1, 0)),
+    "concat_flat": lambda m, x: m.concat([x, V], axis=None),
+    "reshape_f": lambda m, x: m.reshape(x, (4, 3), order="F"),
+    "atleast_3d": lambda m, x: m.atleast_3d(x),
+    "atleast_1d": lambda m, x: m.atleast_1d(x[0, 1]),
+    "broadcast_arrays": lambda m, x: m.broadcast_arrays(x, np.ones(4))[0],
+    "unstack": lambda m, x: m.unstack(x, axis=1)[2],
+    "array_split": lambda m, x: m.array_split(x, 3, axis=1)[0],
+    "hsplit": lambda m, x: m.hsplit(x, 2)[1],
+    "append": lambda m, x: m.append(x, x, axis=1),
+    "nextafter": lambda m, x: m.nextafter(x, 1.0),
+    "deg2rad": lambda m, x: m.deg2rad(x),
+    "sinc": lambda m, x: m.sinc(x),
+    "heaviside": lambda m, x: m.heaviside(x, 0.5),
+    "angle": lambda m, x: m.angle(x * (1 + 2j)),
+    "divmod": lambda m, x: m.divmod(x, 2.0)[1],
+    "float_power": lambda m, x: m.float_power(abs(x), 1.5),
+    "logaddexp2": lambda m, x: m.logaddexp2(x, 1.0),
+    "fabs": lambda m, x: m.fabs(x),
+    "fix": lambda m, x: m.fix(x),
+    "isposinf": lambda m, x: m.isposinf(x),
+    "vander": lambda m, x: m.vander(x[0], 3),
+    "setxor1d": lambda m, x: m.setxor1d(x, [2.0, 9.0]),
+    "union1d": lambda m, x: m.union1d(x, [2.0, 9.0]),
+    "intersect1d": lambda m, x: m.intersect1d(x, [2.0, 9.0]),
+    "setdiff1d": lambda m, x: m.setdiff1d(x, [2.0, 9.0]),
+}
+NEEDS_VALUES = ("unique", "setxor1d", "union1d", "intersect1d", "setdiff1d")
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_array(name):
+    function = ONE[name]
+    want = np.asarray(function(np, X))
+    for given in (X, sj.array(X, format="csr"), sj.array(X, format="coo")):
+        made = function(snp, given)
+        assert made.shape == want.shape and (made.dtype == want.dtype or name == "nanmean")
+        np.testing.assert_allclose(made.todense(), want, rtol=1e-6 if name == "nanmean" else 1e-12, atol=1e-14)
+    if not name.startswith(NEEDS_VALUES):
+        made = sj.jit(lambda x: function(snp, x))(sj.array(X, format="csr"))
+        np.testing.assert_allclose(made.todense(), want, rtol=1e-6 if name == "nanmean" else 1e-12, atol=1e-14)
+
+
+def test_integers():
+    k = np.array([0, 3, 1, 3])
+    for given in (k, sj.array(k), sj.array(k, format="coo")):
+        np.testing.assert_array_equal(snp.bincount(given).todense(), np.bincount(k))
+        np.testing.assert_array_equal(snp.bincount(given, minlength=6).todense(), np.bincount(k, minlength=6))
+        np.testing.assert_array_equal(snp.bincount(given, weights=V[:4]).todense(), np.bincount(k, V[:4]))
+        np.testing.assert_array_equal(sj.jit(lambda x: snp.bincount(x, length=3))(given).todense(), [1, 1, 0])
+    np.testing.assert_array_equal(snp.argsort(k, descending=True).todense(), [1, 3, 2, 0])
+    np.testing.assert_array_equal(snp.sort(sj.array(k, format="coo"), descending=True).todense(), [3, 3, 1, 0])
+    with pytest.raises(sj.ConcretizationTypeError):
+        sj.jit(lambda x: snp.unique_all(x))(k)
+    values, index, inverse, counts = snp.unique(k, True, True, True, size=4, fill_value=9)
+    assert values.todense().tolist() == [0, 1, 3, 9] and counts.todense().tolist() == [1, 1, 2, 0]
+    assert index.todense().tolist() == [0, 2, 1, 0] and inverse.todense().tolist() == [0, 2, 1, 2]
+    many = sj.vmap(lambda x: snp.unique(x, return_inverse=True, size=2)[1])(np.stack([k, k[::-1]]))
+    np.testing.assert_array_equal(many.todense(), [[0, 2, 1, 2], [2, 1, 2, 0]])
+
+
+def test_nan_is_a_value_of_its_own():
+    x = np.array([np.nan, 1.0, np.nan, 0.0])
+    for given in (x, sj.array(x, format="coo")):
+        values, counts = snp.unique_counts(given)
+        assert values.shape == (4,) and counts.todense().tolist() == [1, 1, 1, 1]
+        assert snp.unique_values(given).shape == (4,)
+        assert snp.unique_inverse(given).inverse_indices.todense()[1] == 1
+    assert snp.unique(x).shape == (3,)
+
+
+def test_batches():
+    stack = np.stack([X, X[::-1]])
+    for name in ("isin", "searchsorted", "quantile", "histogram_range", "histogram", "cumprod", "interp", "nextafter"):
+        made = sj.vmap(lambda x, f=ONE[name]: f(snp, x))(stack).todense()
+        np.testing.assert_allclose(made, [ONE[name](np, x) for x in stack], rtol=1e-12)
+    a = np.sort(stack.reshape(2, -1), axis=1)
+    made = sj.vmap(snp.searchsorted)(a, stack).todense()
+    np.testing.assert_array_equal(made, [np.searchsorted(p, q) for p, q in zip(a, stack, strict=True)])
+    made = sj.vmap(snp.isin)(stack, np.array([[0.0, 2], [3, 9]])).todense()
+    np.testing.assert_array_equal(made, [np.isin(X, [0, 2]), np.isin(X[::-1], [3, 9])])
+
+
+def test_creation():
+    assert snp.full((2, 3), 5, format="csr").nnz == 0 and snp.full((2, 3), 5, format="csr").fill_value == 5
+    assert snp.ones_like(X, shape=(4,), dtype="i4").dtype == np.int32
+    assert snp.zeros_like(X, format="coo").format == sj.array(X, format="coo").format
+    np.testing.assert_array_equal(snp.linspace(0, 1, 4, endpoint=False).todense(), np.linspace(0, 1, 4, endpoint=False))
+    np.testing.assert_allclose(sj.jit(lambda a: snp.linspace(a, 2.0, 5))(1.0).todense(), np.linspace(1, 2, 5))
+    np.testing.assert_array_equal(snp.full((2, 2), np.arange(2)).todense(), [[0, 1], [0, 1]])
+    for sparse in (False, True):
+        for index in ("xy", "ij"):
+            made = snp.meshgrid(np.arange(2), np.arange(3), indexing=index, sparse=sparse)
+            for ours, theirs in zip(made, np.meshgrid(np.arange(2), np.arange(3), indexing=index, sparse=sparse)):
+                np.testing.assert_array_equal(ours.todense(), theirs)
+    np.testing.assert_array_equal(snp.from_dlpack(X).todense(), X)
+    shared = X.copy()
+    assert np.shares_memory(snp.from_dlpack(shared, copy=False).todense(), shared)
+    with pytest.raises(TypeError, match="todense"):
+        np.from_dlpack(sj.array(X, format="csr"))
+    np.testing.assert_array_equal(np.from_dlpack(sj.array(X)), X)
+    np.testing.assert_array_equal(snp.diags([[1.0, 2], [5.0]], [0, -1]).todense(), [[1, 0], [5, 2]])
+    np.testing.assert_array_equal(snp.diags([1.0, 4.0], [0, 1], shape=(2, 3)).todense(), [[1, 4, 0], [0, 1, 4]])
+    np.testing.assert_array_equal(snp.diagflat([[1, 2]], 1).todense(), np.diagflat([[1, 2]], 1))
+    parts = [X, np.ones((1, 2)), sj.array(X, format="csc")]
+    made = snp.block_diag(*parts)
+    assert str(made.format) == "csr" and made.shape == (7, 10) and made.nnz == 14
+    np.testing.assert_array_equal(made[4:, 6:].todense(), X)
+
+
+def test_data_types():
+    assert snp.result_type(np.float32, 1.0) == np.float32 and snp.result_type(1, 2.0) == np.float64
+    assert snp.result_type(sj.array([1], dtype="i4"), np.int8) == np.int32
+    assert snp.isdtype(np.int8, "signed integer") and not snp.isdtype(np.int8, ("bool", np.int16))
+    assert snp.can_cast(sj.array([1.0]), "f4") is False and isinstance(snp.finfo("f4").eps, float)
+    assert snp.iinfo(sj.array([1])).max == 2**63 - 1 and snp.finfo(sj.array([1j])).bits == 64
+    info = snp.__array_namespace_info__()
+    assert info.devices() == ("cpu",) and list(info.dtypes(kind="bool")) == ["bool"]
+    x = sj.array(X, format="csr")
+    assert x.__array_namespace__() is snp and x.device == "cpu" and x.to_device("cpu") is x
+    with pytest.raises(ValueError, match="api_version"):
+        x.__array_namespace__(api_version="1999.01")
+    with pytest.raises(ValueError, match="device"):
+        x.to_device("gpu")
