@@ -12,8 +12,8 @@ from tests.fuzz import engine, forced
 
 rng = np.random.default_rng(0)
 N = 6
-ELSEWHERE: set[str] = set()
-"""Choices that other tests force."""
+ELSEWHERE = {"loop_shape", "range", "tail", "prefetch"}
+"""Choices whose every alternative `tests/jit/test_forced_shapes.py` takes, which says so in a test of its own."""
 
 
 def sparse(shape, form, density=0.4, fill=0):

@@ -9,6 +9,7 @@ from sparsejax import alternatives, config
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import plan_cache
 from tests.fuzz import engine
+from tests.fuzz.test_forced import ELSEWHERE
 
 RNG = np.random.default_rng(7)
 ROWS, COLS = 101, 40
@@ -27,7 +28,7 @@ def uneven(seed):
 
 
 A, B = uneven(1), uneven(2)
-TERMS = [uneven(k) for k in range(3, 6)]
+TERMS, EIGHT = [uneven(k) for k in range(3, 6)], [uneven(k) for k in range(6, 14)]
 
 
 def stored(x, form="csr"):
@@ -62,6 +63,8 @@ PROGRAMS = {
     "two bands": (lambda A, B: A * B, (stored(BAND, "banded"), stored(2 * BAND, "banded")), lambda: 2 * BAND * BAND),
     "runs": (lambda A, x: A @ x, (stored(RUNS, "rle"), VECTOR), lambda: RUNS @ VECTOR),
     "three terms": (lambda A, B, C: (A + B + C).sum(axis=1), tuple(map(stored, TERMS)), lambda: sum(TERMS).sum(1)),
+    "sums of runs": (lambda A: A.sum(axis=1), (stored(RUNS, "rle"),), lambda: RUNS.sum(1)),
+    "eight terms": (lambda *terms: sum(terms).sum(axis=1), tuple(map(stored, EIGHT)), lambda: sum(EIGHT).sum(1)),
     "dense sums": (lambda U: U.sum(axis=1) * 1.0, (U,), lambda: U.sum(1)),
 }
 SHAPES = [
@@ -78,6 +81,7 @@ SHAPES = [
     *[("bands", s) for s in ("band", "entries", "pairs", "unrolled", "merge")],
     *[("two bands", s) for s in ("band", "intersection", "merge")],
     *[("runs", s) for s in ("runs", "entries", "merge")],
+    ("eight terms", "independent"),
 ]
 MASKED = [("product", "gathered"), ("product", "summed_rows"), ("sums", "summed_rows"), ("sums", "gathered")]
 FINER = [
@@ -88,6 +92,7 @@ FINER = [
     *[("sampled", f"loop_shape=side_by_side, prefetch={p}") for p in ("ahead", "none")],
     *[("largest", f"range={r}") for r in ("lanes", "steps")],
     *[("runs", f"range={r}") for r in ("lanes", "steps")],
+    ("sums of runs", "range=once"),
 ]
 
 
@@ -125,5 +130,7 @@ def test_tails_prefetches_and_ranges(name, choose, processor):
 
 
 def test_every_shape_is_forced():
-    forced = {shape for _, shape in (*SHAPES, *MASKED)}
-    assert forced | {"independent"} == set(alternatives.CHOICES["loop_shape"])
+    """The choices that `tests.fuzz.test_forced` leaves to this file."""
+    pairs = {tuple(pair.split("=")) for _, choose in FINER for pair in choose.replace(" ", "").split(",")}
+    pairs |= {("loop_shape", shape) for _, shape in (*SHAPES, *MASKED)}
+    assert pairs == {(choice, way) for choice in ELSEWHERE for way in alternatives.CHOICES[choice]}
