@@ -71,7 +71,7 @@ def measured(name, arguments):
     return {"seconds": time.perf_counter() - start, "MiB": peak(), "values": s.tolist()}
 
 
-def main():
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=int, default=60_000)
     parser.add_argument("--genes", type=int, default=4_000)
@@ -80,16 +80,17 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3,000 cells of 400 genes")
     parser.add_argument("--method", choices=METHODS, help=argparse.SUPPRESS)
     parser.add_argument("--data", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.cells, arguments.genes, arguments.components = 3_000, 400, 10
-    if arguments.method:
-        print(json.dumps(measured(arguments.method, arguments)))
-        return
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.cells, options.genes, options.components = 3_000, 400, 10
+    if options.method:
+        print(json.dumps(measured(options.method, options)))
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/counts.npz"
-        scipy.sparse.save_npz(data, counts(arguments.cells, arguments.genes, arguments.density), compressed=False)
-        compared(data, arguments.components)
+        scipy.sparse.save_npz(data, counts(options.cells, options.genes, options.density), compressed=False)
+        compared(data, options.components)
+    return 0
 
 
 def compared(data, components):
@@ -106,4 +107,4 @@ def compared(data, components):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -145,6 +145,7 @@ def test_namespaces_show_what_is_public(module):
         "lax",
         "nn",
         "numpy",
+        "plot",
         "random",
         "scipy",
         "tree",

@@ -1,5 +1,7 @@
 """Kernels of several statements: random programs, and where their reductions are placed."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -69,7 +71,7 @@ def _last(made):
 def test_rows_that_are_read_twice_are_kept():
     """Scores and weights of attention live in lists of one row; a product in no order goes through a workspace that sorts."""
     cin = sj.explain(lambda A, X: nn.dot_product_attention(X, X, X, A))(A, X).kernels[0].cin
-    assert cin.count(": append") == 2 and cin.startswith("forall i\n  where")
+    assert cin.count(": append") == 2 and re.match(r"forall i .*\n  where", cin)
     (kernel,) = sj.explain(lambda A: nn.softmax(A @ A))(A).kernels
     assert ": bitmap" in kernel.cin or ": marks" in kernel.cin
     assert any("moves in: cost" in text and "apart" in text for text in kernel.fused)
@@ -87,7 +89,7 @@ def test_what_a_mask_keeps_is_found_in_scattered_rows():
 
 def test_rows_are_walked_where_they_are_shared():
     text = sj.jit(softmax).lower(A).as_text("cin")
-    assert text.splitlines()[:4] == [
+    assert [line.partition("   #")[0] for line in text.splitlines()[:4]] == [
         "forall i",
         "  where w: overlay float64",
         "    forall j",

@@ -1,6 +1,8 @@
 """Booleans in SIMD lanes: what vector loops read and write as bytes, in every width and rest; results are written in the order of
 their storage."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -52,4 +54,4 @@ def test_lanes_are_used():
 def test_outer_sums_are_written_in_the_order_of_storage():
     for n, m in ((300, 8), (8, 300)):
         text = sj.jit(lambda u, v: snp.sin(u[:, None] + v)).lower(np.ones(n), np.ones(m)).as_text("cin")
-        assert text.startswith("forall i\n  forall j (vector)"), text
+        assert re.match(r"forall i .*\n  forall j \(vector\)", text), text

@@ -44,7 +44,7 @@ def of(nest: Nest, inputs: Sequence[Storage], exact: bool = False) -> Facts:
     """The facts about `inputs`, one per tensor of `nest.inputs`; rounded to powers of two, unless `exact`.
 
     >>> from sparsejax.formats import ingest
-    >>> from sparsejax.jit import cin
+    >>> from sparsejax.jit.ir import cin
     >>> A = cin.Access(cin.Tensor("A", (2, 3), np.dtype(float), Format.parse("csr", 2), 0.0), tuple(map(cin.IndexVar, "ij")))
     >>> stored = ingest.as_storage(np.ones((2, 3)), format="csr")
     >>> of(Nest(A.tensor, A.indices, (), A), [stored], exact=True).counts
