@@ -224,7 +224,10 @@ class _Pending(compiler.Kernel):
 
 
 def joined(texts: Sequence[str]) -> str:
-    """One module of the kernels of all texts; its own `kernel` writes their addresses into a table."""
+    """One module of the kernels of all texts; its own `kernel` writes their addresses into a table.
+
+    It is `nounwind`: a module with unwind tables is not one that our own linker takes (`backend/loader`).
+    """
     declared: dict[str, None] = {}
     bodies, table = [], []
     for n, text in enumerate(texts):
@@ -234,5 +237,5 @@ def joined(texts: Sequence[str]) -> str:
         declared.update(dict.fromkeys(head.splitlines()))
         bodies.append(f"define {body}".replace(f"define i64 @kernel.{n}(", f"define internal i64 @kernel.{n}("))
         table += [f"  %p{n} = getelementptr ptr, ptr %table, i64 {n}", f"  store ptr @kernel.{n}, ptr %p{n}"]
-    entry = ["define i64 @kernel(ptr %table) {", *table, "  ret i64 0", "}"]
+    entry = ["define i64 @kernel(ptr %table) nounwind {", *table, "  ret i64 0", "}"]
     return "\n".join([*declared, *bodies, *entry]) + "\n"
