@@ -173,7 +173,7 @@ class _Fuser:
             if moved is None:
                 continue
             tried = cin.substitute(whole, {access: moved.composite})
-            if limits.pieces(tried) > limits.PIECES:
+            if limits.pieces(tried, made.op) > limits.PIECES:
                 continue
             if made.op is not None and not keeps_variables(whole, tried, indices):
                 continue

@@ -169,7 +169,7 @@ def _fits(nest: Nest) -> bool:
     known: dict[cin.Access, cin.Expr] = {}
     for p in nest.producers:
         rhs = cin.substitute(p.rhs, known)
-        if limits.pieces(rhs) > limits.PIECES:
+        if limits.pieces(rhs, p.op) > limits.PIECES:
             return False
         if p.target.tensor.name not in apart:
             known[p.target] = rhs

@@ -8,6 +8,7 @@
         product of a and b              max(g(a), g(b))                   nothing where either is absent
         a times any b, 0 / b            g(a) (1 + g(b))
     a long sum (`fission`)            the sum of g over its terms: they are accumulated one after the other
+    a long sum of T floats, reduced   (1 + g) (1 + T) - 1, with g of all levels but the last: there the terms are added one after the other
 
 before:  out = |a1 + a2 + ... + a8|, all csr:  255 cases of one loop
 after:   t = a1 + ... + a8,  out = |t|
@@ -43,31 +44,41 @@ def nodes(expr: cin.Expr) -> int:
     return count
 
 
-def pieces(expr: cin.Expr) -> int:
-    """An estimate of how many pieces of code co-iteration makes of `expr`; at least one."""
-    op = fission.accumulated(expr)
-    return _together(expr) if op is None else sum(map(_together, fission.groups(expr, op)))
+def pieces(expr: cin.Expr, op: str | None = None) -> int:
+    """An estimate of how many pieces of code co-iteration makes of `expr`, which is assigned, or reduced by `op`; at least one."""
+    long = fission.accumulated(expr)
+    if long is None:
+        return _together(expr)
+    terms = fission.groups(expr, long)
+    if op is not None and fission.as_written(expr, op):
+        return (1 + _merged(expr, 1)) * (1 + len(terms)) - 1
+    return sum(map(_together, terms))
 
 
 def _together(expr: cin.Expr) -> int:
     """The same, where its operands are merged."""
-    distinct = {a: _sparse_levels(a) for a in cin.accesses(expr)}
+    return max(1, _merged(expr))
+
+
+def _merged(expr: cin.Expr, below: int = 0) -> int:
+    """How many pieces the levels of `expr` make where they are merged, but for the last ones `below` of each operand."""
+    distinct = {a: _sparse_levels(a, below) for a in cin.accesses(expr)}
     most = math.prod(1 + n for n in distinct.values()) - 1
-    return 1 if most <= 1 else max(1, min(most, _pieces(expr)[0]))
+    return most if most <= 1 else min(most, _pieces(expr, below)[0])
 
 
-def _sparse_levels(access: cin.Access) -> int:
-    return sum(not isinstance(level, Dense) for level in access.tensor.format.levels)
+def _sparse_levels(access: cin.Access, below: int) -> int:
+    return max(0, sum(not isinstance(level, Dense) for level in access.tensor.format.levels) - below)
 
 
-def _pieces(expr: cin.Expr) -> tuple[int, cin.Expr]:
+def _pieces(expr: cin.Expr, below: int) -> tuple[int, cin.Expr]:
     """g of `expr`, and what it is where every sparse access is absent."""
     match expr:
         case cin.Access():
-            count = _sparse_levels(expr)
+            count = _sparse_levels(expr, below)
             return count, simplify.fill_of(expr) if count else expr
         case cin.Call(op, args, dtype):
-            known = [_pieces(a) for a in args]
+            known = [_pieces(a, below) for a in args]
             total = known[0][0]
             for k, (count, empty) in enumerate(known[1:], 1):
                 if not (total and count) or len(args) > 2:
