@@ -225,3 +225,17 @@ def test_witnesses_have_the_same_entries():
     B = snp.asarray(np.eye(5)[::-1]).asformat("csr")
     made = sj.jit(lambda A, B: sj.lax.pattern(snp.exp(A + B) * 2, float))(A, B)
     np.testing.assert_array_equal(made.todense(), (np.eye(5) + np.eye(5)[::-1]) > 0)
+
+
+@pytest.mark.parametrize("other", ["csr", "dcsr", "coo", "hash"])
+@pytest.mark.parametrize("format", ["csr", "csc", "dcsr", "coo", "bsr:2x3"])
+def test_rows_of_which_nothing_is_summed_are_written(format, other):
+    """The result stands at the positions of A; where B has no row its sum is a constant 0, the fill of the result, and is written all the same."""
+    A, dense = matrix(2, (6, 9), format)
+    rows = np.zeros((6, 7))
+    rows[2, 3], rows[4, 1] = 2, 3
+    made = sj.jit(lambda A, B: sj.vjp(lambda A: A.sum(axis=1), A)[1](B.sum(axis=1))[0])(A, sj.array(rows, format=other))
+    np.testing.assert_array_equal(
+        made.todense()[dense != 0], np.broadcast_to(rows.sum(1)[:, None], dense.shape)[dense != 0]
+    )
+    assert same_buffers(made, A)

@@ -29,7 +29,12 @@ def find(
     for access in dict.fromkeys(cin.accesses(inner)):
         if not all(is_stored(condition, access) for condition in simplify.conditions(inner)):
             continue
-        if access.tensor in inputs and leads(access, outer) and alone(access, inner, outer):
+        if (
+            access.tensor in inputs
+            and leads(access, outer)
+            and alone(access, inner, outer)
+            and _stays(stmt, access, outer)
+        ):
             assigned = _assigned(inner, lhs, set(lhs.indices) - set(outer))
             whole = assigned is not None and simplify.exhaust_stmt(assigned, {access}) is None
             body = assigned if whole and assigned is not None else inner
@@ -71,6 +76,58 @@ def behind(stmt: cin.Stmt) -> cin.Stmt:
 def _certain(workspace: cin.Tensor) -> bool:
     """Whether what reads a workspace runs, whether anything was written to it or not: its values are there."""
     return workspace.policy == "overlay" or (workspace.policy in ("scalar", "dense") and not workspace.lacks)
+
+
+def _stays(stmt: cin.Stmt, leader: cin.Access, outer: list[cin.IndexVar]) -> bool:
+    """Whether what is inside the loops over `outer` is still to be done where workspaces between these loops keep their initial values.
+
+    `w` has a value wherever it is read, but where nothing is added to it this is a constant, and a result that would then hold its fill
+    is not written:
+
+        forall i                                   A csr, B dcsr, out at the positions of A
+          where w
+            forall k
+              w[] += B[i,k]
+          then
+            forall j
+              out[i,j] = masked(stored(A[i,j]), w[], 0.0)
+    """
+    bound: set[cin.Index] = set()
+    empty: set[cin.Access] = set()
+    while not bound.issuperset(outer):
+        if isinstance(stmt, cin.Where):
+            if _vanishes(stmt.producer, leader, bound, empty):
+                names = {w.lhs.tensor.name for w in cin.writes(stmt.producer)}
+                empty |= {a for a in cin.accesses(stmt.consumer) if a.tensor.name in names}
+            stmt = stmt.consumer
+        else:
+            assert isinstance(stmt, cin.Forall)
+            bound.add(stmt.var)
+            stmt = stmt.body
+    return simplify.exhaust_stmt(stmt, empty) is not None
+
+
+def _vanishes(stmt: cin.Stmt, leader: cin.Access, bound: set[cin.Index], empty: set[cin.Access]) -> bool:
+    """Whether nothing may be left to do of `stmt` inside loops over `bound`, where the leader is there: operands are not, or what is `empty`."""
+    if any(not is_stored(condition, leader) for condition in simplify.conditions(stmt)):
+        return True
+
+    def absent(access: cin.Access) -> bool:
+        if access.tensor.policy == "scalar":
+            return access in empty
+        index, levels = access.level_index, access.tensor.format.levels
+        asked = [
+            k
+            for k, lv in enumerate(levels)
+            if not isinstance(lv, Dense) and (index(k) in bound or isinstance(index(k), int))
+        ]
+        walked = access.tensor == leader.tensor and all(
+            index(k) == leader.level_index(k) for k in range(max(asked, default=-1) + 1)
+        )
+        return bool(asked) and not walked
+
+    gone = {a for a in cin.accesses(stmt) if absent(a)}
+    return bool(gone) and simplify.exhaust_stmt(stmt, gone) is None
 
 
 def is_stored(condition: cin.Expr, access: cin.Access) -> bool:
