@@ -6,7 +6,7 @@ import numpy as np
 
 import sparsejax as sj
 from tests.autodiff.checks import array, dense, direction, directional
-from tests.sweeps.operations import OPERATIONS
+from tests.sweeps.more_operations import OPERATIONS  # the table with all of its lines
 from tests.vmap.programs import element
 
 SIZE = 3
