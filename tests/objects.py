@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 from pathlib import Path
 
 import platformdirs
 
 from sparsejax.jit.backend import engine, object_cache
+from tests.rotation import commit
 
 OPTIMISED = ("tests/real_data", "tests/vector_math", "tests/benchmarks", "tests/object_cache", "tests/examples")
 """Tests whose kernels run on large data, or whose speed or bits are in question."""
@@ -44,16 +44,5 @@ def install() -> None:
 
 def choose(name: str) -> None:
     """Compile the kernels of the test called `name` with optimisation or without."""
-    drawn = hashlib.sha256(f"{_commit()} {name}".encode()).digest()[0] % 2 == 0
+    drawn = hashlib.sha256(f"{commit()} {name}".encode()).digest()[0] % 2 == 0
     _state["plain"] = drawn and not name.startswith(OPTIMISED)
-
-
-def _commit() -> str:
-    if "commit" not in _known:
-        run = ["git", "rev-parse", "HEAD"]
-        found = subprocess.run(run, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-        _known["commit"] = found.stdout.strip()
-    return _known["commit"]
-
-
-_known: dict[str, str] = {}

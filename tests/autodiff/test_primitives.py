@@ -107,6 +107,7 @@ def test_choices(form):
     check(rng, lambda x: snp.maximum(x, 0) + snp.clip(x, -1, 1), x)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("kind", ["sum", "mean", "prod", "max", "min"])
 @pytest.mark.parametrize("form", FORMATS)
 def test_reductions(kind, form):
@@ -118,6 +119,7 @@ def test_reductions(kind, form):
         )
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "mean"])
 @pytest.mark.parametrize("form", ["csf", "coo", "(d,c,d)@(0,2,1)"])
 def test_reductions_of_tensors(kind, form):

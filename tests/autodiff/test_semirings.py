@@ -15,6 +15,7 @@ def finite(x):
     return snp.where(snp.isfinite(x), x, 0)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("ring", RINGS, ids=str)
 @pytest.mark.parametrize("forms", [("csr", "dense"), ("csr", "csr"), ("dense", "coo")], ids="-".join)
 def test_products(ring, forms):

@@ -8,6 +8,7 @@ from tests.fuzz import engine, forced
 CASES, BATCH = 160, 40
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_loops(start):
     with engine.quick():

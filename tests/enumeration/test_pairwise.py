@@ -11,12 +11,12 @@ import pytest
 from sparsejax.formats import Compressed, Dense, Format, convert
 from tests.enumeration import pairwise
 from tests.enumeration.covering import covering_array, pairs, pairs_of
-from tests.enumeration.test_enumeration import slice_number
 from tests.fuzz import definitions, engine, forced
 from tests.fuzz.levels import INPUTS, OUTPUTS, fits
 from tests.fuzz.tally import Tally, run_cases
+from tests.rotation import slice_number
 
-PARTS, RANDOM_TEMPLATES = 4, 3
+PARTS, RANDOM_TEMPLATES = 16, 1
 
 
 def assert_right(text, seed, blocked=False, under=None):

@@ -6,8 +6,8 @@ import pytest
 
 from sparsejax.jit.ir import simplify
 from sparsejax.jit.rewrite import row_bodies
-from tests.enumeration.test_enumeration import slice_number
 from tests.fuzz import engine, lengths
+from tests.rotation import slice_number
 
 SLICE, BATCHES = 24, 2
 """Cases of a slice that rotates with the commit, and the tests that share them."""

@@ -23,6 +23,7 @@ def faults_of(seeds):
     return count, faults
 
 
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_relations(batch):
     count, faults = faults_of(range(batch * BATCH, (batch + 1) * BATCH))

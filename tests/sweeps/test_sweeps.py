@@ -13,12 +13,12 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.core.primitive import Primitive
-from tests.enumeration.test_enumeration import slice_number
 from tests.fuzz import engine
+from tests.rotation import slice_number
 from tests.sweeps import compositions, operations, sweeps
 from tests.sweeps.operations import FORMATS, OPERATIONS
 
-BATCH_STEP, DERIVATIVE_STEP, NARROW_STEP, COMPOSITION_STEP = 48, 150, 180, 200
+BATCH_STEP, DERIVATIVE_STEP, NARROW_STEP, COMPOSITION_STEP = 150, 900, 900, 600
 """Of how many cells one is computed by default."""
 
 

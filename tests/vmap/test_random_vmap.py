@@ -8,6 +8,7 @@ from tests.vmap import programs
 PLAIN, DIFFERENTIABLE, BATCH = 160, 100, 20
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("start", range(0, PLAIN, 2 * BATCH))
 def test_programs(start):
     with engine.quick():
@@ -15,6 +16,7 @@ def test_programs(start):
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("start", range(0, DIFFERENTIABLE, BATCH))
 def test_programs_with_masks_and_gradients(start):
     with engine.quick():

@@ -27,6 +27,7 @@ def check(seed: int, policy: str, **options: bool) -> str | None:
     return None if same(dense, want) else f"seed {seed} {policy}: {case}\nexpected\n{want}\ngot\n{dense}"
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("start", range(0, 120, BATCH))
 def test_small(policy, start):
@@ -34,6 +35,7 @@ def test_small(policy, start):
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_large(policy):
     faults = [f for f in (check(seed, policy, large=True) for seed in range(1000, 1025)) if f]

@@ -1,0 +1,44 @@
+"""Long lists of cases: a run takes a share of them, and which one rotates with the commit, so that a list of n shares is tested by n commits.
+
+    @pytest.mark.rotating(4)                     a quarter of the cases of this parametrised test
+    cases[slice_number() % 4 :: 4]               the same of a list inside a test
+
+SPARSEJAX_SLICE=k chooses the k-th share, SPARSEJAX_SLICE=all takes every case of the tests with the marker.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+
+@functools.cache
+def commit() -> str:
+    """The commit that is tested, in hexadecimal digits; empty outside of a repository."""
+    run = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(run, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def slice_number() -> int:
+    """The share of this run: chosen, else drawn by the commit."""
+    chosen = os.environ.get("SPARSEJAX_SLICE")
+    return int(commit()[:12] or "0", 16) if chosen in (None, "all") else int(chosen or "0")
+
+
+def split(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """The tests of this run, and those of other shares."""
+    if os.environ.get("SPARSEJAX_SLICE") == "all":
+        return items, []
+    kept, left, seen = list[pytest.Item](), list[pytest.Item](), Counter[str]()
+    for item in items:
+        marker = item.get_closest_marker("rotating")
+        name = item.nodeid.partition("[")[0]
+        turn = seen[name]
+        seen[name] += 1
+        (left if marker is not None and (turn - slice_number()) % marker.args[0] else kept).append(item)
+    return kept, left
