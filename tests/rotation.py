@@ -1,6 +1,7 @@
 """Long lists of cases: a run takes a share of them, and which one rotates with the commit, so that a list of n shares is tested by n commits.
 
     @pytest.mark.rotating(4)                     a quarter of the cases of this parametrised test
+    pytestmark = pytest.mark.rotating(4)         the same for every parametrised test of a file
     cases[slice_number() % 4 :: 4]               the same of a list inside a test
 
 SPARSEJAX_SLICE=k chooses the k-th share, SPARSEJAX_SLICE=all takes every case of the tests with the marker.
@@ -40,5 +41,6 @@ def split(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item
         name = item.nodeid.partition("[")[0]
         turn = seen[name]
         seen[name] += 1
-        (left if marker is not None and (turn - slice_number()) % marker.args[0] else kept).append(item)
+        rotates = marker is not None and name != item.nodeid
+        (left if rotates and (turn - slice_number()) % marker.args[0] else kept).append(item)
     return kept, left

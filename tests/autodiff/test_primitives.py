@@ -8,6 +8,8 @@ import sparsejax.numpy as snp
 from sparsejax import lax
 from tests.autodiff.checks import array, check
 
+pytestmark = pytest.mark.rotating(5)
+
 FORMATS = ("dense", "csr", "coo", "dcsc", "ell", "bitmap")
 SMOOTH = (
     *(

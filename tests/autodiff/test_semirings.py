@@ -7,6 +7,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.autodiff.checks import array, check, dense
 
+pytestmark = pytest.mark.rotating(4)
+
 SATURATING = sj.Semiring("max", lambda x, y: x * y / (x + y + 5.0), -np.inf)
 RINGS = ("min_plus", "max_times", "plus_min", "max_min", "min_first", "plus_second", "min_minus", "max_div", SATURATING)
 

@@ -11,6 +11,8 @@ from sparsejax import lax
 from tests.control.programs import Body, N, matrix
 from tests.fuzz import engine
 
+pytestmark = pytest.mark.rotating(3)
+
 B = 3
 RNG = np.random.default_rng(0)
 DENSE = RNG.random((N, N)) * (RNG.random((N, N)) < 0.5)

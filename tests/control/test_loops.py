@@ -14,6 +14,8 @@ from sparsejax import lax
 from sparsejax.jit.backend import compiler
 from sparsejax.lax import rounds
 
+pytestmark = pytest.mark.rotating(3)
+
 RNG = np.random.default_rng(0)
 N = 12
 DENSE = RNG.random((N, N)) * (RNG.random((N, N)) < 0.2)

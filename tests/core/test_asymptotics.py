@@ -5,6 +5,8 @@ import pytest
 
 from benchmarks import asymptotics, cases
 
+pytestmark = pytest.mark.rotating(2)
+
 FAMILY = list(cases.family())
 
 

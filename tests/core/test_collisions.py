@@ -15,6 +15,8 @@ from sparsejax.jit.ir import cin
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search
 
+pytestmark = pytest.mark.rotating(3)
+
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 
 

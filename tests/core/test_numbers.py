@@ -10,6 +10,8 @@ import sparsejax.numpy as snp
 from sparsejax.core import primitive
 from sparsejax.jit.backend import compiler
 
+pytestmark = pytest.mark.rotating(3)
+
 OPERATIONS = {
     "add": operator.add,
     "radd": lambda a, t: t + a,

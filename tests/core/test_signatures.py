@@ -16,6 +16,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit import api, pipeline
 
+pytestmark = pytest.mark.rotating(4)
+
 A = np.array([[0, 1.0], [2, 0]])
 
 

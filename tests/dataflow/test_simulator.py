@@ -6,6 +6,8 @@ import pytest
 import sparsejax as sj
 from tests.dataflow import brute_force
 
+pytestmark = pytest.mark.rotating(2)
+
 EXPRESSIONS = [
     "ik,kj->ij",
     "ik,jk->ij",

@@ -7,6 +7,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.autodiff.checks import check
 
+pytestmark = pytest.mark.rotating(3)
+
 RNG = np.random.default_rng(0)
 
 

@@ -14,6 +14,8 @@ from sparsejax.formats import Bitmap, Dense, Format, convert, entries, ingest, s
 from sparsejax.formats.storage import Storage
 from tests.formats import strategies
 
+pytestmark = pytest.mark.rotating(3)
+
 
 def test_buffers_by_hand():
     x = np.array([[1.0, 2, 0, 0, 0], [3, 4, 0, 0, 0], [0, 0, 0, 0, 5]])

@@ -8,6 +8,8 @@ from sparsejax.formats import Format, convert, ordering, passes, selection, stru
 from sparsejax.jit.runtime import conversion_passes, conversions
 from tests.formats import strategies
 
+pytestmark = pytest.mark.rotating(3)
+
 
 @settings(max_examples=400, deadline=None)
 @given(st.data())

@@ -15,6 +15,8 @@ from sparsejax.jit.cost import statistics
 from tests.formats import strategies
 from tests.formats.sloppy import first_slot, relabelled, sloppy
 
+pytestmark = pytest.mark.rotating(3)
+
 NAMES = ("ell", "dia", "banded", "bitmap", "hash", "rle", "lil")
 
 

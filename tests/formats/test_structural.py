@@ -11,6 +11,8 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, structural, validate
 from tests.formats import strategies
 
+pytestmark = pytest.mark.rotating(3)
+
 
 def moved(coords, old, new):
     """Coordinates under another shape, in Python integers."""

@@ -10,6 +10,8 @@ from sparsejax import interop
 from sparsejax.errors import FormatError
 from tests.io.support import NAMED, random_matrix, same_values, sparse_arrays
 
+pytestmark = pytest.mark.rotating(2)
+
 ZERO = (0,)
 
 

@@ -12,6 +12,8 @@ import sparsejax.numpy as snp
 from sparsejax.jit.backend import host
 from sparsejax.jit.runtime import result_memory
 
+pytestmark = pytest.mark.rotating(3)
+
 N = 1000
 SIZES = [N, 3 * result_memory.SMALLEST // 16]
 reused = pytest.mark.skipif(not host.has("recycling"), reason="memory of arguments is not used again here")

@@ -12,6 +12,8 @@ from sparsejax.jit.runtime import result_memory
 from tests.fuzz import engine
 from tests.jit.test_donation import address
 
+pytestmark = pytest.mark.rotating(3)
+
 SHAPES = [
     (),
     (1,),

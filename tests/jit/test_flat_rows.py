@@ -6,6 +6,8 @@ import pytest
 import sparsejax as sj
 from sparsejax.jit.cost import statistics
 
+pytestmark = pytest.mark.rotating(3)
+
 
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch, gathers):

@@ -13,6 +13,8 @@ from sparsejax.jit.schedule import search
 from tests.autodiff import programs
 from tests.fuzz import engine
 
+pytestmark = pytest.mark.rotating(4)
+
 FORMATS = (
     "csr",
     "csc",

@@ -7,6 +7,8 @@ import pytest
 
 import sparsejax as sj
 
+pytestmark = pytest.mark.rotating(3)
+
 FORMS = ["dense", "csr", "csc", "coo", "dcsr", "bitmap"]
 
 

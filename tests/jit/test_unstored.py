@@ -8,6 +8,8 @@ import sparsejax.numpy as snp
 from sparsejax.jit.cost import statistics
 from tests.fuzz import engine
 
+pytestmark = pytest.mark.rotating(4)
+
 ROWS, COLUMNS = 300, 24
 
 

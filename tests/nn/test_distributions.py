@@ -8,6 +8,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import nn, random
 
+pytestmark = pytest.mark.rotating(3)
+
 KEY = random.key(3)
 N = 3000
 CONTINUOUS = {

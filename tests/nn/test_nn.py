@@ -11,6 +11,8 @@ from tests.autodiff import checks
 from tests.autodiff.checks import array
 from tests.fuzz import engine
 
+pytestmark = pytest.mark.rotating(5)
+
 FORMATS = ["csr", "csc", "coo", "dcsr", "bsr:2x2", "ell", "bitmap", "hash", "dia", "banded", "lil", "(d,c,d)@(0,1,2)"]
 
 

@@ -10,6 +10,8 @@ import pytest
 from sparsejax import config
 from sparsejax.jit.backend import host
 
+pytestmark = pytest.mark.rotating(4)
+
 ROOT = Path(__file__).resolve().parents[2]
 HOST = config.SKIPPABLE["host"]
 

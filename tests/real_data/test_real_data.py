@@ -11,6 +11,8 @@ import sparsejax as sj
 from benchmarks import datasets
 from sparsejax.formats import validate
 
+pytestmark = pytest.mark.rotating(4)
+
 MATRICES = [
     "karate", "lpi_galenet", "lpi_itest6", "GD98_a", "lp_afiro", "GD99_cc", "GD97_b", "west0067", "ash219", "fidapm05",
     "lp_share1b", "arc130", "celegansneural", "Erdos971", "lp_e226", "bcsstk04", "olm1000", "bcspwr07", "orsirr_2", "G51",

@@ -10,6 +10,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.fuzz.levels import random_format
 
+pytestmark = pytest.mark.rotating(4)
+
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 
 

@@ -18,6 +18,8 @@ from sparsejax.transforms.coloring import color_columns
 from sparsejax.transforms.patterns import derivative_pattern
 from tests.fuzz import engine
 
+pytestmark = pytest.mark.rotating(4)
+
 N = 6
 
 

@@ -10,6 +10,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.scipy.sparse import linalg
 
+pytestmark = pytest.mark.rotating(3)
+
 RNG = np.random.default_rng(0)
 N = 24
 RANDOM = RNG.normal(size=(N, N)) * (RNG.random((N, N)) < 0.3)

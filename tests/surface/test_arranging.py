@@ -10,6 +10,8 @@ import sparsejax.numpy as snp
 from sparsejax.errors import ConcretizationTypeError, TracerIntegerConversionError
 from tests.fuzz import engine
 
+pytestmark = pytest.mark.rotating(4)
+
 FORMATS = ("dense", "csr", "csc", "coo", "ell", "dia", "banded", "bitmap", "hash", "rle", "bsr:2x3")
 RNG = np.random.default_rng(0)
 

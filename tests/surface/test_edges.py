@@ -7,6 +7,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.fuzz import engine
 
+pytestmark = pytest.mark.rotating(4)
+
 
 @pytest.fixture(autouse=True, scope="module")
 def quick():

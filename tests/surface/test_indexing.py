@@ -14,6 +14,8 @@ from tests.autodiff.checks import check
 from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
+pytestmark = pytest.mark.rotating(4)
+
 DTYPES = ("f8", "f4", "i8", "?", "c16")
 
 

@@ -11,6 +11,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.errors import FormatError
 
+pytestmark = pytest.mark.rotating(4)
+
 FORMATS = ("dense", "csr", "csc", "coo", "dcsr", "(d,d)@(1,0)")
 RNG = np.random.default_rng(0)
 D = RNG.integers(-2, 3, (3, 5)) * (RNG.random((3, 5)) < 0.6) * 1.25

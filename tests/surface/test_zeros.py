@@ -9,6 +9,8 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 
+pytestmark = pytest.mark.rotating(4)
+
 SPECIAL = np.array([[np.nan, np.inf, 1.0], [0.0, -0.0, -np.inf]])
 FORMATS = ("dense", "csr", "csc", "coo", "dcsr", "bitmap")
 

@@ -21,6 +21,8 @@ from sparsejax.jit.schedule import schedules
 from sparsejax.jit.schedule.schedules import Cost
 from tests.fuzz import definitions, engine
 
+pytestmark = pytest.mark.rotating(3)
+
 CASES = 240
 BATCH = 60
 THREADS = (1, 2, 4)

@@ -9,6 +9,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
 
+pytestmark = pytest.mark.rotating(3)
+
 REDUCTIONS = {
     "sum": (lambda a, x: snp.sum(a * a), "scalar"),
     "largest": (lambda a, x: snp.max(a), "scalar"),

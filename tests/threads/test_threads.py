@@ -15,6 +15,8 @@ from sparsejax.jit.backend import builder, compiler, host
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.runtime import threads
 
+pytestmark = pytest.mark.rotating(2)
+
 
 @pytest.fixture(params=["native", "executor"])
 def crew(request, monkeypatch):

@@ -7,6 +7,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.vector_math.kernels import apply
 
+pytestmark = pytest.mark.rotating(3)
+
 
 def ragged(dtype, fill=0.0):
     """A matrix with 0 to 39 entries in a row."""

@@ -18,6 +18,8 @@ from tests.autodiff.checks import array, dense, same_buffers
 from tests.fuzz import engine
 from tests.vmap.programs import element
 
+pytestmark = pytest.mark.rotating(4)
+
 B, N, M = 3, 4, 5
 LEADING, SHARED, NESTED = "(d,d,c)", "(d,c,d)@(1,2,0)", "(c,c,c)"
 BATCHED = (LEADING, SHARED, NESTED, "coo", "(d,d,c)@(1,0,2)", "(d,c,q)@(2,1,0)", "(d,b,d)@(1,2,0)", "(d,d,e)", "dense")

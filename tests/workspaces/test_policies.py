@@ -25,6 +25,8 @@ from sparsejax.jit.runtime import binding, plans
 from sparsejax.jit.schedule import schedules
 from tests.limits import needs_limits
 
+pytestmark = pytest.mark.rotating(3)
+
 POLICIES = list(policies.SPARSE)
 HUGE = 2**40
 VARIABLES = [cin.IndexVar(n) for n in "pijkl"]

@@ -8,6 +8,8 @@ from sparsejax.jit.cost import workspace_choice
 from sparsejax.jit.ir import policies
 from tests.workspaces import cases
 
+pytestmark = pytest.mark.rotating(3)
+
 POLICIES = list(policies.SPARSE)
 BATCH = 60
 

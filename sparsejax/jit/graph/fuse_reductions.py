@@ -169,11 +169,11 @@ def _fits(nest: Nest) -> bool:
     known: dict[cin.Access, cin.Expr] = {}
     for p in nest.producers:
         rhs = cin.substitute(p.rhs, known)
-        if limits.pieces(rhs, p.op) > limits.PIECES:
+        if limits.pieces(rhs, p.op, nested=True) > limits.PIECES:
             return False
         if p.target.tensor.name not in apart:
             known[p.target] = rhs
-    return limits.pieces(cin.substitute(nest.value, known)) <= limits.PIECES
+    return limits.pieces(cin.substitute(nest.value, known), nested=True) <= limits.PIECES
 
 
 def _reads(nest: Nest, name: str) -> list[cin.Access]:

@@ -8,7 +8,8 @@
         product of a and b              max(g(a), g(b))                   nothing where either is absent
         a times any b, 0 / b            g(a) (1 + g(b))
     a long sum (`fission`)            the sum of g over its terms: they are accumulated one after the other
-    a long sum of T floats, reduced   (1 + g) (1 + T) - 1, with g of all levels but the last: there the terms are added one after the other
+    the same, of T terms, where loops around it are shared with other statements, or floats are reduced as they are written
+                                      (1 + g) (1 + T) - 1, with g of all levels but the last: only there are the terms apart
 
 before:  out = |a1 + a2 + ... + a8|, all csr:  255 cases of one loop
 after:   t = a1 + ... + a8,  out = |t|
@@ -44,13 +45,14 @@ def nodes(expr: cin.Expr) -> int:
     return count
 
 
-def pieces(expr: cin.Expr, op: str | None = None) -> int:
-    """An estimate of how many pieces of code co-iteration makes of `expr`, which is assigned, or reduced by `op`; at least one."""
+def pieces(expr: cin.Expr, op: str | None = None, nested: bool = False) -> int:
+    """An estimate of how many pieces of code co-iteration makes of `expr`, which is assigned, or reduced by `op`, in loops of its own or
+    (`nested`) of several statements; at least one."""
     long = fission.accumulated(expr)
     if long is None:
         return _together(expr)
     terms = fission.groups(expr, long)
-    if op is not None and fission.as_written(expr, op):
+    if nested or (op is not None and fission.as_written(expr, op)):
         return (1 + _merged(expr, 1)) * (1 + len(terms)) - 1
     return sum(map(_together, terms))
 
