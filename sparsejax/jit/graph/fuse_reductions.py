@@ -167,13 +167,13 @@ def _fits(nest: Nest) -> bool:
     found = placement.readers(nest)
     apart = nest.asked | {p.target.tensor.name for k, p in enumerate(nest.producers) if len(found[k]) > 1}
     known: dict[cin.Access, cin.Expr] = {}
+    total = 0
     for p in nest.producers:
         rhs = cin.substitute(p.rhs, known)
-        if limits.pieces(rhs, p.op, nested=True) > limits.PIECES:
-            return False
+        total += limits.pieces(rhs, p.op, nested=True)
         if p.target.tensor.name not in apart:
             known[p.target] = rhs
-    return limits.pieces(cin.substitute(nest.value, known), nested=True) <= limits.PIECES
+    return total + limits.pieces(cin.substitute(nest.value, known), nested=True) <= limits.PIECES
 
 
 def _reads(nest: Nest, name: str) -> list[cin.Access]:

@@ -222,9 +222,9 @@ def _apart(stmt: cin.Forall, around: frozenset[cin.IndexVar]) -> cin.Stmt | None
             return None
         return _sequence([cin.around(variables, cin.Assign(lhs, op, t)) for t in terms])
     op = many(rhs)
-    if op is None or lhs.tensor.policy is not None:
+    if op is None or lhs.tensor.policy not in (None, "append"):
         return None
-    if not in_place:
+    if not in_place or lhs.tensor.policy == "append":
         return _summed(stmt, inner) if len(variables) == 1 else None
     terms = groups(rhs, op)
     if not as_written(rhs, op):
