@@ -125,17 +125,25 @@ class Env(NamedTuple):
         return LoopKey.of(stmt, self.mode.strip is not None, self.mode.scalar_sums, known)
 
     def coordinate(self, b: Builder, index: cin.Index) -> Val:
-        if isinstance(index, cin.Position):
-            cursor = self.cursors[index.access]
+        """The value of an index that is known."""
+
+        def place(at: cin.Position) -> Val:
+            cursor = self.cursors[at.access]
             return cursor.pos if cursor.base is None else cursor.base
-        return self.bound[index] if isinstance(index, cin.IndexVar) else b.i64(index)
+
+        def entry(access: cin.Access) -> Val:
+            raise NotImplementedError(f"{access} is an index: no kernel reads a coordinate from an array")
+
+        return cin.coordinate(index, self.bound, b.i64, place, entry)
 
     def known(self, index: cin.Index) -> bool:
         """Whether an index has been bound, or reached."""
-        if isinstance(index, cin.Position):
-            cursor = self.cursors[index.access]
-            return cursor.level > index.level and cursor.found is None
-        return not isinstance(index, cin.IndexVar) or index in self.bound
+
+        def reached(access: cin.Access, level: int) -> bool:
+            cursor = self.cursors[access]
+            return cursor.level > level and cursor.found is None
+
+        return cin.known(index, self.bound, reached)
 
     def level_coordinates(self, b: Builder, access: cin.Access) -> dict[int, Val]:
         """The coordinates of the levels of `access` whose variables are bound, by level."""

@@ -138,7 +138,7 @@ class Lowering:
             tensor, name = write.lhs.tensor, write.lhs.tensor.name
             if tensor.policy in (None, "scalar") or name in self.operands:
                 continue
-            sizes = [self.extents[ix] for ix in write.lhs.indices if isinstance(ix, cin.IndexVar)]
+            sizes = [self.extents[v] for v in cin.followed(write.lhs.indices)]
             if tensor.policy == policies.OVERLAY:
                 self.operands[name] = Overlay(self.b, tensor, self.output.vals(self.b))
             elif tensor.policy == "dense":
@@ -385,7 +385,7 @@ class Lowering:
         workspace = self.operands[access.tensor.name]
         assert isinstance(workspace, Workspace)
         indices = access.indices[: workspace.keys]
-        if any(isinstance(ix, cin.IndexVar) and ix not in env.bound for ix in indices):
+        if not all(map(env.known, indices)):
             return None
         return Cursor(workspace.keys, workspace.place(self.b, [env.coordinate(self.b, ix) for ix in indices]))
 

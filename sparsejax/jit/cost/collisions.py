@@ -71,7 +71,7 @@ class Plan:
     @cached_property
     def key(self) -> tuple[object, ...]:
         """What tells ways to sample apart that begin with the same array."""
-        indices = tuple(tuple(ix.name for ix in a.indices if isinstance(ix, cin.IndexVar)) for a in self.accesses)
+        indices = tuple(tuple(v.name for v in cin.followed(a.indices)) for a in self.accesses)
         return indices, tuple(v.name for v in self.indices), self.variable.name
 
     @cached_property
@@ -144,24 +144,19 @@ def plan(nest: Nest) -> Plan | None:
     sparse = tuple(a for a in accesses if not a.tensor.format.is_dense)
     if not sparse or set(joins.factors(expr)) != set(sparse) or not all(map(_plain, sparse)):
         return None
-    extents: dict[cin.IndexVar, int] = {}
-    for access in accesses:
-        for size, index in zip(access.tensor.shape, access.indices, strict=True):
-            if isinstance(index, cin.IndexVar):
-                extents.setdefault(index, size)
-    held = {v: extents[v] for a in sparse for v in a.indices if isinstance(v, cin.IndexVar)}
-    indices = tuple(v for v in nest.indices if v in held)
+    extents = cin.extents(accesses)
+    held = {v: extents[v] for a in sparse for v in cin.followed(a.indices)}
+    indices = tuple(v for v in cin.followed(nest.indices) if v in held)
     reduced = [v for v in extents if v not in nest.indices]
     if not indices or not reduced:
         return None
     repeated = math.prod(float(extents[v]) for v in reduced if v not in held)
     spread = math.prod(float(n) for v, n in extents.items() if v not in held)
-    starts = [(a, lv, v) for a in sparse for lv in range(len(a.indices)) if (v := a.level_index(lv)) in indices]
+    starts = [(a, lv, v) for v in indices for a in sparse for lv in range(len(a.indices)) if a.level_index(lv) == v]
     starts = [s for s in starts if not s[1] or not isinstance(s[0].tensor.format.levels[s[1]], Dense)]
     if not starts:
         return None
     first, _, variable = min(starts, key=lambda s: (s[1] > 0, nest.storage_indices.index(s[2])))
-    assert isinstance(variable, cin.IndexVar)
     return Plan(_connected(first, sparse), variable, indices, repeated, spread, held)
 
 
@@ -169,7 +164,7 @@ def _plain(access: cin.Access) -> bool:
     """Whether entries are at positions, by levels that can be entered and left; each variable stands once."""
     form = access.tensor.format
     plain = all(level.plain and level.unique for level in form.levels)
-    variables = all(isinstance(ix, cin.IndexVar) for ix in access.indices) and len(set(access.indices)) == form.ndim
+    variables = cin.are_variables(access.indices) and len(set(access.indices)) == form.ndim
     return plain and variables and not form.blocked and form.packed
 
 
@@ -389,9 +384,9 @@ def _ascended(storage: Storage, entries: Ints, levels: Collection[int]) -> dict[
 
 def _columns(access: cin.Access, storage: Storage, entries: Ints, wanted: Collection[cin.Index]) -> Relation:
     """The coordinates of entries in the dimensions of some variables."""
-    variables = {lv: access.level_index(lv) for lv in range(len(access.indices))}
-    found = _ascended(storage, entries, {lv for lv, v in variables.items() if v in wanted})
-    return {v: found[lv] for lv, v in variables.items() if lv in found and isinstance(v, cin.IndexVar)}
+    variables = {lv: v for lv in range(len(access.indices)) if (v := cin.follows(access.level_index(lv))) in wanted}
+    found = _ascended(storage, entries, set(variables))
+    return {v: found[lv] for lv, v in variables.items() if v is not None}
 
 
 def _entered(
@@ -399,8 +394,8 @@ def _entered(
 ) -> tuple[Relation, float] | None:
     """The join with an operand whose outermost level is known, and the share of points that were kept; None where it is too large."""
     access, step = how.accesses[number], 1
-    outer = access.level_index(0)
-    assert isinstance(outer, cin.IndexVar)
+    outer = cin.follows(access.level_index(0))
+    assert outer is not None
     lo, hi = _spans(storage, values[joined[outer]] if outer == how.variable else joined[outer])
     total = int((hi - lo).sum())
     if total > 2 * most:
@@ -438,12 +433,12 @@ def _searched(
 ) -> tuple[Relation, float] | None:
     """The join with an operand all entries of which are looked at, in the dimension of one variable that is known."""
     access = how.accesses[number]
-    shared = [v for v in access.indices if v in joined and isinstance(v, cin.IndexVar)]
+    shared = [v for v in cin.followed(access.indices) if v in joined]
     level = next((lv for lv in range(len(access.indices)) if access.level_index(lv) in shared), None)
     if level is None or isinstance(storage.format.levels[level], Dense):
         return None
-    var = access.level_index(level)
-    assert isinstance(var, cin.IndexVar)
+    var = cin.follows(access.level_index(level))
+    assert var is not None
     known = values if var == how.variable else joined[var]
     marked = np.zeros(FOLDED, bool)
     marked[known & (FOLDED - 1)] = True

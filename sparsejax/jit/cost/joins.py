@@ -30,7 +30,7 @@ class Join(NamedTuple):
 
     def others(self, access: cin.Access) -> frozenset[cin.IndexVar]:
         """The variables that `access` has besides."""
-        return frozenset(v for v in access.indices if isinstance(v, cin.IndexVar) and v != self.var)
+        return frozenset(v for v in cin.followed(access.indices) if v != self.var)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def joins(expr: cin.Expr, left_out: Collection[str] = ()) -> tuple[Join, ...]:
     """Where the factors of a simplified `expr` meet, but those of the tensors that are `left_out`."""
     known = [a for a in factors(expr) if a.tensor.name not in left_out and len(set(a.indices)) == len(a.indices)]
     pairs = itertools.combinations(known, 2)
-    found = (Join(a, b, v) for a, b in pairs for v in a.indices if isinstance(v, cin.IndexVar) and v in b.indices)
+    found = (Join(a, b, v) for a, b in pairs for v in cin.followed(a.indices) if v in b.indices)
     return tuple(j for j in found if j.others(j.left) and j.others(j.right))
 
 

@@ -80,7 +80,7 @@ def _sample(first: Relation, others: Sequence[Relation], kept: NDArray[np.bool_]
 
 def _rows(joined: Relation, outer: cin.IndexVar, nest: Nest) -> Ints:
     """The coordinate of `outer` in every distinct entry of the output's pattern."""
-    columns = [joined[outer], *(joined[v] for v in nest.indices if v != outer)]
+    columns = [joined[outer], *(joined[v] for v in cin.followed(nest.indices) if v != outer)]
     sizes = [1 + int(c.max(initial=0)) for c in columns]
     if math.prod(sizes) >= 2**63:
         rows: Ints = np.unique(np.stack(columns), axis=1)[0]
@@ -109,14 +109,15 @@ def _relations(nest: Nest, inputs: Sequence[Storage]) -> list[Relation] | None:
         kept = np.ones(coords.shape[1], bool)
         relation: Relation = {}
         for column, index in zip(coords, access.indices, strict=True):
-            if isinstance(index, int):
-                kept &= column == index
-            elif not isinstance(index, cin.IndexVar):
+            at, var = cin.fixed(index), cin.follows(index)
+            if at is not None:
+                kept &= column == at
+            elif var is None:
                 continue
-            elif index in relation:
-                kept &= column == relation[index]
+            elif var in relation:
+                kept &= column == relation[var]
             else:
-                relation[index] = column
+                relation[var] = column
         made.append({v: c[kept] for v, c in relation.items()})
     return made or None
 

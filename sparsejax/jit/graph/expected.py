@@ -92,7 +92,7 @@ class Known:
         if not var.aval.format.is_dense:
             self.degrees[var] = tuple(self._degrees(step, index) for index in step.nest.indices)
 
-    def _degrees(self, step: partition.KernelStep, index: cin.IndexVar) -> tuple[Storage, int] | None:
+    def _degrees(self, step: partition.KernelStep, index: cin.Index) -> tuple[Storage, int] | None:
         named = dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True))
         sparse = [a for a in step.nest.reads if a.tensor.lacks and index in a.indices]
         if len(sparse) != 1:

@@ -38,7 +38,7 @@ CHEAP = 1.0
 class _Fragment:
     """The value of a variable as index notation over other variables."""
 
-    indices: tuple[cin.IndexVar, ...]
+    indices: tuple[cin.Index, ...]
     producers: tuple[Producer, ...]
     value: cin.Expr
 
@@ -138,14 +138,13 @@ class _Fuser:
             *(self._tensor(a) for a in eqn.inputs), **eqn.param_dict
         )
         self.count += 1
-        found = dict.fromkeys((*(ix for ix in made.indices if isinstance(ix, cin.IndexVar)), *cin.variables(made.rhs)))
+        found = dict.fromkeys((*(v for ix in made.indices for v in cin.variables_of(ix)), *cin.variables(made.rhs)))
         fresh: dict[cin.Index, cin.Index] = {v: cin.IndexVar(f"{v.name}.{self.count}") for v in found}
-        indices = tuple(fresh.get(ix, ix) for ix in made.indices)
+        indices = tuple(cin.renamed(ix, fresh) for ix in made.indices)
         return cin.Definition(indices, made.op, cin.rename(made.rhs, fresh))
 
     def _inline(self, eqn: Eqn, made: cin.Definition) -> _Fragment:
-        indices = tuple(ix for ix in made.indices if isinstance(ix, cin.IndexVar))
-        out = eqn.outputs[0]
+        indices, out = made.indices, eqn.outputs[0]
         producers: list[Producer] = []
         replace_: dict[cin.Access, cin.Expr] = {}
         accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
@@ -199,10 +198,12 @@ class _Fuser:
         access: cin.Access,
         fragment: _Fragment,
         made: cin.Definition,
-        indices: tuple[cin.IndexVar, ...],
+        indices: tuple[cin.Index, ...],
         out: Aval,
     ) -> _Fragment | None:
         """`fragment` over the indices of `access`; None where moving it would cost more than it saves."""
+        if not cin.are_variables(fragment.indices):
+            return None  # its values are at coordinates that an array holds: they are not told by where they are read
         rename: dict[cin.Index, cin.Index] = dict(zip(fragment.indices, access.indices, strict=True))
         if not fragment.producers:
             if made.op is not None:
@@ -234,6 +235,8 @@ def _once(nest: Nest) -> Nest:
     Under a mask likewise, which then holds where the result is computed.
     """
     if not nest.direct or nest.op != "add" or len(nest.producers) != 1 or nest.output.format.is_dense:
+        return nest
+    if not cin.are_variables(nest.indices):
         return nest
     product, condition = nest.producers[0].rhs, None
     if (
@@ -342,17 +345,15 @@ def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
         arguments.append(variables[access.tensor.name])
         form = legalize.without_lone_coordinates(access.tensor.format)
         tensors[access] = cin.Access(access.tensor._replace(name=fresh, format=form), access.indices)
+    targets = [cin.moved_access(p.target, tensors) for p in nest.producers]
     spaces = {
-        p.target.tensor.name: cin.Access(p.target.tensor._replace(name=f"w{k or ''}"), p.target.indices)
-        for k, p in enumerate(nest.producers)
+        t.tensor.name: cin.Access(t.tensor._replace(name=f"w{k or ''}"), t.indices) for k, t in enumerate(targets)
     }
 
     def move(expr: cin.Expr) -> cin.Expr:
         return cin.rename(cin.replaced(cin.substitute(expr, tensors), spaces), names)
 
-    producers = tuple(p.moved(move) for p in nest.producers)
-    indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))
-    made = Nest(nest.output, indices, producers, move(nest.value))
+    made = nest.changed(move)
     by_name = {_tensor_name(k): v for k, v in enumerate(arguments)}
     return KernelStep(made, tuple(by_name[t.name] for t in made.inputs), output)
 

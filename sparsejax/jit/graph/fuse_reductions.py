@@ -257,8 +257,8 @@ def _refilled(access: cin.Access, source: partition.KernelStep) -> bool:
 
 
 def _renamed(inner: Nest, access: cin.Access) -> Nest | None:
-    """`inner` over the indices of an access to its result; None where these are no variables, or one is there twice."""
-    if not all(isinstance(ix, cin.IndexVar) for ix in access.indices) or len(set(access.indices)) < len(access.indices):
+    """`inner` over the indices of an access to its result; None where these or its own are no variables, or one is there twice."""
+    if not cin.are_variables((*inner.indices, *access.indices)) or len(set(access.indices)) < len(access.indices):
         return None
     rename: dict[cin.Index, cin.Index] = dict(zip(inner.indices, access.indices, strict=True))
     producers = tuple(p.moved(lambda expr: cin.rename(expr, rename)) for p in inner.producers)
@@ -273,7 +273,7 @@ def _unified(nest: Nest, name: str) -> Nest | None:
     after:   s[i] += exp(A[i,j]);  out[i,j] = exp(A[i,j]) / s[i]
     """
     read = _reads(nest, name)
-    if not all(isinstance(ix, cin.IndexVar) for a in read for ix in a.indices):
+    if not all(cin.are_variables(a.indices) for a in read):
         return None
     names: dict[cin.Index, cin.Index] = {}
 
@@ -291,9 +291,7 @@ def _unified(nest: Nest, name: str) -> Nest | None:
         if len(set(map(now, own))) < len(own):
             return None
     rename = {index: now(index) for index in names}
-    producers = tuple(p.moved(lambda expr: cin.rename(expr, rename)) for p in nest.producers)
-    indices = tuple(ix for ix in map(now, nest.indices) if isinstance(ix, cin.IndexVar))
-    return Nest(nest.output, indices, producers, cin.rename(nest.value, rename))
+    return nest.changed(lambda expr: cin.rename(expr, rename))
 
 
 def _own(nest: Nest, access: cin.Access) -> set[cin.Index]:
@@ -329,11 +327,9 @@ def named(step: partition.KernelStep, variables: dict[str, Var], prefix: str) ->
     spaces: dict[str, cin.Access] = {}
     for k, p in enumerate(nest.producers):
         target = p.target.tensor._replace(name=f"{prefix}{step.output.number}.{k}")
-        spaces[p.target.tensor.name] = cin.Access(target, p.target.indices)
+        spaces[p.target.tensor.name] = cin.Access(target, cin.moved_access(p.target, moved).indices)
 
     def move(expr: cin.Expr) -> cin.Expr:
         return cin.rename(cin.replaced(cin.substitute(expr, moved), spaces), names)
 
-    producers = tuple(p.moved(move) for p in nest.producers)
-    indices = tuple(ix for ix in (names[v] for v in nest.indices) if isinstance(ix, cin.IndexVar))
-    return Nest(nest.output, indices, producers, move(nest.value))
+    return nest.changed(move)

@@ -157,9 +157,11 @@ def _with(step: partition.KernelStep, var: Var, new: Var) -> partition.KernelSte
     moved: dict[cin.Access, cin.Expr] = {
         a: cin.Access(a.tensor._replace(format=form), a.indices) for a in nest.reads if a.tensor.name in named
     }
-    producers = tuple(p.moved(lambda e: cin.substitute(e, moved)) for p in nest.producers)
-    changed = Nest(nest.output, nest.indices, producers, cin.substitute(nest.value, moved))
-    return replace(step, nest=changed, arguments=tuple(new if v == var else v for v in step.arguments))
+    return replace(
+        step,
+        nest=nest.changed(lambda e: cin.substitute(e, moved)),
+        arguments=tuple(new if v == var else v for v in step.arguments),
+    )
 
 
 def _price(steps: Sequence[partition.KernelStep], known: expected.Known) -> float | None:

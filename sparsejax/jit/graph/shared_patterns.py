@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
@@ -105,7 +105,7 @@ def patterns(step: partition.KernelStep) -> Patterns | None:
 def _walkable(access: cin.Access) -> bool:
     """Whether `access` is walked as it is stored, one entry at every position."""
     levels, form = access.indices, access.tensor.format
-    if form.is_dense or len(set(levels)) < len(levels) or not all(isinstance(ix, cin.IndexVar) for ix in levels):
+    if form.is_dense or len(set(levels)) < len(levels) or not cin.are_variables(levels):
         return False
     return all(level.ordered and level.unique and not level.shared for level in form.levels)
 
@@ -249,7 +249,7 @@ def _rewritten(
 def _onto(nest: Nest, at: cin.Index, own: cin.Access, size: int) -> Nest:
     """`nest` with the values of its result as a dense array."""
     out = _beside(cin.Access(nest.output, own.indices), own, at, size)
-    indices = cast(tuple[cin.IndexVar, ...], out.indices)
+    indices = out.indices
     if isinstance(at, cin.Position):
         return replace(nest, output=out.tensor._replace(result=None), indices=indices)
     targets: dict[cin.Access, cin.Expr] = {}

@@ -118,6 +118,8 @@ def _gaps(producer: Producer) -> list[cin.Access]:
     kind = producer.target.dtype.kind
     if producer.op != ("logical_or" if kind == "b" else "add"):
         return []
+    if not cin.are_variables(producer.target.indices):
+        return []  # what is added up is not what has the same variables
     summed = set(cin.variables(producer.rhs)) - set(producer.target.indices)
     expr = simplify.simplify(producer.rhs)
     return [
@@ -142,9 +144,9 @@ class _Steps:
         """The kernel that computes `var`."""
         self.made.append(fuse.canonical(nest, var, self.variables))
 
-    def sum(self, expr: cin.Expr, indices: tuple[cin.Index, ...], extents: Mapping[cin.Index, int]) -> cin.Expr:
+    def sum(self, expr: cin.Expr, indices: tuple[cin.Index, ...], extents: Mapping[cin.IndexVar, int]) -> cin.Expr:
         """The sum of `expr` over its variables that are not among `indices`."""
-        own = tuple(v for v in indices if v in cin.variables(expr))
+        own = tuple(v for v in cin.followed(indices) if v in cin.variables(expr))
         if len(own) == len(cin.variables(expr)):
             return expr
         shape = tuple(extents[v] for v in own)
@@ -173,7 +175,7 @@ class _Sum:
     """A sum with its gaps: `chain` holds r0, r1, ..., and `gaps` the operand that each but the first has more than the one before."""
 
     target: cin.Access
-    extents: Mapping[cin.Index, int]
+    extents: Mapping[cin.IndexVar, int]
     chain: tuple[cin.Expr, ...]
     gaps: tuple[cin.Access, ...]
 
@@ -181,7 +183,7 @@ class _Sum:
     def of(producer: Producer) -> _Sum:
         expr, gaps = simplify.simplify(producer.rhs), _gaps(producer)
         accesses = (producer.target, *cin.accesses(producer.rhs))
-        extents = {v: n for a in accesses for v, n in zip(a.indices, a.tensor.shape, strict=True)}
+        extents = cin.extents(accesses)
         chain = tuple(_number(simplify.exhaust(expr, set(gaps[k:]))) for k in range(len(gaps) + 1))
         if expr.dtype == BOOL:
             chain = tuple(cin.Call("cast", (e,), COUNTS) for e in chain)
@@ -234,7 +236,7 @@ class _Sum:
     def _times(self, total: cin.Expr, expr: cin.Expr) -> cin.Expr:
         """`total` as often as `expr` occurs: once for everything that it does not depend on, and that is summed over."""
         summed = set(self.extents) - set(self.target.indices) - set(cin.variables(expr))
-        count = math.prod(self.extents[v] for v in summed if isinstance(v, cin.IndexVar))
+        count = math.prod(self.extents[v] for v in summed)
         if total.dtype.kind in "iu":
             count = (count + 2**63) % 2**64 - 2**63 if total.dtype.kind == "i" else count % 2**64
             return _call("multiply", total, cin.Literal(np.array(count).astype(total.dtype)[()], total.dtype))

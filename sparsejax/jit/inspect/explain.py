@@ -483,7 +483,7 @@ def _workspaces(
     for tensor, around, where, nbytes in report.workspaces(nest, schedule, program, exact):
         *_, write = cin.writes(where.producer)
         own = tuple(str(ix) for ix in write.lhs.indices)
-        filled = {v for a in cin.accesses(where.producer) for v in a.indices if isinstance(v, cin.IndexVar)}
+        filled = {v for a in cin.accesses(where.producer) for v in cin.followed(a.indices)}
         looped = [v for v in dict.fromkeys((*schedule.order, *nest.variables)) if v in filled]
         reason = _workspace_reason(nest.storage_indices, looped, around, own, tensor.policy or "")
         if tensor.policy == schedule.workspace and schedule.reason:
@@ -530,13 +530,12 @@ def _format_reasons(step: partition.KernelStep, eqn: Eqn) -> tuple[str, ...]:
         else:
             operands.append(simplify.literal(atom.value, atom.aval.dtype))
     made = eqn.primitive.notation(*operands, **eqn.param_dict)
-    kept = iter(nest.indices)
-    rename: dict[cin.Index, cin.Index] = {ix: next(kept) for ix in made.indices if isinstance(ix, cin.IndexVar)}
+    rename: dict[cin.Index, cin.Index] = dict(zip(made.indices, nest.indices, strict=True))
     taken = {str(ix) for ix in rename.values()}
     for inner in cin.variables(made.rhs):
         if inner not in rename:
             rename[inner] = cin.IndexVar(f"{inner}'" if str(inner) in taken else str(inner))
-    made = cin.Definition(tuple(rename.get(ix, ix) for ix in made.indices), made.op, cin.rename(made.rhs, rename))
+    made = cin.Definition(tuple(rename[ix] for ix in made.indices), made.op, cin.rename(made.rhs, rename))
     if infer_formats.infer(made, nest.output.shape, nest.output.dtype)[0] != nest.output.format:
         return (f"a rule of {eqn.primitive.name}",)
     return infer_formats.reasons(made, nest.output.shape, nest.output.dtype)

@@ -200,12 +200,7 @@ def _flops_of_call(eqn: Eqn) -> float:
         for k, a in enumerate(eqn.inputs)
     ]
     definition = eqn.primitive.notation(*tensors, **eqn.param_dict)
-    extents = {
-        index: access.tensor.shape[dimension]
-        for access in cin.accesses(definition.rhs)
-        for dimension, index in enumerate(access.indices)
-        if isinstance(index, cin.IndexVar)
-    }
+    extents = cin.extents(cin.accesses(definition.rhs))
     return math.prod(extents.values()) * float(_operators(definition.rhs) + (definition.op is not None))
 
 

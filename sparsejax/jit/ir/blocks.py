@@ -34,8 +34,9 @@ def sizes_of(accesses: Iterable[cin.Access]) -> dict[cin.Index, set[int]]:
     found: dict[cin.Index, set[int]] = {}
     for access in accesses:
         for index, b in zip(access.indices, access.tensor.format.blocks, strict=True):
-            if isinstance(index, cin.IndexVar):
-                found.setdefault(index, set()).add(b)
+            var = cin.follows(index)
+            if var is not None:
+                found.setdefault(var, set()).add(b)
     return found
 
 
@@ -45,9 +46,10 @@ def parts_of(accesses: Iterable[cin.Access]) -> dict[cin.Index, tuple[cin.IndexV
     for access in accesses:
         tensor = access.tensor
         for index, b, n in zip(access.indices, tensor.format.blocks, tensor.shape, strict=True):
-            if b > 1 and isinstance(index, cin.IndexVar):
-                outer = cin.IndexVar(f"{index.name}o")
-                found[index] = outer, cin.IndexVar(f"{index.name}i", outer, b, n % b)
+            var = cin.follows(index)
+            if b > 1 and var is not None:
+                outer = cin.IndexVar(f"{var.name}o")
+                found[var] = outer, cin.IndexVar(f"{var.name}i", outer, b, n % b)
     return found
 
 
@@ -63,7 +65,7 @@ def adapted(nest: Nest) -> Nest:
         accesses = list(dict.fromkeys((out, *nest.reads)))
         split = {v: sizes - {1} for v, sizes in sizes_of(accesses).items() if sizes - {1}}
         wrong = {v for v, sizes in split.items() if len(sizes) > 1}
-        wrong |= {ix for a in accesses for ix in unpaired(a, split)}
+        wrong |= {ix for a in accesses for ix in (*unpaired(a, split), *_whole(a))}
         if not wrong:
             return nest
         if _in_blocks(out, wrong):
@@ -87,13 +89,19 @@ def unpaired(access: cin.Access, split: Collection[cin.Index]) -> Iterator[cin.I
                 yield access.indices[d]
 
 
+def _whole(access: cin.Access) -> Iterator[cin.Index]:
+    """The indices of blocked dimensions that cannot be split: those whose coordinates are computed."""
+    for index, b in zip(access.indices, access.tensor.format.blocks, strict=True):
+        if b > 1 and cin.follows(index) is None and cin.fixed(index) is None:
+            yield index
+
+
 def _in_blocks(access: cin.Access, variables: set[cin.Index]) -> bool:
     return any(b > 1 and ix in variables for ix, b in zip(access.indices, access.tensor.format.blocks, strict=True))
 
 
 def _with_accesses(nest: Nest, moved: dict[cin.Access, cin.Expr]) -> Nest:
-    producers = tuple(replace(p, rhs=cin.substitute(p.rhs, moved)) for p in nest.producers)
-    return replace(nest, producers=producers, value=cin.substitute(nest.value, moved))
+    return nest.changed(lambda expr: cin.substitute(expr, moved))
 
 
 # ------------------------------------------------------------------------------------------------------- definitions
@@ -122,7 +130,7 @@ def split_definition(definition: cin.Definition, shape: tuple[int, ...]) -> Spli
     """
     accesses = list(dict.fromkeys(cin.accesses(definition.rhs)))
     sizes = sizes_of(a for a in accesses if not a.tensor.format.is_dense)
-    agreed = all(len(found) == 1 for found in sizes.values())
+    agreed = all(len(found) == 1 for found in sizes.values()) and not any(tuple(_whole(a)) for a in accesses)
     parts = parts_of(accesses) if agreed else {}
     moved: dict[cin.Access, cin.Expr] = {}
     for a in accesses:
@@ -158,13 +166,12 @@ def split(nest: Nest) -> Nest:
 def split_in(nest: Nest, parts: Parts) -> Nest:
     """`nest` with its variables in `parts`."""
     out = cin.Access(nest.output, nest.indices)
-    targets = {p.target: split_workspace(p.target, parts) for p in nest.producers}
     moved: dict[cin.Access, cin.Expr] = {a: split_access(a, parts) for a in nest.reads}
-    made = split_access(out, parts)
-    indices = tuple(ix for ix in made.indices if isinstance(ix, cin.IndexVar))
+    targets = {p.target: cin.moved_access(split_workspace(p.target, parts), moved) for p in nest.producers}
+    made = cin.moved_access(split_access(out, parts), moved)
     producers = tuple(Producer(targets[p.target], p.op, cin.substitute(p.rhs, moved)) for p in nest.producers)
     value = cin.substitute(nest.value, {**moved, **targets})
-    return Nest(made.tensor, indices, producers, value)
+    return Nest(made.tensor, made.indices, producers, value)
 
 
 def split_workspace(access: cin.Access, parts: Parts) -> cin.Access:
@@ -226,8 +233,9 @@ def _places(access: cin.Access, parts: Parts) -> list[list[_Dimension]]:
         index, n, b = access.indices[d], tensor.shape[d], form.blocks[d]
         if b > 1:
             inner = form.is_inner(level)
-            if isinstance(index, int):
-                part: cin.Index = index % b if inner else index // b
+            at = cin.fixed(index)
+            if at is not None:
+                part: cin.Index = at % b if inner else at // b
             else:
                 part = parts[index][inner]
             made.append([_Dimension(part, b if inner else -(-n // b), inner)])

@@ -7,8 +7,7 @@
     expr  = Access(tensor, indices)        one entry of a tensor
           | Call(op, args, dtype)          a scalar operator of `operators`; every argument already has its compute dtype
           | Literal(value, dtype, absent)  a number, or (absent) the fill of a sparse operand where it stores nothing
-    index = IndexVar | int | Position      an int is a fixed coordinate (0 on an axis of extent one that is broadcast), a Position
-                                           where another access is stored (`shared_patterns`)
+    index = IndexVar | int | Position | Access      see `indices`, which says what each of them is, and answers what is asked of it
 
     Definition(indices, op, rhs)           what an operation computes, before any loop is chosen:
                                            out[indices] op= rhs over all variables, those outside `indices` being reduced
@@ -23,141 +22,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sparsejax.cached import cached_property
-from sparsejax.formats import Dense, Format
-
-
-class IndexVar(NamedTuple):
-    """An index variable; its extent is that of every axis it indexes. (A named tuple: sets and dictionaries of variables are most of scheduling.)
-
-    One that runs inside the blocks of `outer` has a constant extent, the `size` of a block; in the last block it runs below
-    `rest` only, where that is not zero.
-    """
-
-    name: str
-    outer: IndexVar | None = None
-    size: int = 0
-    rest: int = 0
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class Position:
-    """The position of `access` at its last sparse storage level `level`: the outermost index of arrays of values beside it."""
-
-    access: Access
-    level: int
-
-    @property
-    def moves(self) -> bool:
-        """Whether values beside the access can be moved along with a copy of it: the entries of both are numbered alike."""
-        form = self.access.tensor.format
-        return form.packed and self.level + 2 >= form.ndim
-
-    def __str__(self) -> str:
-        return f"@{self.access}"
-
-
-Index = IndexVar | int | Position
-
-
-class Tensor(NamedTuple):
-    """A tensor or workspace: `shape` in dimension order, stored as `format`, with `fill_value` where nothing is stored.
-
-    `result` is the format of the result that a workspace holds for a while: a dense one lacks no entries.
-
-    Of a tensor whose format was `source` before it was split in blocks (`blocks`), the dimensions `inner` are those inside
-    blocks, of constant extent; those of them in `paired` are one stored dense dimension together with the dimension before.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    format: Format
-    fill_value: Any
-    policy: str | None = None
-    result: Format | None = None
-    source: Format | None = None
-    inner: tuple[int, ...] = ()
-    paired: tuple[int, ...] = ()
-
-    @property
-    def stored(self) -> Format:
-        """The format of the array itself."""
-        return self.source or self.format
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Tensor)
-            and self.name == other.name
-            and self.shape == other.shape
-            and self.dtype == other.dtype
-            and self.format == other.format
-            and self.policy == other.policy
-            and self.source == other.source
-            and self.inner == other.inner
-            and self.paired == other.paired
-            and same_value(self.fill_value, other.fill_value)
-        )
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    @property
-    def lacks(self) -> bool:
-        """Whether entries may be absent, rather than have the fill as their value."""
-        return not (self.result or self.format).is_dense
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class Access:
-    """`tensor[indices]`, indices in dimension order; `others`: the accesses that it is beside (`Position`)."""
-
-    tensor: Tensor
-    indices: tuple[Index, ...]
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
-    others: tuple[Access, ...] = field(init=False, repr=False, compare=False, default=())
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.tensor.name, self.indices)))
-        others = [ix.access for ix in self.indices if isinstance(ix, Position)]
-        if others:
-            object.__setattr__(self, "others", tuple(others))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.tensor.dtype
-
-    @cached_property
-    def bound(self) -> tuple[IndexVar, ...]:
-        """See `bound_by`."""
-        return (
-            _variables((self,))
-            if not self.others
-            else tuple(dict.fromkeys(v for ix in self.indices for v in variables_of(ix)))
-        )
-
-    def level_index(self, level: int) -> Index:
-        """The index bound by storage level `level`."""
-        return self.indices[self.tensor.format.order[level]]
-
-    def __str__(self) -> str:
-        return f"{self.tensor.name}[{','.join(map(str, self.indices))}]"
+from sparsejax.jit.ir.indices import Access as Access
+from sparsejax.jit.ir.indices import Index as Index
+from sparsejax.jit.ir.indices import IndexVar as IndexVar
+from sparsejax.jit.ir.indices import Position as Position
+from sparsejax.jit.ir.indices import Tensor as Tensor
+from sparsejax.jit.ir.indices import accesses_of as accesses_of
+from sparsejax.jit.ir.indices import are_variables as are_variables
+from sparsejax.jit.ir.indices import coordinate as coordinate
+from sparsejax.jit.ir.indices import distinct as distinct
+from sparsejax.jit.ir.indices import entries_of as entries_of
+from sparsejax.jit.ir.indices import extents as extents
+from sparsejax.jit.ir.indices import fault as fault
+from sparsejax.jit.ir.indices import fixed as fixed
+from sparsejax.jit.ir.indices import followed as followed
+from sparsejax.jit.ir.indices import follows as follows
+from sparsejax.jit.ir.indices import known as known
+from sparsejax.jit.ir.indices import moved as moved
+from sparsejax.jit.ir.indices import moved_access as moved_access
+from sparsejax.jit.ir.indices import position_of as position_of
+from sparsejax.jit.ir.indices import renamed as renamed
+from sparsejax.jit.ir.indices import renamed_access as renamed_access
+from sparsejax.jit.ir.indices import same_value as same_value
+from sparsejax.jit.ir.indices import variables_of as variables_of
 
 
 @dataclass(frozen=True)
@@ -234,7 +126,8 @@ class Assign:
     @property
     def reads(self) -> tuple[Access, ...]:
         """See `accesses`."""
-        return accesses(self.rhs)
+        read, entries = accesses(self.rhs), self.lhs.entries
+        return (*read, *entries) if entries else read
 
     @property
     def writes(self) -> tuple[Assign, ...]:
@@ -305,13 +198,9 @@ class Definition:
         return f"out[{','.join(map(str, self.indices))}] {_assign_sign(self.op)} {self.rhs}"
 
 
-def same_value(a: Any, b: Any) -> bool:
-    """Equal scalars of one dtype, NaN equal to NaN."""
-    return bool(a == b) or bool(a != a and b != b)
-
-
 def accesses(node: Expr | Stmt) -> tuple[Access, ...]:
-    """Every access that `node` reads, left to right (left-hand sides are not read); one beside another after that one."""
+    """Every access that `node` reads, left to right, one that another says where it is after that one. Left-hand sides are not read, but arrays
+    that hold their coordinates are, last."""
     if not isinstance(node, Access):
         return () if isinstance(node, Literal) else node.reads
     return (*node.others, node) if node.others else (node,)
@@ -353,20 +242,12 @@ def variables(expr: Expr) -> tuple[IndexVar, ...]:
 
 
 def _variables(read: tuple[Access, ...]) -> tuple[IndexVar, ...]:
-    return tuple(dict.fromkeys([ix for a in read for ix in a.indices if isinstance(ix, IndexVar)]))
+    return tuple(dict.fromkeys([v for a in read for v in followed(a.indices)]))
 
 
 def bound_by(access: Access) -> tuple[IndexVar, ...]:
-    """The index variables on which the place of `access` depends: its own, and those of an access that it is beside."""
+    """The index variables on which the place of `access` depends: its own, and those of the accesses that say where it is."""
     return access.bound
-
-
-def variables_of(index: Index) -> tuple[IndexVar, ...]:
-    """The index variables that an index depends on: a position on those of the levels down to its own."""
-    if isinstance(index, Position):
-        levels = range(index.level + 1)
-        return tuple(v for lv in levels if isinstance(v := index.access.level_index(lv), IndexVar))
-    return (index,) if isinstance(index, IndexVar) else ()
 
 
 def beside(access: Access, others: Collection[Access]) -> bool:
@@ -388,7 +269,7 @@ def substitute(expr: Expr, replace: dict[Access, Expr]) -> Expr:
     match expr:
         case Access():
             made = replace.get(expr, expr)
-            return _moved_along(made, replace) if isinstance(made, Access) else made
+            return moved_access(made, replace) if isinstance(made, Access) else made
         case Call(op, args, dtype):
             return Call(op, tuple(substitute(a, replace) for a in args), dtype)
         case _:
@@ -407,28 +288,11 @@ def replaced(expr: Expr, by_name: Mapping[str, Access]) -> Expr:
     return substitute(expr, {a: other(a) for a in accesses(expr)})
 
 
-def _moved_along(access: Access, replace: dict[Access, Expr]) -> Access:
-    """`access` at the position of what replaces the one that it is beside."""
-    if not access.others:
-        return access
-    indices: list[Index] = []
-    for ix in access.indices:
-        made = replace.get(ix.access) if isinstance(ix, Position) else None
-        indices.append(position_of(made) if isinstance(made, Access) else ix)
-    return Access(access.tensor, tuple(indices))
-
-
-def position_of(access: Access) -> Position:
-    """Where `access` is stored, at its last sparse level."""
-    levels = access.tensor.format.levels
-    return Position(access, max(k for k, level in enumerate(levels) if not isinstance(level, Dense)))
-
-
 def rename(expr: Expr, indices: dict[Index, Index]) -> Expr:
     """`expr` with index variables replaced."""
     match expr:
-        case Access(tensor, old):
-            return Access(tensor, tuple(indices.get(ix, ix) for ix in old))
+        case Access():
+            return renamed_access(expr, indices)
         case Call(op, args, dtype):
             return Call(op, tuple(rename(a, indices) for a in args), dtype)
         case _:
@@ -487,8 +351,11 @@ def _check_expr(expr: Expr, bound: frozenset[IndexVar], ready: frozenset[str] | 
         if len(expr.indices) != len(expr.tensor.shape):
             raise ValueError(f"{expr} indexes a tensor of {len(expr.tensor.shape)} dimensions")
         for ix in expr.indices:
-            if isinstance(ix, IndexVar) and ix not in bound:
-                raise ValueError(f"index variable {ix} of {expr} is not bound by a forall")
+            found = fault(ix, bound)
+            if found is not None:
+                raise ValueError(f"{expr}: {found}")
+        for other in expr.others:
+            _check_expr(other, bound, ready)
         if ready is not None and expr.tensor.policy is not None and expr.tensor.name not in ready:
             raise ValueError(f"workspace {expr.tensor} is read before its producer has run")
     elif isinstance(expr, Call):

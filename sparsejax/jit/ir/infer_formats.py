@@ -209,7 +209,7 @@ def _is_root(access: cin.Access, index: cin.Index, few: set[cin.Index]) -> bool:
     level = _level_number(access, index)
     if isinstance(access.tensor.format.levels[level], Dense):
         return False
-    if any(isinstance(access.level_index(lv), cin.IndexVar) for lv in range(level)):
+    if any(cin.variables_of(access.level_index(lv)) for lv in range(level)):
         return False
     below = range(level + 1, len(access.indices))
     return not any(
@@ -231,7 +231,7 @@ def _restricts(access: cin.Access, index: cin.Index, few: set[cin.Index]) -> boo
         if isinstance(access.tensor.format.levels[level], Dense) or access.level_index(level) not in reach:
             continue
         above = {access.level_index(lv) for lv in range(level)}
-        if all(ix in reach for ix in above if isinstance(ix, cin.IndexVar)):
+        if all(cin.known(ix, reach) for ix in above):
             return True
     return False
 
@@ -248,7 +248,7 @@ def _few(outer: set[cin.Index], sparse: tuple[cin.Access, ...], rhs: cin.Expr, f
     grown = bool(outer)
     while grown:
         grown = False
-        for index in dict.fromkeys(ix for a in sparse for ix in a.indices if isinstance(ix, cin.IndexVar)):
+        for index in dict.fromkeys(v for a in sparse for v in cin.followed(a.indices)):
             if index not in known and _falls_back(rhs, tuple(a for a in sparse if _leaves_few(a, index, known)), fill):
                 known.add(index)
                 grown = True
@@ -274,11 +274,10 @@ def _leaves_few(access: cin.Access, index: cin.IndexVar, known: set[cin.Index]) 
 def _mode_order(definition: cin.Definition, sparse: tuple[cin.Access, ...]) -> tuple[int, ...]:
     """Output dimensions in storage order: a topological order of the operands' storage orders, operands that would
     close a cycle being left out, ties broken by dimension number."""
-    parts = [ix for ix in definition.indices if isinstance(ix, cin.IndexVar)]
+    parts = cin.followed(definition.indices)
     after: dict[cin.Index, set[cin.Index]] = {ix: {ix.outer} for ix in parts if ix.outer is not None}
     for access in sparse:
-        chain = list(dict.fromkeys(access.level_index(lv) for lv in range(len(access.indices))))
-        chain = [ix for ix in chain if isinstance(ix, cin.IndexVar)]
+        chain = dict.fromkeys(cin.followed(map(access.level_index, range(len(access.indices)))))
         trial = {k: set(v) for k, v in after.items()}
         for outer, inner in itertools.pairwise(chain):
             trial.setdefault(inner, set()).add(outer)

@@ -31,18 +31,10 @@ def interpret(
     start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
     arrays: Arrays = {**inputs, output.name: np.full(output.shape, start, output.dtype)}
     if stmt is not None:
+        every = (*cin.accesses(stmt), *(w.lhs for w in cin.writes(stmt)))
         with np.errstate(all="ignore"):
-            _run(stmt, {}, arrays, {**(extents or {}), **_extents(stmt)})
+            _run(stmt, {}, arrays, {**(extents or {}), **cin.extents(every)})
     return arrays[output.name]
-
-
-def _extents(stmt: cin.Stmt) -> dict[cin.IndexVar, int]:
-    found: dict[cin.IndexVar, int] = {}
-    for access in (*cin.accesses(stmt), *(w.lhs for w in cin.writes(stmt))):
-        for extent, index in zip(access.tensor.shape, access.indices, strict=True):
-            if isinstance(index, cin.IndexVar):
-                found[index] = extent
-    return found
 
 
 def _run(
@@ -63,7 +55,7 @@ def _run(
             _run(consumer, bound, arrays, extents)
         case cin.Assign(lhs, op, rhs):
             value = _value(rhs, bound, arrays)
-            place = _place(lhs, bound)
+            place = _place(lhs, bound, arrays)
             if op is not None:
                 value = operators.get(op).numpy(arrays[lhs.tensor.name][place], value)
             arrays[lhs.tensor.name][place] = value
@@ -72,8 +64,14 @@ def _run(
                 _run(inner, bound, arrays, extents)
 
 
-def _place(access: cin.Access, bound: dict[cin.IndexVar, int]) -> tuple[int, ...]:
-    return tuple(bound[ix] if isinstance(ix, cin.IndexVar) else int(ix) for ix in access.indices)  # type: ignore[arg-type]
+def _place(access: cin.Access, bound: dict[cin.IndexVar, int], arrays: Arrays) -> tuple[int, ...]:
+    def place(at: cin.Position) -> int:
+        raise ValueError(f"{at} is a place in memory, which dense arrays do not have")
+
+    def entry(read: cin.Access) -> int:
+        return int(_value(read, bound, arrays))
+
+    return tuple(cin.coordinate(ix, bound, int, place, entry) for ix in access.indices)
 
 
 def _value(expr: cin.Expr, bound: dict[cin.IndexVar, int], arrays: Arrays) -> Any:
@@ -81,7 +79,7 @@ def _value(expr: cin.Expr, bound: dict[cin.IndexVar, int], arrays: Arrays) -> An
         case cin.Literal(value, dtype):
             return np.asarray(value, dtype)[()]
         case cin.Access():
-            return arrays[expr.tensor.name][_place(expr, bound)]
+            return arrays[expr.tensor.name][_place(expr, bound, arrays)]
         case cin.Call("cast", (x,), dtype):
             return np.asarray(_value(x, bound, arrays)).astype(dtype)[()]
         case cin.Call(op, args, dtype):

@@ -38,13 +38,18 @@ class Producer:
 
 @dataclass(frozen=True)
 class Nest:
-    """One kernel: `output[indices] = value`, reading inputs and the targets of `producers`. The first index may be a `cin.Position`
-    (`shared_patterns`)."""
+    """One kernel: `output[indices] = value`, reading inputs and the targets of `producers`."""
 
     output: cin.Tensor
-    indices: tuple[cin.IndexVar, ...]
+    indices: tuple[cin.Index, ...]
     producers: tuple[Producer, ...]
     value: cin.Expr
+
+    def changed(self, change: Callable[[cin.Expr], cin.Expr]) -> Nest:
+        """The same with everything that it reads, and every result and its place, changed; of the output, only the indices."""
+        out = change(cin.Access(self.output, self.indices))
+        assert isinstance(out, cin.Access)
+        return Nest(self.output, out.indices, tuple(p.moved(change) for p in self.producers), change(self.value))
 
     @cached_property
     def direct(self) -> bool:
@@ -79,7 +84,8 @@ class Nest:
 
     @cached_property
     def reads(self) -> tuple[cin.Access, ...]:
-        """The accesses of inputs, in order of first use: those of `composite`, which is not made for it."""
+        """The accesses of inputs, in order of first use: those of `composite`, which is not made for it; then those of arrays that hold
+        coordinates of results."""
         found: dict[cin.Access, None] = {}
         unseen = {p.target.tensor.name: p.rhs for p in self.producers}
 
@@ -91,6 +97,8 @@ class Nest:
                     found[access] = None
 
         look(self.value)
+        for written in (*(p.target for p in self.producers), cin.Access(self.output, self.indices)):
+            found |= dict.fromkeys(written.entries)
         return tuple(found)
 
     @property
@@ -100,7 +108,7 @@ class Nest:
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """The names of the tensors that it asks whether they are stored."""
+        """The names of the tensors of which it must find arrays (`patterns`)."""
         return frozenset(a.tensor.name for e in self.expressions for a in patterns(e))
 
     @cached_property
@@ -116,7 +124,7 @@ class Nest:
     def nested(self) -> bool:
         """Whether it has statements over different variables, or that read each other's results (`placement`)."""
         own = set(self.storage_indices)
-        return any(set(p.target.indices) != own for p in self.producers) or any(
+        return any(set(cin.bound_by(p.target)) != own for p in self.producers) or any(
             a.tensor.name in self.targets for p in self.producers for a in cin.accesses(p.rhs)
         )
 
@@ -129,7 +137,7 @@ class Nest:
     def variables(self) -> tuple[cin.IndexVar, ...]:
         """All index variables, those of the output first."""
         found = (*self.indices, *(ix for a in self.reads for ix in a.indices))
-        return tuple(dict.fromkeys(v for v in found if isinstance(v, cin.IndexVar)))
+        return tuple(dict.fromkeys(cin.followed(found)))
 
     @cached_property
     def storage_indices(self) -> tuple[cin.IndexVar, ...]:
@@ -138,8 +146,10 @@ class Nest:
 
 
 def patterns(expr: cin.Expr) -> Iterator[cin.Access]:
-    """The accesses of which `expr` asks whether they are stored: these must be arrays, not expressions."""
-    if isinstance(expr, cin.Call):
+    """The accesses of which `expr` asks whether they are stored, or that say where another is: these must be arrays, not expressions."""
+    if isinstance(expr, cin.Access):
+        yield from expr.others
+    elif isinstance(expr, cin.Call):
         for arg in expr.args:
             if expr.op == "stored" and isinstance(arg, cin.Access):
                 yield arg
@@ -172,7 +182,7 @@ def outside(nest: Nest) -> dict[cin.IndexVar, frozenset[cin.IndexVar]]:
 
 def of_definition(output: cin.Tensor, definition: cin.Definition) -> Nest:
     """The kernel of a single definition."""
-    indices = tuple(ix for ix in definition.indices if isinstance(ix, cin.IndexVar))
+    indices = definition.indices
     if definition.op is None:
         return Nest(output, indices, (), definition.rhs)
     identity = operators.get(definition.op).identity(output.dtype)
@@ -199,7 +209,7 @@ def storage_orders(
     chains = [[a.level_index(lv) for lv in range(len(a.indices))] for a in accesses]
     made = []
     for first in chains:
-        found = dict.fromkeys(ix for chain in (first, *chains) for ix in chain if isinstance(ix, cin.IndexVar))
+        found = dict.fromkeys(v for chain in (first, *chains) for v in cin.followed(chain))
         order = tuple(found)
         if len(order) == len(nest.variables) and all(
             set(around.get(v, ())) <= set(order[:k]) for k, v in enumerate(order)

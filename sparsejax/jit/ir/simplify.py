@@ -207,7 +207,7 @@ def levels_asked(condition: cin.Expr) -> dict[cin.Access, int]:
 def decides(var: cin.IndexVar, condition: cin.Expr) -> bool:
     """Whether a condition depends on a variable."""
     return any(
-        var == (index := access.level_index(level)) or (isinstance(index, cin.Position) and var in cin.bound_by(access))
+        var in cin.variables_of(access.level_index(level))
         for access, count in levels_asked(condition).items()
         for level in range(count)
     )

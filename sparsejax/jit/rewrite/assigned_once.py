@@ -46,8 +46,8 @@ def _sticks_out(lhs: cin.Access) -> bool:
     """Whether a result has memory outside its shape, which no loop visits: that of blocks that stick out."""
     if lhs.tensor.policy is not None:
         return False
-    inner = ((d, ix) for d, ix in enumerate(lhs.indices) if isinstance(ix, cin.IndexVar) and ix.rest)
-    return any(d not in lhs.tensor.paired for d, _ in inner)
+    followed = ((d, cin.follows(ix)) for d, ix in enumerate(lhs.indices))
+    return any(v is not None and v.rest and d not in lhs.tensor.paired for d, v in followed)
 
 
 def over_all(stmt: cin.Stmt, loops: Collection[cin.IndexVar]) -> bool:
@@ -78,10 +78,10 @@ def _path(stmt: cin.Stmt, output: cin.Tensor) -> tuple[list[cin.IndexVar], cin.S
 
 def _runs_through(loops: Collection[cin.IndexVar], access: cin.Access) -> bool:
     """Whether no loop of `loops` is over a sparse level of an access, nor decides whether one of its entries is there."""
-    if any(isinstance(ix, cin.Position) for ix in access.indices):
+    if access.others:
         return False
     for number, level in enumerate(access.tensor.format.levels):
-        index = access.level_index(number)
-        if not isinstance(level, Dense) and (not isinstance(index, cin.IndexVar) or index in loops):
+        var = cin.follows(access.level_index(number))
+        if not isinstance(level, Dense) and (var is None or var in loops):
             return False
     return True

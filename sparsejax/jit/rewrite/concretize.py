@@ -58,8 +58,8 @@ def concretize(nest: Nest, schedule: Schedule) -> Program:
         moved = nest.output._replace(name=f"{nest.output.name}_t")
         nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), op, nest.value),))
         nest = replace(nest, value=nest.producers[0].target)
-    beside = any(isinstance(ix, cin.Position) for ix in nest.indices)
-    if nest.direct and (how == IN_PLACE or beside):
+    elsewhere = bool(out.others)
+    if nest.direct and (how == IN_PLACE or elsewhere):
         return _program(nest, _in_place(nest.producers[0], out, order))
     workspaces = {q.target: _workspace(nest, q, rest, how) for q in nest.producers}
     stmt = cin.around(rest, cin.Assign(out, None, cin.substitute(nest.value, dict(workspaces))))
@@ -85,8 +85,7 @@ def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
     for access in nest.reads:
         form = formats[access.tensor]
         moved[access] = cin.Access(access.tensor._replace(format=form), access.indices)
-    producers = tuple(Producer(p.target, p.op, cin.substitute(p.rhs, moved)) for p in nest.producers)
-    return Nest(nest.output, nest.indices, producers, cin.substitute(nest.value, moved))
+    return nest.changed(lambda expr: cin.substitute(expr, moved))
 
 
 def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int] | None:
@@ -136,6 +135,7 @@ def _program(nest: Nest, stmt: cin.Stmt) -> Program:
     extents: dict[cin.IndexVar, tuple[str, int]] = {}
     for access in (*nest.reads, cin.Access(nest.output, nest.indices)):
         for dimension, index in enumerate(access.indices):
-            if isinstance(index, cin.IndexVar):
-                extents.setdefault(index, (access.tensor.name, dimension))
+            var = cin.follows(index)
+            if var is not None:
+                extents.setdefault(var, (access.tensor.name, dimension))
     return Program(stmt, nest.inputs, nest.output, extents)

@@ -80,7 +80,7 @@ def _fills(access: cin.Access, loop: cin.Forall, assign: cin.Assign) -> bool:
     if assign.op is not None or not access.indices or access.level_index(len(access.indices) - 1) != loop.var:
         return False
     outer = [access.level_index(level) for level in range(len(access.indices))]
-    bound = [ix for ix in outer if isinstance(ix, cin.IndexVar)]
+    bound = cin.followed(outer)
     asked = all(shared_positions.is_stored(condition, access) for condition in simplify.conditions(assign))
     return (
         len(bound) == len(outer)
@@ -98,7 +98,7 @@ def _moved(stmt: cin.Stmt, target: cin.Access, leader: cin.Access, var: cin.Inde
 
     def beside(access: cin.Access) -> cin.Access | None:
         (index,) = access.indices
-        if not isinstance(index, cin.IndexVar) or not cin.same_value(access.tensor.fill_value, old.fill_value):
+        if cin.follows(index) is None or not cin.same_value(access.tensor.fill_value, old.fill_value):
             return None
         head = cin.rename(leader, {var: index})
         return cin.Access(made, (cin.position_of(head),)) if isinstance(head, cin.Access) else None

@@ -174,8 +174,7 @@ class _Iteration:
 def _has_key(access: cin.Access, state: State) -> bool:
     """Whether the key of an entry that is written to a workspace with blocks is complete."""
     keys = sum(not isinstance(level, Dense) for level in access.tensor.format.levels)
-    bound = (ix in state.bound for ix in access.indices[:keys] if isinstance(ix, cin.IndexVar))
-    return access.tensor.policy in policies.KEYED and all(bound)
+    return access.tensor.policy in policies.KEYED and all(map(state.known, access.indices[:keys]))
 
 
 def _walk(access: cin.Access, level: int) -> Walk:

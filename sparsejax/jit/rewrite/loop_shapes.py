@@ -55,9 +55,9 @@ class State(NamedTuple):
 
     def known(self, index: cin.Index) -> bool:
         """Whether an index has been bound, or reached."""
-        if isinstance(index, cin.Position):
-            return self.levels[index.access] > index.level and index.access not in self.unsure
-        return not isinstance(index, cin.IndexVar) or index in self.bound
+        return cin.known(
+            index, self.bound, lambda access, level: self.levels[access] > level and access not in self.unsure
+        )
 
     def below(self, access: cin.Access, more: int = 0) -> bool:
         """Whether all levels of `access` that are left, but for the first `more`, are dense."""
@@ -170,7 +170,7 @@ def ranges(
 
 def _same_everywhere(body: cin.Assign, var: cin.IndexVar, fixed: Collection[cin.Access]) -> bool:
     """Whether `body` accumulates the same value at every coordinate, by an operator that knows what that gives."""
-    if body.op is None or var in body.lhs.indices:
+    if body.op is None or var in cin.bound_by(body.lhs):
         return False
     if not operators.get(body.op).repeats(body.rhs.dtype):
         return False
@@ -433,7 +433,7 @@ def _plain(loop: Loop, stmt: cin.Assign) -> bool:
     if simplify.conditions(stmt) or lanewise.elementary(stmt.rhs):
         return False
     for access in (stmt.lhs, *cin.accesses(stmt.rhs)):
-        if any(isinstance(ix, cin.Position) for ix in access.indices):
+        if access.others:
             return False
     return all(_reached(loop, a) for a in cin.accesses(stmt.rhs) if a.tensor.policy != "scalar")
 

@@ -121,9 +121,7 @@ def _partial(program: Program) -> str | None:
     own = [w for w in cin.writes(stmt) if w.lhs.tensor.name == output.name]
     if all(_disjoint(w.lhs, stmt.var) for w in own):
         return ""
-    if not output.format.is_dense or any(
-        stmt.var in w.lhs.indices or isinstance(ix, cin.Position) for w in own for ix in w.lhs.indices
-    ):
+    if not output.format.is_dense or any(stmt.var in w.lhs.indices or w.lhs.others for w in own):
         return None
     return "output" if len({w.op for w in own}) == 1 and _reduces(own) else None
 
@@ -149,14 +147,14 @@ def _obstacle(stmt: cin.Forall) -> str | None:
 
 def _disjoint(lhs: cin.Access, var: cin.IndexVar) -> bool:
     if lhs.tensor.format.is_dense or all(isinstance(level, Dense) for level in lhs.tensor.format.levels):
-        return var in cin.bound_by(lhs)
+        return any(cin.distinct(ix, var) for ix in lhs.indices)
     return lhs.level_index(0) == var
 
 
 def _first_level(access: cin.Access) -> int:
     """The first level of an access that no fixed coordinate resolves."""
     level = 0
-    while level < len(access.indices) and not isinstance(access.level_index(level), cin.IndexVar):
+    while level < len(access.indices) and not cin.variables_of(access.level_index(level)):
         level += 1
     return level
 

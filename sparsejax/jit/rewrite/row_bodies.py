@@ -217,6 +217,6 @@ def _reads_densely(loop: Loop, access: cin.Access, registers: Registers) -> bool
     tensor = access.tensor
     if tensor.policy == "scalar":
         return tensor in registers or tensor.name in loop.state.accumulators
-    if access.others or not all(isinstance(ix, cin.IndexVar) for ix in access.indices):
+    if not cin.are_variables(access.indices):
         return False
     return tensor.policy is None and all(isinstance(level, Dense) for level in tensor.format.levels)

@@ -42,8 +42,9 @@ def _scattered(stmt: cin.Stmt, access: cin.Access, bound: frozenset[cin.Index]) 
             bound |= {var}
             if var not in outer or not bound.issuperset(outer):
                 return cin.Forall(var, _scattered(body, access, bound), kind)
-            assert isinstance(inner, cin.IndexVar)
-            return cin.Forall(var, _filled(body, access, inner), kind)
+            walked = cin.follows(inner)
+            assert walked is not None
+            return cin.Forall(var, _filled(body, access, walked), kind)
         case cin.Where(consumer, producer):
             return cin.Where(_scattered(consumer, access, bound), _scattered(producer, access, bound))
         case cin.Seq(stmts):

@@ -116,11 +116,7 @@ def _vanishes(stmt: cin.Stmt, leader: cin.Access, bound: set[cin.Index], empty: 
         if access.tensor.policy == "scalar":
             return access in empty
         index, levels = access.level_index, access.tensor.format.levels
-        asked = [
-            k
-            for k, lv in enumerate(levels)
-            if not isinstance(lv, Dense) and (index(k) in bound or isinstance(index(k), int))
-        ]
+        asked = [k for k, lv in enumerate(levels) if not isinstance(lv, Dense) and cin.known(index(k), bound)]
         walked = access.tensor == leader.tensor and all(
             index(k) == leader.level_index(k) for k in range(max(asked, default=-1) + 1)
         )

@@ -61,7 +61,8 @@ def readers(nest: Nest) -> list[list[int]]:
 def variables(nest: Nest, number: int) -> Loops:
     """The variables of a statement, those of its result first."""
     if number == len(nest.producers):
-        return tuple(dict.fromkeys((*nest.indices, *cin.variables(nest.value))))
+        out = cin.Access(nest.output, nest.indices)
+        return tuple(dict.fromkeys((*cin.variables(out), *cin.variables(nest.value))))
     p = nest.producers[number]
     return tuple(dict.fromkeys((*cin.variables(p.target), *cin.variables(p.rhs))))
 
@@ -78,7 +79,7 @@ def places(nest: Nest, order: Loops, choose: Callable[[int, list[Place | None], 
     for number in reversed(range(last)):
         chains = [_chain(made, r) for r in found[number]]
         parent = next(s for s in chains[0] if all(s in chain for chain in chains))
-        own = set(nest.producers[number].target.indices)
+        own = set(cin.bound_by(nest.producers[number].target))
         around = at(made, parent).loops
         depth = next((k for k, v in enumerate(around) if v not in own), len(around))
         for chain in chains:
@@ -185,7 +186,7 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
         if number < last or not in_place:
             if op is not None and target.tensor.policy == "append":
                 register = _register(target, op)
-                cut = 1 + max(k for k, v in enumerate(around) if v in p.target.indices)
+                cut = 1 + max(k for k, v in enumerate(around) if v in cin.bound_by(p.target))
             stmt = cin.Assign(register or target, op, cin.replaced(rhs, spaces))
         for depth in range(len(around), start - 1, -1):
             if register is not None and depth == cut:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import graphlib
 import itertools
 import math
-from collections.abc import Iterator
 
 from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, simplify
@@ -47,11 +46,7 @@ class _Search:
         self.expr = simplify.simplify(nest.composite)
         self.inputs = tuple(dict.fromkeys(cin.accesses(self.expr)))
         self.output = cin.Access(nest.output, nest.indices)
-        self.extents: dict[cin.IndexVar, int] = {}
-        for access in (*cin.accesses(nest.composite), self.output):
-            for size, index in zip(access.tensor.shape, access.indices, strict=True):
-                if isinstance(index, cin.IndexVar):
-                    self.extents.setdefault(index, size)
+        self.extents = cin.extents((*cin.accesses(nest.composite), self.output))
 
     def order(self) -> Order:
         fraction = {v: self.fraction(self.expr, v, frozenset(self.nest.variables)) for v in self.nest.variables}
@@ -85,7 +80,7 @@ class _Search:
                 for level in range(len(expr.indices)):
                     if expr.level_index(level) == var:
                         above = {expr.level_index(lv) for lv in range(level)} - {var}
-                        known = all(ix in bound for ix in above if isinstance(ix, cin.IndexVar))
+                        known = all(cin.known(ix, bound) for ix in above)
                         sparse = not isinstance(expr.tensor.format.levels[level], Dense)
                         return RHO if sparse and known else 1.0
                 return 1.0
@@ -154,8 +149,7 @@ class _Search:
 
 def _stored(access: cin.Access) -> list[cin.IndexVar]:
     """The variables of an access in storage order, each once."""
-    found: Iterator[cin.Index] = (access.level_index(level) for level in range(len(access.indices)))
-    return list(dict.fromkeys(ix for ix in found if isinstance(ix, cin.IndexVar)))
+    return list(dict.fromkeys(cin.followed(map(access.level_index, range(len(access.indices))))))
 
 
 def _cycle(

@@ -171,15 +171,10 @@ class Model(Cardinalities):
         self.reduced = self._reduced()
         self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
         self.storage = nest.storage_indices
-        extents: dict[cin.IndexVar, int] = {}
-        for access in (*nest.reads, cin.Access(nest.output, nest.indices)):
-            for size, index in zip(access.tensor.shape, access.indices, strict=True):
-                if isinstance(index, cin.IndexVar):
-                    extents.setdefault(index, size)
+        extents = cin.extents((*nest.reads, cin.Access(nest.output, nest.indices)))
         places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
         self._beside = {p.access: places.count(p) for p in places}
-        indices: tuple[cin.Index, ...] = nest.indices
-        written = {ix for ix in indices if isinstance(ix, cin.Position)}
+        written = {ix for ix in nest.indices if isinstance(ix, cin.Position)}
         self._placed = {v for p in written for v in cin.variables_of(p)}
         # how many others an access is beside; those that cannot be copied, as the copies have other positions
         self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
@@ -205,7 +200,7 @@ class Model(Cardinalities):
             known[p.target] = simplify.simplify(cin.substitute(p.rhs, known))
             if known[p.target] == self.expr:
                 known[p.target] = self.expr  # comparisons are faster where they are the same
-            kept = {*p.target.indices, *self.nest.indices}
+            kept = {*cin.bound_by(p.target), *self.nest.storage_indices}
             made |= {v: (known[p.target], p.op) for v in cin.variables(p.rhs) if v not in kept}
         return dict(sorted(made.items(), key=lambda item: item[0].name))
 
@@ -335,7 +330,7 @@ class Model(Cardinalities):
         if found is None:
             stored = [access.level_index(level) for level in range(len(access.indices))]
             last = max(level for level, index in enumerate(stored) if index == var)
-            outer = frozenset(ix for ix in stored[:last] if isinstance(ix, cin.IndexVar) and ix != var)
+            outer = frozenset(v for v in cin.followed(stored[:last]) if v != var)
             found = self._levels[key] = last, isinstance(access.tensor.format.levels[last], Dense), outer
         return found
 
@@ -463,7 +458,7 @@ class Model(Cardinalities):
         if self._leads_as_copy(access, var, bound) or len(access.indices) == 1 or access in self._fixed:
             return False
         stored = (access.level_index(level) for level in range(len(access.indices)))
-        copied = self._conversion(access, (*state.order, *(v for v in stored if isinstance(v, cin.IndexVar))))
+        copied = self._conversion(access, (*state.order, *cin.followed(stored)))
         return state.survivors * self.fiber(access, var, bound) > copied
 
     def _leads_as_copy(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
