@@ -3,15 +3,22 @@
 Machine code of kernels whose text did not change is kept between runs (`tests/objects`).
 """
 
+import importlib.util
 import os
+import re
 
 import pytest
+from _pytest.doctest import DoctestItem
+from hypothesis import settings
 
 from sparsejax import config
 from tests import objects, poison, rotation
 
 os.environ["SPARSEJAX_CACHE_DIR"] = "off"  # for the processes that tests start
 config.update("cache_dir", "off")
+if "SPARSEJAX_SLICE" not in os.environ:  # with it, hypothesis draws new examples
+    settings.register_profile("same examples", derandomize=True)
+    settings.load_profile("same examples")
 poison.install()
 objects.install()
 
@@ -21,8 +28,19 @@ def _optimisation(request):
     objects.choose(request.node.nodeid)
 
 
+OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|networkx|sparse)\b", re.MULTILINE)
+"""Libraries that examples in docstrings import, and that need not be installed."""
+
+
 def pytest_collection_modifyitems(config, items):
-    """Of tests that rotate, a share (`tests/rotation`); a test that is named on the command line runs."""
+    """Examples of libraries that are not installed are skipped. Of tests that rotate, a share runs (`tests/rotation`), and each that is named on
+    the command line."""
+    for item in items:
+        if isinstance(item, DoctestItem):
+            named = {name for e in item.dtest.examples for name in OPTIONAL.findall(e.source)}
+            missing = sorted(name for name in named if importlib.util.find_spec(name) is None)
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=f"{', '.join(missing)} not installed"))
     if any("::" in str(arg) for arg in config.args):
         return
     kept, left = rotation.split(items)

@@ -1,8 +1,8 @@
 """Machine code of tests: kept between runs, and without optimisation where the text that is compiled is what is tested.
 
 `install` keeps object files in a folder of the user (`$SPARSEJAX_TEST_OBJECTS`; "off" keeps none), by text, processor and code generator: a kernel
-whose text a commit left alone is never compiled again, by any process. They count as compiled. Half of the tests, drawn by their names and by
-the commit, and all below `OPTIMISED`, run with the shipped optimisation; the next commit draws others.
+whose text a commit left alone is never compiled again, by any process. They count as compiled. Half of the tests, drawn by their names, and all
+below `OPTIMISED`, run with the shipped optimisation; SPARSEJAX_SLICE=k draws others.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ from pathlib import Path
 import platformdirs
 
 from sparsejax.jit.backend import engine, object_cache
-from tests.rotation import commit
 
-OPTIMISED = ("tests/real_data", "tests/vector_math", "tests/benchmarks", "tests/object_cache", "tests/examples")
+OPTIMISED = (
+    "tests/real_data",
+    "tests/vector_math",
+    "tests/benchmarks",
+    "tests/object_cache",
+    "tests/examples",
+    "tests/jit/test_jammed",
+    "tests/threads",
+)
 """Tests whose kernels run on large data, or whose speed or bits are in question."""
 LIMIT = 1 << 30
 """Bytes that are kept."""
@@ -44,5 +51,5 @@ def install() -> None:
 
 def choose(name: str) -> None:
     """Compile the kernels of the test called `name` with optimisation or without."""
-    drawn = hashlib.sha256(f"{commit()} {name}".encode()).digest()[0] % 2 == 0
+    drawn = hashlib.sha256(f"{os.environ.get('SPARSEJAX_SLICE', '')} {name}".encode()).digest()[0] % 2 == 0
     _state["plain"] = drawn and not name.startswith(OPTIMISED)

@@ -89,14 +89,12 @@ def ends(storage: Storage, few: int) -> tuple[Entries, Entries | None]:
 
 def _all(storage: Storage, position: Array) -> Entries:
     columns, position = at(storage, position)
-    if not storage.format.levels or not storage.format.levels[-1].shared:
-        return Entries(columns, storage.vals[position])
+    if not storage.format.levels or not storage.format.levels[-1].shared or storage.format.blocked:
+        return Entries(columns, storage.vals[position])  # of a run in blocks, what lies further may be in another block, or outside
     _, start, stop = storage.buffers[-1]  # of a run, both ends are enough
     dimension = storage.format.order[-1]
     begin, end = start[position].astype(np.int64), stop[position].astype(np.int64)
-    if storage.format.blocked:
-        end = begin + 1  # what lies further may be in another block, or outside
-    elif len(position) > 1:
+    if len(position) > 1:
         middle = np.minimum(end, begin + 8)
         end = np.where(np.arange(len(position)) < len(position) - 1, middle, end)
         begin[-1] = max(begin[-1], end[-1] - 8)
