@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
@@ -82,7 +81,8 @@ def _of_three(nest: Nest, tiles: Sequence[Tiles], operand: int, seen: dict[str, 
         else:
             coarse = known[j] // _ratio(seen[j], nest.tiles[j]) if j in seen else np.zeros(counts[j], np.int64)
             starts = np.flatnonzero(changes([coarse])).tolist() if counts[j] else []
-            met = sp.csr_array((counts[k], counts[l]), dtype=np.int64)
+            none = np.zeros(0, np.int64)
+            met = _matrix(none, none, counts[k], counts[l])
             for start, stop in zip(starts, [*starts, counts[j]][1:], strict=True):
                 part = b[start:stop].T @ c[start:stop]
                 part.data[:] = 1
@@ -95,6 +95,8 @@ def _of_three(nest: Nest, tiles: Sequence[Tiles], operand: int, seen: dict[str, 
 
 
 def _matrix(rows: Array, columns: Array, count: int, extent: int) -> Any:
+    import scipy.sparse as sp  # here: the import of this package does not wait for it
+
     made = sp.coo_array((np.ones(len(rows), np.int64), (rows, columns)), shape=(count, extent)).tocsr()
     made.sum_duplicates()
     return made

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
 from sparsejax.core.array import Array as Stored
 from sparsejax.dataflow.pattern import Array, Pattern, distinct, divided, packed, unpacked
@@ -201,6 +200,8 @@ SMALL = 1 << 15
 
 def _stored(rows: Rows, extent: int) -> Stored:
     """As a boolean matrix whose shape is rounded up to powers of two, so that few kernels serve all products."""
+    import scipy.sparse as sp  # here: the import of this package does not wait for it
+
     count, extent = (1 << max(n - 1, 1).bit_length() for n in (len(rows), extent))
     starts = np.append(rows.starts, np.full(count - len(rows), rows.starts[-1]))
     matrix = sp.csr_array((np.ones(len(rows.indices), np.bool_), rows.indices, starts), shape=(count, extent))

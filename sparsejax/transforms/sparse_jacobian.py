@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from sparsejax import tree_util
 from sparsejax.core.array import Array
@@ -224,6 +223,8 @@ def _is_symmetric(rows: Any) -> bool:
 
 def _part(rows: Any, keep: Any) -> Any:
     """Some of the entries of a matrix in csr."""
+    import scipy.sparse as sp  # here: the import of this package does not wait for it
+
     entries = rows.tocoo()
     return sp.coo_array((entries.data[keep], (entries.row[keep], entries.col[keep])), shape=rows.shape)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 DType = np.dtype[Any]
 Scalar = Any  # a NumPy scalar or a Python number
@@ -104,6 +103,8 @@ def _logistic(x: Any) -> Any:
 
 
 def _erf(x: Any) -> Any:
+    from scipy import special  # a third of the import of this package, if it came first
+
     return special.erf(x)
 
 
