@@ -90,7 +90,9 @@ def ends(storage: Storage, few: int) -> tuple[Entries, Entries | None]:
 def _all(storage: Storage, position: Array) -> Entries:
     columns, position = at(storage, position)
     if not storage.format.levels or not storage.format.levels[-1].shared or storage.format.blocked:
-        return Entries(columns, storage.vals[position])  # of a run in blocks, what lies further may be in another block, or outside
+        return Entries(
+            columns, storage.vals[position]
+        )  # of a run in blocks, what lies further may be in another block, or outside
     _, start, stop = storage.buffers[-1]  # of a run, both ends are enough
     dimension = storage.format.order[-1]
     begin, end = start[position].astype(np.int64), stop[position].astype(np.int64)

@@ -262,7 +262,7 @@ def test_arrays_are_operators_for_scipy(form):
     assert info == 0
     np.testing.assert_allclose(A.todense() @ x, B, atol=1e-6)
     np.testing.assert_allclose(np.sort(theirs.eigsh(operator, 2)[0]), np.linalg.eigvalsh(A.todense())[-2:])
-    np.testing.assert_allclose(A.matmat(np.eye(N)).todense(), A.todense())
+    np.testing.assert_allclose(A.matmat(np.eye(N)), A.todense())
 
 
 def test_errors():
