@@ -113,7 +113,7 @@ def _is_pair(parts: Any) -> bool:
 
 def _placed(data: Any, coords: Any, format: Any, dtype: Any, fill_value: Any, shape: Any) -> Any:
     """Traced values at coordinates, added up where these agree: differentiable, so that a matrix that is assembled has derivatives."""
-    columns = list(coords)
+    columns = [c if isinstance(c, Tracer) else np.asarray(c) for c in coords]
     if shape is None:
         if _holds(columns, Tracer):
             raise TypeError("shape must be given where coordinates are traced: the shape of an array is known")
