@@ -32,13 +32,16 @@ def test_logistic_regression_by_scipy():
 def test_ridge_by_products_of_the_hessian():
     A, b = sj.array(sp.random_array((100, 30), density=0.1, rng=0, format="csr")), np.ones(100)
 
+    @sj.jit
     def loss(x):
         return snp.sum((A @ x - b) ** 2) + snp.sum(x**2)
 
+    @sj.jit
     def product(x, v):
         return sj.jvp(sj.grad(loss), (x,), (v,))[1]
 
-    found = scipy.optimize.minimize(loss, np.zeros(30), jac=sj.grad(loss), hessp=product, method="Newton-CG", tol=1e-10)
+    jac = sj.jit(sj.grad(loss))
+    found = scipy.optimize.minimize(loss, np.zeros(30), jac=jac, hessp=product, method="Newton-CG", tol=1e-10)
     want = linear_model.Ridge(alpha=1.0, fit_intercept=False, tol=1e-12).fit(A.to_scipy(), b)
     assert_allclose(found.x, want.coef_, atol=1e-6)
 

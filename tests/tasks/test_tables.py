@@ -99,10 +99,10 @@ def test_rain():
         lambda a: a.where(a > 0.8, 0),
         lambda a: a.weighted(weights).mean("lat"),
         lambda a: a.coarsen(time=12).sum(),
+        lambda a: xarray.dot(a, a, dim="time"),
         lambda a: a.resample(time="YE").max(),
         lambda a: a.quantile(0.9, "time"),
         lambda a: a.stack(place=("lat", "lon")).transpose("place", "time"),
-        lambda a: xarray.dot(a, a, dim="time"),
         lambda a: xarray.Dataset({"rain": a, "twice": a * 2}).std("time").twice,
     ]:
         made = task(ours).data
