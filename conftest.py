@@ -3,6 +3,7 @@
 Machine code of kernels whose text did not change is kept between runs (`tests/objects`).
 """
 
+import gc
 import importlib.util
 import os
 import re
@@ -47,3 +48,9 @@ def pytest_collection_modifyitems(config, items):
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def pytest_collection_finish(session):
+    """What is there before the first test stays: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()

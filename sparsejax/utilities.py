@@ -6,13 +6,15 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from sparsejax import tree_util
 from sparsejax.core import primitive
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray
-from sparsejax.core.trace import current
+from sparsejax.core.trace import Tracer, current
 from sparsejax.formats import Format
 from sparsejax.jit.api import JitFunction
 from sparsejax.jit.backend import compiler
@@ -116,12 +118,28 @@ def _constructed(format: str, arg: Any, shape: Any, dtype: Any) -> Any:
         data, indices, indptr = (x.todense() if isinstance(x, Array) else x for x in arg)
         if format == "coo":
             raise TypeError("coo_array takes (data, coords), not (data, indices, indptr)")
+        if any(isinstance(x, Tracer) for x in arg):
+            return _compressed(format, data, indices, indptr, shape, dtype)
         made = (sp.csr_array if format == "csr" else sp.csc_array)((data, indices, indptr), shape=shape)
         return array(made, dtype, format=format)
     if isinstance(arg, tuple) and len(arg) == 2:
         return array(arg, dtype, format=format, shape=shape)
     made = array(arg, dtype, shape=shape)
     return made if made.format == Format.parse(format, made.ndim) else made.asformat(format)
+
+
+def _compressed(format: str, data: Any, indices: Any, indptr: Any, shape: Any, dtype: Any) -> Any:
+    """A csr or csc array of traced values; where the rows end is known."""
+    if isinstance(indptr, Tracer):
+        raise TypeError(
+            f"indptr of {format}_array is traced, but must be known: close over it, or pass (data, (rows, columns))"
+        )
+    lines = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    coords = (lines, indices) if format == "csr" else (indices, lines)
+    if shape is None and not isinstance(indices, Tracer):
+        extents = len(indptr) - 1, int(np.max(indices)) + 1 if len(indices) else 0
+        shape = extents if format == "csr" else extents[::-1]
+    return array((data, coords), dtype, format=format, shape=shape)
 
 
 def csr_array(arg1: Any, shape: Any = None, dtype: Any = None) -> Any:

@@ -159,6 +159,15 @@ class Array(_Fields):
         made = scipy_io.to_scipy(self.storage)
         return made.copy() if copy else made
 
+    @property
+    def flags(self) -> Any:
+        """The flags of the memory of a dense array, which is never writable; AttributeError for sparse ones."""
+        if not self.format.is_dense:
+            raise AttributeError(
+                f"an array in format {self.format} has no flags; those of its buffers are at x.data.flags"
+            )
+        return self.todense().flags
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if source.in_scipy_operator():
             return source.as_object(self)

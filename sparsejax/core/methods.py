@@ -80,6 +80,13 @@ def _foreign(value: Any) -> Any:
     return NotImplemented
 
 
+def _like_operand(made: Any, x: Any) -> Any:
+    """A dense result in writable memory of NumPy's, if the operand is NumPy's: SciPy's solvers work in the memory of what they are given."""
+    if not isinstance(x, np.ndarray) or not hasattr(made, "_storage") or not made.format.is_dense:
+        return made
+    return np.array(made.todense())
+
+
 class ArrayBase:
     """What concrete arrays and tracers share: a type, and NumPy's operators and methods."""
 
@@ -229,20 +236,20 @@ class ArrayBase:
 
     def matvec(self, x: Any) -> Any:
         """The product of the matrix with a vector, or one column; with this name every matrix is a `scipy.sparse.linalg.LinearOperator`
-        for SciPy's solvers."""
-        return surface["matmul"](self, x)
+        for SciPy's solvers. Of an array of NumPy's it is one of NumPy's, which may be written to."""
+        return _like_operand(surface["matmul"](self, x), x)
 
     def rmatvec(self, x: Any) -> Any:
-        """The product of the conjugate transpose with a vector, or one column."""
-        return surface["matmul"](self.H, x)
+        """The product of the conjugate transpose with a vector, or one column; see `matvec`."""
+        return _like_operand(surface["matmul"](self.H, x), x)
 
     def matmat(self, X: Any) -> Any:
-        """The product of the matrix with another."""
-        return surface["matmul"](self, X)
+        """The product of the matrix with another; see `matvec`."""
+        return _like_operand(surface["matmul"](self, X), X)
 
     def rmatmat(self, X: Any) -> Any:
-        """The product of the conjugate transpose with a matrix."""
-        return surface["matmul"](self.H, X)
+        """The product of the conjugate transpose with a matrix; see `matvec`."""
+        return _like_operand(surface["matmul"](self.H, X), X)
 
     def getrow(self, i: int) -> Any:
         """Row `i` of a matrix, as a matrix of one row."""

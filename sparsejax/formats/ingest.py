@@ -136,11 +136,12 @@ def _from_storage(storage: Storage, copy: bool | None) -> Storage:
 
 
 def _is_coords(pair: tuple[Any, Any]) -> bool:
-    """Whether a tuple of two is (data, coords): a vector, and one vector of the same length per axis."""
+    """Whether a tuple of two is (data, coords): a vector, and one vector of the same length per axis. Vectors are lists, or anything that
+    NumPy makes an array of, such as a column of a data frame."""
     data, coords = pair
     if not isinstance(coords, tuple | list | np.ndarray) or isinstance(data, tuple) or np.ndim(data) != 1:
         return False
-    return all(isinstance(c, list | np.ndarray) and np.ndim(c) == 1 for c in coords)
+    return all((isinstance(c, list) or hasattr(c, "__array__")) and np.ndim(c) == 1 for c in coords)
 
 
 def _from_pair(data: Any, coords: Any, shape: Any, dtype: Any, copy: bool | None) -> Storage:

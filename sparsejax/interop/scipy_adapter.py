@@ -90,7 +90,7 @@ def _function(function: Callable[..., Any], copy: bool) -> Callable[..., Any]:
 
 
 def _back(value: Any, copy: bool) -> Any:
-    """A result as ours; an estimator, which methods as `fit` return, as one that takes our arrays."""
+    """A result, or an attribute, as ours; an estimator, as `fit` returns it and `best_estimator_` is one, as one that takes our arrays."""
     return Adapted(value, copy) if hasattr(value, "fit") and not isinstance(value, type) else from_theirs(value)
 
 
@@ -111,7 +111,7 @@ class Adapted:
         found = getattr(self.adapted, name)
         if callable(found) and not isinstance(found, type):
             return _method(self, found)
-        return from_theirs(found)
+        return _back(found, self._copy)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.adapted, name, to_theirs(value, self._copy))

@@ -17,12 +17,14 @@ from sparsejax.lax.elementwise import (
     convert_element_type,
     elementwise,
     imag,
+    logistic,
     loop_dtypes,
     real,
     strong,
     where,
 )
 from sparsejax.lax.library.special import special
+from sparsejax.transforms.custom import custom_jvp
 
 
 def _unary(op: str) -> Callable[[Any], Any]:
@@ -67,18 +69,27 @@ def logaddexp(x: Any, y: Any, /) -> Any:
     >>> round(float(logaddexp(0.0, 1000.0)))
     1000
     """
-    types = aval_of(x), aval_of(y)
-    if all(a.dtype.kind in "biu" for a in types):  # differences of integers wrap around
-        wide = loop_dtypes("hypot", types)[1]
-        x, y = convert_element_type(x, wide), convert_element_type(y, wide)
+    wide = loop_dtypes("hypot", (aval_of(x), aval_of(y)))[1]  # differences of integers wrap around
+    return strong(_logaddexp(convert_element_type(x, wide), convert_element_type(y, wide)))
+
+
+@custom_jvp
+def _logaddexp(x: Any, y: Any) -> Any:
     gap = elementwise("subtract", x, y)
     more = elementwise("log1p", elementwise("exp", elementwise("negative", elementwise("absolute", gap))))
     # equal infinities have no gap, but NaN; nor has a NaN
-    return strong(
-        where(
-            elementwise("isnan", gap), elementwise("add", x, y), elementwise("add", elementwise("maximum", x, y), more)
-        )
+    return where(
+        elementwise("isnan", gap), elementwise("add", x, y), elementwise("add", elementwise("maximum", x, y), more)
     )
+
+
+@_logaddexp.defjvp
+def _logaddexp_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    """By weights that add up to 1. The maximum and the absolute value have kinks where operands agree, of which their sum has none."""
+    (x, y), (tx, ty) = primals, tangents
+    gap = elementwise("subtract", x, y)
+    first, second = logistic(gap), logistic(elementwise("negative", gap))
+    return _logaddexp(x, y), elementwise("add", elementwise("multiply", first, tx), elementwise("multiply", second, ty))
 
 
 def nextafter(x1: Any, x2: Any, /) -> Any:

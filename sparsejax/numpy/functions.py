@@ -27,13 +27,13 @@ from sparsejax.lax.elementwise import convert_element_type as _convert_element_t
 from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.elementwise import strong as _strong
 from sparsejax.lax.reduce import reduce as _reduce
-from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
+from sparsejax.lax.structural import broadcast_to, diagonal, refill, reshape, transpose
 from sparsejax.lax.structural import convert_format as _convert_format
 from sparsejax.lax.structural import extents as _extents
 from sparsejax.lax.structural import integer as _integer
 from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
-from sparsejax.numpy.indexing import stack
+from sparsejax.numpy.indexing import At, stack
 
 # ---------------------------------------------------------------------------------------------------------- creation
 
@@ -91,6 +91,8 @@ def _holds(parts: Any, kind: type) -> bool:
 def _of_arrays(parts: Any, format: Any, dtype: Any, fill_value: Any, shape: Any) -> Any:
     """Of nested lists that hold our arrays, or of `(data, coords)` that are our arrays."""
     if _is_pair(parts):
+        if _holds(parts, Tracer):
+            return _placed(parts[0], parts[1], format, dtype, fill_value, shape)
         data, coords = ([np.asarray(x) for x in p] if isinstance(p, list | tuple) else np.asarray(p) for p in parts)
         return array((np.asarray(data), coords), dtype, format=format, fill_value=fill_value, shape=shape)
     made = _stacked(parts)
@@ -100,14 +102,26 @@ def _of_arrays(parts: Any, format: Any, dtype: Any, fill_value: Any, shape: Any)
 
 
 def _is_pair(parts: Any) -> bool:
-    """Whether a tuple of arrays is (data, coords): a vector, and a vector of integers per dimension."""
-    if not isinstance(parts, tuple) or len(parts) != 2 or np.ndim(parts[0]) != 1 or isinstance(parts[0], Tracer):
+    """Whether a tuple of arrays is (data, coords): a vector, and a vector of the same length per axis. Two vectors are rows of a matrix."""
+    if not isinstance(parts, tuple) or len(parts) != 2 or np.ndim(parts[0]) != 1:
         return False
     data, coords = parts
-    columns = list(coords) if isinstance(coords, tuple | list) or getattr(coords, "ndim", 0) == 2 else [coords]
-    return isinstance(coords, tuple | list | ArrayBase | np.ndarray) and all(
-        np.shape(c) == np.shape(data) and not isinstance(c, Tracer) for c in columns
-    )
+    if not isinstance(coords, tuple | list) and getattr(coords, "ndim", 0) != 2:
+        return False
+    return len(coords) > 0 and all(np.shape(c) == np.shape(data) for c in coords)
+
+
+def _placed(data: Any, coords: Any, format: Any, dtype: Any, fill_value: Any, shape: Any) -> Any:
+    """Traced values at coordinates, added up where these agree: differentiable, so that a matrix that is assembled has derivatives."""
+    columns = [c if isinstance(c, Tracer) else np.asarray(c) for c in coords]
+    if shape is None:
+        if _holds(columns, Tracer):
+            raise TypeError("shape must be given where coordinates are traced: the shape of an array is known")
+        shape = [int(np.max(c)) + 1 if len(c) else 0 for c in columns]
+    values = _asarray(data) if dtype is None else astype(data, dtype)
+    nothing = zeros(shape, values.dtype, "coo" if format is None else format)
+    made = At(nothing)[tuple(columns)].add(values)
+    return made if fill_value is None else refill(made, ingest.fill_scalar(fill_value, made.dtype))
 
 
 def _stacked(parts: Any) -> Any:
@@ -522,8 +536,12 @@ def round(x: Any, decimals: int = 0) -> Any:
     return _convert_element_type(made, x.dtype)
 
 
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
-    """Whether entries agree within `atol + rtol * |b|`; equal infinities do, NaN never does. Integers and booleans are compared as float64."""
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether entries agree within `atol + rtol * |b|`; equal infinities do, NaN does with NaN for `equal_nan`. Integers and booleans are
+    compared as float64."""
+    if equal_nan:
+        both = _elementwise("logical_and", _elementwise("isnan", a), _elementwise("isnan", b))
+        return _elementwise("logical_or", isclose(a, b, rtol, atol), both)
     apply = _elementwise
     known = isinstance(b, bool | int | float | complex | np.generic)
     if known:
@@ -536,9 +554,9 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
     return apply("logical_or", apply("logical_and", near, finite), apply("equal", a, b))
 
 
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Whether all entries agree; see `isclose`."""
-    return _reduce("all", isclose(a, b, rtol, atol))
+    return _reduce("all", isclose(a, b, rtol, atol, equal_nan))
 
 
 def array_equal(a: Any, b: Any, equal_nan: bool = False) -> Any:

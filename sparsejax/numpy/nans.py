@@ -131,22 +131,25 @@ def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     >>> nanmedian(np.array([np.nan, 1.0, 3.0]))
     Array(2., dtype=float64)
     """
+    ordered, count, shape = ordered_lines(x, axis, keepdims)
+    low = elementwise("maximum", elementwise("floor_divide", elementwise("subtract", count, 1), 2), 0)
+    high = elementwise("floor_divide", count, 2) if ordered.shape[0] > 1 else low
+    first, second = take_along_axis(ordered, low, 0), take_along_axis(ordered, high, 0)
+    second = where(elementwise("equal", elementwise("remainder", count, 2), 1), first, second)
+    return reshape(elementwise("multiply", elementwise("add", first, second), 0.5), shape)
+
+
+def ordered_lines(x: Any, axis: Any, keepdims: bool) -> tuple[Any, Any, list[int]]:
+    """The entries along the first axis, sorted and dense, NaN last; how many are no NaN; and the shape of a reduction."""
     x = _floating(x, None)
     axes = tuple(range(x.ndim)) if axis is None else tuple(sorted(normal_axes(axis, x.ndim)))
     kept = [d for d in range(x.ndim) if d not in axes]
     rest = [x.shape[d] for d in kept]
     line = reshape(x.transpose([*axes, *kept]), (-1, *rest)) if x.size else x
     count = reduce("sum", elementwise("logical_not", elementwise("isnan", line)), 0, np.int64)
-    ordered = convert_format(sorting.sort(line, 0), "dense")  # NaN last
-    low = elementwise("maximum", elementwise("floor_divide", elementwise("subtract", count, 1), 2), 0)
-    ends = [
-        take_along_axis(ordered, reshape(convert_format(k, "dense"), (1, *rest)), 0)
-        for k in (low, elementwise("floor_divide", count, 2) if line.shape[0] > 1 else low)
-    ]
-    ends[1] = where(reshape(elementwise("equal", elementwise("remainder", count, 2), 1), (1, *rest)), ends[0], ends[1])
-    made = elementwise("multiply", elementwise("add", *ends), 0.5)
     shape = [1 if d in axes else n for d, n in enumerate(x.shape)] if keepdims else rest
-    return reshape(made, shape)
+    ordered = convert_format(sorting.sort(line, 0), "dense")
+    return ordered, reshape(convert_format(count, "dense"), (1, *rest)), shape
 
 
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:

@@ -1,7 +1,8 @@
 """What NumPy's own functions do with our arrays: `__array_ufunc__` and `__array_function__`.
 
 NumPy's functions that `sparsejax.numpy` has are ours, and so are their results. Others take dense arrays as NumPy's; those that are
-not (sparse ones, and traced values) raise a TypeError that names the way out. Nothing is written to: `out=` is refused.
+not (sparse ones, and traced values) raise a TypeError that names the way out. Arrays of ours are not written to: `out=` is refused.
+NumPy's own are, with dense operands, so that `y += x` adds to an array of NumPy's.
 """
 
 from __future__ import annotations
@@ -54,9 +55,16 @@ def _refuse_out(name: str, kwargs: dict[str, Any]) -> None:
         out = None if all(o is None for o in out) else out
     if out is not None:
         raise TypeError(
-            f"{name}: out= is refused, since sparsejax arrays are immutable: use the result, or pass np.asarray(x) of dense "
-            "arrays to write into one of NumPy's"
+            f"{name}: out= is refused, since sparsejax arrays are immutable: use the result, `y = y + x` instead of `y += x`; an array "
+            "of NumPy's takes results of dense arrays, np.asarray(x.todense()) of sparse ones"
         )
+
+
+def _writes_to_numpy(kwargs: dict[str, Any], inputs: Any) -> bool:
+    """Whether the results of dense arrays are written to arrays of NumPy's, as in `y += x`."""
+    out = kwargs.get("out")
+    given = [o for o in (out if isinstance(out, tuple) else (out,)) if o is not None]
+    return bool(given) and all(isinstance(o, np.ndarray) for o in given) and _all_dense(inputs, kwargs)
 
 
 # ------------------------------------------------------------------------------------------------------------ ufuncs
@@ -66,6 +74,8 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     """`__array_ufunc__`: the call, with `dtype=`, `where=` (entries elsewhere are 0) and `casting=`; reduce, accumulate, outer."""
     name = _SAME.get(ufunc.__name__, ufunc.__name__)
     kwargs = dict(kwargs)
+    if _writes_to_numpy(kwargs, inputs):
+        return through_numpy(getattr(ufunc, method), f"{name}", inputs, kwargs)
     _refuse_out(f"np.{name}", kwargs)
     if method == "__call__":
         return _called(ufunc, name, inputs, kwargs)
@@ -165,6 +175,8 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     name = f"{prefix}.{func.__name__}" if prefix in ("linalg", "fft") else func.__name__
     ours = functions.get(name)
     if ours is None or (name in _CONVERTING and _all_dense(args, kwargs)):
+        return through_numpy(func, name, args, kwargs)
+    if _writes_to_numpy(kwargs, args):
         return through_numpy(func, name, args, kwargs)
     _refuse_out(f"np.{name}", kwargs := dict(kwargs))
     clean = {k: v for k, v in kwargs.items() if v is not np._NoValue and k not in _IGNORED}

@@ -17,9 +17,11 @@ from sparsejax.lax.library.searching import histogram_counts
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import mean, reduce
 from sparsejax.lax.structural import convert_format, integer, normal_axes, reshape
+from sparsejax.numpy.arranging import take_along_axis
 from sparsejax.numpy.functions import own
 from sparsejax.numpy.indexing import getitem, take
 from sparsejax.numpy.manipulation import atleast_2d, concatenate_all
+from sparsejax.numpy.nans import ordered_lines
 
 METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
@@ -34,8 +36,7 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method
 
     Raises ValueError for fractions outside [0, 1] and methods other than "linear", "lower", "higher", "nearest" and "midpoint".
     """
-    if method not in METHODS:
-        raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    _check(q, method)
     x = asarray(x)
     x = x if x.dtype.kind == "f" else convert_element_type(x, float)
     axes = tuple(range(x.ndim)) if axis is None else tuple(sorted(normal_axes(axis, x.ndim)))
@@ -48,8 +49,6 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method
     ordered = sorting.sort(line, 0)
     fractions = q if isinstance(q, Tracer) else np.asarray(q, np.float64)
     if isinstance(fractions, np.ndarray):
-        if not np.all((fractions >= 0) & (fractions <= 1)):
-            raise ValueError("quantiles must be in the range [0, 1]")
         found = [_interpolated(ordered, float(f) * (n - 1), method) for f in fractions.ravel()]
         made = reshape(concatenate_all([reshape(f, (1, *rest)) for f in found]), (*fractions.shape, *rest))
     else:
@@ -58,6 +57,16 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method
     made = where(broken, np.nan, made)
     outer = made.shape[: made.ndim - len(rest)]
     return reshape(made, (*outer, *(1 if d in axes else m for d, m in enumerate(x.shape)))) if keepdims else made
+
+
+def _check(q: Any, method: str) -> None:
+    if method not in METHODS:
+        raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    if isinstance(q, Tracer):
+        return
+    fractions = np.asarray(q, np.float64)
+    if not np.all((fractions >= 0) & (fractions <= 1)):
+        raise ValueError("quantiles must be in the range [0, 1]")
 
 
 def _interpolated(ordered: Any, place: float, method: str) -> Any:
@@ -80,19 +89,56 @@ def _between(first: Any, second: Any, weight: Any) -> Any:
 def _gathered(ordered: Any, places: Any, method: str, rest: tuple[int, ...]) -> Any:
     low, high = elementwise("floor", places), elementwise("ceil", places)
     first, second = (take(ordered, convert_element_type(k, np.int64), 0) for k in (low, high))
-    weight = {
-        "lower": low * 0,
-        "higher": low * 0 + 1,
-        "midpoint": low * 0 + 0.5,
-        "linear": places - low,
-        "nearest": elementwise("rint", places) - low,
-    }[method]
+    weight = _weight(method, places, low)
     return _between(first, second, reshape(weight, (*weight.shape, *(1 for _ in rest))))
 
 
 def percentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
     """`numpy.percentile`: `quantile` of fractions in per cent."""
     return quantile(x, q / 100.0 if isinstance(q, Tracer) else np.true_divide(q, 100.0), axis, keepdims, method=method)
+
+
+def _weight(method: str, places: Any, low: Any) -> Any:
+    """How far from the entry before a place to the one after it a quantile lies."""
+    return {
+        "lower": low * 0,
+        "higher": low * 0 + 1,
+        "midpoint": low * 0 + 0.5,
+        "linear": places - low,
+        "nearest": elementwise("rint", places) - low,
+    }[method]
+
+
+def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
+    """`numpy.nanquantile`: `quantile` of the entries that are no NaN; NaN where there are none. O(n log n) for n stored entries.
+
+    >>> nanquantile(np.array([np.nan, 1.0, 3.0]), 0.25)
+    Array(1.5, dtype=float64)
+
+    Raises ValueError for fractions outside [0, 1] and for other methods than those of `quantile`.
+    """
+    _check(q, method)
+    ordered, count, shape = ordered_lines(x, axis, keepdims)
+    last = elementwise("maximum", elementwise("subtract", count, 1), 0)
+    fractions = asarray(q)
+    flat = reshape(fractions, (-1,))
+    parts = [_at_fraction(ordered, last, flat[k], method) for k in range(flat.shape[0])]
+    return reshape(concatenate_all(parts), (*fractions.shape, *shape))
+
+
+def _at_fraction(ordered: Any, last: Any, fraction: Any, method: str) -> Any:
+    """The entries at a fraction of the way from the first to the last of every column, each of which has its own last."""
+    places = elementwise("multiply", last, fraction)
+    low, high = elementwise("floor", places), elementwise("ceil", places)
+    first, second = (take_along_axis(ordered, convert_element_type(k, np.int64), 0) for k in (low, high))
+    return _between(first, second, _weight(method, places, low))
+
+
+def nanpercentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
+    """`numpy.nanpercentile`: `nanquantile` of fractions in per cent."""
+    return nanquantile(
+        x, q / 100.0 if isinstance(q, Tracer) else np.true_divide(q, 100.0), axis, keepdims, method=method
+    )
 
 
 def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Any:

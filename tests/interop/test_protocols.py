@@ -32,13 +32,28 @@ def test_arguments_of_ufuncs(x):
         np.testing.assert_array_equal(made.todense(), want)
     with pytest.raises(TypeError, match="safe"):
         np.add(x, x, dtype="i4", casting="safe")
+
+
+@BOTH
+def test_results_in_given_memory(x):
+    """NumPy's arrays take results of dense arrays; ours never change, and sparse ones are not made dense silently."""
     with pytest.raises(TypeError, match=r"add: out= is refused"):
-        np.add(x, x, out=np.empty((2, 3)))
-    with pytest.raises(TypeError, match=r"sum: out= is refused"):
-        np.sum(x, out=np.empty(()))
-    target = D.copy()
-    with pytest.raises(TypeError, match="out="):
+        np.add(D, D, out=x)
+    target, total = D.copy(), np.empty(())
+    if x.format.is_dense:
         target += x
+        target *= x
+        np.testing.assert_array_equal(target, (D + D) * D)
+        assert np.sum(x, out=total) is total and total == D.sum()
+        np.clip(x, 0, 1, out=target)
+        np.testing.assert_array_equal(target, D.clip(0, 1))
+        np.add.reduce(x, axis=0, out=target[0])
+        np.testing.assert_array_equal(target[0], D.sum(0))
+        return
+    with pytest.raises(TypeError, match=r"add: out= is refused.*y = y \+ x"):
+        target += x
+    with pytest.raises(TypeError, match=r"sum: out= is refused"):
+        np.sum(x, out=total)
 
 
 @BOTH

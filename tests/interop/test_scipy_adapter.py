@@ -55,6 +55,8 @@ def test_scikit_learn():
     want = linear_model.LogisticRegression().fit(sp.csr_array(X), y)
     np.testing.assert_array_equal(model.predict(A).todense(), want.predict(sp.csr_array(X)))
     assert isinstance(model.coef_, sj.Array) and model.score(A, y) == want.score(X, y)
+    search = pytest.importorskip("sklearn.model_selection").GridSearchCV(linear_model.Ridge(), {"alpha": [1.0]}, cv=2)
+    assert isinstance(interop.scipy(search).fit(A, y).best_estimator_.predict(A), sj.Array)
     reduced = interop.scipy(decomposition.TruncatedSVD(2, random_state=0)).fit_transform(A)
     assert isinstance(reduced, sj.Array) and reduced.shape == (40, 2)
     scaled = interop.scipy(preprocessing.normalize)(A)

@@ -11,7 +11,7 @@ TYPED = {
     "Array": (
         sj.Array,
         "data indices indptr coords eliminate_zeros prune sum_duplicates sort_indices getnnz getrow getcol setdiag tolil tobsr todia H mT "
-        "block_until_ready device to_device itemsize matvec rmatvec matmat to_scipy __array_namespace__ __dlpack__ __dlpack_device__",
+        "block_until_ready device to_device itemsize matvec rmatvec matmat flags to_scipy __array_namespace__ __dlpack__ __dlpack_device__",
     ),
     "sj": (
         sj,
@@ -21,7 +21,7 @@ TYPED = {
     "snp": (
         snp,
         "block block_diag percentile quantile diff bincount histogram isin searchsorted atleast_1d atleast_2d interp digitize cov average "
-        "cumprod argpartition partition meshgrid pad empty empty_like finfo nanstd nanprod fft linalg",
+        "cumprod argpartition partition meshgrid pad empty empty_like finfo nanstd nanprod nanquantile nanpercentile fft linalg",
     ),
     "lax": (
         sj.lax,

@@ -147,6 +147,11 @@ def test_segments_of_integers_and_sparse_rows():
     wanted = np.zeros((4, 5))
     np.add.at(wanted, IDS[(IDS >= 0) & (IDS < 4)], A.todense()[(IDS >= 0) & (IDS < 4)])
     np.testing.assert_allclose(nn.segment_sum(A, IDS, 4).todense(), wanted, rtol=1e-12)
+    np.testing.assert_array_equal(
+        nn.segment_sum(np.arange(8), segment_ids=IDS), nn.segment_sum(np.arange(8), IDS, num_segments=IDS.max() + 1)
+    )
+    with pytest.raises(TypeError, match="num_segments must be given"):
+        sj.jit(nn.segment_sum)(np.arange(8), IDS)
     with pytest.raises(ValueError, match="ids of shape"):
         nn.segment_sum(np.ones(3), IDS, 4)
     with pytest.raises(TypeError, match="must be integers"):

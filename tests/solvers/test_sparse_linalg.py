@@ -262,7 +262,13 @@ def test_arrays_are_operators_for_scipy(form):
     assert info == 0
     np.testing.assert_allclose(A.todense() @ x, B, atol=1e-6)
     np.testing.assert_allclose(np.sort(theirs.eigsh(operator, 2)[0]), np.linalg.eigvalsh(A.todense())[-2:])
-    np.testing.assert_allclose(A.matmat(np.eye(N)).todense(), A.todense())
+    np.testing.assert_allclose(A.matmat(np.eye(N)), A.todense())
+    for method in (theirs.gmres, theirs.bicgstab, theirs.lgmres, theirs.qmr):  # they write into what a product returns
+        x, info = method(A, sj.array(B), rtol=1e-10)
+        assert info == 0
+        np.testing.assert_allclose(A.todense() @ x, B, atol=1e-6)
+    start = RNG.random((N, 2))
+    np.testing.assert_allclose(*(theirs.lobpcg(M, start, tol=1e-3, maxiter=100)[0] for M in (A, A.todense())))
 
 
 def test_errors():

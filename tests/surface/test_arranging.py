@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import special
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -382,3 +383,18 @@ def test_booleans_squared():
         assert (sj.array(b) ** exponent).dtype == (b**exponent).dtype
         np.testing.assert_array_equal((sj.array(b) ** exponent).todense(), b**exponent)
     assert snp.power(sj.array(b), 2).dtype == np.power(b, 2).dtype
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_logaddexp_has_no_kink(name):
+    """The maximum in it has one, where operands agree; also of a constant and of a sparse operand."""
+    f = getattr(snp, name)
+    x = np.array([0.0, 1.0, -2.0, 1000.0, -1000.0])
+    want = special.expit(x * (np.log(2) if name == "logaddexp2" else 1))
+    np.testing.assert_allclose(sj.grad(lambda x: snp.sum(f(0, x)))(x), want, atol=1e-300)
+    np.testing.assert_allclose(sj.grad(lambda x: snp.sum(f(x, 0.0)))(x), want, atol=1e-300)
+    np.testing.assert_allclose(sj.grad(lambda x: snp.sum(f(x, x)))(x), np.ones(5))
+    A = sj.array(np.diag(x[:3]) + np.eye(3), format="csr")
+    np.testing.assert_allclose(sj.grad(lambda A: snp.sum(f(A, A)))(A).data, np.ones(A.nnz))
+    curved = sj.hessian(lambda x: snp.sum(snp.logaddexp(x, 0)))(np.zeros(2))
+    np.testing.assert_allclose(curved, np.eye(2) / 4)

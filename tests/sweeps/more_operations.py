@@ -140,7 +140,7 @@ for _name in ["nanprod", "nanvar", "nanstd", "nanmedian", "ptp"]:
     OPERATIONS[f"np.{_name}"] = Operation(
         partial(lambda f, x: f(x, axis=1), getattr(snp, _name)), complex=_name in ("nanprod", "nanvar", "nanstd")
     )
-for _name, _q in [("quantile", 0.3), ("percentile", 30)]:
+for _name, _q in [("quantile", 0.3), ("percentile", 30), ("nanquantile", 0.3), ("nanpercentile", 30)]:
     OPERATIONS[f"np.{_name}"] = Operation(
         partial(lambda f, q, x: f(x, q, axis=1), getattr(snp, _name), _q), complex=False
     )

@@ -102,6 +102,17 @@ class Compiled:
         self._avals = [leaf_aval(x) for x in leaves]
         self._report = report.report(traced.closed, leaves) if has_data(leaves) else None
 
+    def __copy__(self) -> Compiled:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Compiled:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "machine code belongs to its process: pickle the jitted function, which is compiled again where it is loaded"
+        )
+
     def as_text(self, stage: str = "asm") -> str:
         """The machine code of its kernels, as assembly, or what another stage of the compiler made of them: "jaxpr", "plan", "cin",
         "loops" or "llvm", as `Lowered.as_text`. ValueError for other stages, and for all but "jaxpr" when it was compiled for types.
