@@ -19,7 +19,7 @@ from tests.fuzz import definitions, forced
 from tests.fuzz.tally import Tally
 from tests.rotation import slice_number
 
-SLICE, BATCHES = 1200, 6
+SLICE, BATCHES = 800, 4
 """Cases of a slice, some twenty seconds of work, and the tests that share them."""
 
 

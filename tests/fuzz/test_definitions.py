@@ -10,14 +10,14 @@ CASES = 2400
 BATCH = 100
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_definitions(start):
     faults = [f for f in (forced.half(definitions.check)(seed) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("start", range(0, 1200, BATCH))
 def test_random_definitions_in_blocks(start):
     faults = [
