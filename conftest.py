@@ -15,8 +15,9 @@ from hypothesis import settings
 from sparsejax import config
 from tests import objects, poison, rotation
 
-os.environ["SPARSEJAX_CACHE_DIR"] = "off"  # for the processes that tests start
+os.environ |= {"SPARSEJAX_CACHE_DIR": "off", "SPARSEJAX_MACHINE": "ice_lake"}  # for the processes that tests start
 config.update("cache_dir", "off")
+config.update("machine", "ice_lake")  # plans are the same everywhere
 if "SPARSEJAX_SLICE" not in os.environ:  # with it, hypothesis draws new examples
     settings.register_profile("same examples", derandomize=True)
     settings.load_profile("same examples")

@@ -1,33 +1,45 @@
-"""Measures the constants of the cost model (`search`) on real matrices, in iterations of a scalar loop.
+"""Measures a machine: the prices that the scheduler works with (`cost.machine`), fitted to kernels that run here.
 
-    python -m benchmarks.calibrate                    medians over matrices of the data folder (else generated ones)
-    python -m benchmarks.calibrate --names cora,cage10
+    python -m benchmarks.calibrate                           measure, fit, and print the table; what it predicts, and what was measured
+    python -m benchmarks.calibrate --write machine.json      and write it to a file for SPARSEJAX_MACHINE
+    python -m benchmarks.calibrate --conversions             the prices of conversions between formats instead (`conversion_price`)
 
-An iteration is one of the row sums of a csr matrix, rows and entries counted alike. VECTOR and STRIDED are times per lane of
-an innermost dense loop, contiguous and not. Conversions between formats of two dimensions are measured on the same matrices; the
-constants of their cost (`conversion_price`) are fitted by least squares of relative errors. Processor times, minimum of five.
-The prices of workspaces are measured by benchmarks/workspaces.py.
+Kernels of one statement are measured, those of the benchmark rows and of `benchmarks.cases`: processor times of one thread, medians. What a kernel
+is expected to take is a sum of counts times prices, so that its counts are found by changing one price at a time. Prices are fitted to the
+logarithms of the times, none of them far from what it was without a reason in the measurements: the square of the logarithm of what it changed by
+counts as one kernel does that is wrong by `PRIOR` times. What only kernels of several statements, memory that is touched for the first time, and
+compilation tell (`KEPT`) stays as it was. The prices of workspaces are measured by benchmarks/workspaces.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
+import json
+import math
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
 
 import sparsejax as sj
-from benchmarks import cases, datasets, matrices
+from benchmarks import cases, datasets, harness, libraries, matrices, operations, prices
+from sparsejax.errors import ScheduleError
 from sparsejax.formats import Coordinate, Format, convert
-from sparsejax.jit.cost import conversion_price, statistics
-from sparsejax.jit.inspect import counting
+from sparsejax.jit.cost import conversion_price, machine
+from sparsejax.jit.cost.price_table import Machine
+from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import search
 
+KEPT = ("store", "append", "whole", "gather", "look", "remember", "take", "compile", "multiply", "conversion")
+PRIOR = 4.0
 NAMES = (
     "cora",
     "bcsstk16",
@@ -42,7 +54,104 @@ NAMES = (
     "p2p-Gnutella08",
 )
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
-WIDTH = 32
+SIZES = ((20_000, 13), (100_000, 61))
+"""Rows of the cases, and every which of them is taken."""
+
+Counts = dict[str, float]
+"""How often each price is paid, by its name; of prices per level, with the number of the level."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A kernel that was measured: its loops in the order that was taken, and nanoseconds."""
+
+    name: str
+    nest: Nest
+    facts: Facts
+    order: tuple[cin.IndexVar, ...]
+    measured: float
+
+    def predicted(self, here: Machine) -> float:
+        """What it costs on a machine."""
+        model = search.Model(self.nest, self.facts, here=here)
+        return model.total(model.walk(self.order)).running + here.call
+
+
+def samples_of(name: str, function: Callable[..., object], arguments: Sequence[sj.Array]) -> Iterator[Sample]:
+    """The kernels of one statement that a call runs."""
+    for number, step, inputs in prices.kernels_of(function, arguments):
+        runner, given = step.actual(inputs)
+        if runner.plain.nested:
+            continue
+        observed = runner.observe(given)
+        schedule, _ = runner.schedule(observed)
+        took = prices.nanoseconds(step, inputs)
+        print(f"{name} {number}: {took:,.0f} ns", flush=True)
+        yield Sample(f"{name} {number}", runner.plain, runner.known(observed), schedule.order, took)
+
+
+def measured() -> Iterator[Sample]:
+    """All kernels that prices are fitted to."""
+    for operation, name, load in harness.rows(Namespace(ops="", matrices="", quick=False)):
+        matrix = load()
+        if harness.fits(operation, matrix):
+            data = operations.operands(operation, matrix)
+            yield from samples_of(f"{operation.name} {name}", *libraries.program(operation.stem, data))
+    for size, every in SIZES:
+        for case in itertools.islice(cases.family(), 3, None, every):
+            try:
+                yield from samples_of(f"{case} {size}", case.function, case.operands(size))
+            except ScheduleError:
+                continue
+
+
+def free(here: Machine) -> dict[str, float]:
+    """The prices that are fitted, by name."""
+    made: dict[str, float] = {}
+    for f in dataclasses.fields(Machine):
+        value = getattr(here, f.name)
+        if f.name in ("name", "caches", *KEPT):
+            continue
+        made |= {f"{f.name}.{k}": x for k, x in enumerate(value)} if isinstance(value, tuple) else {f.name: value}
+    return made
+
+
+def with_prices(here: Machine, found: Counts) -> Machine:
+    """A machine with other prices."""
+    changed: dict[str, object] = {}
+    for name, value in found.items():
+        field, _, level = name.partition(".")
+        old = changed.get(field, getattr(here, field))
+        changed[field] = tuple(value if k == int(level) else x for k, x in enumerate(old)) if level else value
+    return dataclasses.replace(here, **changed)  # type: ignore[arg-type]
+
+
+def counts(sample: Sample, here: Machine) -> Counts:
+    """How often a kernel pays each price."""
+    base = sample.predicted(here)
+    found = {}
+    for name, value in free(here).items():
+        step = 0.01 * value
+        found[name] = max(0.0, (sample.predicted(with_prices(here, {name: value + step})) - base) / step)
+    return found
+
+
+def fitted(samples: Sequence[Sample], here: Machine) -> Machine:
+    """The machine whose prices fit the samples best, found from `here`."""
+    before = free(here)
+    paid = [counts(s, here) for s in samples]
+    matrix = np.array([[c[n] for n in before] for c in paid])
+    start = np.array(list(before.values()))
+    rest = np.array([s.predicted(here) for s in samples]) - matrix @ start
+    times = np.log([s.measured for s in samples])
+
+    def wrong(change: np.ndarray) -> np.ndarray:
+        total = matrix @ (start * np.exp(change)) + rest
+        return np.concatenate([np.log(np.maximum(total, 1.0)) - times, change / math.log(PRIOR)])
+
+    solved = scipy.optimize.least_squares(wrong, np.zeros(len(start)), loss="soft_l1", f_scale=0.3)
+    made = {n: float(f"{x:.2g}") for n, x in zip(before, start * np.exp(solved.x), strict=True)}
+    return with_prices(here, made)
 
 
 def best(call: Callable[[], object], rounds: int = 5) -> float:
@@ -55,29 +164,6 @@ def best(call: Callable[[], object], rounds: int = 5) -> float:
     return min(took)
 
 
-def kernel_seconds(expression: str, formats: tuple[str, ...], order: str, operands: list[sj.Array]) -> float:
-    """The time of one kernel under a given loop order."""
-    nest, inputs = cases.kernel(cases.Case("calibration", expression, formats, "given"), operands)
-    known = statistics.of(nest, inputs)
-    loops = tuple(cin.IndexVar(x) for x in order)
-    run = counting.plain(nest, search.schedule_of(nest, known, loops), known)
-    return best(lambda: run(inputs))
-
-
-def constants(A: sp.csr_array) -> dict[str, float]:
-    """Every constant on one matrix, in iterations."""
-    given = sj.array(A, format="csr")
-    unit = kernel_seconds("ij->i", ("csr",), "ij", [given]) / (A.shape[0] + A.nnz)
-    found = {"ns": 1e9 * unit}
-    rng = np.random.default_rng(0)
-    H = sj.array(rng.random((A.shape[1], WIDTH)))
-    for name, array in (("VECTOR", H), ("STRIDED", H.asformat("(d,d)@(1,0)"))):
-        formats = ("csr", str(array.format))
-        lanes = (A.nnz + A.shape[0]) * WIDTH
-        found[name] = kernel_seconds("ij,jk->ik", formats, "ikj", [given, array]) / lanes / unit
-    return found
-
-
 def conversions(A: sp.csr_array) -> Iterator[tuple[dict[str, float], float]]:
     """The terms of every conversion of one matrix, and the nanoseconds that it takes."""
     for before, after in itertools.permutations((Format.parse(name, 2) for name in FORMATS), 2):
@@ -87,7 +173,7 @@ def conversions(A: sp.csr_array) -> Iterator[tuple[dict[str, float], float]]:
             yield conversion_price.terms(before, after, storage.shape, float(storage.nnz)), 1e9 * took
 
 
-def fitted(measured: Sequence[tuple[dict[str, float], float]]) -> dict[str, float]:
+def fitted_conversions(measured: Sequence[tuple[dict[str, float], float]]) -> dict[str, float]:
     """The constants of `conversion_price`, none negative, with the least squares of relative errors."""
     names = list(conversion_price.NANOSECONDS)
     matrix = np.array([[terms.get(n, 0.0) / took for n in names] for terms, took in measured])
@@ -95,27 +181,41 @@ def fitted(measured: Sequence[tuple[dict[str, float], float]]) -> dict[str, floa
     return {n: float(f"{x:.3g}") for n, x in zip(names, solved, strict=True)}
 
 
+def report(samples: Sequence[Sample], here: Machine) -> None:
+    """Print what a machine's prices predict, the worst kernels last."""
+    rows = [prices.Row(s.name, s.predicted(here), s.measured) for s in samples]
+    for row in sorted(rows, key=lambda r: abs(math.log(r.ratio))):
+        print(row)
+    print(prices.summary(rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--names", default=",".join(NAMES), help="comma-separated matrices of the data folder")
+    parser.add_argument("--write", default="", help="a file for the table, as JSON")
+    parser.add_argument("--name", default="here", help="of the machine")
+    parser.add_argument("--conversions", action="store_true")
+    parser.add_argument("--matrices", default=",".join(NAMES), help="of --conversions: matrices of the data folder")
     options = parser.parse_args()
-    present = set(datasets.matrix_names())
-    given = {n: datasets.matrix(n).astype(float) for n in options.names.split(",") if n in present}
-    if not given:
-        print("no matrices in the data folder; generated ones instead")
-        given = {n: matrices.MATRICES[n]() for n in ("uniform", "rmat16", "cora")}
-    names = ("ns", "VECTOR", "STRIDED")
-    print(f"{'matrix':28}" + "".join(f"{n:>9}" for n in names))
-    rows = []
-    for name, A in given.items():
-        made = constants(sp.csr_array(abs(A)))
-        rows.append([made[n] for n in names])
-        print(f"{name:28}" + "".join(f"{x:9.2f}" for x in rows[-1]))
-    print(f"{'median':28}" + "".join(f"{x:9.2f}" for x in np.median(rows, axis=0)))
-    used = [None, *(getattr(search, n) for n in names[1:])]
-    print(f"{'in use':28}" + "".join(f"{x:9.2f}" if x is not None else " " * 9 for x in used))
-    print("conversions, fitted:", fitted([pair for A in given.values() for pair in conversions(sp.csr_array(abs(A)))]))
-    print("conversions, in use:", conversion_price.NANOSECONDS)
+    if options.conversions:
+        present = set(datasets.matrix_names())
+        given = {n: datasets.matrix(n).astype(float) for n in options.matrices.split(",") if n in present}
+        if not given:
+            print("no matrices in the data folder; generated ones instead")
+            given = {n: matrices.MATRICES[n]() for n in ("uniform", "rmat16", "cora")}
+        found = [pair for A in given.values() for pair in conversions(sp.csr_array(abs(A)))]
+        print("fitted:", fitted_conversions(found))
+        print("in use:", conversion_price.NANOSECONDS)
+        return
+    here = dataclasses.replace(machine.current(), name=options.name)
+    with sj.config.using(num_threads=1):
+        samples = list(measured())
+    made = fitted(samples, fitted(samples, here))
+    report(samples, made)
+    print(prices.summary([prices.Row(s.name, s.predicted(here), s.measured) for s in samples]), "before")
+    print(made)
+    if options.write:
+        with open(options.write, "w", encoding="utf-8") as file:
+            json.dump(dataclasses.asdict(made), file, indent=1)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ skip           what is done without, to test or to compare: names of `alternativ
                (default: none). Results are the same, but for rounding. Plans are kept per setting. Names in `FIXED` are read from
                the environment alone, when the process starts; `loader` and `futex` count for kernels that are loaded, and threads that
                are started, from then on
+machine        the machine that kernels are priced for: "auto" (default, the shipped one with caches most like those here), the name of a shipped one
+               (`sparsejax.jit.cost.machines`), or a JSON file that `python -m benchmarks.calibrate --write` made
 choose         how the compiler decides where several ways are legal (`alternatives.CHOICES`): "auto" (default, the cheapest), "random:SEED" (any,
                drawn by the seed: the same ones whenever the same program is planned), pairs "choice=alternative" with commas between
                them (that one where it is legal; "loop_order=scorch" are the loop orders of Scorch's Algorithm 1), or a seed and pairs.
@@ -40,13 +42,13 @@ from sparsejax.alternatives import CHOICES, PASSES, SKIPPABLE
 
 Value = bool | str | int | os.PathLike[str] | Iterable[str]
 """What flags are set to."""
-Planning = tuple[str, int, tuple[str, ...], str]
+Planning = tuple[str, int, tuple[str, ...], str, str]
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
 _choices: dict[str, tuple[str, ...]] = {
     "workspace": ("auto", "bitmap", "marks", "hash", "coordinate", "bucket", "tree"),
 }
-_texts: dict[str, str] = {"cache_dir": "auto", "choose": "auto"}
+_texts: dict[str, str] = {"cache_dir": "auto", "choose": "auto", "machine": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
 FIXED = frozenset({"mremap"})
 """What cannot change within a process: a block goes back where it came from."""
@@ -118,7 +120,7 @@ def _settle() -> None:
     """Note what plans depend on outside `using` blocks."""
     global _planned, forcing
     skipped = tuple(sorted(_sets["skip"]))
-    _planned = _chosen["workspace"], _numbers["parallel_work"], skipped, _texts["choose"]
+    _planned = _chosen["workspace"], _numbers["parallel_work"], skipped, _texts["choose"], _texts["machine"]
     forcing += _forces(_sets["skip"], _texts["choose"]) - _settled[0]
     _settled[0] = _forces(_sets["skip"], _texts["choose"])
 
@@ -281,6 +283,12 @@ def skip() -> frozenset[str]:
     return found
 
 
+def machine() -> str:
+    """The machine that kernels are priced for: "auto", a name or a file."""
+    found: str = _scope.get().get("machine", _texts["machine"])
+    return found
+
+
 def choose() -> str:
     """How the compiler decides where several ways are legal."""
     found: str = _scope.get().get("choose", _texts["choose"])
@@ -305,7 +313,7 @@ def planning() -> Planning:
 
 
 def _scoped() -> Planning:
-    return workspace(), parallel_work(), tuple(sorted(skip())), choose()
+    return workspace(), parallel_work(), tuple(sorted(skip())), choose(), machine()
 
 
 def forced() -> tuple[tuple[str, ...], str] | None:
@@ -315,7 +323,7 @@ def forced() -> tuple[tuple[str, ...], str] | None:
     return tuple(sorted(skip() & PASSES.keys())), choose()
 
 
-_planned: Planning = ("", 0, (), "")
+_planned: Planning = ("", 0, (), "", "")
 
 
 _read_environment()

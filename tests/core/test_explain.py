@@ -23,7 +23,7 @@ def test_every_order_is_listed_and_the_cheapest_is_chosen():
     assert totals == sorted(totals)
     assert orders[0] == kernel.order == ("i", "k", "j")
     for c in kernel.candidates:
-        assert c.cost.total == c.cost.loops + c.cost.output + c.cost.conversions
+        assert c.cost.total == c.cost.loops + c.cost.memory + c.cost.output + c.cost.conversions
     assert [str(x.var) for x in kernel.loops] == ["i", "k", "j"]
     assert [x.leaders for x in kernel.loops] == [(), ("A",), ("B",)]
 

@@ -14,10 +14,9 @@ import sparsejax.numpy as snp
 from sparsejax import nn
 from sparsejax.core.array import Array
 from sparsejax.formats import convert
-from sparsejax.jit.graph import expected
-from sparsejax.jit.schedule import search
 from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
+from tests.prices import priced
 
 UNARY = ("exp", "expm1", "log1p", "sqrt", "absolute", "negative", "square")
 BINARY = ("add", "subtract", "multiply", "multiply", "divide", "maximum", "minimum")
@@ -151,9 +150,8 @@ def _check(seed: int) -> str | None:
         last.insert(0, rng.randrange(len(axes) + len(steps)))
     with np.errstate(all="ignore"):
         want = run(steps, inputs)
-        one = mock.patch.object(expected, "CALL", expected.CALL if seed % 2 else 1e9)  # whatever can be one kernel is
-        scatters = mock.patch.object(search, "SCATTERED", search.SCATTERED if seed % 3 else 0.0)
-        with one, scatters:
+        forced = {"call": 1e9} if seed % 2 == 0 else {}  # whatever can be one kernel is
+        with priced(**forced, **({"scatter": 0.0} if seed % 3 == 0 else {})):
             got = sj.jit(lambda *args: [run(steps, args)[k] for k in last])(*inputs)
     for k, ours in zip(last, got, strict=True):
         text = f"seed {seed} value {k} of {steps}; inputs {[str(a.format) for a in inputs]}"

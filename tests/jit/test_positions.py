@@ -9,9 +9,9 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import copies
 from sparsejax.jit.runtime import pattern_variants
-from sparsejax.jit.schedule import search
 from tests.autodiff import programs
 from tests.fuzz import engine
+from tests.prices import priced
 
 pytestmark = pytest.mark.rotating(4)
 
@@ -140,7 +140,7 @@ def test_masked_products_keep_only_what_contributes():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_scattered_fibers(seed, monkeypatch):
+def test_scattered_fibers(seed):
     rng = random.Random(seed)
     formats = [rng.choice(("csr", "csc", "dcsr", "coo")) for _ in range(3)]
     terms = rng.choice(("ij,ik,jk->ij", "ij,ik,kj->ij", "ik,ik,jk->ij", "ijk,kl,il->ij"))
@@ -152,9 +152,9 @@ def test_scattered_fibers(seed, monkeypatch):
     ours, dense = zip(*made, strict=True)
     found = []
     for price in (0.0, np.inf):
-        monkeypatch.setattr(search, "SCATTERED", price)
         f = sj.jit(lambda *args: sj.einsum(terms, *args, optimize=False))
-        found.append(f(*ours))
+        with priced(scatter=price):
+            found.append(f(*ours))
         np.testing.assert_allclose(np.asarray(found[-1].todense()), np.einsum(terms, *dense), rtol=1e-13)
     assert found[0].nnz == found[1].nnz
 

@@ -10,15 +10,15 @@ from sparsejax.formats.format import Format
 from sparsejax.jit.runtime import plan_cache
 from sparsejax.jit.schedule import replan
 from tests.fuzz import engine
+from tests.prices import priced
 
 CSC = Format.parse("csc", 2)
 
 
 @pytest.fixture
-def cheap(monkeypatch):
+def cheap():
     """Another kernel costs nothing, and is not optimised."""
-    monkeypatch.setattr(replan, "COMPILING", 0.0)
-    with engine.quick():
+    with priced(compile=0.0), engine.quick():
         yield
 
 
@@ -78,15 +78,15 @@ def test_a_copy_is_made_when_it_would_have_paid(cheap, accounts):
 
 @pytest.mark.parametrize("columns", [1, 7, 16, 33])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
-def test_bits_do_not_depend_on_the_number_of_calls(monkeypatch, accounts, dtype, columns):
-    monkeypatch.setattr(replan, "COMPILING", 0.0)
+def test_bits_do_not_depend_on_the_number_of_calls(accounts, dtype, columns):
     rng = np.random.default_rng(6)
     A, G = sj.array(rng.random((400, 300)) * drawn(rng, 400, 300, dtype), format="csr"), rng.random((400, columns))
     product = sj.jit(lambda A, G: sj.einsum("ki,kj->ij", A, G))
-    first = product(A, G).todense()
-    for _ in range(40):
-        np.testing.assert_array_equal(product(A, G).todense(), first)
-    assert all(a.pays([A.storage, sj.array(G).storage]) for a in accounts)
+    with priced(compile=0.0):
+        first = product(A, G).todense()
+        for _ in range(40):
+            np.testing.assert_array_equal(product(A, G).todense(), first)
+        assert all(a.pays([A.storage, sj.array(G).storage]) for a in accounts)
 
 
 def test_arrays_over_one_pattern_pay_for_its_copy_together():
@@ -153,7 +153,7 @@ def test_products_that_keep_rows_in_registers_want_no_copies(accounts):
 
 
 @pytest.mark.parametrize("alike", [False, True])
-def test_results_that_are_larger_than_expected_change_nothing(cheap, accounts, alike):
+def test_results_that_are_larger_than_expected_change_nothing(accounts, alike):
     """Two patterns that are the same have as many entries in common as each has: the other order would have to sort them all."""
     rng = np.random.default_rng(7)
     n, entries = 40_000, 20_000
@@ -163,7 +163,8 @@ def test_results_that_are_larger_than_expected_change_nothing(cheap, accounts, a
     ]
     A, B = sj.array(drawn[0]), sj.array((drawn[0] if alike else drawn[1]).copy())
     multiply = sj.jit(lambda A, B: A * B)
-    for _ in range(400):
-        multiply(A, B)
+    with priced(compile=0.0, conversion=4.0):  # too dear for one call
+        for _ in range(400):
+            multiply(A, B)
     assert len(accounts) == 1
     assert (A.storage.cache.get("converted", {}) == {}) == alike

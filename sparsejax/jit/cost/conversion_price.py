@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from sparsejax.formats import Coordinate, Dense, Format, ordering
 from sparsejax.formats.convert import counting_sorts
 from sparsejax.formats.passes import MANY
+from sparsejax.jit.cost import machine
 from sparsejax.jit.cost.machine import FAR, missed
 
 DIGITS = 65536.0  # larger extents than this, and than the entries, are sorted by digits
 
-# Rounded from fits of the kind that `python -m benchmarks.calibrate` makes, on an AMD EPYC, one thread. A nanosecond is about an iteration of a
-# scalar loop. What a conversion costs per call is that of the NumPy calls which it is made of.
+# Rounded from fits of the kind that `python -m benchmarks.calibrate` makes, on an AMD EPYC, one thread; other machines charge so many times as much
+# (`Machine.conversion`). What a conversion costs per call is that of the NumPy calls which it is made of.
 NANOSECONDS = {
     "call": 43_000.0,
     "call_expand": 15_000.0,
@@ -65,4 +66,6 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
 
 def cost(before: Format, after: Format, shape: Sequence[int], entries: float) -> float:
     """The cost of one conversion in nanoseconds."""
-    return sum(NANOSECONDS[name] * count for name, count in terms(before, after, shape, entries).items())
+    return machine.current().conversion * sum(
+        NANOSECONDS[name] * count for name, count in terms(before, after, shape, entries).items()
+    )

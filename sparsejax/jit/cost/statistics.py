@@ -7,8 +7,10 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
@@ -24,6 +26,53 @@ Counts = tuple[float, ...]
 MANY, LONGEST, BLOCK = 1 << 15, 32, 2048
 """Positions of a level from which on its segments are taken in blocks (the processor remembers the lengths of fewer, if they come again);
 positions of a segment, on average, up to which; and of a block, about."""
+
+
+WINDOWS, WINDOW = 4, 1024
+"""Windows of entries that are looked at, entries in each."""
+FEWEST, NEAREST = 1 / 16, 4.0**-8
+"""The smallest shares that are told from smaller ones."""
+
+
+class Spread(NamedTuple):
+    """Of the coordinates of entries that follow one another: which share of them is new, and among which share of the extent they lie."""
+
+    new: float
+    among: float
+
+
+EVEN = Spread(1.0, 1.0)
+
+
+class Positions(tuple[float, ...]):
+    """The number of positions of each storage level, with the spread of coordinates where entries lie close together."""
+
+    spread: tuple[Spread, ...]
+
+    def __new__(cls, counts: Sequence[float], spread: Sequence[Spread]) -> Positions:
+        made = super().__new__(cls, counts)
+        made.spread = tuple(spread)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other) and self.spread == spread_of(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.spread))
+
+    def __repr__(self) -> str:
+        return f"Positions({tuple(self)}, {self.spread})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Positions, (tuple(self), self.spread)
+
+
+def spread_of(counts: object) -> tuple[Spread, ...]:
+    """The spread of every level; none where entries are spread evenly, or nothing is known."""
+    return counts.spread if isinstance(counts, Positions) else ()
 
 
 @dataclass(frozen=True)
@@ -109,15 +158,46 @@ def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> di
 def positions(storage: Storage) -> tuple[float, ...]:
     """The number of positions of every level, rounded to a power of two so that schedules are reused, but where the type tells it.
 
-    Where positions are unused, or hold several entries, entries count.
+    They tell the spread of coordinates too, where that is small. Where positions are unused, or hold several entries, entries count.
     Inside a coordinate run, where positions repeat coordinates, the expected number of distinct ones stands in.
     """
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
         dense = storage.format.is_dense
         known = _of_dense(storage.shape, storage.format) if dense else _all_rounded(storage)
-        storage.cache["positions"] = known
+        near = () if dense else spread(storage)
+        storage.cache["positions"] = known = Positions(known, near) if near else known
     return known
+
+
+def spread(storage: Storage) -> tuple[Spread, ...]:
+    """How close together entries lie that follow one another, per level, from some windows of entries: those of a mesh or a band lie among few
+    coordinates, and come back to them; in graphs some coordinates come back often. Rounded to powers; none where all are spread evenly, or where
+    there are few positions.
+
+    >>> import scipy.sparse as sp
+    >>> from sparsejax.formats import ingest
+    >>> spread(ingest.as_storage(sp.eye_array(100_000, format="csr")))
+    (Spread(new=1.0, among=1.0), Spread(new=1.0, among=0.015625))
+    """
+    if not storage.format.packed:
+        return ()
+    made = []
+    for level, extent in enumerate(storage.format.level_extents(storage.shape)):
+        stored = not isinstance(storage.format.levels[level], Dense) and level > 0
+        many = stored and len(storage.buffers[level][-1]) >= MANY
+        made.append(_spread(storage.buffers[level][-1], extent) if many else EVEN)
+    return () if all(x == EVEN for x in made) else tuple(made)
+
+
+def _spread(crd: NDArray[Any], extent: int) -> Spread:
+    starts = ((len(crd) - WINDOW) * np.arange(WINDOWS)) // (WINDOWS - 1)
+    seen = [np.unique(crd[k : k + WINDOW]) for k in starts]
+    new = sum(map(len, seen)) / (WINDOWS * WINDOW)
+    among = sum(float(x[-1] - x[0] + 1) for x in seen) / (WINDOWS * extent)
+    return Spread(
+        max(FEWEST, min(1.0, rounded(new))), max(NEAREST, 4.0 ** round(math.log(among, 4))) if among < 0.25 else 1.0
+    )
 
 
 @functools.lru_cache(maxsize=4096)

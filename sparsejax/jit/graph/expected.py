@@ -20,16 +20,11 @@ from typing import Any
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.cost import skew, statistics
+from sparsejax.jit.cost import machine, price_table, skew, statistics
 from sparsejax.jit.graph import fuse, partition
 from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import schedules, search, statements
-
-STORE = 8.0
-"""Per entry that is stored between two kernels: written to fresh memory, and read again."""
-CALL = 4000.0
-"""Per kernel: binding it, and allocating its result."""
 
 Degrees = tuple[tuple[Storage, int] | None, ...]
 """For every dimension, an array and its dimension that has the same degrees, or about the same."""
@@ -127,7 +122,7 @@ class Known:
         nest, found = self.facts(step)
         key = (nest, *((t.shape, t.format) for t in (*nest.inputs, nest.output)))
         counts, pairs = tuple(sorted(found.counts.items())), tuple(sorted(found.couplings.items()))
-        return _scheduled(key, counts, pairs)
+        return _scheduled(key, counts, pairs, machine.current())
 
 
 def of_program(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Known | Mapping[Var, Storage]) -> Known:
@@ -154,9 +149,12 @@ def of_values(jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> Known:
 
 @functools.lru_cache(maxsize=1024)
 def _scheduled(
-    key: tuple[Nest, Any], counts: tuple[tuple[str, statistics.Counts], ...], pairs: tuple[tuple[Any, float], ...]
+    key: tuple[Nest, Any],
+    counts: tuple[tuple[str, statistics.Counts], ...],
+    pairs: tuple[tuple[Any, float], ...],
+    here: price_table.Machine,
 ) -> schedules.Schedule | None:
-    """The cheapest schedule of the nest in `key`, which also holds what the hash of a nest leaves out."""
+    """The cheapest schedule here of the nest in `key`, which also holds what the hash of a nest leaves out."""
     nest, found = key[0], statistics.Facts(dict(counts), dict(pairs))
     with choices.pricing():
         return _cheapest(nest, found)

@@ -30,9 +30,6 @@ from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, patterns
 from sparsejax.jit.rewrite import legalize
 
-CHEAP = 1.0
-"""Additions that an operator may cost for its expression to be computed again instead of stored."""
-
 
 @dataclass(frozen=True)
 class _Fragment:
@@ -320,7 +317,7 @@ def entrywise(fragment: _Fragment | Nest, aval: Aval) -> bool:
 def cheap(expr: cin.Expr) -> bool:
     """Whether every operator of `expr` costs no more than a few instructions."""
     if isinstance(expr, cin.Call):
-        return operators.get(expr.op).cost <= CHEAP and all(cheap(a) for a in expr.args)
+        return operators.get(expr.op).cost <= operators.CHEAP and all(cheap(a) for a in expr.args)
     return True
 
 

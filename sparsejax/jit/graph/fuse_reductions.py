@@ -19,14 +19,14 @@ from dataclasses import replace
 
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import machine
 from sparsejax.jit.graph import expected, fuse, limits, partition
-from sparsejax.jit.ir import choices, cin, operators
+from sparsejax.jit.graph import price as pricing
+from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest, Producer
-from sparsejax.jit.schedule import placement, search
+from sparsejax.jit.schedule import placement
 from sparsejax.lax.structural import refill_p
 
-CHEAP, FUNCTION = 0.1, 4.0
-"""Per entry and operator that is computed again: arithmetic, and what takes a polynomial or a division of long latency."""
 STATEMENTS = 8
 """Producers that one kernel may have."""
 
@@ -97,7 +97,7 @@ def _cheaper(
         cost = known.cost(made)
         if cost is not None:
             name = "again" if again else "together"
-            ways.append((cost + (_repeated(reader, source, known) if again else 0.0), number, made, name))
+            ways.append((cost, number, made, name))
     if not ways:
         return None
     own = known.cost(reader) if own is None else own
@@ -105,7 +105,7 @@ def _cheaper(
     if own is None or apart is None:
         return None
     together, _, made, name = min(ways, key=lambda way: way[:2])
-    separate = own + apart + expected.STORE * known.entries(source.output) + expected.CALL
+    separate = own + apart + pricing.stored(source.output, known) + machine.current().call
     legal = ["apart", *dict.fromkeys(way[3] for way in ways)]
     taken = choices.pick("fusion", legal, "apart" if together > separate else name)
     if taken == "apart":
@@ -114,29 +114,6 @@ def _cheaper(
         together, _, made, _ = next(way for way in ways if way[3] == taken)
     text = f"{source.nest.value} moves in: cost {together:.4g}, apart {separate:.4g}"
     return replace(made, priced=(*reader.priced, *source.priced, text)), together
-
-
-def _repeated(reader: partition.KernelStep, source: partition.KernelStep, known: expected.Known) -> float:
-    """What computing a value wherever it is read costs, besides computing it once."""
-    each = _work(source.nest.value)
-    names = [t.name for t, v in zip(reader.nest.inputs, reader.arguments, strict=True) if v == source.output]
-    nest, found = known.facts(reader)
-    found = search.with_targets(nest, found)
-    visits = 0.0
-    for number, expr in enumerate(nest.expressions):
-        if any(a.tensor.name in names for a in cin.accesses(expr)):
-            part = placement.statement(nest, number)
-            visits += search.prefix(part, found, part.variables)[1]
-    return each * max(0.0, visits - known.entries(source.output))
-
-
-def _work(expr: cin.Expr) -> float:
-    """What an expression costs per entry, in lanes."""
-    if not isinstance(expr, cin.Call):
-        return 0.0
-    return sum(map(_work, expr.args)) + (
-        CHEAP if operators.get(expr.op).cost <= fuse.CHEAP or expr.op in ("masked", "stored") else FUNCTION
-    )
 
 
 def _merge(reader: partition.KernelStep, source: partition.KernelStep) -> list[tuple[partition.KernelStep, bool]]:

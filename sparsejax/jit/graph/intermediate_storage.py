@@ -24,6 +24,7 @@ from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import expected, fuse_reductions, partition
+from sparsejax.jit.graph import price as pricing
 from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest
 
@@ -175,12 +176,5 @@ def _cost(steps: Sequence[partition.KernelStep], known: expected.Known) -> float
     given = tuple(dict.fromkeys(v for s in steps for v in s.arguments if v not in made))
     read = {v for s in steps for v in s.arguments}
     jaxpr = Jaxpr(given, (), (), tuple(v for v in made if v not in read))
-    found, total = known.only(given), 0.0
-    for step in fuse_reductions.merged(list(steps), jaxpr, found):
-        assert isinstance(step, partition.KernelStep)
-        price = found.cost(step)
-        if price is None:
-            return None
-        found.add(step)
-        total += price + expected.CALL + expected.STORE * found.entries(step.output) * (step.output in read)
-    return total
+    found = known.only(given)
+    return pricing.price(fuse_reductions.merged(list(steps), jaxpr, found), found, made - read)

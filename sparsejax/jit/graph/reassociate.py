@@ -32,12 +32,12 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import decision_cache
-from sparsejax.jit.cost import skew, statistics
+from sparsejax.jit.cost import machine, skew, statistics
 from sparsejax.jit.graph import expected, fuse, fuse_reductions, intermediate_storage, partition
+from sparsejax.jit.graph import price as pricing
 from sparsejax.jit.graph.guards import Check
 from sparsejax.jit.ir import choices, operators
 from sparsejax.lax.contract import arithmetic, contract_p, extents_of
-from sparsejax.lax.path import BLAS
 from sparsejax.lax.semiring import Ring, named, ring_of
 
 Labels = tuple[int, ...]
@@ -46,12 +46,9 @@ RINGS = ("plus_times", "or_and", "xor_and", "min_max", "max_min")
 FLOAT_RINGS = ("min_plus", "max_plus")
 """And where nothing wraps around."""
 
-SURE = 0.5
+SURE = 0.9
 """A product is associated in another way where that costs at most this share: kernels of different kinds are compared, whose prices may be
 far off (a sparse factor that would become a sparse product: 0.8 of the price, nine times the time)."""
-
-LOOK = 0.25
-"""Per element of an operand that is looked at in every call, as a step before makes it."""
 
 PAIRS = {(0, 1): "first", (1, 2): "last", (0, 2): "outer"}
 """What it is called (`alternatives.CHOICES`) which two operands are contracted first."""
@@ -116,7 +113,7 @@ def cheapest(
         checks = () if exact else _checks(product, 0.0 if ring is None else float(ring.zero), made)
         direct = given.issuperset(product.operands)
         known = expected.of_program((), jaxpr, observed) if direct else expected.of_values(jaxpr, observed)
-        looks = sum(LOOK * known.entries(c.var) for c in checks if c.var not in given)
+        looks = sum(machine.current().look * known.entries(c.var) for c in checks if c.var not in given)
         eqns, note = _cheaper(product, known, looks)
         seen.add(product.outer.outputs[0])
         if note is not None:
@@ -272,7 +269,7 @@ def _key(product: _Product, known: expected.Known, looks: float) -> str:
                 one, other = left[product.inputs[p].index(label)], right[product.inputs[q].index(label)]
                 pairs.append(statistics.rounded(skew.coupling(*one, *other)) if one and other else 0.0)
     forms = product.inner.param_dict, product.outer.param_dict
-    return f"associate {config.planning()} {product.inputs} {product.output} {product.first} {forms} {types} {pairs} {looks}"
+    return f"associate {config.planning()} {machine.current()} {product.inputs} {product.output} {product.first} {forms} {types} {pairs} {looks}"
 
 
 def _associated(product: _Product, pair: tuple[int, int]) -> list[Eqn] | None:
@@ -309,26 +306,9 @@ def _price(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> flo
 def _cost(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> float | None:
     given, result = tuple(dict.fromkeys(product.operands)), product.outer.outputs[0]
     jaxpr = Jaxpr(given, (), tuple(eqns), (result,))
-    found, total = known.only(given), 0.0
-    for step in fuse_reductions.merged(intermediate_storage.stored(fuse.fuse(jaxpr), jaxpr, found), jaxpr, found):
-        if isinstance(step, partition.KernelStep):
-            price = found.cost(step)
-            if price is None:
-                return None
-        else:
-            price = BLAS * _multiplications(step.eqn)
-        found.add(step)
-        total += price + expected.CALL
-        total += sum(expected.STORE * found.entries(v) for v in step.outputs if v != result)
-    return total
-
-
-def _multiplications(eqn: Eqn) -> float:
-    """Those of a product of dense operands."""
-    count = 1.0
-    for extent in extents_of([a.aval.shape for a in eqn.inputs], eqn.param_dict["inputs"]).values():
-        count *= extent
-    return count
+    found = known.only(given)
+    steps = fuse_reductions.merged(intermediate_storage.stored(fuse.fuse(jaxpr), jaxpr, found), jaxpr, found)
+    return pricing.price(steps, found, (result,))
 
 
 def _text(product: _Product, first: tuple[int, int]) -> str:

@@ -32,7 +32,9 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import machine
 from sparsejax.jit.graph import expected, fuse, fuse_reductions, partition
+from sparsejax.jit.graph import price as pricing
 from sparsejax.jit.ir import choices, cin, infer_formats, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, of_definition
 from sparsejax.jit.rewrite import legalize
@@ -81,16 +83,10 @@ def _apart(step: partition.KernelStep, known: expected.Known) -> list[partition.
         checks.all(tests, good)
     both = [*checks.made, *made.made]
     found = known.copy()
-    total = 0.0
-    for part in both:
-        price = found.cost(part)
-        if price is None:
-            return None
-        found.add(part)
-        total += price + expected.CALL
-        if part.output != step.output:
-            total += expected.STORE * found.entries(part.output)
-    cheapest = "together" if total >= SHARE * (whole + expected.CALL) else "apart"
+    total = pricing.price(both, found, (step.output,))
+    if total is None:
+        return None
+    cheapest = "together" if total >= SHARE * (whole + machine.current().call) else "apart"
     if choices.pick("fills", ("together", "apart"), cheapest) == "together":
         return None
     text = f"fills are summed apart: cost {total:.4g}, together {whole:.4g}"

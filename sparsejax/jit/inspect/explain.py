@@ -21,7 +21,7 @@ from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.cost import sampling, statistics
+from sparsejax.jit.cost import machine, sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import expected, fuse, partition
 from sparsejax.jit.inspect import explain_html, forecast, report
@@ -120,14 +120,18 @@ class Memory:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of the stages of one kernel: loop order, loops to LLVM text, LLVM text to machine code."""
+    """Seconds of the stages of one kernel: loop order, loops to LLVM text, LLVM text to machine code; of a run on one thread, as the scheduler
+    expects it and as it was measured, with copies made before."""
 
     schedule: float
     lower: float
     llvm: float
+    expected: float
+    run: float
 
     @property
     def total(self) -> float:
+        """Of the stages."""
         return self.schedule + self.lower + self.llvm
 
 
@@ -165,7 +169,9 @@ class Kernel:
             lines.append(
                 f"    {self.entries[0]:.4g} entries expected before the program ran, {self.entries[1]:.4g} made"
             )
-        lines.append(f"  loop orders ({len(self.candidates)}), cost in iterations = loops + output + conversions")
+        lines.append(
+            f"  loop orders ({len(self.candidates)}), cost in nanoseconds = loops + memory + output + conversions"
+        )
         for c in self.candidates[:SHOWN]:
             mark = "*" if tuple(map(str, c.order)) == self.order else " "
             lines.append(f"  {mark} {','.join(map(str, c.order)) or '(none)'}: {_cost(c.cost)}")
@@ -243,16 +249,19 @@ class Explanation:
         return tuple(s for s in _flat(self.steps) if isinstance(s, LibraryCall))
 
     def times(self) -> str:
-        """A table of compile times in milliseconds, one column per stage."""
-        head = ("", "trace", "infer", "fuse", "schedule", "lower", "LLVM", "total")
+        """A table of milliseconds: one column per stage of compilation and their sum; then a run of each kernel, as expected and as measured."""
+        head = ("", "trace", "infer", "fuse", "schedule", "lower", "LLVM", "total", "expected", "run")
         rows: list[tuple[str, ...]] = [head]
         first = self.trace + self.infer + self.fuse
-        rows.append(("function", *map(_ms, (self.trace, self.infer, self.fuse)), "", "", "", _ms(first)))
+        rows.append(("function", *map(_ms, (self.trace, self.infer, self.fuse)), "", "", "", _ms(first), "", ""))
         for n, k in enumerate(self.kernels, 1):
             t = k.times
-            rows.append((f"kernel {n}", "", "", "", *map(_ms, (t.schedule, t.lower, t.llvm, t.total))))
+            rows.append(
+                (f"kernel {n}", "", "", "", *map(_ms, (t.schedule, t.lower, t.llvm, t.total, t.expected, t.run)))
+            )
         parts = [sum(getattr(k.times, stage) for k in self.kernels) for stage in ("schedule", "lower", "llvm")]
-        rows.append(("together", *map(_ms, (self.trace, self.infer, self.fuse, *parts, first + sum(parts)))))
+        runs = [sum(getattr(k.times, of) for k in self.kernels) for of in ("expected", "run")]
+        rows.append(("together", *map(_ms, (self.trace, self.infer, self.fuse, *parts, first + sum(parts), *runs))))
         widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
         return "\n".join(
             "  "
@@ -261,7 +270,7 @@ class Explanation:
         )
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.steps), "compile times in ms", self.times()])
+        return "\n".join([*map(str, self.steps), "times in ms", self.times()])
 
     def _repr_html_(self) -> str:
         """For notebooks: a row per step, loops folded."""
@@ -351,7 +360,7 @@ def _call(step: partition.CallStep) -> LibraryCall:
 def _kernel(
     runner: kernels.KernelRunner, inputs: Sequence[Storage], entries: tuple[float, int], eqn: Eqn | None
 ) -> Kernel:
-    step = runner.step
+    step, run = runner.step, _seconds(runner, inputs)
     runner, inputs = runner.actual(inputs)
     nest = runner.step.nest
     observed, exactly = runner.observe(inputs), runner.observe_exactly(inputs)
@@ -362,7 +371,8 @@ def _kernel(
     scheduled = time.perf_counter()
     text = pipeline.text_of(program)
     lowered = time.perf_counter()
-    times = Times(scheduled - started, lowered - scheduled, compiler.compile_seconds(text))
+    cost = (schedule.cost.running + machine.current().call) / 1e9
+    times = Times(scheduled - started, lowered - scheduled, compiler.compile_seconds(text), cost, run)
     operands = [
         Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
         for t, o, s in zip(nest.inputs, observed[: len(inputs)], inputs, strict=True)
@@ -400,6 +410,15 @@ def _kernel(
     )
 
 
+def _seconds(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> float:
+    """The processor time of a run that follows others, on one thread."""
+    with config.using(num_threads=1):
+        runner.run(inputs)  # leaves memory for the next result
+        started = time.thread_time()
+        runner.run(inputs)
+        return time.thread_time() - started
+
+
 def _meetings(runner: kernels.KernelRunner, known: Facts, counted: Facts) -> tuple[Meeting, ...]:
     made = []
     for join in statistics.meetings(runner.plain):
@@ -433,7 +452,7 @@ def _order_reason(order: tuple[cin.IndexVar, ...], candidates: Sequence[Candidat
         return f"as cheap as {name}, which follows it in the order of search"
     parts = [
         f"{part} {getattr(own.cost, part):.4g} against {getattr(best.cost, part):.4g}"
-        for part in ("loops", "output", "conversions")
+        for part in ("loops", "memory", "output", "conversions")
         if getattr(own.cost, part) != getattr(best.cost, part)
     ]
     ratio = best.cost.total / own.cost.total if own.cost.total else math.inf

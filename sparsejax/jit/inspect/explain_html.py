@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def explanation(made: Explanation) -> str:
-    """The table of an explanation, and its compile times."""
-    times = html.folded("compile times in ms", html.code(made.times()))
+    """The table of an explanation, and its times."""
+    times = html.folded("times in ms", html.code(made.times()))
     return programs.steps([_step(step) for step in made.steps], times)
 
 

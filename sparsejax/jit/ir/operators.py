@@ -285,6 +285,8 @@ _LANEWISE = {
     **dict.fromkeys(["floor", "ceil", "trunc", "rint"], _ANY),
     **dict.fromkeys(["absolute", "sqrt", *_ELEMENTARY], _REAL),
 }
+CHEAP = 1.0
+"""Additions that an operator may cost for its expression to be computed again instead of stored."""
 _COST = {
     **dict.fromkeys(["add", "subtract", "multiply", "divide", "negative", "positive", "cast", "where", "square"], 1.0),
     **dict.fromkeys(["maximum", "minimum", "conjugate", "real", "imag", "absolute"], 1.0),

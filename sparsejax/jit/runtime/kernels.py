@@ -20,7 +20,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen.constants import Numbers
-from sparsejax.jit.cost import collisions, skew, statistics
+from sparsejax.jit.cost import collisions, machine, skew, statistics
 from sparsejax.jit.graph import expected, partition, shared_patterns
 from sparsejax.jit.ir import blocks, choices
 from sparsejax.jit.ir.program import Program
@@ -245,7 +245,7 @@ class KernelRunner:
         return known
 
     def _planned(self, observed: Observed, order: replan.Order) -> Planned:
-        key = plan_cache.key(self.step.nest, self.shared, config.planning(), observed, order)
+        key = plan_cache.key(self.step.nest, self.shared, config.planning(), machine.current(), observed, order)
         constants = Numbers() if self.shared else None
         recipe = plan_cache.load(key)
         if recipe is None:

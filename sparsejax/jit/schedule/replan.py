@@ -19,16 +19,11 @@ from typing import Any
 
 from sparsejax.formats import Format, copies
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.cost import conversion_price
+from sparsejax.jit.cost import conversion_price, machine
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import search
 from sparsejax.jit.schedule.schedules import Schedule
-
-COMPILING = 2e7
-"""What planning and compiling another kernel costs: 10 to 40 ms, in nanoseconds."""
-CALL, GATHER = 2e4, 1.0
-"""Of a copy whose pattern is remembered, and per value that goes to it: 0.7 to 3.8 ns measured, most where caches are left."""
 
 SURPRISE = 4
 """How many times more entries than expected a result may have: with more, what the other order would gain is not known (two operands whose
@@ -64,13 +59,14 @@ def later(chosen: Schedule, given: Nest, nest: Nest, known: Facts) -> Later | No
     found = chosen.remembered
     if found is None or [t.format for t in given.inputs] != [t.format for t in nest.inputs]:
         return None
+    here = machine.current()
     moved, copied = dict(search.schedule_of(nest, known, found.order).conversions), []
     for number, tensor in enumerate(nest.inputs):
         if tensor.name in moved:
             form, entries = moved[tensor.name], known[tensor.name][-1]
             price = conversion_price.cost(tensor.format, form, tensor.shape, entries)
-            copied.append((number, form, price, CALL + GATHER * entries))
-    gain = chosen.cost.loops + chosen.cost.output - found.cost.loops - found.cost.output
+            copied.append((number, form, price, here.remember + here.take * entries))
+    gain = chosen.cost.running - found.cost.running
     expected = search.level_counts(nest, known)[-1] if nest.output.lacks else None
     if chosen.at_once:
         gain, expected = math.inf, None
@@ -105,4 +101,4 @@ class Account:
         gain = self.later.gain
         self._lost += gain
         pay = [copies.pays(inputs[k], form, gain, *prices) for k, form, *prices in self.later.copied]
-        return all(pay) and self._lost >= COMPILING and self._as_expected
+        return all(pay) and self._lost >= machine.current().compile and self._as_expected

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 from sparsejax.formats import Format
 from sparsejax.jit.ir import cin
@@ -11,19 +13,39 @@ from sparsejax.jit.schedule import placement
 
 @dataclass(frozen=True)
 class Cost:
-    """What an order is expected to cost, in iterations of a scalar loop: its loops, its output, its conversions."""
+    """What an order is expected to cost, in nanoseconds of one thread: its loops, waiting for memory, its output, its conversions."""
 
     loops: float
+    memory: float
     output: float
     conversions: float
 
     @property
+    def running(self) -> float:
+        """Without conversions: what it costs once copies are there."""
+        return self.loops + self.memory + self.output
+
+    @property
     def total(self) -> float:
-        return self.loops + self.output + self.conversions
+        return self.running + self.conversions
 
     def __str__(self) -> str:
-        parts = f"loops {self.loops:.4g} + output {self.output:.4g} + conversions {self.conversions:.4g}"
-        return f"{self.total:.4g} = {parts}"
+        parts = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return f"{self.total:.4g} = {' + '.join(f'{name} {ns:.4g}' for name, ns in parts)}"
+
+
+FREE = Cost(0.0, 0.0, 0.0, 0.0)
+IMPOSSIBLE = Cost(math.inf, 0.0, 0.0, 0.0)
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """What all of them cost together.
+
+    >>> str(total([FREE, Cost(1.0, 2.0, 0.0, 0.0)]))
+    '3 = loops 1 + memory 2 + output 0 + conversions 0'
+    """
+    found = list(costs)
+    return Cost(*(sum(getattr(c, f.name) for c in found) for f in fields(Cost)))
 
 
 @dataclass(frozen=True)
@@ -74,4 +96,4 @@ class Schedule:
 
 def unpriced(order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Schedule:
     """A loop order that nobody chose, with a policy for the workspace of a sparse result: for tests and experiments."""
-    return Schedule(order, (), Cost(0.0, 0.0, 0.0), workspace=workspace)
+    return Schedule(order, (), FREE, workspace=workspace)

@@ -12,9 +12,9 @@ Where two factors A and B of a product meet in a bound variable u, and the loops
 are not average ones: those are met most where most entries of A lead. d_B and S grow by the observed coupling of A and B in u
 (`skew`), once both have another bound variable. S never exceeds what the shortest leader offers.
 
-The cost of an order is the sum of the work of its loops, plus writing the output (in order, in place, or
-through a workspace), plus converting every operand whose storage order the loops do not follow. Orders are
-searched by dynamic programming over sets of bound variables, with a beam where there are many.
+The cost of an order, in nanoseconds of a machine (`cost.machine`), is the sum of the work of its loops, plus waiting for the cache lines that
+they touch (`cost.memory`), plus writing the output through a workspace, where it needs one, plus converting every operand whose storage order
+the loops do not follow. Orders are searched by dynamic programming over sets of bound variables, with a beam where there are many.
 
 Source: reference section 4.3 (the repaired cost model of Scorch) and Galley's physical optimiser.
 """
@@ -29,29 +29,24 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.cost import conversion_price, machine, workspace_choice
+from sparsejax.jit.cost import conversion_price, machine, operator_counts, price_table, workspace_choice
 from sparsejax.jit.cost.cardinality import Cardinalities, distinct
 from sparsejax.jit.cost.joins import Meeting, factors, joins
 from sparsejax.jit.cost.machine import UNEVEN
-from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.cost.statistics import LONGEST, MANY, Facts
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
-from sparsejax.jit.schedule import concordant, placement, regions
+from sparsejax.jit.schedule import concordant, placement, regions, schedules, waiting
 from sparsejax.jit.schedule.assembly import SCATTER, assembly
 from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
 
-# Relative costs; 1 is one iteration of a scalar loop (0.3 to 1 ns). VECTOR, STRIDED: per lane of an innermost dense loop.
-# Rounded medians of `python -m benchmarks.calibrate` (eight matrices of the data folder, named there).
-# MERGE: per coordinate of operands that are walked in step (reference section 1.3: about 4.7 ns where they are alike, less where one
-# is galloped through). GALLOP: steps per doubling of the distance that is jumped over: there and back. ENTER: per run of an inner loop that
-# sparse operands lead and that has any iteration: it ends where nobody foresees it (rows of one entry: 5 to 9 ns in all; set by hand).
-STRIDED, VECTOR, MERGE, TAKE, ENTER = 1.0, 0.2, 4.0, 4.0, 3.0
 GALLOP = 2.0
-HELD, START, TILED, ROWS = 0.5, 8.0, 0.6, 4.0
-"""The share of VECTOR where rows of the result stay in registers (`tile`) and what a row costs (measured: 4 to 95 entries, 4 to 32
-columns); the share of that in tiles of two dense loops, and how many rows one has (set by hand)."""
-LOOKUP, SCATTERED = 1.5, 5.0
-"""Per coordinate looked up in a scattered fiber; per entry scattered and forgotten again. Set by hand, not fitted, as is TAKE."""
+"""Steps per doubling of the distance that is jumped over where one operand is searched instead of walked: there and back."""
+HELD, TILED, ROWS = 0.5, 0.6, 4.0
+"""What a lane costs, as a share, where rows of the result stay in registers (`tile`); the share of that in tiles of two dense loops, and how many
+rows one has."""
+VECTOR = 8
+"""Elements of 8 bytes in a vector."""
 BEAM, LISTED = 400, 120
 TRIED, MOST = 24, 20_000
 """Orders that are listed as legal, of so many at most."""
@@ -161,9 +156,19 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
 class Model(Cardinalities):
     """The costs of one kernel of a single statement, given `facts`."""
 
-    def __init__(self, nest: Nest, facts: Facts, workspace: str = "auto", scatters: bool | None = True) -> None:
-        """Operands are scattered where that is cheaper, nowhere (False), or wherever it can be done (None)."""
+    def __init__(
+        self,
+        nest: Nest,
+        facts: Facts,
+        workspace: str = "auto",
+        scatters: bool | None = True,
+        here: price_table.Machine | None = None,
+        kept: bool = False,
+    ) -> None:
+        """On `here`, or the machine that counts; the result is `kept` for some loops of another statement only, or not. Operands are
+        scattered where that is cheaper, nowhere (False), or wherever it can be done (None)."""
         self.nest = nest
+        self.machine = here or machine.current()
         self._scatters = scatters is not False and not nest.nested
         self._scatters_all = scatters is None
         self._wanted = workspace
@@ -191,6 +196,12 @@ class Model(Cardinalities):
         self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
         self._used: dict[tuple[cin.IndexVar, ...], workspace_choice.Choice | None] = {}
         self._walks: dict[tuple[cin.IndexVar, ...], _State] = {(): _State((), frozenset(), 0.0, 1.0)}
+        self.waiting = waiting.Waiting(self, kept)
+        self.lanes = nest.output.dtype.itemsize / 8
+        """Words of 8 bytes that a value takes."""
+        computed = [p.rhs for p in nest.producers] or [nest.value]
+        self._arithmetic = sum(operator_counts.count(e, True) for e in computed) * self.lanes * self.machine.arithmetic
+        self._functions = sum(operator_counts.count(e, False) for e in computed) * self.lanes * self.machine.function
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
         """What each variable is reduced over, and how: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product."""
@@ -247,17 +258,17 @@ class Model(Cardinalities):
                         continue
                     grown = self.walk((*state.order, var))
                     key = (frozenset(grown.order), self.prefix(grown.order), grown.discordant)
-                    if key not in best or grown.cost < best[key].cost:
+                    if key not in best or self.spent(grown) < self.spent(best[key]):
                         best[key] = grown
-            states = sorted(best.values(), key=lambda s: s.cost)[:width]
+            states = sorted(best.values(), key=self.spent)[:width]
         if len(variables) > FEW:
             known = {s.order for s in states}
             listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
             states += [self.walk(order) for order in listed if order not in known]
         priced: list[tuple[Cost, _State]] = []
         least = math.inf
-        for state in sorted(states, key=lambda s: s.cost):
-            if state.cost <= least:  # its loops alone cost more else
+        for state in sorted(states, key=self.spent):
+            if self.spent(state) <= least:  # its loops alone cost more else
                 cost = self.total(state)
                 least = min(least, cost.total)
                 priced.append((cost, state))
@@ -267,7 +278,7 @@ class Model(Cardinalities):
         cost, state = priced[0]
         made = self.schedule(state, cost, tuple(Candidate(s.order, c) for c, s in priced[:6]))
         found = self._remembered(priced, state)
-        if not found or found[0].cost.loops + found[0].cost.output >= 0.8 * (cost.loops + cost.output):
+        if not found or found[0].cost.running >= 0.8 * cost.running:
             return made
         return replace(made, remembered=found[0])
 
@@ -279,7 +290,7 @@ class Model(Cardinalities):
         same = [x for x in priced if [v for v in x[1].order if v not in kept] == sums]
         free = [(c, s) for c, s in same if s.discordant.isdisjoint(self._beside)]
         free = [(c, s) for c, s in free if not {*chosen.order[-1:], *s.order[-1:]} & {*sums}]
-        return [Candidate(s.order, c) for c, s in sorted(free, key=lambda x: x[0].loops + x[0].output)]
+        return [Candidate(s.order, c) for c, s in sorted(free, key=lambda x: x[0].running)]
 
     def remembered(self, order: tuple[cin.IndexVar, ...]) -> list[Candidate]:
         """The orders that need copies, in which these may be remembered, in place of `order`."""
@@ -374,26 +385,28 @@ class Model(Cardinalities):
         bound = frozenset(state.order)
         leaders, discordant, strided = self.roles(state, var)
         work = self.iterations(leaders, var, bound)
-        each, fixed, scattered, around = 1.0, 0.0, state.scattered, state.cost
-        enter = ENTER if bound and leaders else 0.0
+        here = self.machine
+        each, fixed, scattered, around = here.iterate, 0.0, state.scattered, state.cost
+        blocked = self._in_blocks(leaders, var, state)
+        enter = here.row if blocked else here.enter if bound and leaders else 0.0
         where = 0
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1]
-            each = STRIDED if strided else VECTOR
+            each = here.strided if strided else here.lane * self.lanes
             first = None if strided else self._region((*state.order, var))
             if first is not None:
                 rows = self._in_tiles((*state.order, var))
                 around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
-                around += START * self.walk(state.order[:first]).survivors
+                around += here.start * self.walk(state.order[:first]).survivors
         elif len(leaders) > 1:
-            each = MERGE
+            each = here.merge
             for access in leaders:
                 found = self._scattering(access, leaders, var, state)
                 if found is None:
                     continue
                 inside, extra = found
                 rest = [a for a in leaders if a != access]
-                fewer, once = self.iterations(rest, var, bound), MERGE if len(rest) > 1 else LOOKUP
+                fewer, once = self.iterations(rest, var, bound), here.merge if len(rest) > 1 else here.lookup
                 if self._scatters_all or extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
                     work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
                     where = inside
@@ -410,8 +423,28 @@ class Model(Cardinalities):
             most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
         survivors = state.survivors * most
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
+        if len(bound) + 1 == len(self.nest.variables):
+            vectors = (
+                0.0 if blocked or not leaders else VECTOR * state.survivors * min(1.0, work)
+            )  # a short run takes one
+            cost += survivors * self._arithmetic + max(survivors, vectors) * self._functions
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         return _State((*state.order, var), discordant, cost, survivors, scattered, paid)
+
+    def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State) -> bool:
+        """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""
+        if len(leaders) != 1 or not state.order or len(state.order) + 1 < len(self.nest.variables):
+            return False
+        (leader,) = leaders
+        level, _, _ = self._level(leader, var)
+        levels, counts = leader.tensor.format.levels, self.facts[leader.tensor.name]
+        if not level or not isinstance(levels[level - 1], Dense) or leader.level_index(level - 1) != state.order[-1]:
+            return False
+        return counts[level] >= MANY and counts[level] <= LONGEST * counts[level - 1]
+
+    def spent(self, state: _State) -> float:
+        """What loops cost so far."""
+        return state.cost + self.waiting.total(state.order)
 
     def _region(self, order: tuple[cin.IndexVar, ...]) -> int | None:
         """Where the loops of an order begin that become tiles."""
@@ -447,7 +480,7 @@ class Model(Cardinalities):
         if self.leaves(var, frozenset(state.order), rest):
             return None
         around = state.order[:depth]
-        return depth, SCATTERED * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
+        return depth, self.machine.scatter * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
 
     def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: _State) -> bool:
         """Whether walking the sparse outermost level of `access` again and again costs more than a copy in which that
@@ -459,7 +492,7 @@ class Model(Cardinalities):
             return False
         stored = (access.level_index(level) for level in range(len(access.indices)))
         copied = self._conversion(access, (*state.order, *cin.followed(stored)))
-        return state.survivors * self.fiber(access, var, bound) > copied
+        return self.machine.iterate * state.survivors * self.fiber(access, var, bound) > copied
 
     def _leads_as_copy(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
         """Whether `var` will be a sparse level of the copy that `concordant_format` makes of a discordant operand."""
@@ -485,48 +518,25 @@ class Model(Cardinalities):
         after = concordant.concordant_format(access, order, self.facts)
         if _below(after) != _below(access.tensor.format):
             return math.inf
-        return TAKE * self.facts[access.tensor.name][-1] * (1 + self._beside[access])
+        return self.machine.take * self.facts[access.tensor.name][-1] * (1 + self._beside[access])
 
     def total(self, state: _State) -> Cost:
         nest = self.nest
         if not self._fixed.isdisjoint(state.discordant):
-            return Cost(math.inf, 0.0, 0.0)
+            return schedules.IMPOSSIBLE
         p = assembly(nest.output, self.storage, state.order)[1]
         conversions = sum([self._copy(a, state.order) for a in state.discordant])
         output = 0.0
         used = self.workspace(state)
         if used is not None:
-            output = used.cost * max(1, len(nest.producers))
+            output = self.machine.workspace * used.cost * max(1, len(nest.producers))
         elif nest.producers and not nest.direct and not self._placed.isdisjoint(self.storage[p:]):
             output = math.inf  # positions are known inside all loops of their array
         elif nest.producers and not nest.direct and self.storage[p:]:
             # a dense workspace is cleared for every iteration of the loops around it
             size = math.prod(float(self.extents[v]) for v in self.storage[p:])
-            output = VECTOR * size * self.walk(state.order[:p]).survivors
-        elif self.storage[p:]:
-            output = self._far(state.order, p)
-        return Cost(state.cost, output, conversions)
-
-    def _far(self, order: tuple[cin.IndexVar, ...], p: int) -> float:
-        """What writing in place costs where the part of the result that is written between two steps of the first `p` loops
-        does not stay in the cache: a miss per entry, or per cache line where the innermost loop runs along the result."""
-        rest = self.storage[p:]
-        entries = self.level_counts()[-1] if self._fixed else math.prod(float(self.extents[v]) for v in rest)
-        missed = machine.missed(entries * self.nest.output.dtype.itemsize)
-        if not missed:
-            return 0.0
-        inner = order[: 1 + max(k for k, v in enumerate(order) if v in rest)]
-        last = inner[-1]
-        along = last == rest[-1] and all(
-            isinstance(a.tensor.format.levels[lv], Dense)
-            for a in self.accesses
-            for lv in range(len(a.indices))
-            if a.level_index(lv) == last
-        )
-        first = self._region(order)
-        kept = inner if first is None else (*order[:first], *(v for v in order[first:] if v in rest))
-        misses = self.walk(kept).survivors / (64 / self.nest.output.dtype.itemsize if along else 1)
-        return workspace_choice.MISS * missed * misses
+            output = self.machine.lane * self.lanes * size * self.walk(state.order[:p]).survivors
+        return Cost(state.cost, self.waiting.total(state.order), output, conversions)
 
     def workspace(self, state: _State) -> workspace_choice.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""

@@ -17,20 +17,15 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sparsejax.jit.cost import machine
+from sparsejax.jit.cost import machine, memory
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import placement, row_blocking, search
 from sparsejax.jit.schedule.placement import Loops, Place, statement
-from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
+from sparsejax.jit.schedule.schedules import FREE, Candidate, Cost, Loop, Schedule, total
 
 ORDERS = 6  # loop orders of a dense result that are tried
-APPEND = 2.0  # per entry of a part of a sparse result that is kept for some loops: written and read again in the cache
-GATHER = 30.0
-"""Per entry that is kept and then leads to memory that is not in the cache: a loop over all entries starts many such reads at once, that
-over a few stops after each row (measured on attention over 5,000 to 20,000 rows: 12 ns for 2.5 MB, 25 for 10 MB)."""
-WHOLE = 16.0  # per entry of a result that is kept whole
 
 
 @dataclass(frozen=True)
@@ -124,9 +119,13 @@ class _Pricing:
         ways: Ways = CHEAPEST,
     ) -> None:
         self.nest, self.registers, self.ways = nest, registers, ways
+        self.machine = machine.current()
         self.facts = search.with_targets(nest, facts, registers or ())
         self.statements = [statement(nest, k, registers or ()) for k in range(len(nest.producers) + 1)]
-        self.models = [search.Model(s, self.facts, scatters=ways.scatters) for s in self.statements]
+        last = len(nest.producers)
+        kept = [k < last - 1 or (k == last - 1 and nest.op is None) for k in range(last + 1)]
+        pairs = zip(self.statements, kept, strict=True)
+        self.models = [search.Model(s, self.facts, scatters=ways.scatters, kept=result) for s, result in pairs]
         self._best: dict[tuple[int, Loops], Schedule | None] = {}
         self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
         if known is not None:
@@ -188,9 +187,10 @@ class _Pricing:
         nest, last = self.nest, len(self.nest.producers)
         value = self.models[last].given(order)
         runs, moves, looked_up = {last: 1.0}, list(value.conversions), list(value.scattered)
-        spent, impossible = [value.cost], list[int]()
+        spent, impossible, together = [value.cost], list[int](), 0
 
         def cheapest(number: int, made: list[Place | None], parent: int, most: int) -> Place:
+            nonlocal together
             first = min(least, most) if number + 1 == last else 0
             tried = [self.at(number, made, Place(parent, depth, ()), runs) for depth in range(first, most + 1)]
             priced = [t for t in tried if t is not None]
@@ -204,6 +204,7 @@ class _Pricing:
             )
             runs[number] = times
             spent.append(cost)
+            together = max(together, place.depth if parent == last else 0)
             moves.extend(best.conversions)
             looked_up.extend(best.scattered)
             return place
@@ -212,16 +213,19 @@ class _Pricing:
         if impossible:
             return None
         if placement.accumulates(nest, found[-1]):
-            spent[0] = Cost(self.prefix(last, order[: found[-1].depth])[0], 0.0, 0.0)
-        total = Cost(sum(c.loops for c in spent), sum(c.output for c in spent), sum(c.conversions for c in spent))
-        if not math.isfinite(total.total):
+            spent[0] = replace(FREE, loops=self.prefix(last, order[: found[-1].depth])[0])
+        elif together:
+            beside = self.beside(last, order[:together])
+            spent[0] = replace(value.cost, memory=self.models[last].waiting.total(order, beside))
+        spent_in_all = total(spent)
+        if not math.isfinite(spent_in_all.total):
             return None
         full = [
             k for k, p in enumerate(found) if nest.producers[k].target.tensor.lacks and not placement.kept(nest, k, p)
         ]
         registers = frozenset(nest.producers[k].target.tensor.name for k in full)
         how = tuple(found), tuple(dict.fromkeys(looked_up)), registers
-        return Schedule(order, tuple(dict.fromkeys(moves)), total, (), None, "", *how)
+        return Schedule(order, tuple(dict.fromkeys(moves)), spent_in_all, (), None, "", *how)
 
     def at(self, number: int, made: list[Place | None], place: Place, runs: dict[int, float]) -> Priced | None:
         """A producer at a place; None where what is left of its result cannot be kept there."""
@@ -248,16 +252,35 @@ class _Pricing:
                 once += cost * self.runs(made, around, runs) / self.survivors(number, shared[:depth])
         if rest and target.tensor.lacks:
             place = replace(place, policy=best.workspace or "append")
-            each = APPEND if place.depth else WHOLE
-            each += GATHER * sum(self.missed(number, k, rest) for k in placement.readers(nest)[number])
+            each = self.machine.append if place.depth else self.machine.whole
+            each += self.machine.gather * sum(self.missed(number, k, rest) for k in placement.readers(nest)[number])
             output = often * (best.cost.output + each * self.facts[target.tensor.name][-1])
         elif rest and not (number + 1 == len(nest.producers) and placement.accumulates(nest, place)):
             size = math.prod(float(target.tensor.shape[target.indices.index(v)]) for v in rest)
-            output = (search.VECTOR if place.depth else WHOLE) * size * times
+            lanes = target.dtype.itemsize / 8
+            output = (self.machine.lane * lanes if place.depth else self.machine.whole) * size * times
         inner = best.cost.loops - before
         if row_blocking.gains(nest, number, place):
             inner *= search.TILED
-        return place, Cost(inner * often + once, output, best.cost.conversions), times, best
+        waiting = self.waits(number, best.order, shared) * often
+        return place, Cost(inner * often + once, waiting, output, best.cost.conversions), times, best
+
+    def waits(self, number: int, order: Loops, shared: Loops) -> float:
+        """What a statement waits for memory in its own loops, those behind `shared` ones."""
+        waiting, beside = self.models[number].waiting, self.beside(number, shared)
+        return max(0.0, waiting.total(order, beside) - waiting.total(shared, beside))
+
+    def beside(self, number: int, shared: Loops) -> memory.Beside:
+        """What the other statements touch in `shared` loops, in their cheapest orders."""
+        if not shared:
+            return memory.ALONE
+        size, each = 0.0, 0.0
+        for other, model in enumerate(self.models):
+            found = self.best(other, shared) if other != number and set(shared) <= set(model.nest.variables) else None
+            if found is not None:
+                size += model.waiting.bytes
+                each += model.waiting.touched(found.order) / self.survivors(other, shared)
+        return memory.Beside(len(shared), size, each)
 
     def missed(self, number: int, reader: int, rest: Loops) -> float:
         """How often a reader of what is kept waits for dense operands that it finds by the entries: these lie far apart in memory."""

@@ -1,0 +1,76 @@
+"""The machines that are shipped: the first one counts where caches are not known.
+
+ice_lake    two cores of a server at 2.8 GHz, a virtual machine: as `python -m benchmarks.calibrate` printed it, but `row`, which softmax of rows of
+            one entry tells better
+zen4        the prices of workspaces and conversions were fitted there; of the rest, what is known to differ from the other
+"""
+
+from __future__ import annotations
+
+from sparsejax.jit.cost.price_table import Machine
+
+ICE_LAKE = Machine(
+    name="ice_lake",
+    caches=(48 << 10, 1280 << 10, 48 << 20),
+    call=5600.0,
+    iterate=0.21,
+    enter=13.0,
+    row=3.0,
+    lane=0.057,
+    strided=6.4,
+    start=5.2,
+    merge=4.8,
+    lookup=5.1,
+    scatter=4.9,
+    take=2.0,
+    arithmetic=0.017,
+    function=2.0,
+    multiply=0.1,
+    workspace=3.8,
+    conversion=2.0,
+    line=(0.71, 3.1, 2.3),
+    stream=(1.5, 0.76, 1.6),
+    write=(1.8, 4.3, 15.0),
+    fill=(0.68, 1.4, 4.0),
+    store=2.0,
+    append=2.0,
+    whole=16.0,
+    gather=30.0,
+    look=0.25,
+    remember=20000.0,
+    compile=20000000.0,
+)
+
+ZEN4 = Machine(
+    name="zen4",
+    caches=(32 << 10, 1024 << 10, 32 << 20),
+    call=5600.0,
+    iterate=0.3,
+    enter=5.0,
+    row=2.0,
+    lane=0.057,
+    strided=2.0,
+    start=5.2,
+    merge=4.8,
+    lookup=5.1,
+    scatter=4.9,
+    take=2.0,
+    arithmetic=0.017,
+    function=2.0,
+    multiply=0.1,
+    workspace=1.0,
+    conversion=1.0,
+    line=(0.8, 2.5, 5.0),
+    stream=(0.6, 0.8, 2.0),
+    write=(1.0, 3.0, 8.0),
+    fill=(0.5, 1.0, 3.0),
+    store=2.0,
+    append=2.0,
+    whole=16.0,
+    gather=30.0,
+    look=0.25,
+    remember=20000.0,
+    compile=20000000.0,
+)
+
+MACHINES = (ICE_LAKE, ZEN4)

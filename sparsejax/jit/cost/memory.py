@@ -1,0 +1,116 @@
+"""How many cache lines the loops of a kernel touch, and among how many bytes: what waiting for memory is priced by.
+
+An array is touched as often as the innermost loop of its indices runs. Loops over other variables touch it again: what it has inside the
+innermost of these is found in the cache if it fits, and else comes from where the whole of it fits.
+
+    for i: for k in A[i]: for j:  out[i,j] += A[i,k] * H[k,j]     rows of H, in any order, for every i: nnz(A) rows among the bytes of H
+    for i: for j: for k:          out[i,j] += A[i,k] * H[k,j]     A[i,:] once for every j, among the bytes of a row; then A, once, in order
+
+    level    lines that come from beyond what the loop inside it touches, whether in order, and the bytes among which they lie
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sparsejax.jit.cost.price_table import Machine
+
+LINE, COORDINATE = 64.0, 8
+"""Bytes of a cache line, and of a coordinate."""
+
+
+class Lines(NamedTuple):
+    """So many cache lines, touched one after the other or anywhere, among so many bytes."""
+
+    number: float
+    among: float
+    in_order: bool
+
+
+@dataclass(frozen=True)
+class Walked:
+    """An array as loops see it: the depths of the loops over its storage levels, outermost level first, bytes of an entry with its
+    coordinate, entries in all, and per level how many positions one of its parent has on average."""
+
+    depths: tuple[int, ...]
+    each: float
+    fanout: tuple[float, ...]
+    leads: bool
+    """Whether it is walked in its own order: it leads the loops over its indices, or these count."""
+    new: float = 1.0
+    """The share of what loops visit in some runs that they did not visit shortly before."""
+    among: tuple[float, ...] = ()
+    """Per level, among which share of its positions these lie; none: among all of them."""
+
+
+class Beside(NamedTuple):
+    """What other statements touch in the outermost `shared` loops: in all of them, and in each run of their body."""
+
+    shared: int
+    bytes: float
+    each: float
+
+
+ALONE = Beside(0, 0.0, 0.0)
+
+
+def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Beside = ALONE) -> list[Lines]:
+    """The lines that loops touch of an array, from the innermost reuse outwards; the body of the k outermost loops runs `survivors[k]` times,
+    and `rest` are the bytes of all arrays, among which it lies when the kernel begins. What other statements touch `beside` it, between two
+    touches of the same line, lies in the caches too.
+
+    >>> found = lines(Walked((1, 2), 8.0, (1000.0, 32.0), False), (1.0, 1e3, 1e4, 3.2e5), 1e6)
+    >>> [(x.number, x.among, x.in_order) for x in found]
+    [(40000.0, 256000.0, False), (4000.0, 1000000.0, True)]
+    """
+    if not walked.depths:
+        return []
+    inner = max(walked.depths)
+    touches, runs = survivors[inner + 1], survivors[inner]
+    if walked.depths[-1] == inner:
+        length = touches / max(1e-9, runs) * walked.each / LINE
+        count = max(runs * length, min(runs, touches)) if not walked.leads else touches * walked.each / LINE
+    else:
+        count = touches
+    found: list[Lines] = []
+    in_order = walked.leads and walked.depths[-1] == inner
+    for depth in sorted(set(range(inner)).difference(walked.depths), reverse=True):
+        part, close = walked.each, 1.0
+        for own, many, near in zip(walked.depths, walked.fanout, walked.among or itertools.repeat(1.0), strict=False):
+            if own > depth:
+                part, close = part * many, close * near
+        found.append(
+            Lines(count * walked.new, close * part + _between(close * part, count, depth, survivors, beside), in_order)
+        )
+        count = min(count, max(1.0, survivors[depth]) * part / LINE)
+    return [*found, Lines(count, rest + beside.bytes, list(walked.depths) == sorted(walked.depths))]
+
+
+def _between(part: float, count: float, depth: int, survivors: Sequence[float], beside: Beside) -> float:
+    """The bytes that other statements touch until a loop has touched all of a part again, `count` lines of it in all."""
+    if depth >= beside.shared:
+        return 0.0
+    runs = survivors[depth + 1]
+    until = max(1.0, part * runs / max(1.0, LINE * count))
+    return min(beside.bytes, until * beside.each * survivors[beside.shared] / max(1e-9, runs))
+
+
+def price(found: Sequence[Lines], machine: Machine, written: bool) -> float:
+    """The nanoseconds that lines take, those of a level beyond what the levels inside it cost already.
+
+    >>> from sparsejax.jit.cost.machines import ZEN4
+    >>> near, far = (price([Lines(1e6, size, False)], ZEN4, False) for size in (1e4, 64e6))
+    >>> near, far > 1e6
+    (0.0, True)
+    """
+    anywhere, following = (machine.write, machine.fill) if written else (machine.line, machine.stream)
+    total, before = 0.0, (0.0, 0.0, 0.0)
+    for number, among, in_order in found:
+        now = machine.beyond(among)
+        each = following if in_order else anywhere
+        total += number * sum(ns * max(0.0, n - b) for ns, n, b in zip(each, now, before, strict=True))
+        before = (max(now[0], before[0]), max(now[1], before[1]), max(now[2], before[2]))
+    return total

@@ -1,0 +1,108 @@
+"""What loops wait for memory: the arrays of a kernel as `cost.memory` takes them, under a loop order (`search`).
+
+A loop that is the innermost one of an array's indices ends it: from then on it is known how often its elements are touched.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparsejax.formats import Dense
+from sparsejax.jit.cost import memory, statistics
+from sparsejax.jit.ir import cin
+from sparsejax.jit.schedule import placement
+from sparsejax.jit.schedule.assembly import SCATTER, assembly
+
+if TYPE_CHECKING:
+    from sparsejax.jit.schedule.search import Model
+
+Order = tuple[cin.IndexVar, ...]
+
+
+class Waiting:
+    """For the kernel of a model. Results that are kept for some loops only, as those of other statements are, are found in the cache."""
+
+    def __init__(self, model: Model, kept: bool) -> None:
+        """The result of the model's kernel is `kept` for some loops only, or not."""
+        self._model, self._kept = model, kept
+        self._totals: dict[tuple[Order, memory.Beside], float] = {}
+        self._result = cin.Access(model.nest.output, model.nest.indices)
+
+    @functools.cached_property
+    def _layouts(self) -> Mapping[cin.Access, memory.Walked]:
+        """The bytes of every array whose indices are all variables."""
+        model = self._model
+        apart = model.nest.nested or self._kept or not _plain(self._result)
+        made = {} if apart else {self._result: model.level_counts()}
+        made |= {a: model.facts[a.tensor.name] for a in model.accesses if a.tensor.policy != placement.KEPT}
+        return {a: _layout(a, counts) for a, counts in made.items() if _plain(a) and len(counts) == len(a.indices)}
+
+    @functools.cached_property
+    def bytes(self) -> float:
+        """Of all arrays."""
+        return sum(math.prod(w.fanout) * w.each for w in self._layouts.values())
+
+    def total(self, order: Order, beside: memory.Beside = memory.ALONE) -> float:
+        """Nanoseconds for the arrays whose indices all have loops in `order`: operands as they are stored, not those that are copied, and a result
+        that is written where its entries belong; other statements touch theirs `beside` these."""
+        if not order:
+            return 0.0
+        key = order, beside
+        if key not in self._totals:
+            here, written = self._model.machine, self._result
+            waits = (memory.price(self._lines(a, order, beside), here, a == written) for a in self._ended(order))
+            self._totals[key] = self.total(order[:-1], beside) + sum(waits)
+        return self._totals[key]
+
+    def touched(self, order: Order) -> float:
+        """Bytes of the lines that loops touch, as often as they do."""
+        ends = (a for k in range(len(order)) for a in self._ended(order[: k + 1]))
+        return memory.LINE * sum(self._lines(a, order, memory.ALONE)[0].number for a in ends)
+
+    def _ended(self, order: Order) -> Iterator[cin.Access]:
+        """The arrays of which the last loop is the innermost one."""
+        last, bound, copied = order[-1], set(order), self._model.walk(order).discordant
+        for access in self._layouts:
+            if last in access.indices and bound.issuperset(access.indices) and access not in copied:
+                output = self._model.nest.output
+                if access != self._result or assembly(output, self._model.storage, order)[0] != SCATTER:
+                    yield access
+
+    def _lines(self, access: cin.Access, order: Order, beside: memory.Beside) -> list[memory.Lines]:
+        model = self._model
+        depths = tuple(order.index(access.level_index(level)) for level in range(len(access.indices)))
+        survivors = [model.walk(order[:k]).survivors for k in range(len(order) + 1)]
+        leads = all(self._led_by(access, order[:k], order[k]) for k in set(depths))
+        near = [self._spread(access, order[:k], order[k]) for k in depths]
+        new, among = math.prod(x.new for x in near), tuple(x.among for x in near)
+        walked = replace(self._layouts[access], depths=depths, leads=leads, new=new, among=among)
+        return memory.lines(walked, survivors, self.bytes, beside)
+
+    def _spread(self, access: cin.Access, around: Order, var: cin.IndexVar) -> statistics.Spread:
+        """How close together the coordinates lie that a loop visits in some runs, one after the other: as its leaders tell."""
+        leaders, copied, _ = self._model.roles(self._model.walk(around), var)
+        for leader in leaders:
+            known = statistics.spread_of(self._model.facts[leader.tensor.name])
+            if known and leader != access and leader not in copied:
+                return known[max(lv for lv in range(len(known)) if leader.level_index(lv) == var)]
+        return statistics.EVEN
+
+    def _led_by(self, access: cin.Access, around: Order, var: cin.IndexVar) -> bool:
+        """Whether a loop visits the coordinates of an array one after the other."""
+        leaders, _, _ = self._model.roles(self._model.walk(around), var)
+        return not leaders or access in leaders
+
+
+def _plain(access: cin.Access) -> bool:
+    return bool(access.indices) and cin.are_variables(access.indices) and not access.tensor.format.blocked
+
+
+def _layout(access: cin.Access, counts: tuple[float, ...]) -> memory.Walked:
+    fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *counts)))
+    coordinate = 0 if isinstance(access.tensor.format.levels[-1], Dense) else memory.COORDINATE
+    return memory.Walked((), access.dtype.itemsize + coordinate, fanout, False)

@@ -1,0 +1,12 @@
+"""Other prices than those of the machine, for tests that force what is dear."""
+
+import dataclasses
+from unittest import mock
+
+from sparsejax.jit.cost import machine
+
+
+def priced(**prices):
+    """A context in which some prices of the machine are others."""
+    made = dataclasses.replace(machine.current(), **prices)
+    return mock.patch.object(machine, "current", lambda: made)
