@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sparsejax.dataflow import products
+from sparsejax.dataflow import drawn, products
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import Array, is_roomy
@@ -40,8 +40,19 @@ class Outputs:
     _right: dict[Key, Rows] = field(default_factory=dict, init=False)
     _ends: list[tuple[Array, Rows, Array]] = field(default_factory=list, init=False)
     _counts: dict[tuple[Key, Key, int], float] = field(default_factory=dict, init=False)
+    _drawn: list[drawn.Drawn | None] = field(default_factory=list, init=False)
 
-    def __post_init__(self) -> None:
+    @property
+    def rows(self) -> drawn.Drawn | None:
+        """Rows that are drawn from a product of two matrices."""
+        if not self._drawn:
+            self._drawn.append(drawn.of(self.contraction, self.order))
+        return self._drawn[0]
+
+    def _prepare(self) -> None:
+        """What counts of other contractions, and exact ones, take."""
+        if hasattr(self, "left"):
+            return
         inputs, output = self.contraction.inputs, self.contraction.output
         ordered = [tuple(v for v in self.order if v in vs) for vs in inputs]
         self.reduced = tuple(v for v in ordered[0] if v not in output)
@@ -81,6 +92,10 @@ class Outputs:
     def count(self, nest: Nest, cut: tuple[str, ...], exact: bool, work: int = WORK) -> float:
         """Distinct coordinates of partial results, those of `cut` divided by the extents of tiles."""
         seen = nest.seen(self.contraction.output)
+        if not exact and len(cut) < 2 and self.rows is not None:
+            (k,), y = self.contraction.reduced, nest.of(self.contraction.output)[1]
+            return self.rows.count(seen.get(k, self.contraction.extents[k]), nest.tiles[y] if cut else 1)
+        self._prepare()
         tiles = {v: nest.tiles[v] for v in cut} | {v: seen[v] for v in self.reduced if v in seen}
         left = tuple(
             (v, tiles[v]) for v in self.left.variables if tiles.get(v, 1) > 1 or (v in seen and v in self.reduced)
