@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sparsejax.dataflow.drawn import Drawn, matrix_product
+from sparsejax.dataflow.growth import longest
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import Array, Pattern, is_roomy, table
 from sparsejax.dataflow.progress import Progress
@@ -31,10 +32,12 @@ COARSE = 8
 """Tiles of fewer cells are looked at again, in smaller ones."""
 CLOSE = 0.985
 """Shapes whose bound is this near to the best are not looked at."""
-STRETCH = 0.05
+STRETCH, PASSES = 0.05, 6
 """The longest tiles of k for which nothing else is cut are found to within this share."""
+EVEN, FEW = 0.95, 4
+"""Few tiles are made equally long, too, where that is a share of EVEN or less."""
 FINEST = 64
-"""Dimensions are halved, rounded up, to extents from this one on; below, these are halved."""
+"""Where nothing fits uncut, extents of k are its dimension, halved and rounded up, down to about this one, and this one halved."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Side:
     k: str
     _tables: dict[int, tuple[int, Array]] = field(default_factory=dict, init=False)
     _words: list[Array] = field(default_factory=list, init=False)
+    _whole: dict[int, Array] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.at_k = self.pattern.variables.index(self.k)
@@ -82,6 +86,8 @@ class Side:
         return self._by_k(k_tile, limit, guess, fine, hopeless) if self.at_k == 0 else self._by_own(k_tile, limit)
 
     def _by_own(self, k_tile: int, limit: int) -> Panels | None:
+        if k_tile in self._whole and int(self._whole[k_tile].max()) <= limit:
+            return Panels.of(self.extent, self._whole[k_tile][None], self.pattern.entries)
         tiles = -(-self.extent_k // k_tile)
         cells = min(max(self.pattern.entries // (8 * tiles), CELLS), MOST_CELLS)
         while True:
@@ -104,21 +110,18 @@ class Side:
                 return Panels.of(extent, words(parts), self.pattern.entries) if parts else None
             cells *= 16
 
-    def is_whole(self, k_tile: int, buffer: int) -> bool:
-        """Whether tiles fit where its own variable is not cut: entries alone decide where they can."""
-        if self.at_k == 0:
-            return int(self.whole(k_tile).max()) + PER_TILE <= buffer
-        most = int(np.add.reduceat(self.entries(), np.arange(0, self.extent_k, k_tile)).max())
-        if 2 * most + 2 + PER_TILE > buffer or 4 * most + PER_TILE <= buffer:
-            return 4 * most + PER_TILE <= buffer
-        return int(table(self.pattern, (self.extent, k_tile)).max()) + PER_TILE <= buffer
-
     def whole(self, k_tile: int) -> Array:
-        """Words by tile of k, where its own variable is not cut; k comes first."""
-        if not self._words:
-            found = self.entries()
-            self._words.append(2 * found + 2 * (found > 0))
-        return np.add.reduceat(self._words[0], np.arange(0, self.extent_k, k_tile))
+        """Words by tile of k, where its own variable is not cut; but for the three that each takes."""
+        if k_tile not in self._whole:
+            self._whole.clear()
+            if self.at_k == 1:
+                self._whole[k_tile] = table(self.pattern, (self.extent, k_tile))[0]
+            else:
+                if not self._words:
+                    found = self.entries()
+                    self._words.append(2 * found + 2 * (found > 0))
+                self._whole[k_tile] = np.add.reduceat(self._words[0], np.arange(0, self.extent_k, k_tile))
+        return self._whole[k_tile]
 
     def _by_k(
         self, k_tile: int, limit: int, guess: int, fine: bool, hopeless: Callable[[Panels], bool]
@@ -203,13 +206,18 @@ class Search:
 
     def run(self) -> list[Candidate]:
         """Every shape that was looked at, with the words that it moves."""
-        halvings = max((self.extent - 1) // FINEST, 1).bit_length() - 1
-        base = -(-self.extent // (1 << halvings))
-        self.counted = [base << n for n in range(halvings + 1)]
         uncut = self._longest_uncut()
-        if uncut:  # shorter tiles of k only move more
+        base = uncut or -(-self.extent // (1 << max((self.extent - 1) // FINEST, 1).bit_length() - 1))
+        self.counted = [base << n for n in range((self.extent // base).bit_length())] + [self.extent]
+        if uncut:  # shorter tiles of k only move more, but for where they begin
             self.at(uncut)
-        self._look_at([t for t in (*self.counted, *(base >> n for n in range(1, base.bit_length()))) if t > uncut])
+            even = -(-self.extent // -(-self.extent // uncut))
+            if even < EVEN * uncut and self.extent <= FEW * even:
+                self.at(even)
+        tiles = [*self.counted, *(base >> n for n in range(1, base.bit_length()))]
+        if self.rows.complete:
+            tiles += [1 << n for n in range((self.extent - 1).bit_length())]
+        self._look_at([t for t in tiles if t > uncut])
         if self.known and (best := self._best()) != uncut:
             self._look_at([t for t in (best * 3 // 4, best * 3 // 2) if t > uncut])
             self.at(self._best(), fine=True)
@@ -220,12 +228,24 @@ class Search:
 
     def _longest_uncut(self) -> int:
         """The longest tiles of k, to within a share of STRETCH, for which no other variable is cut; 0: none."""
-        low, high = 0, 2 * self.extent
-        while high - low > max(1, STRETCH * low):
-            middle = (low + high) // 2
-            fits = all(side.is_whole(middle, self.buffer) for side in self.sides[::-1])
-            low, high = (middle, high) if fits else (low, middle)
-        return min(low, self.extent)
+        if 2 * self._fullest(1) + 2 + PER_TILE > self.buffer:
+            return 0
+        # two to four words an entry: a pass each from where they are three
+        middle = longest(lambda t: 3 * self._fullest(t) <= self.buffer, self.extent)
+        low, high = 0, self.extent + 1
+        for _ in range(PASSES):
+            words = max(int(side.whole(middle).max()) + PER_TILE for side in self.sides)
+            low, high = (middle, high) if words <= self.buffer else (low, middle)
+            if high - low <= max(1, STRETCH * low) or (low == middle and words >= (1 - STRETCH) * self.buffer):
+                break
+            # words grow nearly in proportion
+            middle = min(max(int(middle * (1 - STRETCH / 2) * self.buffer / words), low + 1), high - 1)
+        return low
+
+    def _fullest(self, k_tile: int) -> int:
+        """Entries of the fullest tile of k."""
+        ends = np.append(np.arange(0, self.extent, k_tile), self.extent)
+        return max(int(np.diff(e[ends]).max()) for e in self.entries)
 
     def _look_at(self, tiles: list[int]) -> None:
         bounds = sorted((self.bound(t), t) for t in tiles if t)

@@ -57,28 +57,38 @@ class Drawn:
         self.rows, self.weights = self.rows[chosen], 1 / chances[chosen]
         self.share = total / float((sizes[chosen] * self.weights).sum())
 
+    @property
+    def complete(self) -> bool:
+        """Whether all rows are looked at: counts are exact."""
+        return len(self.rows) == self.held
+
     def count(self, k_tile: int, y_tile: int) -> float:
         """Distinct (x, k // k_tile, y // y_tile) of all multiplications."""
         k_tile, y_tile = (max(1, min(t, n)) for t, n in zip((k_tile, y_tile), self.extents, strict=True))
-        if k_tile == self.extents[0]:
-            k_tile = 1 << max(k_tile - 1, 0).bit_length()
-        if k_tile >= self.extents[0] and y_tile == self.extents[1]:
-            return self.held
+        if k_tile >= self.extents[0]:
+            if y_tile == self.extents[1]:
+                return self.held
+            known = next((found for (_, y), found in self._classes.items() if y == y_tile), None)
+            if known is not None:
+                return float(known[tally.FIRST]) * self.share
         powers = (k_tile & -k_tile).bit_length() - 1
         key = k_tile >> powers, y_tile
         if key not in self._classes:
             self._classes[key] = tally.pairs(self.rows, self.weights, self.left, self.right, key, self.extents[1])
-        return float(self._classes[key][powers + 1 :].sum()) * self.share
+        first = tally.FIRST if k_tile >= self.extents[0] else powers + 1
+        return float(self._classes[key][first:].sum()) * self.share
 
 
 def of(contraction: Contraction, order: tuple[str, ...]) -> Drawn | None:
     """For a product of two matrices, the rows being those of the result as it is stored under a loop order; None for other contractions, and where
-    there are far more rows than entries, or coordinates beyond 31 bits."""
+    there are no entries, far more rows than entries, or coordinates beyond 31 bits."""
     found = matrix_product(contraction, order)
     if found is None:
         return None
     x, k, y, lead = found
     left, right = contraction.pattern(lead, (x, k)), contraction.pattern(1 - lead, (k, y))
+    if not left.entries or not right.entries:
+        return None
     if not all(p.columns[0].dtype == p.columns[1].dtype == np.int32 for p in (left, right)):
         return None
     if not all(is_roomy(p.extents[0], p.entries) for p in (left, right)) or not is_roomy(right.extents[1], 1 << 18):

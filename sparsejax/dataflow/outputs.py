@@ -42,17 +42,7 @@ class Outputs:
     _counts: dict[tuple[Key, Key, int], float] = field(default_factory=dict, init=False)
     _drawn: list[drawn.Drawn | None] = field(default_factory=list, init=False)
 
-    @property
-    def rows(self) -> drawn.Drawn | None:
-        """Rows that are drawn from a product of two matrices."""
-        if not self._drawn:
-            self._drawn.append(drawn.of(self.contraction, self.order))
-        return self._drawn[0]
-
-    def _prepare(self) -> None:
-        """What counts of other contractions, and exact ones, take."""
-        if hasattr(self, "left"):
-            return
+    def __post_init__(self) -> None:
         inputs, output = self.contraction.inputs, self.contraction.output
         ordered = [tuple(v for v in self.order if v in vs) for vs in inputs]
         self.reduced = tuple(v for v in ordered[0] if v not in output)
@@ -66,6 +56,13 @@ class Outputs:
         places = math.prod(self.contraction.extents[v] for v in shared)
         if shared != list(self.reduced) or len(shared) > 1 or not is_roomy(places, self.left.entries):
             self.number, self.coordinates = products.numbered(self.left, shared)
+
+    @property
+    def rows(self) -> drawn.Drawn | None:
+        """Rows that are drawn from a product of two matrices."""
+        if not self._drawn:
+            self._drawn.append(drawn.of(self.contraction, self.order))
+        return self._drawn[0]
 
     def words(self, nest: Nest, exact: bool, work: int = WORK, visited: int | None = None) -> float:
         """Words of all partial results in tiles; without `exact`, estimated from drawn rows, of up to `work` multiplications. `visited` bounds
@@ -95,7 +92,6 @@ class Outputs:
         if not exact and len(cut) < 2 and self.rows is not None:
             (k,), y = self.contraction.reduced, nest.of(self.contraction.output)[1]
             return self.rows.count(seen.get(k, self.contraction.extents[k]), nest.tiles[y] if cut else 1)
-        self._prepare()
         tiles = {v: nest.tiles[v] for v in cut} | {v: seen[v] for v in self.reduced if v in seen}
         left = tuple(
             (v, tiles[v]) for v in self.left.variables if tiles.get(v, 1) > 1 or (v in seen and v in self.reduced)

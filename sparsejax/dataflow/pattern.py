@@ -66,7 +66,9 @@ class Pattern:
     def degrees(self, dimension: int) -> Array:
         """Entries per coordinate."""
         if dimension not in self._degrees:
-            self._degrees[dimension] = np.bincount(self.columns[dimension], minlength=self.extents[dimension])
+            column, extent = self.columns[dimension], self.extents[dimension]
+            counted = tally.degrees if tally.applies(column) else lambda c, n: np.bincount(c, minlength=n)
+            self._degrees[dimension] = counted(column, extent)
         return self._degrees[dimension]
 
     def starts(self, tile: int) -> tuple[Array, Array]:
@@ -280,7 +282,7 @@ def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
     if len(tiles) == 2 and is_roomy(math.prod(grid), pattern.entries) and pattern.entries:
         words = table(pattern, tiles).reshape(-1)
         found = np.flatnonzero(words)
-        return Tiles(pattern.variables, grid, unpacked(found, grid), words[found] + 3)
+        return Tiles(pattern.variables, grid, unpacked(found, grid), words[found].astype(np.int64) + 3)
     levels = len(tiles)
     runs = pattern.runs(tiles[-1])
     columns, space = [*runs.above, runs.last], math.prod(grid)

@@ -1,8 +1,11 @@
 """Counts in single passes over entries, by machine code: words of tiles of a matrix, and entries of partial results of products of two.
 
+    degrees   how often every coordinate occurs
     words     tile = row // height, column // width;  words[tile] += 4 where an entry is the first of its row in that tile, else 2
     pairs     of rows of a product:  for entries (r, k) of the left operand, for entries (k, y) of the right one:
                   where y met r first: first += weight[r];  else classes[bits(k ^ the k before)] += weight[r]
+
+    overlaps  of some of many sorted keys:  for the keys that are less than `shifts` larger:  made[difference] += 1
 
 Of coordinates k in tiles of 2^l, y makes one more partial result in row r whenever k >> l differs from that of the k before, which is when the two
 differ in more than the last l bits: one pass counts partial results for tiles of all powers of two. Both take coordinates divided by extents.
@@ -27,6 +30,8 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 
 Array = NDArray[Any]
+FEW = 1 << 29
+"""Entries from which words take 64 bits: each adds up to four."""
 CLASSES = 33
 """Two coordinates of 31 bits differ in their last 0 to 31 bits; class 32 counts those that are first."""
 FIRST = CLASSES - 1
@@ -43,8 +48,21 @@ def words(rows: Array, columns: Array, tiles: Sequence[int], grid: Sequence[int]
     >>> words(*(np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])), (2, 3), (2, 2))
     array([6, 4, 4, 0])
     """
-    made = np.zeros(grid[0] * grid[1], np.int64)
-    _run(_words(), "3qd3q", len(rows), grid[1], tiles[0], 1 / tiles[1], rows, columns, made)
+    made = np.zeros(grid[0] * grid[1], np.int32 if len(rows) < FEW else np.int64)
+    power = tiles[1].bit_length() - 1 if tiles[1] & (tiles[1] - 1) == 0 else -1
+    how = (power, "7q") if power >= 0 else (1 / tiles[1], "3qd3q")
+    _run(_words(power >= 0, made.itemsize), how[1], len(rows), grid[1], tiles[0], how[0], rows, columns, made)
+    return made
+
+
+def degrees(column: Array, extent: int) -> Array:
+    """How often every coordinate below `extent` occurs.
+
+    >>> degrees(np.array([2, 0, 2], np.int32), 4)
+    array([1, 0, 2, 0])
+    """
+    made = np.zeros(extent, np.int64)
+    _run(_degrees(), "3q", len(column), column, made)
     return made
 
 
@@ -82,6 +100,17 @@ def pairs(
     return made
 
 
+def overlaps(keys: Array, chosen: Array, shifts: int) -> Array:
+    """Per shift: how many of the chosen keys, by their numbers, have one that is so much larger; keys are sorted, each once.
+
+    >>> overlaps(np.array([0, 1, 3, 9]), np.array([0, 1, 2]), 4)
+    array([3, 1, 1, 1])
+    """
+    made = np.zeros(shifts, np.int64)
+    _run(_overlaps(), "6q", len(chosen), len(keys), shifts, chosen, keys.astype(np.int64, copy=False), made)
+    return made
+
+
 def _run(kernel: compiler.Kernel, slots: str, *given: Any) -> None:
     held = [np.ascontiguousarray(g) if isinstance(g, np.ndarray) else g for g in given]
     numbers = [g.__array_interface__["data"][0] if isinstance(g, np.ndarray) else g for g in held]
@@ -89,24 +118,38 @@ def _run(kernel: compiler.Kernel, slots: str, *given: Any) -> None:
 
 
 @functools.cache
-def _words() -> compiler.Kernel:
+def _words(shifted: bool, size: int) -> compiler.Kernel:
+    """Extents of columns that are powers of two are `shifted` by their logarithm, others multiplied with their reciprocal."""
     b = LLVMBuilder()
     entries, width, height = (b.slot(k, "i64", name) for k, name in enumerate(("entries", "width", "height")))
-    share = b.slot(3, "double", "share")
+    share = b.slot(3, "i64" if shifted else "double", "share")
     rows, columns, made = (b.slot(4 + k, "ptr", name) for k, name in enumerate(("rows", "columns", "made")))
+    counter = f"i{8 * size}"
     row_before, tile_before = b.var("row_before", b.i64(-1)), b.var("tile_before", b.i64(-1))
     first, end = b.var("first", b.i64(0)), b.var("end", b.i64(0))  # of a row of tiles: its first tile, the row behind it
     with b.for_(b.i64(0), entries, "p") as p:
-        row = _coordinate(b, rows, p)
+        row, column = _coordinate(b, rows, p), _coordinate(b, columns, p)
         with b.if_(b.lt(b.sub(b.get(end), 1), row)):
             number = b.named("number", b.binary("sdiv", row, height))
             b.set(first, b.mul(number, width))
             b.set(end, b.mul(b.add(number, 1), height))
-        tile = b.named("tile", b.add(b.get(first), _quotient(b, _coordinate(b, columns, p), share)))
+        across = b.binary("lshr", column, share) if shifted else _quotient(b, column, share)
+        tile = b.named("tile", b.add(b.get(first), across))
         fresh = b.binary("or", b.ne(row, b.get(row_before)), b.ne(tile, b.get(tile_before)))
         b.set(row_before, row)
         b.set(tile_before, tile)
-        b.store(made, tile, b.add(b.load(made, tile, "i64"), b.select(fresh, b.i64(4), b.i64(2))))
+        more = b.select(fresh, b.const(counter, 4), b.const(counter, 2))
+        b.store(made, tile, b.add(b.load(made, tile, counter), more))
+    return _compiled(b)
+
+
+@functools.cache
+def _degrees() -> compiler.Kernel:
+    b = LLVMBuilder()
+    entries, column, made = b.slot(0, "i64", "entries"), b.slot(1, "ptr", "column"), b.slot(2, "ptr", "made")
+    with b.for_(b.i64(0), entries, "p") as p:
+        at = b.named("at", _coordinate(b, column, p))
+        b.store(made, at, b.add(b.load(made, at, "i64"), 1))
     return _compiled(b)
 
 
@@ -149,6 +192,24 @@ def _pairs(cut: bool) -> compiler.Kernel:
                 place = b.named("place", b.min(bits, b.i64(FIRST)))
                 b.store(made, place, b.binary("fadd", b.load(made, place, "double"), weight))
                 b.store(seen, y, here)
+    return _compiled(b)
+
+
+@functools.cache
+def _overlaps() -> compiler.Kernel:
+    b = LLVMBuilder()
+    count, behind, shifts = (b.slot(k, "i64", name) for k, name in enumerate(("count", "behind", "shifts")))
+    chosen, keys, made = (b.slot(3 + k, "ptr", name) for k, name in enumerate(("chosen", "keys", "made")))
+    with b.for_(b.i64(0), count, "c") as c:
+        place = b.named("place", b.load(chosen, c, "i64"))
+        key = b.named("key", b.load(keys, place, "i64"))
+        at, shift = b.var("at", place), b.var("shift", b.i64(0))
+        with b.while_(lambda: b.lt(b.get(shift), shifts)):
+            b.store(made, b.get(shift), b.add(b.load(made, b.get(shift), "i64"), 1))
+            b.increment(at)
+            b.set(shift, shifts)
+            with b.if_(b.lt(b.get(at), behind)):
+                b.set(shift, b.sub(b.load(keys, b.get(at), "i64"), key))
     return _compiled(b)
 
 
