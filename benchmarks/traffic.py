@@ -32,7 +32,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 from benchmarks import datasets, paper_matrices
 from sparsejax.core.array import Array
-from sparsejax.dataflow import contraction, methods
+from sparsejax.dataflow import contraction, drawn, methods
 from sparsejax.dataflow.analysis import chosen
 from sparsejax.dataflow.model import Model
 from sparsejax.dataflow.nest import Nest
@@ -63,9 +63,9 @@ def matrices(largest: float, buffer: int, only: Sequence[str]) -> Iterator[tuple
             yield name, A
 
 
-def simulator(A: Any, order: str, function: Any = square) -> Simulator:
+def simulator(A: Any, order: str, function: Any = square, work: int = drawn.WORK) -> Simulator:
     found = contraction.of(function, A if isinstance(A, tuple) else (sj.array(A),), {})
-    return Simulator(found, tuple(order))
+    return Simulator(found, tuple(order), work)
 
 
 def mean(values: Sequence[float]) -> float:
@@ -121,7 +121,7 @@ def errors(options: Any, buffer: int, order: str) -> dict[str, list[float]]:
         k: [] for k in ("total", "output", "inputs", "paper", "paper inputs", "paper output", "words")
     }
     for name, A in matrices(options.largest, buffer, options.only):
-        s = simulator(A, order)
+        s = simulator(A, order, work=drawn.FINE)
         model = Model(s.contraction, s.order, options.buffer)
         line = []
         for rf in methods.FACTORS:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparsejax.dataflow import contraction as contractions
-from sparsejax.dataflow import inner, methods
+from sparsejax.dataflow import drawn, inner, methods
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.growth import check_buffer
 from sparsejax.dataflow.nest import Nest, check_nested, parse_order, parse_tiles
@@ -60,7 +60,7 @@ def traffic(
         found = contractions.of(function, args, kwargs)
         for words in buffers:
             check_buffer(found, words)
-        simulator = Simulator(found, parse_order(found, order))
+        simulator = Simulator(found, parse_order(found, order), drawn.FINE)
         made = [parse_tiles(found, t, "tiles" if len(several) == 1 else f"tiles[{n}]") for n, t in enumerate(several)]
         return measured(simulator, made, buffers, exact, word)
 

@@ -200,8 +200,6 @@ class Search:
         self.streams = k in nest.seen((x, y))
         self.extent = self.simulator.contraction.extents[k]
         self.entries = [np.append(0, np.cumsum(side.entries())) for side in self.sides]
-        lengths = [side.entries() for side in self.sides]
-        self.all_meet = not lengths[0][lengths[1] == 0].any()
         self.parts = 1
 
     def run(self) -> list[Candidate]:
@@ -305,7 +303,7 @@ class Search:
             met = int((left.present * right.present).sum())
         else:
             met = np.count_nonzero((left.words > 0).astype(np.float32) @ (right.words > 0).astype(np.float32).T)
-        if self.streams and self.all_meet and len(right.words) == 1 and self.sides[0].at_k == 1:
+        if self.streams and self.rows.all_meet and len(right.words) == 1 and self.sides[0].at_k == 1:
             rows: float = left.runs
         else:
             rows = self.merged(k_tile, right.extent)

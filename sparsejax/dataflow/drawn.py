@@ -15,10 +15,10 @@ import numpy as np
 
 from sparsejax.dataflow import tally
 from sparsejax.dataflow.contraction import Contraction
-from sparsejax.dataflow.pattern import Array, is_roomy
+from sparsejax.dataflow.pattern import Array, Pattern, is_roomy, table
 
-WORK = 1 << 19
-"""Multiplications of the rows that are drawn."""
+WORK, FINE = 1 << 19, 1 << 21
+"""Multiplications of the rows that are drawn, where shapes are compared and where one is measured."""
 ROUNDS = 3
 
 
@@ -26,18 +26,23 @@ ROUNDS = 3
 class Drawn:
     """Rows x of a product out[x,y] = left[x,k] right[k,y], and their weights."""
 
-    left: tuple[Array, Array]
-    right: tuple[Array, Array]
-    extents: tuple[int, int]
-    work: int = WORK
+    pattern: Pattern
+    other: Pattern
+    work: int
     rows: Array = field(init=False)
     weights: Array = field(init=False)
     share: float = field(init=False)
     held: int = field(init=False)
     _classes: dict[tuple[int, int], Array] = field(default_factory=dict, init=False)
+    _runs: dict[int, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        made = tally.multiplications(*self.left, np.diff(self.right[0]))
+        self.left = self.pattern.positions, self.pattern.columns[1]
+        self.right = self.other.positions, self.other.columns[1]
+        self.extents = self.pattern.extents[1], self.other.extents[1]
+        lengths = np.diff(self.right[0])
+        self.all_meet = bool(lengths.all()) or bool(lengths[self.left[1]].all())
+        made = tally.multiplications(*self.left, lengths)
         self.rows = np.flatnonzero(made)
         self.held = len(self.rows)
         sizes = made[self.rows].astype(np.float64)
@@ -71,6 +76,8 @@ class Drawn:
             known = next((found for (_, y), found in self._classes.items() if y == y_tile), None)
             if known is not None:
                 return float(known[tally.FIRST]) * self.share
+        if y_tile == self.extents[1] and self.all_meet:
+            return self._met(k_tile)
         powers = (k_tile & -k_tile).bit_length() - 1
         key = k_tile >> powers, y_tile
         if key not in self._classes:
@@ -79,7 +86,15 @@ class Drawn:
         return float(self._classes[key][first:].sum()) * self.share
 
 
-def of(contraction: Contraction, order: tuple[str, ...]) -> Drawn | None:
+    def _met(self, k_tile: int) -> int:
+        """Distinct (x, k // k_tile), where all entries meet some: of words, 2 n + 2 r of n entries in r rows, what rows take."""
+        if k_tile not in self._runs:
+            words = table(self.pattern, (self.pattern.extents[0], k_tile))
+            self._runs[k_tile] = int(words.sum()) // 2 - self.pattern.entries
+        return self._runs[k_tile]
+
+
+def of(contraction: Contraction, order: tuple[str, ...], work: int) -> Drawn | None:
     """For a product of two matrices, the rows being those of the result as it is stored under a loop order; None for other contractions, and where
     there are no entries, far more rows than entries, or coordinates beyond 31 bits."""
     found = matrix_product(contraction, order)
@@ -93,9 +108,7 @@ def of(contraction: Contraction, order: tuple[str, ...]) -> Drawn | None:
         return None
     if not all(is_roomy(p.extents[0], p.entries) for p in (left, right)) or not is_roomy(right.extents[1], 1 << 18):
         return None
-    return Drawn(
-        (left.positions, left.columns[1]), (right.positions, right.columns[1]), (left.extents[1], right.extents[1])
-    )
+    return Drawn(left, right, work)
 
 
 def matrix_product(contraction: Contraction, order: tuple[str, ...]) -> tuple[str, str, str, int] | None:

@@ -36,6 +36,7 @@ class Outputs:
 
     contraction: Contraction
     order: tuple[str, ...]
+    drawn_work: int = drawn.WORK
     _left: dict[Key, Rows] = field(default_factory=dict, init=False)
     _right: dict[Key, Rows] = field(default_factory=dict, init=False)
     _ends: list[tuple[Array, Rows, Array]] = field(default_factory=list, init=False)
@@ -61,7 +62,7 @@ class Outputs:
     def rows(self) -> drawn.Drawn | None:
         """Rows that are drawn from a product of two matrices."""
         if not self._drawn:
-            self._drawn.append(drawn.of(self.contraction, self.order))
+            self._drawn.append(drawn.of(self.contraction, self.order, self.drawn_work))
         return self._drawn[0]
 
     def words(self, nest: Nest, exact: bool, work: int = WORK, visited: int | None = None) -> float:

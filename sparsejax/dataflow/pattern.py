@@ -280,6 +280,9 @@ def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
     """The tiles of a pattern, of `tiles` coordinates per variable."""
     grid = grid_of(pattern.extents, tiles)
     if len(tiles) == 2 and is_roomy(math.prod(grid), pattern.entries) and pattern.entries:
+        if math.prod(grid) > pattern.entries and tally.applies(*pattern.columns):
+            found, words = tally.listed_words(*pattern.columns, tiles, grid)
+            return Tiles(pattern.variables, grid, unpacked(found, grid), words + 3)
         words = table(pattern, tiles).reshape(-1)
         found = np.flatnonzero(words)
         return Tiles(pattern.variables, grid, unpacked(found, grid), words[found].astype(np.int64) + 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sparsejax.dataflow import loads
+from sparsejax.dataflow import drawn, loads
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.outputs import ROUGH, WORK, Outputs
@@ -20,6 +20,7 @@ class Simulator:
 
     contraction: Contraction
     order: tuple[str, ...]
+    drawn_work: int = drawn.WORK
     kept: int = 12
     _tiles: dict[Key, Tiles] = field(default_factory=dict, init=False)
     _outputs: Outputs | None = field(default=None, init=False)
@@ -27,7 +28,7 @@ class Simulator:
     @property
     def outputs(self) -> Outputs:
         if self._outputs is None:
-            self._outputs = Outputs(self.contraction, self.order)
+            self._outputs = Outputs(self.contraction, self.order, self.drawn_work)
         return self._outputs
 
     def tiles(self, operand: int, nest: Nest) -> Tiles:

@@ -45,14 +45,28 @@ def applies(*columns: Array) -> bool:
 def words(rows: Array, columns: Array, tiles: Sequence[int], grid: Sequence[int]) -> Array:
     """2 n + 2 r for every tile of a grid, with n entries in r rows; entries are sorted by row, then column, each once.
 
-    >>> words(*(np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])), (2, 3), (2, 2))
-    array([6, 4, 4, 0])
+    >>> words(*(np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])), (2, 3), (2, 2)).tolist()
+    [6, 4, 4, 0]
     """
     made = np.zeros(grid[0] * grid[1], np.int32 if len(rows) < FEW else np.int64)
     power = tiles[1].bit_length() - 1 if tiles[1] & (tiles[1] - 1) == 0 else -1
-    how = (power, "7q") if power >= 0 else (1 / tiles[1], "3qd3q")
-    _run(_words(power >= 0, made.itemsize), how[1], len(rows), grid[1], tiles[0], how[0], rows, columns, made)
+    share = power if power >= 0 else 1 / tiles[1]
+    kernel, slots = _words(power >= 0, made.itemsize, False), "7q" if power >= 0 else "3qd3q"
+    _run(kernel, slots, len(rows), grid[1], tiles[0], share, rows, columns, made)
     return made
+
+
+def listed_words(rows: Array, columns: Array, tiles: Sequence[int], grid: Sequence[int]) -> tuple[Array, Array]:
+    """The numbers of the tiles that hold entries, and their `words`: for grids of which most tiles hold none.
+
+    >>> listed_words(*(np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])), (2, 3), (2, 2))
+    (array([0, 1, 2]), array([6, 4, 4]))
+    """
+    made = np.zeros(grid[0] * grid[1], np.int64)
+    found = np.empty(min(len(rows), len(made)) + 2, np.int64)
+    _run(_words(False, 8, True), "3qd4q", len(rows), grid[1], tiles[0], 1 / tiles[1], rows, columns, made, found)
+    keys = np.sort(found[1 : found[0] + 1])
+    return keys, made[keys]
 
 
 def degrees(column: Array, extent: int) -> Array:
@@ -118,13 +132,15 @@ def _run(kernel: compiler.Kernel, slots: str, *given: Any) -> None:
 
 
 @functools.cache
-def _words(shifted: bool, size: int) -> compiler.Kernel:
-    """Extents of columns that are powers of two are `shifted` by their logarithm, others multiplied with their reciprocal."""
+def _words(shifted: bool, size: int, listed: bool) -> compiler.Kernel:
+    """Extents of columns that are powers of two are `shifted` by their logarithm, others multiplied with their reciprocal; tiles that hold entries
+    are `listed` in the order in which they are found, behind their number."""
     b = LLVMBuilder()
     entries, width, height = (b.slot(k, "i64", name) for k, name in enumerate(("entries", "width", "height")))
     share = b.slot(3, "i64" if shifted else "double", "share")
     rows, columns, made = (b.slot(4 + k, "ptr", name) for k, name in enumerate(("rows", "columns", "made")))
     counter = f"i{8 * size}"
+    found, count = b.slot(7, "ptr", "found") if listed else made, b.var("count", b.i64(0))
     row_before, tile_before = b.var("row_before", b.i64(-1)), b.var("tile_before", b.i64(-1))
     first, end = b.var("first", b.i64(0)), b.var("end", b.i64(0))  # of a row of tiles: its first tile, the row behind it
     with b.for_(b.i64(0), entries, "p") as p:
@@ -139,7 +155,13 @@ def _words(shifted: bool, size: int) -> compiler.Kernel:
         b.set(row_before, row)
         b.set(tile_before, tile)
         more = b.select(fresh, b.const(counter, 4), b.const(counter, 2))
-        b.store(made, tile, b.add(b.load(made, tile, counter), more))
+        before = b.named("before", b.load(made, tile, counter))
+        b.store(made, tile, b.add(before, more))
+        if listed:  # the next tile overwrites one that was listed already
+            b.store(found, b.add(b.get(count), 1), tile)
+            b.increment(count, b.convert("zext", b.eq(before, 0), "i64"))
+    if listed:
+        b.store(found, b.i64(0), b.get(count))
     return _compiled(b)
 
 
