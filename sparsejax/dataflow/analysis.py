@@ -56,8 +56,10 @@ def traffic(
     if len(several) != len(buffers):
         raise ValueError(f"there are {len(buffers)} buffers, but tiles for {len(several)}; give one mapping per buffer")
 
+    compiled = contractions.traceable(function) if callable(function) else function
+
     def analysed(*args: Any, **kwargs: Any) -> Traffic:
-        found = contractions.of(function, args, kwargs)
+        found = contractions.of(compiled, args, kwargs)
         for words in buffers:
             check_buffer(found, words)
         simulator = Simulator(found, parse_order(found, order), drawn.FINE)
@@ -99,8 +101,10 @@ def tile_sizes(
     if method not in methods.METHODS:
         raise ValueError(f"method is {method!r}; methods are {', '.join(methods.METHODS)}")
 
+    compiled = contractions.traceable(function) if callable(function) else function
+
     def analysed(*args: Any, **kwargs: Any) -> Tiling:
-        found = contractions.of(function, args, kwargs)
+        found = contractions.of(compiled, args, kwargs)
         for words in buffers:
             check_buffer(found, words)
         simulator = Simulator(found, parse_order(found, order))

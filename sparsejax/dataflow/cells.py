@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sparsejax.dataflow.drawn import Drawn, matrix_product
-from sparsejax.dataflow.growth import longest
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import Array, Pattern, is_roomy, table
 from sparsejax.dataflow.progress import Progress
@@ -229,7 +228,12 @@ class Search:
         if 2 * self._fullest(1) + 2 + PER_TILE > self.buffer:
             return 0
         # two to four words an entry: a pass each from where they are three
-        middle = longest(lambda t: 3 * self._fullest(t) <= self.buffer, self.extent)
+        middle = 1
+        while middle < self.extent and 3 * self._fullest(min(2 * middle, self.extent)) <= self.buffer:
+            middle = min(2 * middle, self.extent)
+        for step in (middle // 2, middle // 4, middle // 8):
+            if middle + step < self.extent and 3 * self._fullest(middle + step) <= self.buffer:
+                middle += step
         low, high = 0, self.extent + 1
         for _ in range(PASSES):
             words = max(int(side.whole(middle).max()) + PER_TILE for side in self.sides)

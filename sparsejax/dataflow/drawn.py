@@ -41,7 +41,7 @@ class Drawn:
         self.right = self.other.positions, self.other.columns[1]
         self.extents = self.pattern.extents[1], self.other.extents[1]
         lengths = np.diff(self.right[0])
-        self.all_meet = bool(lengths.all()) or bool(lengths[self.left[1]].all())
+        self.all_meet = bool(lengths.all()) or not self.pattern.degrees(1)[lengths == 0].any()
         made = tally.multiplications(*self.left, lengths)
         self.rows = np.flatnonzero(made)
         self.held = len(self.rows)
