@@ -43,7 +43,7 @@ class Drawn:
         lengths = np.diff(self.right[0])
         self.all_meet = bool(lengths.all()) or not self.pattern.degrees(1)[lengths == 0].any()
         made = tally.multiplications(*self.left, lengths)
-        self.rows = np.flatnonzero(made)
+        self.rows = np.flatnonzero(made > 0)
         self.held = len(self.rows)
         sizes = made[self.rows].astype(np.float64)
         total = float(sizes.sum())

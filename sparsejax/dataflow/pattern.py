@@ -136,7 +136,8 @@ def pattern_of(storage: Storage, dimensions: Sequence[str], variables: tuple[str
     if not form.blocked and all(level.unique and isinstance(level, SORTED) for level in form.levels):
         stored = tuple(dimensions[d] for d in form.order)
         if stored == variables:
-            return Pattern(variables, extents, tuple(columns))
+            in_rows = len(form.levels) == 2 and isinstance(form.levels[0], Dense) and isinstance(form.levels[1], Compressed)
+            return Pattern(variables, extents, tuple(columns), _positions=[storage.buffers[1][0]] if in_rows else [])
         if stored == variables[::-1] and len(variables) == 2 and is_roomy(extents[0], len(columns[0])):
             moves = passes.over(len(columns[0]))
             positions, (second,) = moves.bucketed(columns[0], [columns[1]], extents[0])
@@ -211,7 +212,7 @@ def sums(keys: Array, weights: Array, space: int) -> tuple[Array, Array]:
     """(distinct keys, sum of the positive weights of each)."""
     if is_roomy(space, len(keys)):
         totals = np.bincount(keys, weights, space)
-        found = np.flatnonzero(totals)
+        found = np.flatnonzero(totals > 0)
         return found, totals[found].astype(np.int64)
     if not len(keys):
         return keys, weights.astype(np.int64)
@@ -284,7 +285,7 @@ def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
             found, words = tally.listed_words(*pattern.columns, tiles, grid)
             return Tiles(pattern.variables, grid, unpacked(found, grid), words + 3)
         words = table(pattern, tiles).reshape(-1)
-        found = np.flatnonzero(words)
+        found = np.flatnonzero(words > 0)  # three times as fast as of numbers
         return Tiles(pattern.variables, grid, unpacked(found, grid), words[found].astype(np.int64) + 3)
     levels = len(tiles)
     runs = pattern.runs(tiles[-1])

@@ -221,7 +221,8 @@ def _sampled(pattern: Pattern, edge: int) -> tuple[Array, ...]:
         return pattern.columns
     if is_roomy(pattern.extents[0], n):
         ends = np.append(pattern.positions[:-1:edge], n)
-        starts, ends = ends[:-1][ends[1:] > ends[:-1]], ends[1:][ends[1:] > ends[:-1]]
+        held = ends[1:] > ends[:-1]
+        starts, ends = ends[:-1][held], ends[1:][held]
     else:
         starts = np.flatnonzero(changes([divided(pattern.columns[0], edge)]))
         ends = np.append(starts[1:], n)
@@ -257,7 +258,7 @@ def _histogram(pattern: Pattern, dimension: int) -> Array:
         keys, counts = sums(column.astype(np.int64), np.ones(len(column), np.int64), extent)
         absent = extent - len(keys)
     of_each = np.bincount(counts, minlength=1)  # how many coordinates have so many entries
-    found = np.flatnonzero(of_each)
+    found = np.flatnonzero(of_each > 0)
     bins = np.bincount(np.frexp(found.astype(np.float64))[1], of_each[found], 1).astype(np.int64)
     bins[0] += absent
     return bins
