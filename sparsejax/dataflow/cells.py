@@ -21,7 +21,7 @@ from sparsejax.dataflow.drawn import Drawn, matrix_product
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import Array, Pattern, is_roomy, table
 from sparsejax.dataflow.progress import Progress
-from sparsejax.dataflow.report import Candidate, Tiles
+from sparsejax.dataflow.report import Candidate
 from sparsejax.dataflow.simulate import Simulator
 
 PER_TILE = 3
@@ -35,6 +35,8 @@ STRETCH, PASSES = 0.05, 6
 """The longest tiles of k for which nothing else is cut are found to within this share."""
 EVEN, FEW = 0.95, 4
 """Few tiles are made equally long, too, where that is a share of EVEN or less."""
+SMALL = 1 << 15
+"""Of fewer entries, more shapes are looked at: where tiles begin matters more."""
 FINEST = 64
 """Where nothing fits uncut, extents of k are its dimension, halved and rounded up, down to about this one, and this one halved."""
 
@@ -51,7 +53,8 @@ class Panels:
     @property
     def present(self) -> Array:
         """Per tile of k: how many tiles hold entries."""
-        return np.count_nonzero(self.words, axis=0)
+        found: Array = np.count_nonzero(self.words, axis=0)
+        return found
 
     @staticmethod
     def of(extent: int, counted: Array, entries: int) -> Panels:
@@ -144,6 +147,14 @@ class Side:
         except _Hopeless:
             return None
 
+    def cut_to(self, extent: int, k_tile: int, buffer: int) -> Panels | None:
+        """Tiles of these extents, if they fit."""
+        if self.at_k == 1:
+            found: Panels | None = Panels.of(extent, table(self.pattern, (extent, k_tile)), self.pattern.entries)
+        else:
+            found = self._cut(extent, k_tile)
+        return found if found is not None and int(found.words.max()) <= buffer else None
+
     def _cut(self, extent: int, k_tile: int) -> Panels | None:
         """Tiles of this extent; k comes first. None where they are too many."""
         power = k_tile & -k_tile
@@ -195,10 +206,14 @@ class Search:
     def __post_init__(self) -> None:
         x, k, y = self.variables
         nest = Nest(self.simulator.order, dict(self.simulator.contraction.extents))
-        self.again = y in nest.seen((x, k)), x in nest.seen((k, y))  # whether the loops fetch for every tile of the other one
+        self.again = (
+            y in nest.seen((x, k)),
+            x in nest.seen((k, y)),
+        )  # whether the loops fetch for every tile of the other one
         self.streams = k in nest.seen((x, y))
         self.extent = self.simulator.contraction.extents[k]
         self.entries = [np.append(0, np.cumsum(side.entries())) for side in self.sides]
+        self.small = max(side.pattern.entries for side in self.sides) < SMALL
         self.parts = 1
 
     def run(self) -> list[Candidate]:
@@ -212,7 +227,7 @@ class Search:
             if even < EVEN * uncut and self.extent <= FEW * even:
                 self.at(even)
         tiles = [*self.counted, *(base >> n for n in range(1, base.bit_length()))]
-        if self.rows.complete:
+        if self.small:
             tiles += [1 << n for n in range((self.extent - 1).bit_length())]
         self._look_at([t for t in tiles if t > uncut])
         if self.known and (best := self._best()) != uncut:
@@ -268,7 +283,9 @@ class Search:
         ends = np.append(np.arange(0, self.extent, k_tile), self.extent)
         words = [2 * np.diff(e[ends]) for e in self.entries]
         words = [w + (2 + PER_TILE) * (w > 0) for w in words]
-        total = 2 * self.merged(next((t for t in self.counted if t >= k_tile), self.extent))  # no more than for shorter ones
+        total = 2 * self.merged(
+            next((t for t in self.counted if t >= k_tile), self.extent)
+        )  # no more than for shorter ones
         for own, other, again in zip(words, words[::-1], self.again, strict=True):
             total += float((own * (-(-other // self.buffer) if again else other > 0)).sum())
         return total
@@ -281,11 +298,29 @@ class Search:
             return
 
         def hopeless(longer: Panels) -> bool:
-            return self.is_hopeless(self.fetched(left, longer) + 2 * self.merged(k_tile))
+            return not self.small and self.is_hopeless(self.fetched(left, longer) + 2 * self.merged(k_tile))
 
         right = self.sides[1].longest(k_tile, self.buffer, len(left.words), fine, hopeless)
         if right is None:
             return
+        self._keep(left, right, k_tile)
+        if self.small and 1 < len(left.words) <= FEW:
+            self._keep_stretched(left, k_tile)
+
+    def _keep_stretched(self, left: Panels, k_tile: int) -> None:
+        """The longest tiles, of both operands, of which there are as many: where few begin matters."""
+        low, high = left.extent, -(-self.sides[0].extent // (len(left.words) - 1))
+        found = None
+        while high - low > max(1, STRETCH * low / 2):
+            middle = (low + high) // 2
+            both = [s.cut_to(min(middle, s.extent), k_tile, self.buffer) for s in self.sides]
+            fit = all(both)
+            found, low, high = (both, middle, high) if fit else (found, low, middle)
+        if found and found[0] and found[1]:
+            self._keep(found[0], found[1], k_tile)
+
+    def _keep(self, left: Panels, right: Panels, k_tile: int) -> None:
+        """A candidate more."""
         x, k, y = self.variables
         found = {x: left.extent, k: min(k_tile, self.extent), y: right.extent}
         tiles = {v: found[v] for v in self.simulator.contraction.extents}
@@ -306,7 +341,7 @@ class Search:
         if self.streams:
             met = int((left.present * right.present).sum())
         else:
-            met = np.count_nonzero((left.words > 0).astype(np.float32) @ (right.words > 0).astype(np.float32).T)
+            met = int(np.count_nonzero((left.words > 0).astype(np.float32) @ (right.words > 0).astype(np.float32).T))
         if self.streams and self.rows.all_meet and len(right.words) == 1 and self.sides[0].at_k == 1:
             rows: float = left.runs
         else:

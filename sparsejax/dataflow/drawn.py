@@ -85,7 +85,6 @@ class Drawn:
         first = tally.FIRST if k_tile >= self.extents[0] else powers + 1
         return float(self._classes[key][first:].sum()) * self.share
 
-
     def _met(self, k_tile: int) -> int:
         """Distinct (x, k // k_tile), where all entries meet some: of words, 2 n + 2 r of n entries in r rows, what rows take."""
         if k_tile not in self._runs:

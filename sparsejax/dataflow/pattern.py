@@ -136,7 +136,9 @@ def pattern_of(storage: Storage, dimensions: Sequence[str], variables: tuple[str
     if not form.blocked and all(level.unique and isinstance(level, SORTED) for level in form.levels):
         stored = tuple(dimensions[d] for d in form.order)
         if stored == variables:
-            in_rows = len(form.levels) == 2 and isinstance(form.levels[0], Dense) and isinstance(form.levels[1], Compressed)
+            in_rows = (
+                len(form.levels) == 2 and isinstance(form.levels[0], Dense) and isinstance(form.levels[1], Compressed)
+            )
             return Pattern(variables, extents, tuple(columns), _positions=[storage.buffers[1][0]] if in_rows else [])
         if stored == variables[::-1] and len(variables) == 2 and is_roomy(extents[0], len(columns[0])):
             moves = passes.over(len(columns[0]))
@@ -270,7 +272,7 @@ def table(pattern: Pattern, tiles: Sequence[int]) -> Array:
     """Words of all tiles of a matrix, but for the three that each takes: one place per tile of the grid, empty ones too."""
     grid = grid_of(pattern.extents, tiles)
     if tally.applies(*pattern.columns):
-        return tally.words(*pattern.columns, tiles, grid).reshape(grid)
+        return tally.words(pattern.columns, tiles, grid).reshape(grid)
     key = _tile_keys(pattern, tiles, grid)
     entries = np.bincount(key, minlength=math.prod(grid))
     rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=len(entries))
@@ -282,7 +284,7 @@ def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
     grid = grid_of(pattern.extents, tiles)
     if len(tiles) == 2 and is_roomy(math.prod(grid), pattern.entries) and pattern.entries:
         if math.prod(grid) > pattern.entries and tally.applies(*pattern.columns):
-            found, words = tally.listed_words(*pattern.columns, tiles, grid)
+            found, words = tally.listed_words(pattern.columns, tiles, grid)
             return Tiles(pattern.variables, grid, unpacked(found, grid), words + 3)
         words = table(pattern, tiles).reshape(-1)
         found = np.flatnonzero(words > 0)  # three times as fast as of numbers

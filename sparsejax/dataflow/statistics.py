@@ -181,7 +181,9 @@ def _inner(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], tiles: T
     """ProbIndex: over all tiles, distinct coordinates up to each level in proportion to those below every one above."""
     levels = len(edges)
     if levels == 2:
-        rows = int((tiles.words - 3).sum()) // 2 - pattern.entries  # a tile of n entries in r rows takes 2 n + 2 r + 3 words
+        rows = (
+            int((tiles.words - 3).sum()) // 2 - pattern.entries
+        )  # a tile of n entries in r rows takes 2 n + 2 r + 3 words
         return _ratios([rows, pattern.entries], edges, len(tiles.words))
     runs = pattern.runs(edges[-1])
     columns, counts = [*runs.above, runs.last], [pattern.entries]

@@ -28,6 +28,7 @@ from sparsejax.formats.passes import MANY
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.runtime import result_memory
 
 Array = NDArray[Any]
 FEW = 1 << 29
@@ -42,12 +43,13 @@ def applies(*columns: Array) -> bool:
     return all(c.dtype == np.int32 and len(c) >= MANY for c in columns)
 
 
-def words(rows: Array, columns: Array, tiles: Sequence[int], grid: Sequence[int]) -> Array:
+def words(coordinates: Sequence[Array], tiles: Sequence[int], grid: Sequence[int]) -> Array:
     """2 n + 2 r for every tile of a grid, with n entries in r rows; entries are sorted by row, then column, each once.
 
-    >>> words(*(np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])), (2, 3), (2, 2)).tolist()
+    >>> words([np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])], (2, 3), (2, 2)).tolist()
     [6, 4, 4, 0]
     """
+    rows, columns = coordinates
     made = np.zeros(grid[0] * grid[1], np.int32 if len(rows) < FEW else np.int64)
     power = tiles[1].bit_length() - 1 if tiles[1] & (tiles[1] - 1) == 0 else -1
     share = power if power >= 0 else 1 / tiles[1]
@@ -56,12 +58,13 @@ def words(rows: Array, columns: Array, tiles: Sequence[int], grid: Sequence[int]
     return made
 
 
-def listed_words(rows: Array, columns: Array, tiles: Sequence[int], grid: Sequence[int]) -> tuple[Array, Array]:
+def listed_words(coordinates: Sequence[Array], tiles: Sequence[int], grid: Sequence[int]) -> tuple[Array, Array]:
     """The numbers of the tiles that hold entries, and their `words`: for grids of which most tiles hold none.
 
-    >>> listed_words(*(np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])), (2, 3), (2, 2))
+    >>> listed_words([np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])], (2, 3), (2, 2))
     (array([0, 1, 2]), array([6, 4, 4]))
     """
+    rows, columns = coordinates
     made = np.zeros(grid[0] * grid[1], np.int64)
     found = np.empty(min(len(rows), len(made)) + 2, np.int64)
     _run(_words(False, 8, True), "3qd4q", len(rows), grid[1], tiles[0], 1 / tiles[1], rows, columns, made, found)
@@ -127,7 +130,7 @@ def overlaps(keys: Array, chosen: Array, shifts: int) -> Array:
 
 def _run(kernel: compiler.Kernel, slots: str, *given: Any) -> None:
     held = [np.ascontiguousarray(g) if isinstance(g, np.ndarray) else g for g in given]
-    numbers = [g.__array_interface__["data"][0] if isinstance(g, np.ndarray) else g for g in held]
+    numbers = [result_memory.address_of(g) if isinstance(g, np.ndarray) else g for g in held]
     compiler.check(kernel.run_packed(struct.pack(slots, *numbers)))
 
 
@@ -142,7 +145,10 @@ def _words(shifted: bool, size: int, listed: bool) -> compiler.Kernel:
     counter = f"i{8 * size}"
     found, count = b.slot(7, "ptr", "found") if listed else made, b.var("count", b.i64(0))
     row_before, tile_before = b.var("row_before", b.i64(-1)), b.var("tile_before", b.i64(-1))
-    first, end = b.var("first", b.i64(0)), b.var("end", b.i64(0))  # of a row of tiles: its first tile, the row behind it
+    first, end = (
+        b.var("first", b.i64(0)),
+        b.var("end", b.i64(0)),
+    )  # of a row of tiles: its first tile, the row behind it
     with b.for_(b.i64(0), entries, "p") as p:
         row, column = _coordinate(b, rows, p), _coordinate(b, columns, p)
         with b.if_(b.lt(b.sub(b.get(end), 1), row)):
