@@ -26,7 +26,7 @@ from sparsejax.dataflow.simulate import Simulator
 
 PER_TILE = 3
 """Words of a tile of a matrix beside 2 n + 2 r."""
-CELLS, MOST_CELLS = 64, 4096
+CELLS, MOST_CELLS, K_CELLS = 64, 4096, 512
 COARSE = 8
 """Tiles of fewer cells are looked at again, in smaller ones."""
 CLOSE = 0.985
@@ -160,7 +160,7 @@ class Side:
         power = k_tile & -k_tile
         cell, found = self._tables.get(extent, (0, None))
         if found is None or k_tile % cell:
-            cell = max(1, min(power, 1 << max(self.extent_k // MOST_CELLS, 1).bit_length() - 1))
+            cell = max(1, min(power, 1 << max(self.extent_k // K_CELLS, 1).bit_length() - 1))
             tiles = -(-self.extent // extent)
             while cell < power and not is_roomy(-(-self.extent_k // cell) * tiles, self.pattern.entries):
                 cell *= 2
@@ -320,7 +320,9 @@ class Search:
             self._keep(found[0], found[1], k_tile)
 
     def _keep(self, left: Panels, right: Panels, k_tile: int) -> None:
-        """A candidate more."""
+        """A candidate more, unless what is known without another pass over drawn rows is too much already."""
+        if self.fetched(left, right) + 2 * self.merged(k_tile) >= min(self.known.values(), default=math.inf):
+            return
         x, k, y = self.variables
         found = {x: left.extent, k: min(k_tile, self.extent), y: right.extent}
         tiles = {v: found[v] for v in self.simulator.contraction.extents}
