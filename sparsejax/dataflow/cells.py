@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsejax.dataflow.drawn import Drawn, matrix_product
 from sparsejax.dataflow.nest import Nest
-from sparsejax.dataflow.pattern import Array, Pattern, is_roomy, table
+from sparsejax.dataflow.pattern import Array, Pattern, is_roomy, room, table
 from sparsejax.dataflow.progress import Progress
 from sparsejax.dataflow.report import Candidate
 from sparsejax.dataflow.simulate import Simulator
@@ -92,11 +92,13 @@ class Side:
             return Panels.of(self.extent, self._whole[k_tile][None], self.pattern.entries)
         tiles = -(-self.extent_k // k_tile)
         cells = min(max(self.pattern.entries // (8 * tiles), CELLS), MOST_CELLS)
+        cells = max(1, min(cells, room(self.pattern.entries) // tiles))
+        best = None
         while True:
             cell = max(1, -(-self.extent // cells))
             count = -(-self.extent // cell)
-            if not is_roomy(count * tiles, self.pattern.entries):
-                return None
+            if count * tiles > room(self.pattern.entries):
+                return best
             running = np.zeros((count + 1, tiles), np.int64)
             np.cumsum(table(self.pattern, (cell, k_tile)), axis=0, out=running[1:])
 
@@ -107,9 +109,11 @@ class Side:
             least = int(running[-1].max()) // limit + 1
             parts = fewest(lambda n: int(words(n).max()) <= limit, least, least, count, True) if least <= count else 0
             length = -(-count // parts) if parts else 0
-            if parts == 1 or length >= COARSE or cell == 1:
+            if parts:
                 extent = min(length * cell, self.extent)
-                return Panels.of(extent, words(parts), self.pattern.entries) if parts else None
+                best = Panels.of(extent, words(parts), self.pattern.entries)
+            if parts == 1 or length >= COARSE or cell == 1:
+                return best
             cells *= 16
 
     def whole(self, k_tile: int) -> Array:

@@ -195,9 +195,14 @@ def unpacked(keys: Array, grid: Sequence[int]) -> tuple[Array, ...]:
     return (keys, *reversed(columns))
 
 
+def room(keys: int) -> int:
+    """The places of the largest table that costs no more than to sort so many keys."""
+    return max(ROOMY * keys, SMALL)
+
+
 def is_roomy(space: int, keys: int) -> bool:
     """Whether a table of `space` places costs no more than to sort so many keys."""
-    return space <= max(ROOMY * keys, SMALL)
+    return space <= room(keys)
 
 
 def distinct(keys: Array, space: int) -> Array:
