@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsejax.dataflow.drawn import Drawn, matrix_product
 from sparsejax.dataflow.nest import Nest
-from sparsejax.dataflow.pattern import Array, Pattern, is_roomy, room, table
+from sparsejax.dataflow.pattern import Array, Pattern, Tiles, is_roomy, room, table, unpacked
 from sparsejax.dataflow.progress import Progress
 from sparsejax.dataflow.report import Candidate
 from sparsejax.dataflow.simulate import Simulator
@@ -159,6 +159,14 @@ class Side:
             found = self._cut(extent, k_tile)
         return found if found is not None and int(found.words.max()) <= buffer else None
 
+    def tiles(self, panels: Panels) -> Tiles:
+        """The tiles that hold entries, as they are stored."""
+        words = panels.words if self.at_k == 1 else panels.words.T
+        grid = words.shape
+        words = words.reshape(-1)
+        found = np.flatnonzero(words > 0)
+        return Tiles(self.pattern.variables, grid, unpacked(found, grid), words[found].astype(np.int64))
+
     def _cut(self, extent: int, k_tile: int) -> Panels | None:
         """Tiles of this extent; k comes first. None where they are too many."""
         power = k_tile & -k_tile
@@ -206,6 +214,7 @@ class Search:
     sides: tuple[Side, Side]
     candidates: list[Candidate] = field(default_factory=list, init=False)
     known: dict[int, float] = field(default_factory=dict, init=False)
+    best: tuple[int, Panels, Panels] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         x, k, y = self.variables
@@ -331,6 +340,8 @@ class Search:
         found = {x: left.extent, k: min(k_tile, self.extent), y: right.extent}
         tiles = {v: found[v] for v in self.simulator.contraction.extents}
         total = self.moved(left, right, k_tile)
+        if total < min(self.known.values(), default=math.inf):
+            self.best = k_tile, left, right
         self.candidates.append(Candidate(tiles, total))
         self.known[k_tile] = min(total, self.known.get(k_tile, math.inf))
 
@@ -350,6 +361,7 @@ class Search:
             met = int(np.count_nonzero((left.words > 0).astype(np.float32) @ (right.words > 0).astype(np.float32).T))
         if self.streams and self.rows.all_meet and len(right.words) == 1 and self.sides[0].at_k == 1:
             rows: float = left.runs
+            self.rows.know(k_tile, left.runs)
         else:
             rows = self.merged(k_tile, right.extent)
         return self.fetched(left, right) + 2 * self.merged(k_tile) + 2 * rows + PER_TILE * met
@@ -368,4 +380,12 @@ def search(simulator: Simulator, buffer: int, progress: Progress) -> list[Candid
         sides.append(Side(contraction.pattern(operand, variables), k))
     if not all(is_roomy(max(side.pattern.extents), side.pattern.entries) for side in sides):
         return None
-    return Search(simulator, buffer, progress, rows, (x, k, y), (sides[0], sides[1])).run() or None
+    made = Search(simulator, buffer, progress, rows, (x, k, y), (sides[0], sides[1]))
+    candidates = made.run()
+    if made.best is None:
+        return None
+    k_tile, *panels = made.best
+    for operand, side, kept in zip((lead, 1 - lead), sides, panels, strict=True):
+        extents = {k: min(k_tile, side.extent_k)}
+        simulator.keep(operand, tuple(extents.get(v, kept.extent) for v in side.pattern.variables), side.tiles(kept))
+    return candidates

@@ -85,6 +85,10 @@ class Drawn:
         first = tally.FIRST if k_tile >= self.extents[0] else powers + 1
         return float(self._classes[key][first:].sum()) * self.share
 
+    def know(self, k_tile: int, runs: int) -> None:
+        """Take over distinct (x, k // k_tile) of the left operand, which were counted elsewhere."""
+        self._runs[k_tile] = runs
+
     def _met(self, k_tile: int) -> int:
         """Distinct (x, k // k_tile), where all entries meet some: of words, 2 n + 2 r of n entries in r rows, what rows take."""
         if k_tile not in self._runs:

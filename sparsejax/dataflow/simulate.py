@@ -36,10 +36,14 @@ class Simulator:
         variables = nest.of(self.contraction.inputs[operand])
         key = operand, nest.extents(variables)
         if key not in self._tiles:
-            while len(self._tiles) >= self.kept:
-                del self._tiles[next(iter(self._tiles))]
-            self._tiles[key] = tiles_of(self.contraction.pattern(operand, variables), key[1])
+            self.keep(*key, tiles_of(self.contraction.pattern(operand, variables), key[1]))
         return self._tiles[key]
+
+    def keep(self, operand: int, extents: tuple[int, ...], tiles: Tiles) -> None:
+        """Keep the tiles of these extents; the oldest ones go."""
+        while len(self._tiles) >= self.kept:
+            del self._tiles[next(iter(self._tiles))]
+        self._tiles[operand, extents] = tiles
 
     def fits(self, operand: int, nest: Nest, buffer: int) -> bool:
         """Whether no tile of an operand has more words than the buffer."""
