@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparsejax.dataflow import contraction as contractions
-from sparsejax.dataflow import inner, methods
+from sparsejax.dataflow import drawn, inner, methods
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.growth import check_buffer
 from sparsejax.dataflow.nest import Nest, check_nested, parse_order, parse_tiles
@@ -56,11 +56,13 @@ def traffic(
     if len(several) != len(buffers):
         raise ValueError(f"there are {len(buffers)} buffers, but tiles for {len(several)}; give one mapping per buffer")
 
+    compiled = contractions.traceable(function) if callable(function) else function
+
     def analysed(*args: Any, **kwargs: Any) -> Traffic:
-        found = contractions.of(function, args, kwargs)
+        found = contractions.of(compiled, args, kwargs)
         for words in buffers:
             check_buffer(found, words)
-        simulator = Simulator(found, parse_order(found, order))
+        simulator = Simulator(found, parse_order(found, order), drawn.FINE)
         made = [parse_tiles(found, t, "tiles" if len(several) == 1 else f"tiles[{n}]") for n, t in enumerate(several)]
         return measured(simulator, made, buffers, exact, word)
 
@@ -99,8 +101,10 @@ def tile_sizes(
     if method not in methods.METHODS:
         raise ValueError(f"method is {method!r}; methods are {', '.join(methods.METHODS)}")
 
+    compiled = contractions.traceable(function) if callable(function) else function
+
     def analysed(*args: Any, **kwargs: Any) -> Tiling:
-        found = contractions.of(function, args, kwargs)
+        found = contractions.of(compiled, args, kwargs)
         for words in buffers:
             check_buffer(found, words)
         simulator = Simulator(found, parse_order(found, order))

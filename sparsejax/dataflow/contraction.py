@@ -74,14 +74,18 @@ class _Value:
     output: Labels
 
 
+def traceable(function: Callable[..., Any]) -> api.JitFunction:
+    """`function`, which is traced once per type of its arguments."""
+    return function if isinstance(function, api.JitFunction) else api.jit(function)
+
+
 def of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Contraction:
     """The contraction that `function` computes for these arguments. ScheduleError where it is none, with the reason."""
     if not callable(function):
         raise TypeError(
             f"a function is analysed, but this is of type {type(function).__name__}; write lambda A, B: A @ B"
         )
-    compiled = function if isinstance(function, api.JitFunction) else api.jit(function)
-    traced = compiled.trace(*args, **kwargs)
+    traced = traceable(function).trace(*args, **kwargs)
     closed = traced.jaxpr
     given = dict(zip((*closed.jaxpr.consts, *closed.jaxpr.inputs), (*closed.consts, *traced._leaves), strict=True))
     value = _value_of(closed.jaxpr)

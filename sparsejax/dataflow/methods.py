@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sparsejax.dataflow import growth
+from sparsejax.dataflow import cells, growth
 from sparsejax.dataflow.model import Model
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.progress import Progress
@@ -28,6 +28,8 @@ HOPELESS = 1.5
 """Whole dimensions are no second start where they move so many times the best."""
 CLOSE = 3
 """So many of the best shapes are compared again by a larger sample."""
+FEW, SQUARE = 1 << 13, 2
+"""The square is a candidate for products of fewer entries, and where the best shape is no longer than so many times its shortest side."""
 COARSE, FINE = 0.25, 0.03
 """Extents that fit are found to within these shares, of shapes that are compared and of the one that is chosen."""
 
@@ -101,6 +103,9 @@ def shape(simulator: Simulator, edge: int, rf: float) -> Tiles:
 def counted(simulator: Simulator, buffer: int, full: bool, progress: Progress) -> Choice:
     """The cube of `prescient`; as long as traffic falls, from that cube, from whole dimensions, and from the longest for which nothing else is cut
     (outer products); with `full` every power of two of the variables that are searched, too."""
+    found = None if full else cells.search(simulator, buffer, progress)
+    if found is not None:
+        return _with_square(simulator, buffer, found)
     search = _Search(simulator, buffer, progress)
     square = prescient(simulator, buffer).tiles
     search.evaluate(square)
@@ -112,6 +117,19 @@ def counted(simulator: Simulator, buffer: int, full: bool, progress: Progress) -
     search.descend(tuple(search.limits[v] for v in search.free), unless=HOPELESS)
     search.descend(search.whole(), unless=HOPELESS)
     return search.finish()
+
+
+def _with_square(simulator: Simulator, buffer: int, candidates: list[Candidate]) -> Choice:
+    """The best of these, or the square of `prescient` where that may be better: few entries, or a shape that is nearly a square."""
+    best = min(candidates, key=lambda c: c.total)
+    cut = [t for v, t in best.tiles.items() if t < simulator.contraction.extents[v]]
+    few = max(storage.nnz for storage in simulator.contraction.storages) < FEW
+    if few or (len(cut) == len(best.tiles) and max(cut) < SQUARE * min(cut)):
+        square = prescient(simulator, buffer).tiles
+        total = float(sum(simulator.words(Nest(simulator.order, square), exact=False)))
+        candidates = [*candidates, Candidate(square, total)]
+        best = min(best, candidates[-1], key=lambda c: c.total)
+    return Choice(best.tiles, candidates)
 
 
 def _grid(limits: Sequence[int]) -> Iterator[tuple[int, ...]]:

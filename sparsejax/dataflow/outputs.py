@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sparsejax.dataflow import products
+from sparsejax.dataflow import drawn, products
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import Array, is_roomy
@@ -36,10 +36,12 @@ class Outputs:
 
     contraction: Contraction
     order: tuple[str, ...]
+    drawn_work: int = drawn.WORK
     _left: dict[Key, Rows] = field(default_factory=dict, init=False)
     _right: dict[Key, Rows] = field(default_factory=dict, init=False)
     _ends: list[tuple[Array, Rows, Array]] = field(default_factory=list, init=False)
     _counts: dict[tuple[Key, Key, int], float] = field(default_factory=dict, init=False)
+    _drawn: list[drawn.Drawn | None] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         inputs, output = self.contraction.inputs, self.contraction.output
@@ -55,6 +57,13 @@ class Outputs:
         places = math.prod(self.contraction.extents[v] for v in shared)
         if shared != list(self.reduced) or len(shared) > 1 or not is_roomy(places, self.left.entries):
             self.number, self.coordinates = products.numbered(self.left, shared)
+
+    @property
+    def rows(self) -> drawn.Drawn | None:
+        """Rows that are drawn from a product of two matrices."""
+        if not self._drawn:
+            self._drawn.append(drawn.of(self.contraction, self.order, self.drawn_work))
+        return self._drawn[0]
 
     def words(self, nest: Nest, exact: bool, work: int = WORK, visited: int | None = None) -> float:
         """Words of all partial results in tiles; without `exact`, estimated from drawn rows, of up to `work` multiplications. `visited` bounds
@@ -81,6 +90,9 @@ class Outputs:
     def count(self, nest: Nest, cut: tuple[str, ...], exact: bool, work: int = WORK) -> float:
         """Distinct coordinates of partial results, those of `cut` divided by the extents of tiles."""
         seen = nest.seen(self.contraction.output)
+        if not exact and len(cut) < 2 and self.rows is not None:
+            (k,), y = self.contraction.reduced, nest.of(self.contraction.output)[1]
+            return self.rows.count(seen.get(k, self.contraction.extents[k]), nest.tiles[y] if cut else 1)
         tiles = {v: nest.tiles[v] for v in cut} | {v: seen[v] for v in self.reduced if v in seen}
         left = tuple(
             (v, tiles[v]) for v in self.left.variables if tiles.get(v, 1) > 1 or (v in seen and v in self.reduced)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import ordering
+from sparsejax.dataflow import tally
+from sparsejax.formats import Compressed, Coordinate, Dense, ordering, passes
 from sparsejax.formats.passes import changes, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -23,6 +24,8 @@ Array = NDArray[Any]
 ROOMY = 8
 """A grid of at most so many places per key is counted place by place, a larger one by sorting keys."""
 SMALL = 1 << 14
+SORTED = Dense, Compressed, Coordinate
+"""Levels of which entries come sorted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,14 @@ class Pattern:
     _runs: dict[int, Runs] = field(default_factory=dict, init=False, repr=False)
     _degrees: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
     _starts: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False, repr=False)
+    _positions: list[Array] = field(default_factory=list, repr=False)
+
+    @property
+    def positions(self) -> Array:
+        """Where the entries of every first coordinate begin, and behind them where the last ones end."""
+        if not self._positions:
+            self._positions.append(passes.over(self.entries).offsets(self.columns[0], self.extents[0]))
+        return self._positions[0]
 
     @property
     def entries(self) -> int:
@@ -55,7 +66,9 @@ class Pattern:
     def degrees(self, dimension: int) -> Array:
         """Entries per coordinate."""
         if dimension not in self._degrees:
-            self._degrees[dimension] = np.bincount(self.columns[dimension], minlength=self.extents[dimension])
+            column, extent = self.columns[dimension], self.extents[dimension]
+            counted = tally.degrees if tally.applies(column) else lambda c, n: np.bincount(c, minlength=n)
+            self._degrees[dimension] = counted(column, extent)
         return self._degrees[dimension]
 
     def starts(self, tile: int) -> tuple[Array, Array]:
@@ -119,6 +132,18 @@ def pattern_of(storage: Storage, dimensions: Sequence[str], variables: tuple[str
     columns = [np.asarray(coords[dimensions.index(v)]) for v in variables]
     extents = tuple(storage.shape[dimensions.index(v)] for v in variables)
     columns = [c.astype(crd_dtype(n), copy=False) for c, n in zip(columns, extents, strict=True)]
+    form = storage.format
+    if not form.blocked and all(level.unique and isinstance(level, SORTED) for level in form.levels):
+        stored = tuple(dimensions[d] for d in form.order)
+        if stored == variables:
+            in_rows = (
+                len(form.levels) == 2 and isinstance(form.levels[0], Dense) and isinstance(form.levels[1], Compressed)
+            )
+            return Pattern(variables, extents, tuple(columns), _positions=[storage.buffers[1][0]] if in_rows else [])
+        if stored == variables[::-1] and len(variables) == 2 and is_roomy(extents[0], len(columns[0])):
+            moves = passes.over(len(columns[0]))
+            positions, (second,) = moves.bucketed(columns[0], [columns[1]], extents[0])
+            return Pattern(variables, extents, (moves.owners(positions), second), _positions=[positions])
     order = ordering.sort_order(columns, extents)
     if order is not None:
         columns = [c[order] for c in columns]
@@ -170,9 +195,14 @@ def unpacked(keys: Array, grid: Sequence[int]) -> tuple[Array, ...]:
     return (keys, *reversed(columns))
 
 
+def room(keys: int) -> int:
+    """The places of the largest table that costs no more than to sort so many keys."""
+    return max(ROOMY * keys, SMALL)
+
+
 def is_roomy(space: int, keys: int) -> bool:
     """Whether a table of `space` places costs no more than to sort so many keys."""
-    return space <= max(ROOMY * keys, SMALL)
+    return space <= room(keys)
 
 
 def distinct(keys: Array, space: int) -> Array:
@@ -189,7 +219,7 @@ def sums(keys: Array, weights: Array, space: int) -> tuple[Array, Array]:
     """(distinct keys, sum of the positive weights of each)."""
     if is_roomy(space, len(keys)):
         totals = np.bincount(keys, weights, space)
-        found = np.flatnonzero(totals)
+        found = np.flatnonzero(totals > 0)
         return found, totals[found].astype(np.int64)
     if not len(keys):
         return keys, weights.astype(np.int64)
@@ -217,6 +247,8 @@ def fits(pattern: Pattern, tiles: Sequence[int], buffer: int) -> bool:
         most = int(np.add.reduceat(*_slabs(pattern, grid, tiles)).max())
         if 2 * most + 5 > buffer or 4 * most + 3 <= buffer:
             return 2 * most + 5 <= buffer
+    if tally.applies(*pattern.columns):
+        return int(table(pattern, tiles).max()) + 3 <= buffer
     key = _tile_keys(pattern, tiles, grid)
     entries = np.bincount(key, minlength=space)
     most = int(entries.max())
@@ -241,15 +273,27 @@ def _tile_keys(pattern: Pattern, tiles: Sequence[int], grid: Sequence[int]) -> A
     return keys
 
 
+def table(pattern: Pattern, tiles: Sequence[int]) -> Array:
+    """Words of all tiles of a matrix, but for the three that each takes: one place per tile of the grid, empty ones too."""
+    grid = grid_of(pattern.extents, tiles)
+    if tally.applies(*pattern.columns):
+        return tally.words(pattern.columns, tiles, grid).reshape(grid)
+    key = _tile_keys(pattern, tiles, grid)
+    entries = np.bincount(key, minlength=math.prod(grid))
+    rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=len(entries))
+    return (2 * (entries + rows)).reshape(grid)
+
+
 def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
     """The tiles of a pattern, of `tiles` coordinates per variable."""
     grid = grid_of(pattern.extents, tiles)
     if len(tiles) == 2 and is_roomy(math.prod(grid), pattern.entries) and pattern.entries:
-        key = _tile_keys(pattern, tiles, grid)
-        entries = np.bincount(key, minlength=math.prod(grid))
-        rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=len(entries))
-        found = np.flatnonzero(entries)
-        return Tiles(pattern.variables, grid, unpacked(found, grid), 2 * (entries + rows)[found] + 3)
+        if math.prod(grid) > pattern.entries and tally.applies(*pattern.columns):
+            found, words = tally.listed_words(pattern.columns, tiles, grid)
+            return Tiles(pattern.variables, grid, unpacked(found, grid), words + 3)
+        words = table(pattern, tiles).reshape(-1)
+        found = np.flatnonzero(words > 0)  # three times as fast as of numbers
+        return Tiles(pattern.variables, grid, unpacked(found, grid), words[found].astype(np.int64) + 3)
     levels = len(tiles)
     runs = pattern.runs(tiles[-1])
     columns, space = [*runs.above, runs.last], math.prod(grid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sparsejax.dataflow import loads
+from sparsejax.dataflow import drawn, loads
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.outputs import ROUGH, WORK, Outputs
@@ -20,6 +20,7 @@ class Simulator:
 
     contraction: Contraction
     order: tuple[str, ...]
+    drawn_work: int = drawn.WORK
     kept: int = 12
     _tiles: dict[Key, Tiles] = field(default_factory=dict, init=False)
     _outputs: Outputs | None = field(default=None, init=False)
@@ -27,7 +28,7 @@ class Simulator:
     @property
     def outputs(self) -> Outputs:
         if self._outputs is None:
-            self._outputs = Outputs(self.contraction, self.order)
+            self._outputs = Outputs(self.contraction, self.order, self.drawn_work)
         return self._outputs
 
     def tiles(self, operand: int, nest: Nest) -> Tiles:
@@ -35,10 +36,14 @@ class Simulator:
         variables = nest.of(self.contraction.inputs[operand])
         key = operand, nest.extents(variables)
         if key not in self._tiles:
-            while len(self._tiles) >= self.kept:
-                del self._tiles[next(iter(self._tiles))]
-            self._tiles[key] = tiles_of(self.contraction.pattern(operand, variables), key[1])
+            self.keep(*key, tiles_of(self.contraction.pattern(operand, variables), key[1]))
         return self._tiles[key]
+
+    def keep(self, operand: int, extents: tuple[int, ...], tiles: Tiles) -> None:
+        """Keep the tiles of these extents; the oldest ones go."""
+        while len(self._tiles) >= self.kept:
+            del self._tiles[next(iter(self._tiles))]
+        self._tiles[operand, extents] = tiles
 
     def fits(self, operand: int, nest: Nest, buffer: int) -> bool:
         """Whether no tile of an operand has more words than the buffer."""

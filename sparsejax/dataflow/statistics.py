@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core import primitive
-from sparsejax.dataflow import plots
+from sparsejax.dataflow import plots, tally
 from sparsejax.dataflow.pattern import (
     Array,
     Pattern,
+    Tiles,
     distinct,
     divided,
     grid_of,
+    is_roomy,
     packed,
     pattern_of,
     sums,
@@ -112,13 +114,14 @@ def stats(A: Any, tile: int | Sequence[int] = 128) -> Statistics:
     (2, 19.0, (1.0, 0.5), (1.0, 0.25))
     """
     made = primitive.asarray(A, "the argument of stats")
-    if not hasattr(made, "storage"):
+    storage = getattr(made, "storage", None)
+    if storage is None:
         raise TypeError("stats needs an array, not a traced value: statistics depend on where the entries are")
     if not made.ndim:
         raise ValueError("stats needs an array of at least one dimension; a scalar has no tiles")
     edges = checked_tile(tile, made.shape)
     names = tuple(f"d{d}" for d in range(made.ndim))
-    return of_pattern(pattern_of(made.storage, names, names), edges)
+    return of_pattern(pattern_of(storage, names, names), edges)
 
 
 def checked_tile(tile: int | Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
@@ -140,7 +143,8 @@ def of_pattern(pattern: Pattern, edges: Sequence[int]) -> Statistics:
     tiles = tiles_of(pattern, edges)
     count, n = len(tiles.words), pattern.entries
     outer = _fractions(packed(tiles.columns, grid), grid, 1)
-    inner = _inner(pattern, edges, grid, count)
+    inner = _inner(pattern, edges, grid, tiles)
+    sample = _sampled(pattern, edges[0])
     return Statistics(
         pattern.extents,
         n,
@@ -150,9 +154,9 @@ def of_pattern(pattern: Pattern, edges: Sequence[int]) -> Statistics:
         tiles.largest,
         outer,
         inner,
-        tuple(_corrs(pattern, edges, grid, d) for d in range(len(edges))),
+        tuple(_corrs(pattern, sample, edges, grid, d) for d in range(len(edges))),
         tuple(_tile_corrs(tiles.columns, grid, d) for d in range(len(edges))),
-        tuple(_histogram(c, e) for c, e in zip(pattern.columns, pattern.extents, strict=True)),
+        tuple(_histogram(pattern, d) for d in range(len(edges))),
     )
 
 
@@ -173,11 +177,14 @@ def _ratios(counts: Sequence[int], extents: Sequence[int], parents: int) -> tupl
     return tuple(made)
 
 
-def _inner(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], tiles: int) -> tuple[float, ...]:
+def _inner(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], tiles: Tiles) -> tuple[float, ...]:
     """ProbIndex: over all tiles, distinct coordinates up to each level in proportion to those below every one above."""
     levels = len(edges)
     if levels == 2:
-        return _ratios([int(np.count_nonzero(pattern.starts(edges[-1])[1])), pattern.entries], edges, tiles)
+        rows = (
+            int((tiles.words - 3).sum()) // 2 - pattern.entries
+        )  # a tile of n entries in r rows takes 2 n + 2 r + 3 words
+        return _ratios([rows, pattern.entries], edges, len(tiles.words))
     runs = pattern.runs(edges[-1])
     columns, counts = [*runs.above, runs.last], [pattern.entries]
     extents = [*pattern.extents[:-1], grid[-1]]
@@ -188,67 +195,72 @@ def _inner(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], tiles: i
         keys = distinct(packed(columns, extents), math.prod(extents))
         columns = list(unpacked(keys, extents))
         counts.insert(0, len(keys))
-    return _ratios(counts, edges, tiles)
+    return _ratios(counts, edges, len(tiles.words))
 
 
 def _tile_corrs(columns: Sequence[Array], grid: Sequence[int], dimension: int) -> Array:
     """Equation 12, per tile: of the tiles that hold entries, how many have one that does s further on; 1 at s = 0."""
-    extent = grid[dimension]
-    moved = [*(c for d, c in enumerate(columns) if d != dimension), columns[dimension]]
-    extents = [*(n for d, n in enumerate(grid) if d != dimension), extent]
-    keys = np.sort(packed(moved, extents))
-    return _overlaps(keys // max(extent, 1), keys % max(extent, 1), min(extent, 129))
+    others = [c for d, c in enumerate(columns) if d != dimension]
+    extents = [n for d, n in enumerate(grid) if d != dimension]
+    return _overlaps(others, extents, columns[dimension], grid[dimension], min(grid[dimension], 129))
 
 
-def _overlaps(group: Array, at: Array, shifts: int) -> Array:
-    """Per shift: how many points have one of the same group that lies so much further on, in proportion to all; sorted points. Of many, some
+def _overlaps(others: Sequence[Array], extents: Sequence[int], at: Array, extent: int, shifts: int) -> Array:
+    """Per shift: how many points have one with the same other coordinates that lies so much further on, in proportion to all. Of many, some
     are looked at, at equal distances."""
-    made = np.zeros(max(shifts, 1))
-    left = np.arange(0, len(at), max(1, len(at) // POINTS))
-    made[0] = looked_at = len(left)
-    for lag in range(1, shifts):
-        left = left[: np.searchsorted(left, len(at) - lag)]
-        left = left[(group[left + lag] == group[left]) & (at[left + lag] - at[left] < shifts)]
-        if not len(left):
-            break
-        made += np.bincount(at[left + lag] - at[left], minlength=len(made))
-    return made / max(looked_at, 1)
+    shifts = max(shifts, 1)
+    keys = packed([*others, at], [*extents, extent + shifts])  # between groups of points lie more than all shifts
+    if len(keys) and (keys[1:] < keys[:-1]).any():
+        keys = np.sort(keys)
+    left = np.arange(0, len(keys), max(1, len(keys) // POINTS))
+    return tally.overlaps(keys, left, shifts) / max(len(left), 1)
 
 
-def _corrs(pattern: Pattern, edges: Sequence[int], grid: Sequence[int], dimension: int) -> Array:
-    """Equation 11, inside tiles: rows of entries along `dimension` that overlap when shifted, in a sample of blocks of entries."""
-    edge, n = edges[dimension], pattern.entries
-    columns = list(pattern.columns)
-    if n * 16 > PAIRS:  # slabs of the outermost dimension, drawn at equal distances
-        slab = divided(columns[0], edges[0])
-        starts = np.flatnonzero(changes([slab]))
+def _sampled(pattern: Pattern, edge: int) -> tuple[Array, ...]:
+    """Coordinates of all entries, or, of many, those in slabs of the outermost dimension, drawn at equal distances."""
+    n = pattern.entries
+    if n * 16 <= PAIRS:
+        return pattern.columns
+    if is_roomy(pattern.extents[0], n):
+        ends = np.append(pattern.positions[:-1:edge], n)
+        held = ends[1:] > ends[:-1]
+        starts, ends = ends[:-1][held], ends[1:][held]
+    else:
+        starts = np.flatnonzero(changes([divided(pattern.columns[0], edge)]))
         ends = np.append(starts[1:], n)
-        share = max(1, round(len(starts) * PAIRS / (16 * n)))
-        chosen = np.unique(np.linspace(0, len(starts) - 1, share).astype(np.int64))
-        place = ranges(starts[chosen], np.minimum(ends[chosen], starts[chosen] + PAIRS))[1]
-        columns = [c[place] for c in columns]
+    share = min(max(1, round(len(starts) * PAIRS / (16 * n))), len(starts))
+    chosen = np.arange(share) * (len(starts) - 1) // max(share - 1, 1)
+    place = ranges(starts[chosen], np.minimum(ends[chosen], starts[chosen] + PAIRS))[1]
+    return tuple(c[place] for c in pattern.columns)
+
+
+def _corrs(
+    pattern: Pattern, columns: Sequence[Array], edges: Sequence[int], grid: Sequence[int], dimension: int
+) -> Array:
+    """Equation 11, inside tiles: rows of these entries along `dimension` that overlap when shifted."""
+    edge = edges[dimension]
     others = [c for d, c in enumerate(columns) if d != dimension]
     extents = [x for d, x in enumerate(pattern.extents) if d != dimension]
-    if math.prod(pattern.extents) >= 2**63:
+    shifts = min(edge, FARTHEST)
+    length = pattern.extents[dimension] + shifts * grid[dimension]
+    if math.prod(extents) * (length + shifts) >= 2**63:
         others = [np.unique(c, return_inverse=True)[1] for c in others]
         extents = [int(c.max(initial=0)) + 1 for c in others]
-    keys = np.sort(packed([*others, columns[dimension]], [*extents, pattern.extents[dimension]]))
-    whole = max(pattern.extents[dimension], 1)
-    at = keys % whole
-    group = keys // whole * grid[dimension] + at // edge
-    return _overlaps(group, at, min(edge, FARTHEST))
+    at = columns[dimension].astype(np.int64)
+    return _overlaps(others, extents, at + shifts * divided(at, edge), length, shifts)
 
 
-def _histogram(column: Array, extent: int) -> Array:
+def _histogram(pattern: Pattern, dimension: int) -> Array:
     """How many coordinates have 0, 1, 2 to 3, 4 to 7, ... entries."""
+    column, extent = pattern.columns[dimension], pattern.extents[dimension]
+    absent = 0
     if extent <= 4 * len(column) + 1024:
-        counts = np.bincount(column, minlength=extent)
-        absent = 0
+        counts = np.diff(pattern.positions) if dimension == 0 else pattern.degrees(dimension)
     else:
         keys, counts = sums(column.astype(np.int64), np.ones(len(column), np.int64), extent)
         absent = extent - len(keys)
     of_each = np.bincount(counts, minlength=1)  # how many coordinates have so many entries
-    found = np.flatnonzero(of_each)
+    found = np.flatnonzero(of_each > 0)
     bins = np.bincount(np.frexp(found.astype(np.float64))[1], of_each[found], 1).astype(np.int64)
     bins[0] += absent
     return bins

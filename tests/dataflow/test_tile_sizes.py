@@ -248,3 +248,15 @@ def test_dimensions_far_beyond_memory(extent):
     with pytest.raises(ValueError, match="choose longer tiles"):
         sj.traffic(square, {"i": 1, "j": 1, "k": 1}, exact=True)(given)
     assert sj.stats(given, extent // 8).tiles == 2
+
+
+@pytest.mark.parametrize("order", ["ikj", "kij", "kji", "jki", "jik", "ijk"])
+@pytest.mark.parametrize("buffer", [300, 5000])
+def test_tiles_under_all_loop_orders(order, buffer):
+    chosen = sj.tile_sizes(square, buffer, order=order)(SKEWED)
+    full = sj.tile_sizes(square, buffer, order=order, full=True)(SKEWED)
+    told, best = (sj.traffic(square, t.tiles, buffer, order, exact=True)(SKEWED) for t in (chosen, full))
+    assert told.fits and chosen.predicted.fits
+    assert told.total <= 1.06 * best.total
+    assert chosen.predicted.words[:-1] == told.words[:-1]
+    assert chosen.predicted.words[-1] == pytest.approx(told.words[-1], rel=0.1)
