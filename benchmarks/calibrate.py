@@ -38,7 +38,7 @@ from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import search
 
-KEPT = ("store", "append", "whole", "gather", "look", "remember", "take", "compile", "multiply", "conversion")
+KEPT = ("store", "append", "whole", "gather", "look", "remember", "take", "compile", "multiply", "conversion", "short")
 PRIOR = 4.0
 NAMES = (
     "cora",

@@ -13,7 +13,7 @@ dense_limit    a kernel with sparse operands makes no dense result of more than 
                is raised; 0 lifts the limit
 num_threads    threads that a kernel may use, the caller's included: 0 (default) for `OMP_NUM_THREADS`, else the processors that this
                process may run on
-parallel_work  iterations from which on a kernel is run by several threads (default 131072)
+parallel_work  expected nanoseconds from which on a kernel is run by several threads (default 131072)
 free_memory    MiB of memory that are kept for later results and workspaces once nobody uses them (default: a sixteenth of the machine's,
                from 256 to 1024); less is given back to the system at once, and 0 keeps none
 skip           what is done without, to test or to compare: names of `alternatives.SKIPPABLE` in a set, or in a text with commas between them
@@ -266,7 +266,7 @@ def num_threads() -> int:
 
 
 def parallel_work() -> int:
-    """Iterations from which on a kernel is run by several threads."""
+    """Expected nanoseconds from which on a kernel is run by several threads."""
     found: int = _scope.get().get("parallel_work", _numbers["parallel_work"])
     return found
 

@@ -134,3 +134,14 @@ def test_every_shape_is_forced():
     pairs = {tuple(pair.split("=")) for _, choose in FINER for pair in choose.replace(" ", "").split(",")}
     pairs |= {("loop_shape", shape) for _, shape in (*SHAPES, *MASKED)}
     assert pairs == {(choice, way) for choice in ELSEWHERE for way in alternatives.CHOICES[choice]}
+
+
+@pytest.mark.parametrize("shape", alternatives.CHOICES["loop_shape"])
+@pytest.mark.parametrize("fusion", alternatives.CHOICES["fusion"])
+def test_every_shape_fetches_ahead_what_it_reads(shape, fusion, processor):
+    """Some of what softmax reads is kept for a row, and lies in no input."""
+    processor(True, True)
+    A = sj.array(np.arange(1.0, 61.0).reshape(6, 10) * (np.arange(60).reshape(6, 10) % 3 > 0) / 60, format="csr")
+    with config.using(choose=f"prefetch=ahead,loop_shape={shape},fusion={fusion}"):
+        made = sj.jit(sj.nn.softmax)(A)
+    np.testing.assert_allclose(made.todense(), sj.nn.softmax(A).todense(), rtol=1e-14)

@@ -24,6 +24,8 @@ class Machine:
     """A run of an inner loop that sparse operands lead, and that has any iteration: it ends where nobody foresees it."""
     row: float
     """The same in rows of few entries that are taken in blocks, whose ends are foreseen."""
+    short: float
+    """Entries of a row, on average, up to which rows are taken in blocks."""
     lane: float
     """8 bytes of an innermost dense loop, in a vector."""
     strided: float

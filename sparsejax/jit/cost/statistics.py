@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.cost import collisions, joins, skew
+from sparsejax.jit.cost import collisions, joins, machine, skew
 from sparsejax.jit.ir import simplify
 from sparsejax.jit.ir.cin import Tensor
 from sparsejax.jit.ir.nest import Nest
@@ -23,9 +23,9 @@ Counts = tuple[float, ...]
 """The number of positions of each storage level."""
 
 
-MANY, LONGEST, BLOCK = 1 << 15, 32, 2048
-"""Positions of a level from which on its segments are taken in blocks (the processor remembers the lengths of fewer, if they come again);
-positions of a segment, on average, up to which; and of a block, about."""
+MANY, BLOCK = 1 << 15, 2048
+"""Positions of a level from which on its segments are taken in blocks (the processor remembers the lengths of fewer, if they come again), where
+these are short (`Machine.short`); positions of a block, about."""
 
 
 WINDOWS, WINDOW = 4, 1024
@@ -145,12 +145,12 @@ def lengths(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> d
 def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], int]:
     """Levels of inputs, by name and number, that are expected to hold many positions in segments of moderate length: how many of these,
     a power of two, hold about `BLOCK` positions. Inputs that are `moved` into other formats are not known."""
-    found = {}
+    found, short = {}, machine.current().short
     for tensor in inputs:
         levels = () if tensor.name in moved else tensor.format.levels
         for level in range(1, len(levels)):
             above, count = known[tensor.name][level - 1 : level + 1]
-            if isinstance(levels[level - 1], Dense) and count >= MANY and count <= LONGEST * above:
+            if isinstance(levels[level - 1], Dense) and count >= MANY and count <= short * above:
                 found[tensor.name, level] = int(max(64, min(BLOCK, rounded(BLOCK * above / count))))
     return found
 

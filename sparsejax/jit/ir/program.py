@@ -23,7 +23,7 @@ def heads(tensor: cin.Tensor) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class Chunking:
     """How many chunks a kernel is cut into (0: it is not), what each computes apart to be combined by more calls (nothing, a
-    "scalar", or a dense "output"), how many iterations are expected in all, and why.
+    "scalar", or a dense "output"), how many nanoseconds are expected in all, and why.
     """
 
     count: int = 0

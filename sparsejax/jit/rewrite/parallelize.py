@@ -44,9 +44,9 @@ GROWING, PLACED = 2.0, 36_000
 which are moved once more, mostly by the other processor (measured on two cores of a Xeon: sums of matrices of 60,000 to 150,000 entries, 400 to
 750 microseconds on one thread, take up to 1.4 times as long on two; of 190,000 0.8 times; products of 0.2 to 1 million terms 0.9 to 1.1)."""
 WORKSPACE = 8
-"""Iterations for every element of a workspace, which each chunk clears for itself."""
+"""Nanoseconds for every element of a workspace, which each chunk clears for itself."""
 PARTIAL = 2
-"""Iterations for every element of an output that each chunk has for itself."""
+"""Nanoseconds for every element of an output that each chunk has for itself."""
 PARTS = 1 << 27
 """Bytes of all of these."""
 
@@ -54,7 +54,7 @@ PARTS = 1 << 27
 def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lambda: 0.0) -> Program:
     """`program` with its outermost loop marked where that is legal and its work is worth it; and in any case why. The result is expected to
     have so many `entries`."""
-    work = cost.loops + cost.output
+    work = cost.running
 
     def serial(reason: str) -> Program:
         return replace(program, chunking=Chunking(work=work, reason=reason))
@@ -63,7 +63,7 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     least = config.parallel_work() * (GROWING if grows else 1)
     if grows and work >= least:
         least += config.parallel_work() * entries() / PLACED
-    little = f"about {work:.3g} iterations, fewer than {least:.3g}" if work < least else ""
+    little = f"about {work:.3g} ns, fewer than {least:.3g}" if work < least else ""
     if little and not choices.free():
         return serial(little)
     loop, partial = _outermost(program), _partial(program)
@@ -91,7 +91,7 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     marked: cin.Stmt = cin.Forall(loop.var, loop.body, "parallel")
     if isinstance(program.stmt, cin.Where):
         marked = cin.Where(program.stmt.consumer, marked)
-    reason = f"about {work:.3g} iterations, cut along {loop.var}"
+    reason = f"about {work:.3g} ns, cut along {loop.var}"
     if partial:
         reason += f", each with a partial {partial}"
     whole = program.whole and not partial

@@ -77,8 +77,8 @@ def stream(loop: Loop, walker: Walker, place: Val, coordinates: bool, values_of:
         _prefetch(b, crd.pointer, later, SIZES[crd.type])
     for access in values_of:
         values = loop.context.operands[access.tensor.name]
-        assert isinstance(values, Input)
-        _prefetch(b, values.vals, later, access.tensor.dtype.itemsize)
+        if isinstance(values, Input):  # what is kept for a row is in the cache
+            _prefetch(b, values.vals, later, access.tensor.dtype.itemsize)
 
 
 def rows(loop: Loop, walker: Walker, place: Val, stmt: cin.Assign, env: Env, var: cin.IndexVar, width: int) -> None:

@@ -1,0 +1,110 @@
+"""What the compiler chose against every alternative of every choice, on the benchmark rows: where would another one have been faster?
+
+    python -m benchmarks.alternatives                         every row and choice; those where another alternative is 1.15 times as fast
+    python -m benchmarks.alternatives --ops spmm --choices tile,rows,fusion
+
+An alternative counts where it changes the machine code of the row. It is run in turns with what was chosen, on one thread; medians of processor times.
+Results are not compared here: `tests/fuzz` does that for all alternatives. Alternatives that take ten times as long in the first run are not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sparsejax as sj
+from benchmarks import harness, libraries, operations
+from sparsejax.alternatives import CHOICES
+from sparsejax.errors import FormatError, ScheduleError
+from sparsejax.jit.backend import compiler
+
+FASTER, HOPELESS = 1.15, 10.0
+NOT_HERE = ("chunks", "alone", "conversion", "passes", "memory", "donation", "copies")
+"""Choices that make no difference to one thread's machine code, or between calls only."""
+
+
+@contextmanager
+def recorded() -> Iterator[set[str]]:
+    """The texts of kernels that are compiled inside the block."""
+    texts: set[str] = set()
+    compiled = compiler.compile_text
+
+    def compile_text(text: str, plain: bool = False) -> compiler.Kernel:
+        texts.add(text)
+        return compiled(text, plain)
+
+    compiler.compile_text = compile_text
+    try:
+        yield texts
+    finally:
+        compiler.compile_text = compiled
+
+
+def seconds(run: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    """Processor time of one run."""
+    started = time.thread_time()
+    run(*arguments)
+    return time.thread_time() - started
+
+
+def faster(
+    function: Callable[..., Any], arguments: tuple[Any, ...], choices: list[str], rounds: int
+) -> Iterator[tuple[str, float]]:
+    """The alternatives that make other machine code, and how many times as fast as what was chosen they are."""
+    with recorded() as own:
+        chosen = sj.jit(function)
+        chosen(*arguments)
+    least = min(seconds(chosen, arguments) for _ in range(3))
+    for choice in choices:
+        for alternative in CHOICES[choice]:
+            with sj.config.using(choose=f"{choice}={alternative}"):
+                try:
+                    with recorded() as texts:
+                        other = sj.jit(function)
+                        other(*arguments)
+                except (FormatError, ScheduleError):
+                    continue
+                if texts == own or seconds(other, arguments) > HOPELESS * least:
+                    continue
+                other(*arguments)
+            ratios = []
+            for _ in range(rounds):
+                mine = seconds(chosen, arguments)
+                with sj.config.using(choose=f"{choice}={alternative}"):
+                    ratios.append(mine / seconds(other, arguments))
+            yield f"{choice}={alternative}", statistics.median(ratios)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ops", default="", help="comma-separated operations (default: all)")
+    parser.add_argument("--matrices", default="", help="comma-separated names")
+    parser.add_argument("--choices", default="", help="comma-separated choices (default: all that change machine code)")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    choices = options.choices.split(",") if options.choices else [c for c in CHOICES if c not in NOT_HERE]
+    compared, found = 0, []
+    with sj.config.using(num_threads=1):
+        for operation, name, load in harness.rows(Namespace(ops=options.ops, matrices=options.matrices, quick=False)):
+            matrix = load()
+            if not harness.fits(operation, matrix):
+                continue
+            program = libraries.program(operation.stem, operations.operands(operation, matrix))
+            for alternative, ratio in faster(*program, choices, options.rounds):
+                compared += 1
+                if ratio > FASTER:
+                    found.append((operation.name, name, alternative, ratio))
+                    print(f"{operation.name:16} {name:12} {alternative:32} {ratio:6.2f}", flush=True)
+    rows = {row[:2] for row in found}
+    print(
+        f"{compared} alternatives that change a row; {len(found)} of them, on {len(rows)} rows, are {FASTER} times as fast or more"
+    )
+
+
+if __name__ == "__main__":
+    main()
