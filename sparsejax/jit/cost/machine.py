@@ -51,6 +51,9 @@ def _chosen(name: str) -> Machine:
         return nearest(caches_here())
     if name in SHIPPED:
         return SHIPPED[name]
+    if not Path(name).exists():
+        known = ", ".join(SHIPPED)
+        raise ValueError(f'there is no machine {name!r}: it is neither "auto", nor one of {known}, nor a file')
     return read(name)
 
 
@@ -96,16 +99,22 @@ def read(path: str) -> Machine:
     """A machine from a JSON file. ValueError where a price is missing, unknown, or no positive number."""
     with open(path, encoding="utf-8") as file:
         fields = json.load(file)
-    names = {f.name for f in dataclasses.fields(Machine)}
-    if not isinstance(fields, dict) or set(fields) != names:
-        wrong = sorted(names.symmetric_difference(fields)) if isinstance(fields, dict) else "no table"
+    like = dataclasses.asdict(MACHINES[0])
+    if not isinstance(fields, dict) or set(fields) != set(like):
+        wrong = sorted(set(like).symmetric_difference(fields)) if isinstance(fields, dict) else "no table"
         raise ValueError(
             f"{path} is no table of a machine: {wrong}; make one with python -m benchmarks.calibrate --write"
         )
-    made = {n: tuple(map(float, x)) if isinstance(x, list) else x for n, x in fields.items()}
+    made = {n: tuple(x) if isinstance(x, list) else x for n, x in fields.items()}
     for name, value in made.items():
-        numbers = value if isinstance(value, tuple) else (value,)
-        if name != "name" and not all(isinstance(x, int | float) and x >= 0 and math.isfinite(x) for x in numbers):
-            raise ValueError(f"{path}: {name} is {value!r}, where nanoseconds or bytes must be")
+        if name != "name" and not _alike(value, like[name]):
+            raise ValueError(f"{path}: {name} is {value!r}, where nanoseconds or bytes must be, as in {like[name]}")
     made_of: dict[str, Any] = made
     return Machine(**made_of)
+
+
+def _alike(value: object, like: object) -> bool:
+    """Whether a price is a number, or one per level, as another one is."""
+    if isinstance(like, tuple):
+        return isinstance(value, tuple) and len(value) == len(like) and all(_alike(x, 0.0) for x in value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

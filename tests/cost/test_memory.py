@@ -1,0 +1,83 @@
+"""How many cache lines loops touch, and what that is expected to cost."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+from sparsejax.jit.cost import memory, statistics
+from sparsejax.jit.cost.machines import ICE_LAKE
+from sparsejax.jit.cost.memory import Beside, Walked, lines
+
+ROWS, COLS, WIDTH, ENTRIES = 1e4, 1e4, 32.0, 1e5
+SPMM = (1.0, ROWS, ENTRIES, ENTRIES * WIDTH)
+"""How often the body of the outermost loops of  out[i,j] += A[i,k] * H[k,j]  runs, over i, k and j."""
+
+
+def test_rows_that_entries_lead_to():
+    gathered, once = lines(Walked((1, 2), 8.0, (COLS, WIDTH), False), SPMM, 1e9)
+    assert gathered == (ENTRIES * WIDTH * 8 / 64, COLS * WIDTH * 8, False)
+    assert once == (COLS * WIDTH * 8 / 64, 1e9, True)
+
+
+def test_what_leads_is_touched_once_and_in_order():
+    (found,) = lines(Walked((0, 1), 16.0, (ROWS, ENTRIES / ROWS), True), SPMM, 1e9)
+    assert found == (ENTRIES * 16 / 64, 1e9, True)
+
+
+def test_what_an_inner_loop_leaves_alone_is_touched_again():
+    """out[i,j] += A[i,k] * B[k,j]  over i, j, k: a row of A for every j, found in the cache."""
+    n = 1e3
+    runs = (1.0, n, n * n, n**3)
+    again, once = lines(Walked((0, 2), 8.0, (n, n), True), runs, 1e9)
+    assert again == (n**3 * 8 / 64, n * 8, True) and once == (n * n * 8 / 64, 1e9, True)
+    assert memory.price([again], ICE_LAKE, False) == 0.0 < memory.price([again, once], ICE_LAKE, False)
+
+
+def test_entries_close_together_touch_less():
+    far = lines(Walked((1, 2), 8.0, (COLS, WIDTH), False), SPMM, 1e9)
+    near = lines(Walked((1, 2), 8.0, (COLS, WIDTH), False, new=0.25, among=(1 / 64, 1.0)), SPMM, 1e9)
+    assert near[0] == (far[0].number / 4, far[0].among / 64, False)
+    assert memory.price(near, ICE_LAKE, False) < memory.price(far, ICE_LAKE, False)
+
+
+@pytest.mark.parametrize(("size", "each", "added"), [(1e9, 1e3, 1e4 * 1e3), (5e6, 1e3, 5e6), (1e9, 0.0, 0.0)])
+def test_statements_take_turns_in_the_caches(size, each, added):
+    """Until all of H is touched again, the other statement has touched so many bytes."""
+    rows, entries = 1e4, 4e4
+    survivors = (1.0, rows, entries, entries * 8)
+    walked = Walked((1, 2), 8.0, (entries, 8.0), False)
+    alone, together = (lines(walked, survivors, 0.0, b)[0] for b in (memory.ALONE, Beside(1, size, each)))
+    assert together.among - alone.among == pytest.approx(added)
+    assert lines(walked, survivors, 0.0, Beside(0, size, each))[0] == alone
+
+
+def test_a_larger_array_costs_more_up_to_memory():
+    costs = [memory.price([memory.Lines(1.0, 2.0**k, False)], ICE_LAKE, False) for k in range(10, 40)]
+    assert costs == sorted(costs) and costs[0] == 0.0 and costs[-1] == pytest.approx(sum(ICE_LAKE.line), rel=1e-3)
+
+
+def test_written_lines_have_their_own_prices():
+    dear = dataclasses.replace(ICE_LAKE, write=(100.0, 0.0, 0.0))
+    found = [memory.Lines(1.0, 1e9, False)]
+    assert memory.price(found, dear, True) > 90 > memory.price(found, dear, False)
+
+
+def test_meshes_are_told_from_random_patterns():
+    n = 40_000
+    band = sp.diags_array([np.ones(n)] * 3, offsets=[-200, 0, 200], shape=(n, n), format="csr")
+    found = statistics.positions(sj.array(band).storage)
+    assert found.spread[1].new == 0.5 and found.spread[1].among < 0.05
+    loose = sp.random_array((n, n), density=3 / n, format="csr", rng=np.random.default_rng(0))
+    assert statistics.spread_of(statistics.positions(sj.array(loose).storage)) == ()
+    few = sp.eye_array(100, format="csr")
+    assert statistics.spread_of(statistics.positions(sj.array(few).storage)) == ()
+
+
+def test_positions_differ_where_spreads_do():
+    near = statistics.Spread(0.5, 0.25)
+    a, b = statistics.Positions((1.0, 2.0), [near, near]), statistics.Positions((1.0, 2.0), [near, statistics.EVEN])
+    assert a != b and a == statistics.Positions((1.0, 2.0), [near, near]) and hash(a) != hash(b)
+    assert a != (1.0, 2.0) and repr(a) != repr(b)
