@@ -13,6 +13,7 @@ from sparsejax.jit.cost import skew, statistics
 from sparsejax.jit.inspect import counting
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search
+from tests.prices import priced
 
 FORMATS = (
     "coo",
@@ -125,10 +126,9 @@ def test_no_couplings_where_one_factor_has_nothing_else():
         assert not runner.joins
 
 
-def test_the_order_that_skew_asks_for(monkeypatch):
+def test_the_order_that_skew_asks_for():
     """Most of A leads to a few full rows of B: cheaper than to search all of these for the coordinates of the mask is it to
     walk the mask, and the short fibers of A and B that meet there. (Cheaper still is to scatter the rows of the mask.)"""
-    monkeypatch.setattr(search, "SCATTERED", np.inf)
     rng = np.random.default_rng(0)
     n = 2048
     mask = stored(np.unique(rng.integers(0, n, (2, 8 * n)), axis=1), (n, n))
@@ -138,7 +138,8 @@ def test_the_order_that_skew_asks_for(monkeypatch):
     even = replace(known, couplings={})
     works = []
     for data in (known, even):
-        schedule = search.choose(nest, data)
+        with priced(scatter=np.inf):
+            schedule = search.choose(nest, data)
         made, count = counting.run(nest, schedule, inputs)
         assert made.nnz <= mask.nnz
         works.append(count.work)

@@ -185,7 +185,7 @@ def spread(storage: Storage) -> tuple[Spread, ...]:
     made = []
     for level, extent in enumerate(storage.format.level_extents(storage.shape)):
         stored = not isinstance(storage.format.levels[level], Dense) and level > 0
-        many = stored and len(storage.buffers[level][-1]) >= MANY
+        many = stored and len(storage.buffers[level][-1]) >= max(MANY, WINDOW)
         made.append(_spread(storage.buffers[level][-1], extent) if many else EVEN)
     return () if all(x == EVEN for x in made) else tuple(made)
 

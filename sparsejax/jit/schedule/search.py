@@ -29,11 +29,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.cost import conversion_price, machine, operator_counts, price_table, workspace_choice
+from sparsejax.jit.cost import conversion_price, machine, operator_counts, price_table, statistics, workspace_choice
 from sparsejax.jit.cost.cardinality import Cardinalities, distinct
 from sparsejax.jit.cost.joins import Meeting, factors, joins
 from sparsejax.jit.cost.machine import UNEVEN
-from sparsejax.jit.cost.statistics import MANY, Facts
+from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
 from sparsejax.jit.schedule import concordant, placement, regions, schedules, waiting
@@ -440,7 +440,7 @@ class Model(Cardinalities):
         levels, counts = leader.tensor.format.levels, self.facts[leader.tensor.name]
         if not level or not isinstance(levels[level - 1], Dense) or leader.level_index(level - 1) != state.order[-1]:
             return False
-        return counts[level] >= MANY and counts[level] <= self.machine.short * counts[level - 1]
+        return counts[level] >= statistics.MANY and counts[level] <= self.machine.short * counts[level - 1]
 
     def spent(self, state: _State) -> float:
         """What loops cost so far."""
