@@ -5,6 +5,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.jit.cost import statistics
+from tests.prices import longer_rows
 
 pytestmark = pytest.mark.rotating(3)
 
@@ -13,6 +14,7 @@ pytestmark = pytest.mark.rotating(3)
 def everywhere(monkeypatch, gathers):
     """Blocks also where there are few entries, on processors that gather slowly."""
     monkeypatch.setattr(statistics, "MANY", 1)
+    longer_rows(monkeypatch)
     gathers(False)
 
 

@@ -9,12 +9,14 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.rewrite import loop_shapes
+from tests.prices import longer_rows
 
 
 @pytest.fixture(autouse=True, params=[1, 1 << 15], ids=["blocks", "rows"])
 def fast(monkeypatch, gathers, request):
     """As if gathers were fast, for few entries too; rows also in blocks, where some are alike."""
     monkeypatch.setattr(statistics, "MANY", request.param)
+    longer_rows(monkeypatch)
     monkeypatch.setattr(loop_shapes, "FEW", 0.0)
     gathers(True)
 

@@ -6,12 +6,14 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit.cost import statistics
+from tests.prices import longer_rows
 
 
 @pytest.fixture(autouse=True, params=["rows", "blocks"])
 def few(monkeypatch, gathers, request):
     """Rows by themselves, and in blocks of rows that are alike."""
     monkeypatch.setattr(statistics, "MANY", 1 if request.param == "blocks" else 1 << 15)
+    longer_rows(monkeypatch)
     gathers(False)
 
 

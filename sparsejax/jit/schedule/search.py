@@ -424,9 +424,7 @@ class Model(Cardinalities):
         survivors = state.survivors * most
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
         if len(bound) + 1 == len(self.nest.variables):
-            vectors = (
-                0.0 if blocked or not leaders else VECTOR * state.survivors * min(1.0, work)
-            )  # a short run takes one
+            vectors = VECTOR * state.survivors * min(1.0, work) if leaders else 0.0  # a run of few entries takes one
             cost += survivors * self._arithmetic + max(survivors, vectors) * self._functions
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         return _State((*state.order, var), discordant, cost, survivors, scattered, paid)
