@@ -81,3 +81,10 @@ def test_positions_differ_where_spreads_do():
     a, b = statistics.Positions((1.0, 2.0), [near, near]), statistics.Positions((1.0, 2.0), [near, statistics.EVEN])
     assert a != b and a == statistics.Positions((1.0, 2.0), [near, near]) and hash(a) != hash(b)
     assert a != (1.0, 2.0) and repr(a) != repr(b)
+
+
+def test_arrays_that_end_in_shared_loops():
+    """An array whose loops are all shared with another statement: there are fewer of these than the other one shares."""
+    walked = Walked((1,), 8.0, (1e4,), False)
+    (again, _) = lines(walked, (1.0, 1e3, 1e5), 0.0, Beside(4, 1e6, 10.0))
+    assert again.among == pytest.approx(8e4 + 1e5)

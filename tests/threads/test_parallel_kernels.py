@@ -38,7 +38,7 @@ def program_of(case):
         workspace = None if case.workspace == "auto" else case.workspace
         made = blocks.adapted(step.nest)
         order = definitions.parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
-        cost = Cost(1e6, 0.0, 0.0)
+        cost = Cost(1e6, 0.0, 0.0, 0.0)
         schedule = schedules.unpriced(order, workspace)
         reading = pipeline.readable(made, schedule)
         program = in_place.settled(pipeline.in_order(blocks.split(reading), schedule))

@@ -95,7 +95,8 @@ def _between(part: float, count: float, depth: int, survivors: Sequence[float], 
         return 0.0
     runs = survivors[depth + 1]
     until = max(1.0, part * runs / max(1.0, LINE * count))
-    return min(beside.bytes, until * beside.each * survivors[beside.shared] / max(1e-9, runs))
+    shared = survivors[min(beside.shared, len(survivors) - 1)]
+    return min(beside.bytes, until * beside.each * shared / max(1e-9, runs))
 
 
 def price(found: Sequence[Lines], machine: Machine, written: bool) -> float:
