@@ -5,13 +5,15 @@
 
 A mutation changes one operator, constant or condition inside a function: `<` becomes `<=`, `+` becomes `-`, `and` becomes `or`, a condition is negated
 or taken for true, an int is another one, `min` becomes `max`. A process is forked for each, in which the code of the function is replaced, so that all
-who refer to it run the changed one; small programs run there, the fastest first:
+who refer to it run the changed one; the fastest of these comes first, and the first that sees a difference ends it:
 
+    tests      tests of the suite that need no machine code, or little (TESTS); last of all, those of the changed file (NEAR)
     results    programs against NumPy, with the cheapest alternatives and with drawn ones: what a wrong compiler computes, or fails at
-    plans      LLVM texts, plans (`tests.golden.texts`) and the alternatives that were taken, of the same programs: what is as right, and planned otherwise
-    survived   neither sees a difference
+    plans      LLVM texts, plans (`tests.golden.texts`) and the alternatives that were taken, of the same programs; prices, statements, texts and
+               formats of kernels that are only planned (`tests.golden.kernels`): what is as right, and planned otherwise
+    survived   none sees a difference
 
-Conditions that only cost time or memory, prices among them, are seen by plans at best. A mutation that never ends is one that is seen.
+Annotations are no code, and are left alone. Prices of what is chosen anyway are seen by plans at best. A mutation that never ends is one that is seen.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
+import contextlib
 import copy
 import functools as caching
 import gc
 import hashlib
 import importlib
+import io
+import itertools
 import os
+import pickle
 import random
 import resource
 import select
@@ -33,20 +39,31 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import sparsejax
 from sparsejax.jit.ir import choices
 from tests.enumeration import cases
 from tests.fuzz import definitions, engine, forced, functions, rows, semirings, test_forced
-from tests.golden import texts
+from tests.golden import kernels, texts
 
 ROOT = Path(sparsejax.__file__).parent
+TREE = ROOT.parent
 FOLDERS = ("jit/ir", "jit/rewrite", "jit/schedule")
 SECONDS = 60.0
 """Processor time of one mutation, after which it is taken for one that never ends."""
+TESTS = ("tests/rewrite/test_passes.py", "tests/rewrite/test_indices.py", "tests/schedule/test_plans.py")
+"""What every mutation is shown to first."""
+NEAR = {
+    "ir/operators": ("tests/nn/test_random.py",),
+    "rewrite/fission": ("tests/jit/test_fission.py",),
+}
+"""What a mutation of a file is shown to last."""
 COMPARED = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -122,8 +139,13 @@ def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def _inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    for statement in function.body:
-        yield from ast.walk(statement)
+    """Every node of the body that is run: without annotations."""
+    left: list[ast.AST] = [*function.body]
+    while left:
+        node = left.pop()
+        yield node
+        noted = {id(getattr(node, name, None)) for name in ("annotation", "returns")}
+        left += [child for child in ast.iter_child_nodes(node) if id(child) not in noted]
 
 
 def all_of(under: str) -> list[Mutation]:
@@ -215,43 +237,112 @@ def observed(wanted: dict[str, list[object]]) -> str:
     return hashlib.sha256(repr(made).encode()).hexdigest()
 
 
-def judged(mutation: Mutation | None, wanted: dict[str, list[object]], known: str) -> str:
-    """What sees the mutation, in a process of its own; without one, what is known of the plans there. (Not all that is planned in a
-    forked process is planned in its parent, so that the two are not comparable.)"""
-    reads, writes = os.pipe()
-    child = os.fork()
-    if not child:
-        found = "survived"
-        try:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS) + 5))
-            resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
-            text = "" if mutation is None else applied(mutation)
+class Judge:
+    """What sees a mutation, in a process of its own."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._items: dict[str, list[pytest.Item]] = collections.defaultdict(list)
+        for item in session.items:
+            self._items[str(item.path.relative_to(TREE))].append(item)
+        with engine.quick():
+            self._wanted = {name: test_forced.results(name) for name in test_forced.PROGRAMS}
+        observed(self._wanted)  # what all kernels share is compiled by the first ones alone
+        list(kernels.hashes())  # and random definitions are made
+        self._failed: set[str] = set()
+        self._known: dict[str, str] = {}
+        self._failed, self._known = self._apart(self._all)
+        if self._apart(self._all) != (self._failed, self._known):
+            raise RuntimeError("these programs are not planned alike in every run")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that fails where it should not ends the process."""
+        if report.failed and report.nodeid not in self._failed:
+            if self._known:
+                raise _Seen(f"tests ({report.nodeid})")
+            self._failed.add(report.nodeid)
+
+    def _all(self, tell: Callable[[str], None]) -> tuple[set[str], dict[str, str]]:
+        """What is known of everything, where nothing is changed. (Not all that is planned in a forked process is planned in its parent, so
+        that the two are not comparable.)"""
+        self._failed = set()
+        for files in (TESTS, *NEAR.values()):
+            self._test(files)
+        return self._failed, dict(self._plans())
+
+    def _plans(self) -> Iterator[tuple[str, str]]:
+        yield "programs", observed(self._wanted)
+        yield from kernels.hashes()
+
+    def _test(self, files: Sequence[str]) -> None:
+        items = [item for file in files for item in self._items[file]]
+        with engine.quick():
+            for item, following in itertools.zip_longest(items, items[1:]):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+
+    def of(self, mutation: Mutation) -> str:
+        """What sees it, where it is, and what it changes."""
+
+        def judged(tell: Callable[[str], None]) -> str:
+            tell(applied(mutation))
             _forget()
-            os.write(writes, f"{text}\n".encode())
-            plans = observed(wanted)
-            if mutation is None:
-                found = plans
-            elif plans != known:
-                found = "plans"
-        except BaseException as error:
-            found = f"results ({type(error).__name__} {_where(error)})"
-        os.write(writes, found.encode())
-        os._exit(0)
-    os.close(writes)
-    told, deadline = b"", time.monotonic() + 20 * SECONDS
-    while time.monotonic() < deadline and select.select([reads], [], [], deadline - time.monotonic())[0]:
-        more = os.read(reads, 1 << 16)
-        if not more:
-            break
-        told += more
-    os.close(reads)
-    if time.monotonic() >= deadline:
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    text, _, found = told.decode().partition("\n")
-    if mutation is None:
+            try:
+                self._test(TESTS)
+                for name, found in self._plans():
+                    if self._known[name] != found:
+                        return f"plans ({name})"
+                    _hurry()
+                near = str(mutation.path.relative_to(ROOT / "jit").with_suffix(""))
+                self._test([file for file in NEAR.get(near, ()) if file not in TESTS])
+            except _Seen as seen:
+                return str(seen)
+            except Exception as error:
+                return f"results ({type(error).__name__} {_where(error)})"
+            return "survived"
+
+        text: list[str] = []
+        found = self._apart(judged, text.append) or "results (ended the process, or never ended)"
+        return f"{found} | {''.join(text) or mutation}"
+
+    def _apart(self, run: Callable[[Callable[[str], None]], Any], hear: Callable[[str], None] = print) -> Any:
+        """What `run` returns in a forked process, which may tell something before; None where it has died."""
+        reads, writes = os.pipe()
+        child = os.fork()
+        if not child:
+            with os.fdopen(writes, "wb", buffering=0) as pipe:
+                try:
+                    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+                    _hurry()
+                    pickle.dump(run(lambda text: pickle.dump((False, text), pipe)), made := io.BytesIO())
+                    pickle.dump((True, made.getvalue()), pipe)
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(0)
+        os.close(writes)
+        found = None
+        with os.fdopen(reads, "rb") as pipe, contextlib.suppress(EOFError, pickle.UnpicklingError):
+            done = False
+            while not done:
+                if not select.select([pipe], [], [], 20 * SECONDS)[0]:
+                    os.kill(child, signal.SIGKILL)
+                    break
+                done, told = pickle.load(pipe)
+                if done:
+                    found = pickle.loads(told)
+                else:
+                    hear(told)
+        os.waitpid(child, 0)
         return found
-    return f"{found or 'results (ended the process, or never ended)'} | {text or mutation}"
+
+
+class _Seen(BaseException):
+    """A test has failed."""
+
+
+def _hurry() -> None:
+    """From now on the process has so many seconds."""
+    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used + SECONDS), resource.RLIM_INFINITY))
 
 
 def _forget() -> None:
@@ -259,7 +350,7 @@ def _forget() -> None:
     kept = ("sparsejax.jit.runtime", "sparsejax.jit.backend")
     caches = (found for found in gc.get_objects() if isinstance(found, caching._lru_cache_wrapper))
     for found in caches:
-        if str(found.__module__).startswith("sparsejax.jit") and not found.__module__.startswith(kept):
+        if str(found.__module__).startswith(("sparsejax.jit", "tests.golden.kernels")) and not found.__module__.startswith(kept):
             found.cache_clear()
 
 
@@ -268,34 +359,43 @@ def _where(error: BaseException) -> str:
     return f"{Path(last.filename).name}:{last.lineno}"
 
 
+class Run:
+    """The mutations, run by pytest in place of the tests that it has found."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        mutations = all_of(self._args.under)
+        chosen = random.Random(self._args.seed).sample(mutations, min(self._args.count, len(mutations)))
+        judge = Judge(session)
+        session.config.pluginmanager.register(judge)
+        counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        started = time.monotonic()
+        for mutation in chosen:
+            told = judge.of(mutation)
+            counts[mutation.path.parent.name][told.split(" ")[0]] += 1
+            print(told, flush=True)
+            if time.monotonic() - started > self._args.seconds:
+                break
+        counts["all"] = sum(counts.values(), collections.Counter())
+        for folder, found in counts.items():
+            total = sum(found.values())
+            print(f"{folder}: {dict(found)}; {total - found['survived']} of {total}, {1 - found['survived'] / total:.0%}, seen")
+        print(f"of {len(mutations)}")
+        return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--under", default="")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
-    args = parser.parse_args()
-    mutations = all_of(args.under)
-    chosen = random.Random(args.seed).sample(mutations, min(args.count, len(mutations)))
-    with engine.quick():
-        wanted = {name: test_forced.results(name) for name in test_forced.PROGRAMS}
-    observed(wanted)  # what all kernels share is compiled by the first ones alone
-    known = judged(None, wanted, "")
-    if judged(None, wanted, "") != known:
-        raise RuntimeError("these programs are not planned alike in every run")
-    counts: collections.Counter[str] = collections.Counter()
-    started = time.monotonic()
-    for mutation in chosen:
-        told = judged(mutation, wanted, known)
-        counts[told.split(" ")[0]] += 1
-        print(told, flush=True)
-        if time.monotonic() - started > args.seconds:
-            break
-    total = sum(counts.values())
-    print(
-        f"{total} of {len(mutations)} mutations: {dict(counts)}; seen {(total - counts['survived']) / max(1, total):.0%}"
-    )
-    return 0
+    files = dict.fromkeys(file for files in (TESTS, *NEAR.values()) for file in files)
+    options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:terminal"]
+    return int(pytest.main([*options, *(str(TREE / file) for file in files)], plugins=[Run(parser.parse_args())]))
 
 
 if __name__ == "__main__":
