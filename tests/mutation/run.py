@@ -21,13 +21,11 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
-import contextlib
 import copy
 import functools as caching
 import gc
 import hashlib
 import importlib
-import io
 import itertools
 import os
 import pickle
@@ -56,12 +54,38 @@ ROOT = Path(sparsejax.__file__).parent
 TREE = ROOT.parent
 FOLDERS = ("jit/ir", "jit/rewrite", "jit/schedule")
 SECONDS = 60.0
-"""Processor time of one mutation, after which it is taken for one that never ends."""
-TESTS = ("tests/rewrite/test_passes.py", "tests/rewrite/test_indices.py", "tests/schedule/test_plans.py")
+"""Processor time after which a mutation is taken for one that never ends: of all tests, and of every plan."""
+LONGEST = 1800.0
+"""Seconds that any may take on a busy computer."""
+TESTS = ("rewrite/test_passes.py", "rewrite/test_indices.py", "schedule/test_plans.py", "ir/test_formats.py")
 """What every mutation is shown to first."""
 NEAR = {
-    "ir/operators": ("tests/nn/test_random.py",),
-    "rewrite/fission": ("tests/jit/test_fission.py",),
+    "ir/blocks": ("jit/test_blocks.py",),
+    "ir/operators": ("nn/test_random.py", "semirings/test_semirings.py", "jit/test_sums.py"),
+    "ir/simplify": ("jit/test_special_values.py", "jit/test_unstored.py", "semirings/test_semirings.py"),
+    "rewrite/assigned_once": ("jit/test_assigned.py",),
+    "rewrite/contract_arrays": ("jit/test_panels.py",),
+    "rewrite/fission": ("jit/test_fission.py", "jit/test_many_factors.py", "jit/test_sums.py"),
+    "rewrite/in_place": ("jit/test_given.py", "jit/test_whole.py"),
+    "rewrite/iteration": ("jit/test_intersections.py", "jit/test_levels_in_kernels.py", "jit/test_loop_shapes.py"),
+    "rewrite/loop_shapes": (
+        "jit/test_jammed.py",
+        "jit/test_row_ends.py",
+        "jit/test_pairs.py",
+        "jit/test_loop_shapes.py",
+    ),
+    "rewrite/parallelize": ("threads/test_parallel_kernels.py", "threads/test_reductions.py"),
+    "rewrite/row_bodies": ("jit/test_flat_rows.py", "jit/test_distributed.py"),
+    "rewrite/shared_positions": ("jit/test_given.py", "jit/test_masked_products.py", "jit/test_positions.py"),
+    "rewrite/summation": ("jit/test_sums.py",),
+    "rewrite/tile": ("jit/test_held_rows.py", "jit/test_tiles.py"),
+    "rewrite/vectorize": ("jit/test_bool_lanes.py", "jit/test_complex_lanes.py", "jit/test_held_rows.py"),
+    "schedule/placement": ("core/test_explain.py", "jit/test_overlay.py"),
+    "schedule/replan": ("jit/test_remembered.py",),
+    "schedule/row_blocking": ("jit/test_panels.py",),
+    "schedule/scorch": ("core/test_algorithm1.py",),
+    "schedule/search": ("core/test_algorithm1.py", "core/test_collisions.py"),
+    "schedule/statements": ("core/test_explain.py", "jit/test_overlay.py"),
 }
 """What a mutation of a file is shown to last."""
 COMPARED = {
@@ -162,14 +186,26 @@ def all_of(under: str) -> list[Mutation]:
     return made
 
 
-def applied(mutation: Mutation) -> str:
-    """Replace the code of the function that is changed, in this process; where and how."""
-    source = mutation.path.read_text()
-    tree = ast.parse(source)
+def placed(mutation: Mutation) -> tuple[ast.Module, ast.AST, str, ast.FunctionDef]:
+    """The syntax of the file, the node that is changed, and the function that it is in, with its name."""
+    tree = ast.parse(mutation.path.read_text())
     node = next(n for k, n in enumerate(ast.walk(tree)) if k == mutation.node)
     name, function = next((q, f) for q, f in functions_of(tree) if any(n is node for n in _inside(f)))
-    text, change = list(changes(node))[mutation.change]
-    line = source.splitlines()[node.lineno - 1].strip()  # type: ignore[attr-defined]
+    return tree, node, name, function
+
+
+def told(mutation: Mutation) -> str:
+    """Where a mutation is, and how the code changes."""
+    _, node, name, _ = placed(mutation)
+    line = mutation.path.read_text().splitlines()[node.lineno - 1].strip()  # type: ignore[attr-defined]
+    where = f"{mutation.path.relative_to(ROOT)}:{node.lineno} {name}"  # type: ignore[attr-defined]
+    return f"{where}: {list(changes(node))[mutation.change][0]} in `{line}`"
+
+
+def apply(mutation: Mutation) -> None:
+    """Replace the code of the function that is changed, in this process."""
+    tree, node, name, function = placed(mutation)
+    _, change = list(changes(node))[mutation.change]
     replaced = _Replaced(node, change(copy.copy(node)))
     function.body = [replaced.visit(statement) for statement in function.body]
     code = compile(ast.fix_missing_locations(tree), str(mutation.path), "exec")
@@ -182,8 +218,6 @@ def applied(mutation: Mutation) -> str:
         inner = known.get("__wrapped__") or known.get("_make") or getattr(target, "fget", None)
         target = inner or target.__func__  # type: ignore[attr-defined]
     target.__code__ = _code(code, name.split("."))
-    where = f"{mutation.path.relative_to(ROOT)}:{node.lineno} {name}"  # type: ignore[attr-defined]
-    return f"{where}: {text} in `{line}`"
 
 
 class _Replaced(ast.NodeTransformer):
@@ -243,7 +277,7 @@ class Judge:
     def __init__(self, session: pytest.Session) -> None:
         self._items: dict[str, list[pytest.Item]] = collections.defaultdict(list)
         for item in session.items:
-            self._items[str(item.path.relative_to(TREE))].append(item)
+            self._items[str(item.path.relative_to(TREE / "tests"))].append(item)
         with engine.quick():
             self._wanted = {name: test_forced.results(name) for name in test_forced.PROGRAMS}
         observed(self._wanted)  # what all kernels share is compiled by the first ones alone
@@ -251,7 +285,7 @@ class Judge:
         self._failed: set[str] = set()
         self._known: dict[str, str] = {}
         self._failed, self._known = self._apart(self._all)
-        if self._apart(self._all) != (self._failed, self._known):
+        if self._apart(lambda: dict(self._plans())) != self._known:
             raise RuntimeError("these programs are not planned alike in every run")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -261,7 +295,7 @@ class Judge:
                 raise _Seen(f"tests ({report.nodeid})")
             self._failed.add(report.nodeid)
 
-    def _all(self, tell: Callable[[str], None]) -> tuple[set[str], dict[str, str]]:
+    def _all(self) -> tuple[set[str], dict[str, str]]:
         """What is known of everything, where nothing is changed. (Not all that is planned in a forked process is planned in its parent, so
         that the two are not comparable.)"""
         self._failed = set()
@@ -282,8 +316,8 @@ class Judge:
     def of(self, mutation: Mutation) -> str:
         """What sees it, where it is, and what it changes."""
 
-        def judged(tell: Callable[[str], None]) -> str:
-            tell(applied(mutation))
+        def judged() -> str:
+            apply(mutation)
             _forget()
             try:
                 self._test(TESTS)
@@ -299,12 +333,11 @@ class Judge:
                 return f"results ({type(error).__name__} {_where(error)})"
             return "survived"
 
-        text: list[str] = []
-        found = self._apart(judged, text.append) or "results (ended the process, or never ended)"
-        return f"{found} | {''.join(text) or mutation}"
+        found = self._apart(judged) or "results (ended the process, or never ended)"
+        return f"{found} | {told(mutation)}"
 
-    def _apart(self, run: Callable[[Callable[[str], None]], Any], hear: Callable[[str], None] = print) -> Any:
-        """What `run` returns in a forked process, which may tell something before; None where it has died."""
+    def _apart(self, run: Callable[[], Any]) -> Any:
+        """What `run` returns in a forked process; None where that has died."""
         reads, writes = os.pipe()
         child = os.fork()
         if not child:
@@ -312,27 +345,22 @@ class Judge:
                 try:
                     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
                     _hurry()
-                    pickle.dump(run(lambda text: pickle.dump((False, text), pipe)), made := io.BytesIO())
-                    pickle.dump((True, made.getvalue()), pipe)
+                    pipe.write(pickle.dumps(run()))
                 except BaseException:
                     traceback.print_exc()
                 finally:
                     os._exit(0)
         os.close(writes)
-        found = None
-        with os.fdopen(reads, "rb") as pipe, contextlib.suppress(EOFError, pickle.UnpicklingError):
-            done = False
-            while not done:
-                if not select.select([pipe], [], [], 20 * SECONDS)[0]:
-                    os.kill(child, signal.SIGKILL)
-                    break
-                done, told = pickle.load(pipe)
-                if done:
-                    found = pickle.loads(told)
-                else:
-                    hear(told)
+        found, deadline = b"", time.monotonic() + LONGEST
+        with os.fdopen(reads, "rb", buffering=0) as pipe:
+            while select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0] and (
+                more := pipe.read(1 << 16)
+            ):
+                found += more
+        if time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return found
+        return pickle.loads(found) if found else None
 
 
 class _Seen(BaseException):
@@ -350,7 +378,9 @@ def _forget() -> None:
     kept = ("sparsejax.jit.runtime", "sparsejax.jit.backend")
     caches = (found for found in gc.get_objects() if isinstance(found, caching._lru_cache_wrapper))
     for found in caches:
-        if str(found.__module__).startswith(("sparsejax.jit", "tests.golden.kernels")) and not found.__module__.startswith(kept):
+        if str(found.__module__).startswith(
+            ("sparsejax.jit", "tests.golden.kernels")
+        ) and not found.__module__.startswith(kept):
             found.cache_clear()
 
 
@@ -368,21 +398,30 @@ class Run:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         mutations = all_of(self._args.under)
+        if self._args.again:
+            survived = {
+                line.partition(" | ")[2]
+                for line in self._args.again.read_text().splitlines()
+                if line.startswith("survived")
+            }
+            mutations = [m for m in mutations if told(m) in survived]
         chosen = random.Random(self._args.seed).sample(mutations, min(self._args.count, len(mutations)))
         judge = Judge(session)
         session.config.pluginmanager.register(judge)
         counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
         started = time.monotonic()
         for mutation in chosen:
-            told = judge.of(mutation)
-            counts[mutation.path.parent.name][told.split(" ")[0]] += 1
-            print(told, flush=True)
+            found = judge.of(mutation)
+            counts[mutation.path.parent.name][found.split(" ")[0]] += 1
+            print(found, flush=True)
             if time.monotonic() - started > self._args.seconds:
                 break
         counts["all"] = sum(counts.values(), collections.Counter())
         for folder, found in counts.items():
             total = sum(found.values())
-            print(f"{folder}: {dict(found)}; {total - found['survived']} of {total}, {1 - found['survived'] / total:.0%}, seen")
+            print(
+                f"{folder}: {dict(found)}; {total - found['survived']} of {total}, {1 - found['survived'] / total:.0%}, seen"
+            )
         print(f"of {len(mutations)}")
         return True
 
@@ -392,10 +431,13 @@ def main() -> int:
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--under", default="")
+    parser.add_argument("--again", type=Path, help="only those that have survived, as the log of an earlier run says")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     files = dict.fromkeys(file for files in (TESTS, *NEAR.values()) for file in files)
-    options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:terminal"]
-    return int(pytest.main([*options, *(str(TREE / file) for file in files)], plugins=[Run(parser.parse_args())]))
+    options = ["-s", "-p", "no:cacheprovider", "-p", "no:terminal"]
+    return int(
+        pytest.main([*options, *(str(TREE / "tests" / file) for file in files)], plugins=[Run(parser.parse_args())])
+    )
 
 
 if __name__ == "__main__":
