@@ -22,7 +22,7 @@ import argparse
 import ast
 import collections
 import copy
-import functools as caching
+import functools
 import gc
 import hashlib
 import importlib
@@ -282,41 +282,47 @@ class Judge:
             self._wanted = {name: test_forced.results(name) for name in test_forced.PROGRAMS}
         observed(self._wanted)  # what all kernels share is compiled by the first ones alone
         list(kernels.hashes())  # and random definitions are made
-        self._failed: set[str] = set()
-        self._known: dict[str, str] = {}
-        self._failed, self._known = self._apart(self._all)
+        self._failed: dict[str, set[str]] = {}
+        self._judging = False
+        self._known = self._apart(lambda: dict(self._plans()))
         if self._apart(lambda: dict(self._plans())) != self._known:
             raise RuntimeError("these programs are not planned alike in every run")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test that fails where it should not ends the process."""
-        if report.failed and report.nodeid not in self._failed:
-            if self._known:
-                raise _Seen(f"tests ({report.nodeid})")
-            self._failed.add(report.nodeid)
+        if report.failed and self._judging and report.nodeid not in self._failed[report.nodeid.split("::")[0]]:
+            raise _Seen(f"tests ({report.nodeid})")
+        if report.failed and not self._judging:
+            self._failed[report.nodeid.split("::")[0]].add(report.nodeid)
 
-    def _all(self) -> tuple[set[str], dict[str, str]]:
-        """What is known of everything, where nothing is changed. (Not all that is planned in a forked process is planned in its parent, so
-        that the two are not comparable.)"""
-        self._failed = set()
-        for files in (TESTS, *NEAR.values()):
-            self._test(files)
-        return self._failed, dict(self._plans())
+    def _try(self, file: str) -> set[str]:
+        """The tests of a file that fail where nothing is changed: those of optimised machine code."""
+        self._failed[f"tests/{file}"] = set()
+        self._test([file])
+        return self._failed[f"tests/{file}"]
 
     def _plans(self) -> Iterator[tuple[str, str]]:
         yield "programs", observed(self._wanted)
         yield from kernels.hashes()
 
     def _test(self, files: Sequence[str]) -> None:
-        items = [item for file in files for item in self._items[file]]
-        with engine.quick():
-            for item, following in itertools.zip_longest(items, items[1:]):
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        for file in files:
+            _hurry()
+            items = self._items[file]
+            with engine.quick():
+                for item, following in itertools.zip_longest(items, items[1:]):
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
     def of(self, mutation: Mutation) -> str:
         """What sees it, where it is, and what it changes."""
 
+        near = NEAR.get(str(mutation.path.relative_to(ROOT / "jit").with_suffix("")), ())
+        for file in (*TESTS, *near):
+            if f"tests/{file}" not in self._failed:
+                self._failed[f"tests/{file}"] = self._apart(functools.partial(self._try, file))
+
         def judged() -> str:
+            self._judging = True
             apply(mutation)
             _forget()
             try:
@@ -325,8 +331,7 @@ class Judge:
                     if self._known[name] != found:
                         return f"plans ({name})"
                     _hurry()
-                near = str(mutation.path.relative_to(ROOT / "jit").with_suffix(""))
-                self._test([file for file in NEAR.get(near, ()) if file not in TESTS])
+                self._test(near)
             except _Seen as seen:
                 return str(seen)
             except Exception as error:
@@ -376,7 +381,7 @@ def _hurry() -> None:
 def _forget() -> None:
     """Drop what the functions of the compiler remember of earlier arguments."""
     kept = ("sparsejax.jit.runtime", "sparsejax.jit.backend")
-    caches = (found for found in gc.get_objects() if isinstance(found, caching._lru_cache_wrapper))
+    caches = (found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper))
     for found in caches:
         if str(found.__module__).startswith(
             ("sparsejax.jit", "tests.golden.kernels")
