@@ -285,8 +285,8 @@ class Judge:
         self._failed: dict[str, set[str]] = {}
         self._judging = False
         self._known = self._apart(lambda: dict(self._plans()))
-        if self._apart(lambda: dict(self._plans())) != self._known:
-            raise RuntimeError("these programs are not planned alike in every run")
+        if (found := self.of(None)) != "survived":
+            raise RuntimeError(f"what is not changed is seen: {found}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test that fails where it should not ends the process."""
@@ -313,17 +313,17 @@ class Judge:
                 for item, following in itertools.zip_longest(items, items[1:]):
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
-    def of(self, mutation: Mutation) -> str:
-        """What sees it, where it is, and what it changes."""
-
-        near = NEAR.get(str(mutation.path.relative_to(ROOT / "jit").with_suffix("")), ())
+    def of(self, mutation: Mutation | None) -> str:
+        """What sees a mutation; without one, nothing should."""
+        near = () if mutation is None else NEAR.get(str(mutation.path.relative_to(ROOT / "jit").with_suffix("")), ())
         for file in (*TESTS, *near):
             if f"tests/{file}" not in self._failed:
                 self._failed[f"tests/{file}"] = self._apart(functools.partial(self._try, file))
 
         def judged() -> str:
             self._judging = True
-            apply(mutation)
+            if mutation is not None:
+                apply(mutation)
             _forget()
             try:
                 self._test(TESTS)
@@ -338,8 +338,7 @@ class Judge:
                 return f"results ({type(error).__name__} {_where(error)})"
             return "survived"
 
-        found = self._apart(judged) or "results (ended the process, or never ended)"
-        return f"{found} | {told(mutation)}"
+        return self._apart(judged) or "results (ended the process, or never ended)"
 
     def _apart(self, run: Callable[[], Any]) -> Any:
         """What `run` returns in a forked process; None where that has died."""
@@ -418,7 +417,7 @@ class Run:
         for mutation in chosen:
             found = judge.of(mutation)
             counts[mutation.path.parent.name][found.split(" ")[0]] += 1
-            print(found, flush=True)
+            print(f"{found} | {told(mutation)}", flush=True)
             if time.monotonic() - started > self._args.seconds:
                 break
         counts["all"] = sum(counts.values(), collections.Counter())
