@@ -13,7 +13,8 @@ who refer to it run the changed one; the fastest of these comes first, and the f
                formats of kernels that are only planned (`tests.golden.kernels`): what is as right, and planned otherwise
     survived   none sees a difference
 
-Annotations are no code, and `strict` of a zip says what never happens: both are left alone. Prices of what is chosen anyway are seen by plans at best. A mutation that never ends is one that is seen.
+Annotations are no code, and `strict` of a zip says what never happens: both are left alone.
+Prices of what is chosen anyway are seen by plans at best. A mutation that never ends is one that is seen.
 """
 
 from __future__ import annotations
