@@ -5,13 +5,16 @@
 
 A mutation changes one operator, constant or condition inside a function: `<` becomes `<=`, `+` becomes `-`, `and` becomes `or`, a condition is negated
 or taken for true, an int is another one, `min` becomes `max`. A process is forked for each, in which the code of the function is replaced, so that all
-who refer to it run the changed one; small programs run there, the fastest first:
+who refer to it run the changed one; the fastest of these comes first, and the first that sees a difference ends it:
 
+    tests      tests of the suite that need no machine code, or little (TESTS); last of all, those of the changed file (NEAR)
     results    programs against NumPy, with the cheapest alternatives and with drawn ones: what a wrong compiler computes, or fails at
-    plans      LLVM texts, plans (`tests.golden.texts`) and the alternatives that were taken, of the same programs: what is as right, and planned otherwise
-    survived   neither sees a difference
+    plans      LLVM texts, plans (`tests.golden.texts`) and the alternatives that were taken, of the same programs; prices, statements, texts and
+               formats of kernels that are only planned (`tests.golden.kernels`): what is as right, and planned otherwise
+    survived   none sees a difference
 
-Conditions that only cost time or memory, prices among them, are seen by plans at best. A mutation that never ends is one that is seen.
+Annotations are no code, and `strict` of a zip says what never happens: both are left alone.
+Prices of what is chosen anyway are seen by plans at best. A mutation that never ends is one that is seen.
 """
 
 from __future__ import annotations
@@ -20,11 +23,13 @@ import argparse
 import ast
 import collections
 import copy
-import functools as caching
+import functools
 import gc
 import hashlib
 import importlib
+import itertools
 import os
+import pickle
 import random
 import resource
 import select
@@ -33,20 +38,64 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import sparsejax
 from sparsejax.jit.ir import choices
 from tests.enumeration import cases
 from tests.fuzz import definitions, engine, forced, functions, rows, semirings, test_forced
-from tests.golden import texts
+from tests.golden import kernels, texts
 
 ROOT = Path(sparsejax.__file__).parent
+TREE = ROOT.parent
 FOLDERS = ("jit/ir", "jit/rewrite", "jit/schedule")
 SECONDS = 60.0
-"""Processor time of one mutation, after which it is taken for one that never ends."""
+"""Processor time after which a mutation is taken for one that never ends: of all tests, and of every plan."""
+LONGEST = 1800.0
+"""Seconds that any may take on a busy computer."""
+TESTS = (
+    "rewrite/test_passes.py",
+    "rewrite/test_indices.py",
+    "schedule/test_plans.py",
+    "ir/test_formats.py",
+    "ir/test_operators.py",
+    "ir/test_simplify.py",
+)
+"""What every mutation is shown to first."""
+NEAR = {
+    "ir/blocks": ("jit/test_blocks.py",),
+    "ir/operators": ("nn/test_random.py", "semirings/test_semirings.py", "jit/test_sums.py"),
+    "ir/simplify": ("jit/test_special_values.py", "jit/test_unstored.py", "semirings/test_semirings.py"),
+    "rewrite/assigned_once": ("jit/test_assigned.py",),
+    "rewrite/contract_arrays": ("jit/test_panels.py",),
+    "rewrite/fission": ("jit/test_fission.py", "jit/test_many_factors.py", "jit/test_sums.py"),
+    "rewrite/in_place": ("jit/test_given.py", "jit/test_whole.py"),
+    "rewrite/iteration": ("jit/test_intersections.py", "jit/test_levels_in_kernels.py", "jit/test_loop_shapes.py"),
+    "rewrite/loop_shapes": (
+        "jit/test_jammed.py",
+        "jit/test_row_ends.py",
+        "jit/test_pairs.py",
+        "jit/test_loop_shapes.py",
+    ),
+    "rewrite/parallelize": ("threads/test_parallel_kernels.py", "threads/test_reductions.py"),
+    "rewrite/row_bodies": ("jit/test_flat_rows.py", "jit/test_distributed.py"),
+    "rewrite/shared_positions": ("jit/test_given.py", "jit/test_masked_products.py", "jit/test_positions.py"),
+    "rewrite/summation": ("jit/test_sums.py",),
+    "rewrite/tile": ("jit/test_held_rows.py", "jit/test_tiles.py"),
+    "rewrite/vectorize": ("jit/test_bool_lanes.py", "jit/test_complex_lanes.py", "jit/test_held_rows.py"),
+    "schedule/placement": ("core/test_explain.py", "jit/test_overlay.py"),
+    "schedule/replan": ("schedule/test_replan.py", "jit/test_remembered.py"),
+    "schedule/row_blocking": ("jit/test_panels.py",),
+    "schedule/scorch": ("core/test_algorithm1.py",),
+    "schedule/search": ("core/test_algorithm1.py", "core/test_collisions.py"),
+    "schedule/statements": ("core/test_explain.py", "jit/test_overlay.py"),
+}
+"""What a mutation of a file is shown to last."""
 COMPARED = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -122,8 +171,14 @@ def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def _inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    for statement in function.body:
-        yield from ast.walk(statement)
+    """Every node of the body that is run, but for `strict` of a zip: without annotations."""
+    left: list[ast.AST] = [*function.body]
+    while left:
+        node = left.pop()
+        yield node
+        noted = {id(getattr(node, name, None)) for name in ("annotation", "returns")}
+        if not isinstance(node, ast.keyword) or node.arg != "strict":
+            left += [child for child in ast.iter_child_nodes(node) if id(child) not in noted]
 
 
 def all_of(under: str) -> list[Mutation]:
@@ -140,14 +195,26 @@ def all_of(under: str) -> list[Mutation]:
     return made
 
 
-def applied(mutation: Mutation) -> str:
-    """Replace the code of the function that is changed, in this process; where and how."""
-    source = mutation.path.read_text()
-    tree = ast.parse(source)
+def placed(mutation: Mutation) -> tuple[ast.Module, ast.AST, str, ast.FunctionDef]:
+    """The syntax of the file, the node that is changed, and the function that it is in, with its name."""
+    tree = ast.parse(mutation.path.read_text())
     node = next(n for k, n in enumerate(ast.walk(tree)) if k == mutation.node)
     name, function = next((q, f) for q, f in functions_of(tree) if any(n is node for n in _inside(f)))
-    text, change = list(changes(node))[mutation.change]
-    line = source.splitlines()[node.lineno - 1].strip()  # type: ignore[attr-defined]
+    return tree, node, name, function
+
+
+def told(mutation: Mutation) -> str:
+    """Where a mutation is, and how the code changes."""
+    _, node, name, _ = placed(mutation)
+    line = mutation.path.read_text().splitlines()[node.lineno - 1].strip()  # type: ignore[attr-defined]
+    where = f"{mutation.path.relative_to(ROOT)}:{node.lineno} {name}"  # type: ignore[attr-defined]
+    return f"{where}: {list(changes(node))[mutation.change][0]} in `{line}`"
+
+
+def apply(mutation: Mutation) -> None:
+    """Replace the code of the function that is changed, in this process."""
+    tree, node, name, function = placed(mutation)
+    _, change = list(changes(node))[mutation.change]
     replaced = _Replaced(node, change(copy.copy(node)))
     function.body = [replaced.visit(statement) for statement in function.body]
     code = compile(ast.fix_missing_locations(tree), str(mutation.path), "exec")
@@ -160,8 +227,6 @@ def applied(mutation: Mutation) -> str:
         inner = known.get("__wrapped__") or known.get("_make") or getattr(target, "fget", None)
         target = inner or target.__func__  # type: ignore[attr-defined]
     target.__code__ = _code(code, name.split("."))
-    where = f"{mutation.path.relative_to(ROOT)}:{node.lineno} {name}"  # type: ignore[attr-defined]
-    return f"{where}: {text} in `{line}`"
 
 
 class _Replaced(ast.NodeTransformer):
@@ -215,51 +280,120 @@ def observed(wanted: dict[str, list[object]]) -> str:
     return hashlib.sha256(repr(made).encode()).hexdigest()
 
 
-def judged(mutation: Mutation | None, wanted: dict[str, list[object]], known: str) -> str:
-    """What sees the mutation, in a process of its own; without one, what is known of the plans there. (Not all that is planned in a
-    forked process is planned in its parent, so that the two are not comparable.)"""
-    reads, writes = os.pipe()
-    child = os.fork()
-    if not child:
-        found = "survived"
-        try:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS) + 5))
-            resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
-            text = "" if mutation is None else applied(mutation)
+class Judge:
+    """What sees a mutation, in a process of its own."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._items: dict[str, list[pytest.Item]] = collections.defaultdict(list)
+        for item in session.items:
+            self._items[str(item.path.relative_to(TREE / "tests"))].append(item)
+        with engine.quick():
+            self._wanted = {name: test_forced.results(name) for name in test_forced.PROGRAMS}
+        observed(self._wanted)  # what all kernels share is compiled by the first ones alone
+        list(kernels.hashes())  # and random definitions are made
+        self._failed: dict[str, set[str]] = {}
+        self._judging = False
+        self._known = self._apart(lambda: dict(self._plans()))
+        if (found := self.of(None)) != "survived":
+            raise RuntimeError(f"what is not changed is seen: {found}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that fails where it should not ends the process."""
+        if report.failed and self._judging and report.nodeid not in self._failed[report.nodeid.split("::")[0]]:
+            raise _Seen(f"tests ({report.nodeid})")
+        if report.failed and not self._judging:
+            self._failed[report.nodeid.split("::")[0]].add(report.nodeid)
+
+    def _try(self, file: str) -> set[str]:
+        """The tests of a file that fail where nothing is changed: those of optimised machine code."""
+        self._failed[f"tests/{file}"] = set()
+        self._test([file])
+        return self._failed[f"tests/{file}"]
+
+    def _plans(self) -> Iterator[tuple[str, str]]:
+        yield "programs", observed(self._wanted)
+        yield from kernels.hashes()
+
+    def _test(self, files: Sequence[str]) -> None:
+        for file in files:
+            _hurry()
+            items = self._items[file]
+            with engine.quick():
+                for item, following in itertools.zip_longest(items, items[1:]):
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+
+    def of(self, mutation: Mutation | None) -> str:
+        """What sees a mutation; without one, nothing should."""
+        near = () if mutation is None else NEAR.get(str(mutation.path.relative_to(ROOT / "jit").with_suffix("")), ())
+        for file in (*TESTS, *near):
+            if f"tests/{file}" not in self._failed:
+                self._failed[f"tests/{file}"] = self._apart(functools.partial(self._try, file))
+
+        def judged() -> str:
+            self._judging = True
+            if mutation is not None:
+                apply(mutation)
             _forget()
-            os.write(writes, f"{text}\n".encode())
-            plans = observed(wanted)
-            if mutation is None:
-                found = plans
-            elif plans != known:
-                found = "plans"
-        except BaseException as error:
-            found = f"results ({type(error).__name__} {_where(error)})"
-        os.write(writes, found.encode())
-        os._exit(0)
-    os.close(writes)
-    told, deadline = b"", time.monotonic() + 20 * SECONDS
-    while time.monotonic() < deadline and select.select([reads], [], [], deadline - time.monotonic())[0]:
-        more = os.read(reads, 1 << 16)
-        if not more:
-            break
-        told += more
-    os.close(reads)
-    if time.monotonic() >= deadline:
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    text, _, found = told.decode().partition("\n")
-    if mutation is None:
-        return found
-    return f"{found or 'results (ended the process, or never ended)'} | {text or mutation}"
+            try:
+                self._test(TESTS)
+                for name, found in self._plans():
+                    if self._known[name] != found:
+                        return f"plans ({name})"
+                    _hurry()
+                self._test(near)
+            except _Seen as seen:
+                return str(seen)
+            except Exception as error:
+                return f"results ({type(error).__name__} {_where(error)})"
+            return "survived"
+
+        return self._apart(judged) or "results (ended the process, or never ended)"
+
+    def _apart(self, run: Callable[[], Any]) -> Any:
+        """What `run` returns in a forked process; None where that has died."""
+        reads, writes = os.pipe()
+        child = os.fork()
+        if not child:
+            with os.fdopen(writes, "wb", buffering=0) as pipe:
+                try:
+                    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+                    _hurry()
+                    pipe.write(pickle.dumps(run()))
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(0)
+        os.close(writes)
+        found, deadline = b"", time.monotonic() + LONGEST
+        with os.fdopen(reads, "rb", buffering=0) as pipe:
+            while select.select([pipe], [], [], max(0, deadline - time.monotonic()))[0] and (
+                more := pipe.read(1 << 16)
+            ):
+                found += more
+        if time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return pickle.loads(found) if found else None
+
+
+class _Seen(BaseException):
+    """A test has failed."""
+
+
+def _hurry() -> None:
+    """From now on the process has so many seconds."""
+    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used + SECONDS), resource.RLIM_INFINITY))
 
 
 def _forget() -> None:
     """Drop what the functions of the compiler remember of earlier arguments."""
     kept = ("sparsejax.jit.runtime", "sparsejax.jit.backend")
-    caches = (found for found in gc.get_objects() if isinstance(found, caching._lru_cache_wrapper))
+    caches = (found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper))
     for found in caches:
-        if str(found.__module__).startswith("sparsejax.jit") and not found.__module__.startswith(kept):
+        if str(found.__module__).startswith(
+            ("sparsejax.jit", "tests.golden.kernels")
+        ) and not found.__module__.startswith(kept):
             found.cache_clear()
 
 
@@ -268,34 +402,55 @@ def _where(error: BaseException) -> str:
     return f"{Path(last.filename).name}:{last.lineno}"
 
 
+class Run:
+    """The mutations, run by pytest in place of the tests that it has found."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        mutations = all_of(self._args.under)
+        if self._args.again:
+            survived = {
+                line.partition(" | ")[2]
+                for line in self._args.again.read_text().splitlines()
+                if line.startswith("survived")
+            }
+            mutations = [m for m in mutations if told(m) in survived]
+        chosen = random.Random(self._args.seed).sample(mutations, min(self._args.count, len(mutations)))
+        judge = Judge(session)
+        session.config.pluginmanager.register(judge)
+        counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        started = time.monotonic()
+        for mutation in chosen:
+            found = judge.of(mutation)
+            counts[mutation.path.parent.name][found.split(" ")[0]] += 1
+            print(f"{found} | {told(mutation)}", flush=True)
+            if time.monotonic() - started > self._args.seconds:
+                break
+        counts["all"] = sum(counts.values(), collections.Counter())
+        for folder, found in counts.items():
+            total = sum(found.values())
+            print(
+                f"{folder}: {dict(found)}; {total - found['survived']} of {total}, {1 - found['survived'] / total:.0%}, seen"
+            )
+        print(f"of {len(mutations)}")
+        return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--under", default="")
+    parser.add_argument("--again", type=Path, help="only those that have survived, as the log of an earlier run says")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
-    args = parser.parse_args()
-    mutations = all_of(args.under)
-    chosen = random.Random(args.seed).sample(mutations, min(args.count, len(mutations)))
-    with engine.quick():
-        wanted = {name: test_forced.results(name) for name in test_forced.PROGRAMS}
-    observed(wanted)  # what all kernels share is compiled by the first ones alone
-    known = judged(None, wanted, "")
-    if judged(None, wanted, "") != known:
-        raise RuntimeError("these programs are not planned alike in every run")
-    counts: collections.Counter[str] = collections.Counter()
-    started = time.monotonic()
-    for mutation in chosen:
-        told = judged(mutation, wanted, known)
-        counts[told.split(" ")[0]] += 1
-        print(told, flush=True)
-        if time.monotonic() - started > args.seconds:
-            break
-    total = sum(counts.values())
-    print(
-        f"{total} of {len(mutations)} mutations: {dict(counts)}; seen {(total - counts['survived']) / max(1, total):.0%}"
+    files = dict.fromkeys(file for files in (TESTS, *NEAR.values()) for file in files)
+    options = ["-s", "-p", "no:cacheprovider", "-p", "no:terminal"]
+    return int(
+        pytest.main([*options, *(str(TREE / "tests" / file) for file in files)], plugins=[Run(parser.parse_args())])
     )
-    return 0
 
 
 if __name__ == "__main__":
