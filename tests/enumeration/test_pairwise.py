@@ -16,7 +16,7 @@ from tests.fuzz.levels import INPUTS, OUTPUTS, fits
 from tests.fuzz.tally import Tally, run_cases
 from tests.rotation import slice_number
 
-PARTS, RANDOM_TEMPLATES = 16, 1
+PARTS, RANDOM_TEMPLATES = 24, 1
 
 
 def assert_right(text, seed, blocked=False, under=None):

@@ -10,7 +10,7 @@ from sparsejax.formats import Format, convert, passes, validate
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime import conversion_passes, conversions, threads
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(5)
 
 MATRICES = ("csr", "csc", "coo", "dcsr", "dcsc", "(q,q)@(1,0)", "(d,q)@(1,0)")
 TENSORS = (

@@ -8,7 +8,7 @@ from sparsejax.formats import Format, convert, ordering, passes, selection, stru
 from sparsejax.jit.runtime import conversion_passes, conversions
 from tests.formats import strategies
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(5)
 
 
 @settings(max_examples=400, deadline=None)

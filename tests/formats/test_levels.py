@@ -15,7 +15,7 @@ from sparsejax.jit.cost import statistics
 from tests.formats import strategies
 from tests.formats.sloppy import first_slot, relabelled, sloppy
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(5)
 
 NAMES = ("ell", "dia", "banded", "bitmap", "hash", "rle", "lil")
 

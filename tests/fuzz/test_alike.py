@@ -9,7 +9,7 @@ from tests.fuzz import alike, engine, forced
 CASES, BATCH = 300, 50
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_eager_and_jit_agree(start):
     with engine.quick():

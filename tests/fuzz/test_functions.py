@@ -8,7 +8,7 @@ CASES = {functions: 600, pipelines: 500}
 BATCH = 50
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.rotating(16)
 @pytest.mark.parametrize("programs, start", [(m, k) for m, count in CASES.items() for k in range(0, count, BATCH)])
 def test_random_functions(programs, start):
     faults = [f for f in (forced.half(programs.check)(seed) for seed in range(start, start + BATCH)) if f]

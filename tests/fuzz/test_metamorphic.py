@@ -23,7 +23,7 @@ def faults_of(seeds):
     return count, faults
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_relations(batch):
     count, faults = faults_of(range(batch * BATCH, (batch + 1) * BATCH))
@@ -96,7 +96,7 @@ def test_split_concatenates_and_adds():
 def test_the_check_can_fail(monkeypatch):
     real = iteration.find_cases
     monkeypatch.setattr(iteration, "find_cases", lambda body, leaders: dict(list(real(body, leaders).items())[:1]))
-    assert faults_of(range(30))[1]
+    assert any(faults_of([seed])[1] for seed in range(30))
 
 
 @pytest.mark.parametrize("name", [*metamorphic.RELATIONS, "split"])

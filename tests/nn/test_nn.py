@@ -11,7 +11,7 @@ from tests.autodiff import checks
 from tests.autodiff.checks import array
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(5)
+pytestmark = pytest.mark.rotating(7)
 
 FORMATS = ["csr", "csc", "coo", "dcsr", "bsr:2x2", "ell", "bitmap", "hash", "dia", "banded", "lil", "(d,c,d)@(0,1,2)"]
 
