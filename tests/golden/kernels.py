@@ -255,7 +255,7 @@ def described(schedule: schedules.Schedule, program: Program, loops: Sequence[sc
 
 def text(name: str) -> str:
     """How the kernels of a program are planned, on four threads of a processor without masked lanes, for every number of entries per row."""
-    with config.using(skip={"masks", "gathers"}, num_threads=4):
+    with config.using(machine="ice_lake", skip={"masks", "gathers"}, num_threads=4):
         return "\n".join(_texts(name))
 
 
@@ -302,7 +302,7 @@ def hashes() -> Iterator[tuple[str, str]]:
 
 
 def _hashed(name: str, found: Iterator[object], number: int) -> tuple[str, str]:
-    with config.using(**SETTINGS[number]), processor(number % 2 == 0):
+    with config.using(machine="ice_lake", **SETTINGS[number]), processor(number % 2 == 0):
         return name, hashlib.sha256("\n".join(map(repr, found)).encode()).hexdigest()
 
 
