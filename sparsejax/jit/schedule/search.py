@@ -62,6 +62,8 @@ class _State:
     scattered: tuple[str, ...] = ()
     fixed: tuple[tuple[int, float], ...] = ()
     """What scattering costs, with the number of loops around it."""
+    leaders: tuple[cin.Access, ...] = ()
+    """Of the last loop."""
 
 
 def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
@@ -427,7 +429,7 @@ class Model(Cardinalities):
             vectors = VECTOR * state.survivors * min(1.0, work) if leaders else 0.0  # a run of few entries takes one
             cost += survivors * self._arithmetic + max(survivors, vectors) * self._functions
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
-        return _State((*state.order, var), discordant, cost, survivors, scattered, paid)
+        return _State((*state.order, var), discordant, cost, survivors, scattered, paid, tuple(leaders))
 
     def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State) -> bool:
         """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sparsejax.formats import Dense
 from sparsejax.jit.cost import memory, statistics
+from sparsejax.jit.cost.statistics import EVEN
 from sparsejax.jit.ir import cin
 from sparsejax.jit.schedule import placement
 from sparsejax.jit.schedule.assembly import SCATTER, assembly
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from sparsejax.jit.schedule.search import Model
 
 Order = tuple[cin.IndexVar, ...]
+
+
+class State(Protocol):
+    """The loops so far."""
+
+    @property
+    def discordant(self) -> frozenset[cin.Access]:
+        """Operands that are copied."""
 
 
 class Waiting:
@@ -76,26 +85,22 @@ class Waiting:
     def _lines(self, access: cin.Access, order: Order, beside: memory.Beside) -> list[memory.Lines]:
         model = self._model
         depths = tuple(order.index(access.level_index(level)) for level in range(len(access.indices)))
-        survivors = [model.walk(order[:k]).survivors for k in range(len(order) + 1)]
-        leads = all(self._led_by(access, order[:k], order[k]) for k in set(depths))
-        near = [self._spread(access, order[:k], order[k]) for k in depths]
+        states = [model.walk(order[:k]) for k in range(len(order) + 1)]
+        survivors = [state.survivors for state in states]
+        led = [states[k + 1].leaders for k in depths]
+        leads = all(not leaders or access in leaders for leaders in led)
+        near = [EVEN if leads else self._spread(x, order[k], states[k + 1]) for k, x in zip(depths, led, strict=True)]
         new, among = math.prod(x.new for x in near), tuple(x.among for x in near)
         walked = replace(self._layouts[access], depths=depths, leads=leads, new=new, among=among)
         return memory.lines(walked, survivors, self.bytes, beside)
 
-    def _spread(self, access: cin.Access, around: Order, var: cin.IndexVar) -> statistics.Spread:
-        """How close together the coordinates lie that a loop visits in some runs, one after the other: as its leaders tell."""
-        leaders, copied, _ = self._model.roles(self._model.walk(around), var)
+    def _spread(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> statistics.Spread:
+        """How close together the coordinates lie that the last loop of a state visits in some runs, one after the other: as its leaders tell."""
         for leader in leaders:
             known = statistics.spread_of(self._model.facts[leader.tensor.name])
-            if known and leader != access and leader not in copied:
+            if known and leader not in state.discordant:
                 return known[max(lv for lv in range(len(known)) if leader.level_index(lv) == var)]
-        return statistics.EVEN
-
-    def _led_by(self, access: cin.Access, around: Order, var: cin.IndexVar) -> bool:
-        """Whether a loop visits the coordinates of an array one after the other."""
-        leaders, _, _ = self._model.roles(self._model.walk(around), var)
-        return not leaders or access in leaders
+        return EVEN
 
 
 def _plain(access: cin.Access) -> bool:
