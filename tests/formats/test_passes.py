@@ -7,7 +7,7 @@ import sparsejax as sj
 from sparsejax.formats.passes import Passes
 from sparsejax.jit.runtime.conversion_passes import CompiledPasses
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 FEW, MANY = Passes(), CompiledPasses()
 SIZES = [0, 1, 17, 5000]

@@ -11,7 +11,7 @@ from sparsejax import nn
 from tests.fuzz import engine, forced, rows
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("start", range(0, 120, 30))
 def test_random_programs(start):
     with engine.quick():

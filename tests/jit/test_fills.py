@@ -36,7 +36,7 @@ def test_random_sums(start, always):
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("start", range(0, 60, 30))
 def test_random_sums_of_special_values(start, always):
     with engine.quick():

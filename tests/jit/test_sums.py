@@ -7,7 +7,7 @@ import pytest
 
 import sparsejax as sj
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 FORMS = ["dense", "csr", "csc", "coo", "dcsr", "bitmap"]
 
