@@ -1,6 +1,7 @@
 """The machines that are shipped: the first one counts where caches are not known.
 
-ice_lake    two cores of a server at 2.8 GHz, a virtual machine: as `python -m benchmarks.calibrate` printed it, but `row`, which softmax of rows of
+ice_lake    two cores of a server at 2.8 GHz, a virtual machine: as `python -m benchmarks.calibrate` printed it, but `enter` (13.0), which the
+            benchmark rows tell better, `row`, which softmax of rows of
             one entry tells better, and `short`: SpMV of 100,000 rows of 6, 10, 14, 20 and 28 entries in blocks takes 0.94, 1.00, 1.06, 1.08 and
             1.05 times as long as row by row
 zen4        the prices of workspaces and conversions were fitted there; of the rest, what is known to differ from the other
@@ -15,7 +16,7 @@ ICE_LAKE = Machine(
     caches=(48 << 10, 1280 << 10, 48 << 20),
     call=5600.0,
     iterate=0.21,
-    enter=13.0,
+    enter=8.0,
     row=3.0,
     short=8,
     lane=0.057,

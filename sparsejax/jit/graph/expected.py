@@ -184,5 +184,7 @@ def split(given: Nest, read: Nest, counts: Sequence[statistics.Counts]) -> dict[
         name = access.tensor.name
         if access != accesses[name]:
             found[name] = statistics.expected(access.tensor.format, access.tensor.shape, found[name][-1])
-        found[name] = blocks.split_counts(access, parts, found[name])
+        apart = blocks.split_counts(access, parts, found[name])
+        if apart != tuple(found[name]):  # else what is known of their spread stays
+            found[name] = apart
     return found
