@@ -106,7 +106,7 @@ def prune(
     - `tol`: entries with `abs(a - fill) <= tol` are dropped; a number, or a dense array that broadcasts to `A`, such as one per row.
       By default 0, or no bound at all where there is a `predicate`. NaN stays, unless the fill is NaN. Differences of integers are exact.
     - `predicate`: what is kept. A function of `A` that gives bools, entry by entry, such as `lambda a: abs(a) > 0.5`; or a bool array of
-      the shape of `A`, sparse or dense; or, outside `jit`, a bool vector in the order of `A.data`. Only stored entries are asked.
+      the shape of `A`, sparse or dense; or, outside `jit`, one of the shape of `A.data`, for its values. Only stored entries are asked.
     - `keep`: of what passes the others, the `keep` entries of largest absolute value in every line along `axis`: -1, of every row;
       0, of every column of a matrix; None, of the whole array; several axes, of every part. Of equal ones the first coordinates stay,
       NaN before all numbers.
@@ -115,7 +115,7 @@ def prune(
     dropped beside one that stays.
 
     Works under `jit`, where which entries stay is data as in a product; under `vmap`; and has derivatives: entries that stay pass them
-    on, which of them do is constant. A boolean vector as `predicate` needs a concrete `A`.
+    on, which of them do is constant.
 
     Raises TypeError for a dense `A` and for a `predicate` that is not bool, ValueError for a negative `tol` or `keep` and for shapes
     that do not fit, AxisError for an `axis` that `A` does not have. O(stored entries); `keep` along axes that are not the last in the
@@ -203,7 +203,7 @@ def _mask(predicate: Any, x: Any) -> Any:
         raise TypeError(f"{what} has dtype {made.dtype}; it must be bool, as of a comparison such as A > 0.5")
     if made.shape == x.shape:
         return made
-    if type(x) is Array and type(made) is Array and not called and made.shape == x.storage.vals.shape:
-        return Array(thinning.positioned(x._storage, made.asformat("dense").todense()))
-    stored = f" (or ({x.storage.vals.size},), a bool for every value of A.data)" if type(x) is Array else ""
+    if type(x) is Array and type(made) is Array and not called and made.shape == x.data.shape:
+        return Array(thinning.positioned(x._storage, made.asformat("dense").todense().ravel()))
+    stored = f" (or {x.data.shape}, a bool for every value of A.data)" if type(x) is Array else ""
     raise ValueError(f"{what} has shape {made.shape}, but A has shape {x.shape}: give it that shape{stored}")

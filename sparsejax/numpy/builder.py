@@ -57,9 +57,9 @@ class Builder:
     def __init__(self, shape: Any, dtype: Any = float, format: str | Format = "csr") -> None:
         self._shape = checked_shape(extents(shape))
         self._dtype = dtypes.canonical(dtype)
-        self._format = Format.parse(format, len(self._shape))
         if not self._shape:
             raise ValueError("shape=() has no coordinates: a Builder makes arrays of at least one dimension")
+        self._format = Format.parse(format, len(self._shape))
         self._columns = [np.empty(FIRST, segments.crd_dtype(n)) for n in self._shape]
         self._vals = np.empty(FIRST, self._dtype)
         self._replaces: NDArray[np.bool_] | None = None
@@ -102,11 +102,12 @@ class Builder:
         NumPy's arrays, lists and dense arrays of ours. IndexError for coordinates outside the shape, TypeError for other dtypes,
         ValueError for lengths that do not fit; the builder is then as before. O(n), amortised.
         """
-        if np.shape(coords)[:1] != (len(self._shape),):
+        vectors = coords if isinstance(coords, list | tuple) else np.atleast_1d(_concrete(coords, "coords"))
+        if len(vectors) != len(self._shape):
             raise ValueError(
-                f"coords has {len(coords)} vectors, but shape={self._shape} has {len(self._shape)} axes; give one vector per axis"
+                f"coords has {len(vectors)} vectors, but shape={self._shape} has {len(self._shape)} axes; give one vector per axis"
             )
-        columns = [_integers(c, "coords", axis) for axis, c in enumerate(coords)]
+        columns = [_integers(c, "coords", axis) for axis, c in enumerate(vectors)]
         count = len(columns[0])
         for axis, column in enumerate(columns):
             if len(column) != count:
@@ -204,7 +205,8 @@ class Builder:
                 f"values of dtype {given} cannot be cast to {self._dtype}, the dtype of the builder, by the rule 'same_kind'; "
                 "convert them with .astype first"
             )
-        return np.asarray(values).astype(self._dtype)
+        made: Vector = np.asarray(values).astype(self._dtype)
+        return made
 
     def _cast(self, values: Any, count: int) -> Vector:
         made = self._converted(values)

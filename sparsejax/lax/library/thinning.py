@@ -10,7 +10,7 @@ holds the fill.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,21 +50,23 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
     """
     form = flags_format(x.format)
     x = x if form == x.format else convert.convert(x, form)
-    columns: list[Array] | None = None
-    position: Array | None = None
-    if not x.packed or np.ndim(tol) or mask is not None or keep is not None:
-        columns, position = entries.expand(x.format, x.shape, x.buffers)
+    position = None if x.packed else entries.expand(x.format, x.shape, x.buffers)[1]
+    found: list[list[Array]] = []
+
+    def columns() -> list[Array]:
+        """Coordinates of entries, for those who ask."""
+        if not found:
+            found.append(entries.expand(x.format, x.shape, x.buffers)[0])
+        return found[0]
+
     vals = x.vals if position is None else x.vals[position]
     if np.ndim(tol):
-        assert columns is not None
-        tol = np.broadcast_to(tol, x.shape)[tuple(columns)]
+        tol = np.broadcast_to(tol, x.shape)[tuple(columns())]
     chosen = np.ones(len(vals), bool) if tol is None else differs(vals, x.fill_value, tol)
     if mask is not None:
-        assert columns is not None
         chosen &= _flags_at(mask, x, columns, position)
     if keep is not None:
-        assert columns is not None
-        chosen = largest(vals, columns, x.shape, axes, chosen, keep)
+        chosen = largest(vals, columns(), x.shape, axes, chosen, keep)
     if position is not None:
         chosen = passes.over(len(x.vals)).spread(chosen, position, len(x.vals), False)
     return x.with_values(chosen, np.False_)
@@ -95,7 +97,7 @@ def thinned(x: Storage, flags: Storage) -> Storage:
             buffers = (*x.buffers[:-last], (ends, crds[0]), *((crd,) for crd in crds[1:]))
             return Storage(form, x.shape, x.fill_value, buffers, over.take(x.vals, number))
     columns, position = entries.expand(form, x.shape, x.buffers)
-    chosen = _flags_at(flags, x, columns, position)
+    chosen = _flags_at(flags, x, lambda: columns, position)
     if chosen.all():
         return x
     number = np.flatnonzero(chosen)
@@ -125,13 +127,13 @@ def _same_memory(a: Array, b: Array) -> bool:
     return a is b or (a.shape == b.shape and a.__array_interface__["data"] == b.__array_interface__["data"])
 
 
-def _flags_at(mask: Storage, x: Storage, columns: Sequence[Array], position: Array | None) -> Flags:
-    """`mask` at the entries of `x`, which are at `columns`, and at `position`."""
+def _flags_at(mask: Storage, x: Storage, coordinates: Callable[[], list[Array]], position: Array | None) -> Flags:
+    """`mask` at the entries of `x`, whose coordinates these are, and which are at `position`."""
     if mask.format.is_dense:
-        return convert.to_dense(mask)[tuple(columns)]  # type: ignore[no-any-return]
+        return convert.to_dense(mask)[tuple(coordinates())]
     if x.format == flags_format(x.format) and same_positions(x, mask):
         return mask.vals if position is None else mask.vals[position]
-    others, values = mask.expand()
+    columns, (others, values) = coordinates(), mask.expand()
     count, flat = len(columns[0]), Format.parse("coo", x.ndim)
     both = [np.concatenate([c, o]).astype(np.int64, copy=False) for c, o in zip(columns, others, strict=True)]
     codes = np.concatenate([np.zeros(count, np.int8), 1 + values.astype(np.int8)])  # nothing known, False, True
@@ -170,6 +172,9 @@ def differs(vals: Array, fill: Any, tol: Any = 0) -> Flags:
     >>> differs(np.array([np.nan, 1.0, -2.0]), 0.0, 1)
     array([ True, False,  True])
     """
+    if fill == 0 and vals.dtype.kind in "fc" and (np.ndim(tol) or tol != 0):
+        near: Flags = np.abs(vals) <= tol
+        return np.logical_not(near, out=near)
     unequal: Flags = vals != fill
     if fill != fill:
         unequal &= ~np.isnan(vals)
@@ -177,11 +182,9 @@ def differs(vals: Array, fill: Any, tol: Any = 0) -> Flags:
         return unequal
     if vals.dtype.kind in "fc":
         with np.errstate(invalid="ignore", over="ignore"):
-            distance = np.abs(vals if fill == 0 else vals - fill)
-        if fill == 0:
-            return ~(distance <= tol)
-        return unequal & ~(distance <= tol)
-    return _integer_distance(vals, fill) > _whole(tol)
+            return unequal & ~(np.abs(vals - fill) <= tol)
+    above: Flags = _integer_distance(vals, fill) > _whole(tol)
+    return above
 
 
 def _integer_distance(vals: Array, fill: Any) -> Array:
@@ -209,7 +212,8 @@ def magnitudes(vals: Array) -> Array:
     array([128,   3], dtype=uint8)
     """
     if vals.dtype.kind in "fc":
-        return np.abs(vals)
+        sizes: Array = np.abs(vals)
+        return sizes
     return _integer_distance(vals, vals.dtype.type(0))
 
 
