@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.core.array import Array
+from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched, batched_format
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
-from sparsejax.core.trace import current
+from sparsejax.core.trace import Tracer, current
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.batching import aligned, ragged, spread
 from sparsejax.lax.elementwise import where
@@ -50,9 +50,9 @@ def _kept_call(
 
 def _kept_batch(size: int, x: Any, *operands: Any, bounded: bool, keep: int | None, axes: tuple[int, ...]) -> Any:
     rest = list(operands)
-    made = [convert_format(aligned(rest.pop(0)), "dense")] if bounded else []
-    made += [spread(mask, size) for mask in rest]
-    return kept_p.bind(spread(x, size), *made, bounded=bounded, keep=keep, axes=axes)
+    values = [convert_format(aligned(rest.pop(0)), "dense")] if bounded else []
+    values += [spread(mask, size) for mask in rest]
+    return kept_p.bind(spread(x, size), *values, bounded=bounded, keep=keep, axes=axes)
 
 
 kept_p: Primitive = Primitive(
@@ -145,13 +145,12 @@ def prune(
     bound = _tolerance(0 if tol is None and predicate is None else tol, x)
     mask = None if predicate is None else _mask(predicate, x)
     params: dict[str, Any] = {"keep": count, "axes": axes if count is not None else ()}
-    operands = [operand for operand in (bound, mask) if operand is not None]
-    if current() is None and all(type(operand) is Array for operand in (x, *operands)):  # no detours for small arrays
-        limit = None if bound is None else thinning.number(bound._storage)
-        made = x._storage
-        kept = thinning.kept(made, limit, None if mask is None else mask._storage, **params)
-        thin = thinning.thinned(made, kept)
-        return x if thin is made else Array(thin)
+    if current() is None and not any(isinstance(operand, Tracer) for operand in (x, bound, mask)):
+        limit = thinning.number(bound._storage) if type(bound) is Array else bound  # no detours for small arrays
+        kept = thinning.kept(x._storage, limit, None if mask is None else mask._storage, **params)
+        thin = thinning.thinned(x._storage, kept)
+        return x if thin is x._storage else made(thin, x.aval.strong())
+    operands = [asarray(operand) for operand in (bound, mask) if operand is not None]
     return thin_p.bind(x, kept_p.bind(x, *operands, bounded=bound is not None, **params))
 
 
@@ -165,45 +164,45 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     listed = axis if isinstance(axis, tuple | list) else (axis,)
-    made = tuple(sorted({normal_axis(a, ndim) for a in listed}))
-    if len(made) < len(listed):
+    given = tuple(sorted({normal_axis(a, ndim) for a in listed}))
+    if len(given) < len(listed):
         raise ValueError(f"axis={axis} names an axis twice")
-    return made
+    return given
 
 
 def _tolerance(tol: Any, x: Any) -> Any:
-    """The tolerance as an array; Python's numbers take the precision of `x`."""
+    """The tolerance, as a number of NumPy's or an array; Python's numbers take the precision of `x`."""
     if tol is None:
         return None
     if isinstance(tol, bool | int | float) and not isinstance(tol, np.generic):
         if not tol >= 0:
             raise ValueError(f"tol={tol} must be a number that is not negative")
-        real = x.dtype.type(0).real.dtype
+        real = x.fill_value.real.dtype
         if real.kind == "f":
-            return asarray(np.asarray(tol, real))
-        return asarray(np.asarray(math.floor(min(tol, 2.0**64)) if tol < 2**64 else 2**64 - 1, np.uint64))
-    made = asarray(tol, "tol")
-    if made.dtype.kind not in "biuf":
-        raise TypeError(f"tol has dtype {made.dtype}; it must be real, and is compared with absolute values")
-    if made.ndim > x.ndim or any(n not in (1, m) for n, m in zip(made.shape[::-1], x.shape[::-1], strict=False)):
-        raise ValueError(f"tol of shape {made.shape} does not broadcast to A of shape {x.shape}")
-    made = convert_format(made, "dense")
-    if type(made) is Array and not bool(np.all(made.todense() >= 0)):
+            return real.type(tol)
+        return np.uint64(min(math.floor(tol), 2**64 - 1) if math.isfinite(tol) else 2**64 - 1)
+    given = asarray(tol, "tol")
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"tol has dtype {given.dtype}; it must be real, and is compared with absolute values")
+    if given.ndim > x.ndim or any(n not in (1, m) for n, m in zip(given.shape[::-1], x.shape[::-1], strict=False)):
+        raise ValueError(f"tol of shape {given.shape} does not broadcast to A of shape {x.shape}")
+    given = convert_format(given, "dense")
+    if type(given) is Array and not bool(np.all(given.todense() >= 0)):
         raise ValueError("tol must not be negative or NaN anywhere")
-    return made
+    return given
 
 
 def _mask(predicate: Any, x: Any) -> Any:
     """What is kept, as an array of bools of the shape of `x`."""
     called = callable(predicate) and not hasattr(predicate, "shape")
-    given = predicate(x) if called else predicate
+    value = predicate(x) if called else predicate
     what = "the result of predicate" if called else "predicate"
-    made = asarray(given, what)
-    if made.dtype != np.bool_:
-        raise TypeError(f"{what} has dtype {made.dtype}; it must be bool, as of a comparison such as A > 0.5")
-    if made.shape == x.shape:
-        return made
-    if type(x) is Array and type(made) is Array and not called and made.shape == x.data.shape:
-        return Array(thinning.positioned(x._storage, made.asformat("dense").todense().ravel()))
+    given = asarray(value, what)
+    if given.dtype != np.bool_:
+        raise TypeError(f"{what} has dtype {given.dtype}; it must be bool, as of a comparison such as A > 0.5")
+    if given.shape == x.shape:
+        return given
+    if type(x) is Array and type(given) is Array and not called and given.shape == x.data.shape:
+        return Array(thinning.positioned(x._storage, given.asformat("dense").todense().ravel()))
     stored = f" (or {x.data.shape}, a bool for every value of A.data)" if type(x) is Array else ""
-    raise ValueError(f"{what} has shape {made.shape}, but A has shape {x.shape}: give it that shape{stored}")
+    raise ValueError(f"{what} has shape {given.shape}, but A has shape {x.shape}: give it that shape{stored}")

@@ -199,7 +199,7 @@ class Builder:
             values = np.asarray(values)
             given = values.dtype
             if not values.size:
-                return values.astype(self._dtype)
+                return np.empty(values.shape, self._dtype)
         if given.kind not in "biufc" or not np.can_cast(given, self._dtype, "same_kind"):
             raise TypeError(
                 f"values of dtype {given} cannot be cast to {self._dtype}, the dtype of the builder, by the rule 'same_kind'; "

@@ -90,12 +90,12 @@ def thinned(x: Storage, flags: Storage) -> Storage:
         if chosen.all():
             return x
         if all(isinstance(level, Dense) for level in above):
-            number, over = np.flatnonzero(chosen), passes.over(len(chosen))
+            number = np.flatnonzero(chosen)
             (pos, first), *rest = x.buffers[-last:]
-            crds = [over.take(crd, number) for crd in (first, *(crd for (crd,) in rest))]
+            crds = [np.take(crd, number) for crd in (first, *(crd for (crd,) in rest))]
             ends = np.array([0, len(number)]) if len(pos) == 2 else _ends(chosen, number, pos)
             buffers = (*x.buffers[:-last], (ends, crds[0]), *((crd,) for crd in crds[1:]))
-            return Storage(form, x.shape, x.fill_value, buffers, over.take(x.vals, number))
+            return Storage(form, x.shape, x.fill_value, buffers, np.take(x.vals, number))
     columns, position = entries.expand(form, x.shape, x.buffers)
     chosen = _flags_at(flags, x, lambda: columns, position)
     if chosen.all():
@@ -182,20 +182,23 @@ def differs(vals: Array, fill: Any, tol: Any = 0) -> Flags:
         return unequal
     if vals.dtype.kind in "fc":
         with np.errstate(invalid="ignore", over="ignore"):
-            return unequal & ~(np.abs(vals - fill) <= tol)
+            unequal &= ~(np.abs(vals - fill) <= tol)
+        return unequal
     above: Flags = _integer_distance(vals, fill) > _whole(tol)
     return above
 
 
 def _integer_distance(vals: Array, fill: Any) -> Array:
     """How far integers, or bools, are from `fill`: exact, as unsigned numbers."""
+    distance: Array
     if vals.dtype.kind == "b":
-        return np.logical_xor(vals, fill).view(np.uint8)
-    if not fill:
-        return (vals if vals.dtype.kind == "u" else np.abs(vals)).view(np.dtype(f"u{vals.dtype.itemsize}"))
-    return (np.maximum(vals, fill) - np.minimum(vals, fill)).view(
-        np.dtype(f"u{vals.dtype.itemsize}")
-    )  # may wrap around
+        distance = np.logical_xor(vals, fill)
+    elif not fill:
+        distance = vals if vals.dtype.kind == "u" else np.abs(vals)
+    else:
+        distance = np.maximum(vals, fill) - np.minimum(vals, fill)  # wraps around, to what is right without a sign
+    unsigned: Array = distance.view(np.dtype(f"u{vals.dtype.itemsize}"))
+    return unsigned
 
 
 def _whole(tol: Any) -> Any:
