@@ -14,6 +14,7 @@ import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import convert
 from sparsejax.formats.validate import validate
+from sparsejax.lax.library import thinning
 from tests.autodiff import checks
 from tests.formats.strategies import storages
 from tests.sweeps.operations import FORMATS
@@ -213,3 +214,16 @@ def test_dense_arrays_are_refused():
         sj.prune(sj.array(D), tol=1)
     with pytest.raises(TypeError, match="asformat"):
         sj.jit(lambda A: sj.prune(A))(D)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell"])
+def test_blocks_of_entries(form, monkeypatch):
+    """What is done block by block, in blocks that are shorter than the data."""
+    monkeypatch.setattr(thinning, "IN_CACHE", 7)
+    monkeypatch.setattr(thinning, "BLOCK", 16)
+    S = sp.random_array((40, 50), density=0.3, rng=2, format="csr")
+    A, dense = sj.array(S, format=form), S.toarray()
+    is_sound(sj.prune(A, tol=0.4), A, np.where(dense > 0.4, dense, 0))
+    is_sound(sj.prune(A, predicate=lambda a: a < 0.4), A, np.where(dense < 0.4, dense, 0))
+    is_sound(sj.prune(A, keep=4), A, largest(dense, 4, (1,)))
+    is_sound(sj.prune(A, keep=4, axis=0), A, largest(dense, 4, (0,)))

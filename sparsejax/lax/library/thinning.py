@@ -24,6 +24,8 @@ from sparsejax.formats.storage import Storage
 
 Flags = NDArray[np.bool_]
 
+IN_CACHE = 1 << 15
+"""Entries that are looked at together, so that what is between their passes stays in the cache."""
 BLOCK = 1 << 18
 """Magnitudes among which thresholds are found at a time: what stays in the cache."""
 
@@ -90,12 +92,12 @@ def thinned(x: Storage, flags: Storage) -> Storage:
         if chosen.all():
             return x
         if all(isinstance(level, Dense) for level in above):
-            number = np.flatnonzero(chosen)
             (pos, first), *rest = x.buffers[-last:]
-            crds = [np.take(crd, number) for crd in (first, *(crd for (crd,) in rest))]
-            ends = np.array([0, len(number)]) if len(pos) == 2 else _ends(chosen, number, pos)
+            crds = [first, *(crd for (crd,) in rest)]
+            *crds, vals = _selected([*crds, x.vals], chosen)
+            ends = np.array([0, len(vals)]) if len(pos) == 2 else _ends(chosen, pos)
             buffers = (*x.buffers[:-last], (ends, crds[0]), *((crd,) for crd in crds[1:]))
-            return Storage(form, x.shape, x.fill_value, buffers, np.take(x.vals, number))
+            return Storage(form, x.shape, x.fill_value, buffers, vals)
     columns, position = entries.expand(form, x.shape, x.buffers)
     chosen = _flags_at(flags, x, lambda: columns, position)
     if chosen.all():
@@ -106,13 +108,29 @@ def thinned(x: Storage, flags: Storage) -> Storage:
     return convert.from_columns([c[number] for c in columns], vals, x.shape, form, x.fill_value, True, places)
 
 
-def _ends(chosen: Flags, number: Array, pos: Array) -> Array:
-    """How many of the entries chosen, whose numbers are `number`, come before each of `pos`."""
-    if len(pos) * 8 < len(chosen):
-        return np.searchsorted(number, pos)
-    before = np.zeros(len(chosen) + 1, segments.crd_dtype(len(chosen)))
-    np.cumsum(chosen, dtype=before.dtype, out=before[1:])
-    return before[pos].astype(np.int64)
+def _selected(columns: Sequence[Array], chosen: Flags) -> list[Array]:
+    """The entries of columns that are chosen, block by block, so that their numbers stay in the cache."""
+    made = [np.empty(np.count_nonzero(chosen), column.dtype) for column in columns]
+    done = 0
+    for start in range(0, len(chosen), IN_CACHE):
+        here = slice(start, start + IN_CACHE)
+        number = np.flatnonzero(chosen[here])
+        for column, out in zip(columns, made, strict=True):
+            # numbers are in bounds: "clip" writes to `out` at once, where "raise" takes a copy
+            np.take(column[here], number, out=out[done : done + len(number)], mode="clip")
+        done += len(number)
+    return made
+
+
+def _ends(chosen: Flags, pos: Array) -> Array:
+    """`pos` of the entries chosen."""
+    filled = pos[1:] > pos[:-1]
+    made = np.zeros(len(pos), np.int64)
+    if filled.all():
+        np.add.reduceat(chosen, pos[:-1], dtype=np.int64, out=made[1:])
+    elif len(chosen):
+        made[1:][filled] = np.add.reduceat(chosen, pos[:-1][filled], dtype=np.int64)
+    return np.cumsum(made, out=made)
 
 
 def same_positions(x: Storage, y: Storage) -> bool:
@@ -172,8 +190,13 @@ def differs(vals: Array, fill: Any, tol: Any = 0) -> Flags:
     >>> differs(np.array([np.nan, 1.0, -2.0]), 0.0, 1)
     array([ True, False,  True])
     """
-    if fill == 0 and vals.dtype.kind in "fc" and (np.ndim(tol) or tol != 0):
-        near: Flags = np.abs(vals) <= tol
+    if fill == 0 and vals.ndim == 1 and vals.dtype.kind in "fc" and (np.ndim(tol) or tol != 0):
+        near = np.empty(len(vals), bool)
+        size = np.empty(min(len(vals), IN_CACHE), vals.real.dtype)
+        for start in range(0, len(vals), IN_CACHE):
+            here = slice(start, start + IN_CACHE)
+            found = np.abs(vals[here], out=size[: len(near[here])])
+            np.less_equal(found, tol[here] if np.ndim(tol) else tol, out=near[here])
         return np.logical_not(near, out=near)
     unequal: Flags = vals != fill
     if fill != fill:
