@@ -31,6 +31,8 @@ from sparsejax.jit.api import explain
 from sparsejax.jit.runtime import conversions  # noqa: F401  (conversions as machine code)
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring
+from sparsejax.lax.thinning import prune
+from sparsejax.numpy.builder import Builder
 from sparsejax.numpy.creation import diags, from_dlpack
 from sparsejax.numpy.functions import array, asarray, eye
 from sparsejax.numpy.manipulation import block_diag
@@ -61,6 +63,7 @@ lax.provide({"custom_linear_solve": custom_linear_solve, "custom_root": custom_r
 
 __all__ = [
     "Array",
+    "Builder",
     "ConcretizationTypeError",
     "FormatError",
     "JaxprTypeError",
@@ -113,6 +116,7 @@ __all__ = [
     "nn",
     "numpy",
     "plot",
+    "prune",
     "pure_callback",
     "random",
     "remat",

@@ -113,21 +113,9 @@ class Array(_Fields):
             )
         return np.bincount(columns[1 - axis % 2], minlength=self.shape[1 - axis % 2])
 
-    def eliminate_zeros(self) -> Any:
-        """The array without stored entries that equal the fill: a new array, where SciPy's method changes its own. O(stored entries)."""
-        if self.format.is_dense:
-            return self
-        columns, vals = conversion.to_coords(self._storage)
-        kept = vals != self.fill_value
-        if kept.all():
-            return self
-        made = conversion.from_coords(
-            np.ascontiguousarray(columns[:, kept]), vals[kept], self.shape, self.format, self.fill_value
-        )
-        return Array(made)
-
     def prune(self) -> Any:
-        """The array itself: no buffer is longer than its entries need, but for slack that its format has."""
+        """The array itself, as SciPy's method of that name drops no entry: no buffer is longer than its entries need, but for slack that
+        its format has. `sparsejax.prune` drops entries."""
         return self
 
     def __dlpack__(

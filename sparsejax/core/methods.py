@@ -263,6 +263,11 @@ class ArrayBase:
         """The array with `values` on its k-th diagonal: a new array, where SciPy's method changes its own."""
         return surface["setdiag"](self, values, k)
 
+    def eliminate_zeros(self) -> Any:
+        """The array without stored entries that equal the fill: a new array, where SciPy's method changes its own; a dense array stays as
+        it is. See `sparsejax.prune`. O(stored entries)."""
+        return surface["eliminate_zeros"](self)
+
     def sum_duplicates(self) -> Any:
         """The array itself: duplicates are summed when arrays are made."""
         return self

@@ -48,6 +48,7 @@ from sparsejax.lax.elementwise import erf, imag, logistic, real
 from sparsejax.lax.library.special import special
 from sparsejax.lax.structural import broadcast_to, diagonal, transpose
 from sparsejax.lax.structural import convert_format as asformat
+from sparsejax.lax.thinning import eliminate_zeros
 from sparsejax.numpy import fft, linalg, protocols
 from sparsejax.numpy.arranging import column_stack, dstack, fliplr, flipud, repeat, roll, rot90, take_along_axis, tile
 from sparsejax.numpy.creation import (
@@ -376,6 +377,7 @@ def _register() -> None:
     redirected |= {op: lambda x, op=op: special(op, x) for op in ufuncs}
     protocols.register(redirected | {"erf": erf, "expit": logistic})
     register_surface(ours | operators | {"getitem": getitem, "at": At, "namespace": _namespace})
+    register_surface({"eliminate_zeros": eliminate_zeros})
     register_surface({"ufunc": protocols.apply_ufunc, "array_function": protocols.apply_function})
 
 

@@ -93,12 +93,17 @@ def _of_arrays(parts: Any, format: Any, dtype: Any, fill_value: Any, shape: Any)
     if _is_pair(parts):
         if _holds(parts, Tracer):
             return _placed(parts[0], parts[1], format, dtype, fill_value, shape)
-        data, coords = ([np.asarray(x) for x in p] if isinstance(p, list | tuple) else np.asarray(p) for p in parts)
+        data, coords = ([_whole(x) for x in p] if isinstance(p, list | tuple) else _whole(p) for p in parts)
         return array((np.asarray(data), coords), dtype, format=format, fill_value=fill_value, shape=shape)
     made = _stacked(parts)
     if isinstance(made, Tracer):
         return _traced(made, format, dtype, fill_value, shape)
     return _again(made, format, dtype, fill_value, None, shape)
+
+
+def _whole(part: Any) -> NDArray[Any]:
+    """Data or coordinates as a NumPy array: one for each entry, those that a sparse array, such as `A[A > 0]`, does not store among them."""
+    return part.todense() if isinstance(part, Array) else np.asarray(part)
 
 
 def _is_pair(parts: Any) -> bool:

@@ -223,6 +223,16 @@ add_lines(
 )
 add_lines("nn", glu=Operation(lambda x: nn.glu(x[:, :4]), complex=False))
 
+add_lines(
+    "sj",
+    prune=lambda x: sj.prune(x.asformat("csr"), tol=0.8),
+    **{
+        "prune:predicate": Operation(lambda x: sj.prune(x.asformat("coo"), predicate=lambda a: a > 0), complex=False),
+        "prune:keep": lambda x: sj.prune(x.asformat("csr"), keep=2, axis=0),
+        "prune:zeros": lambda x: (x * (snp.abs(x) > 0.8)).asformat("csc").eliminate_zeros(),
+    },
+)
+
 # ------------------------------------------------------------------------------------------------ dense linear algebra
 
 for _name in ["det", "inv", "cholesky"]:

@@ -1,0 +1,320 @@
+"""Thinning: which stored entries of an array stay, and the array of those.
+
+    x, fill 0      5 · 1        kept, tol 1      T · F        thinned      5 · ·
+                   · 0 7                         · F T                     · · 7
+
+Where a format stores more than it is told to (blocks, dense levels below sparse ones), what is dropped beside an entry that stays
+holds the fill.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.formats import convert, entries, ordering, passes, segments
+from sparsejax.formats.dense import Dense
+from sparsejax.formats.format import Format
+from sparsejax.formats.segments import Array
+from sparsejax.formats.storage import Storage
+
+Flags = NDArray[np.bool_]
+
+IN_CACHE = 1 << 15
+"""Entries that are looked at together, so that what is between their passes stays in the cache."""
+BLOCK = 1 << 18
+"""Magnitudes among which thresholds are found at a time: what stays in the cache."""
+
+
+def flags_format(form: Format) -> Format:
+    """The format of a flag per entry of an array in `form`: its own, where every position holds one entry, else coo.
+
+    >>> flags_format(Format.parse("csr", 2)), flags_format(Format.parse("rle", 2))
+    (Format('csr'), Format('coo'))
+    """
+    single = all(level.unique and not level.shared for level in form.levels)
+    return form if single else Format.parse("coo", form.ndim)
+
+
+def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Sequence[int]) -> Storage:
+    """A flag for every entry of `x`, in `flags_format`, over its positions: whether it differs from the fill by more than `tol` (None: any
+    may stay), holds in `mask`, and is then among the `keep` largest magnitudes of its line along `axes`.
+
+    `tol` is a number, or an array that broadcasts to the shape of `x`. Linear in the entries.
+
+    >>> row = convert.from_dense(np.array([0.0, -3.0, 2.0, 1.0]), Format.parse("coo", 1), 0.0)
+    >>> kept(row, 1.0, None, 1, (0,)).vals
+    array([ True, False, False])
+    """
+    form = flags_format(x.format)
+    x = x if form == x.format else convert.convert(x, form)
+    position = None if x.packed else entries.expand(x.format, x.shape, x.buffers)[1]
+    found: list[list[Array]] = []
+
+    def columns() -> list[Array]:
+        """Coordinates of entries, for those who ask."""
+        if not found:
+            found.append(entries.expand(x.format, x.shape, x.buffers)[0])
+        return found[0]
+
+    vals = x.vals if position is None else x.vals[position]
+    if np.ndim(tol):
+        tol = np.broadcast_to(tol, x.shape)[tuple(columns())]
+    chosen = np.ones(len(vals), bool) if tol is None else differs(vals, x.fill_value, tol)
+    if mask is not None:
+        chosen &= _flags_at(mask, x, columns, position)
+    if keep is not None:
+        chosen = largest(vals, columns(), x.shape, axes, chosen, keep)
+    if position is not None:
+        chosen = passes.over(len(x.vals)).spread(chosen, position, len(x.vals), False)
+    return x.with_values(chosen, np.False_)
+
+
+def thinned(x: Storage, flags: Storage) -> Storage:
+    """The entries of `x` where `flags` hold, in its format over its fill. Linear in the entries.
+
+    >>> A = convert.from_dense(np.array([[5.0, 0.0], [1.0, 7.0]]), Format.parse("csr", 2), 0.0)
+    >>> thinned(A, kept(A, 1.0, None, None, ())).vals
+    array([5., 7.])
+    """
+    form = x.format
+    if not all(level.unique for level in form.levels):
+        x = convert.convert(convert.convert(x, Format.parse("coo", x.ndim)), form)
+    last = len(form.levels) - form.runs[-1][0]
+    above, below = form.levels[:-last], form.levels[-last:]
+    plain = x.packed and all(level.listed and level.unique for level in below)
+    if plain and same_positions(x, flags):
+        chosen = flags.vals
+        if chosen.all():
+            return x
+        if all(isinstance(level, Dense) for level in above):
+            (pos, first), *rest = x.buffers[-last:]
+            crds = [first, *(crd for (crd,) in rest)]
+            *crds, vals = _selected([*crds, x.vals], chosen)
+            ends = np.array([0, len(vals)]) if len(pos) == 2 else _ends(chosen, pos)
+            buffers = (*x.buffers[:-last], (ends, crds[0]), *((crd,) for crd in crds[1:]))
+            return Storage(form, x.shape, x.fill_value, buffers, vals)
+    columns, position = entries.expand(form, x.shape, x.buffers)
+    chosen = _flags_at(flags, x, lambda: columns, position)
+    if chosen.all():
+        return x
+    number = np.flatnonzero(chosen)
+    vals = x.vals[number if position is None else position[number]]
+    places = convert.levels_to_sort(form, form)
+    return convert.from_columns([c[number] for c in columns], vals, x.shape, form, x.fill_value, True, places)
+
+
+def _selected(columns: Sequence[Array], chosen: Flags) -> list[Array]:
+    """The entries of columns that are chosen, block by block, so that their numbers stay in the cache."""
+    made = [np.empty(np.count_nonzero(chosen), column.dtype) for column in columns]
+    done = 0
+    for start in range(0, len(chosen), IN_CACHE):
+        here = slice(start, start + IN_CACHE)
+        number = np.flatnonzero(chosen[here])
+        for column, out in zip(columns, made, strict=True):
+            # numbers are in bounds: "clip" writes to `out` at once, where "raise" takes a copy
+            np.take(column[here], number, out=out[done : done + len(number)], mode="clip")
+        done += len(number)
+    return made
+
+
+def _ends(chosen: Flags, pos: Array) -> Array:
+    """`pos` of the entries chosen."""
+    filled = pos[1:] > pos[:-1]
+    made = np.zeros(len(pos), np.int64)
+    if filled.all():
+        np.add.reduceat(chosen, pos[:-1], dtype=np.int64, out=made[1:])
+    elif len(chosen):
+        made[1:][filled] = np.add.reduceat(chosen, pos[:-1][filled], dtype=np.int64)
+    return np.cumsum(made, out=made)
+
+
+def same_positions(x: Storage, y: Storage) -> bool:
+    """Whether two storages hold the same entries at the same positions."""
+    if x.format != y.format or x.shape != y.shape or len(x.vals) != len(y.vals):
+        return False
+    pairs = [(a, b) for xs, ys in zip(x.buffers, y.buffers, strict=True) for a, b in zip(xs, ys, strict=True)]
+    return all(_same_memory(a, b) or np.array_equal(a, b) for a, b in pairs)
+
+
+def _same_memory(a: Array, b: Array) -> bool:
+    return a is b or (a.shape == b.shape and a.__array_interface__["data"] == b.__array_interface__["data"])
+
+
+def _flags_at(mask: Storage, x: Storage, coordinates: Callable[[], list[Array]], position: Array | None) -> Flags:
+    """`mask` at the entries of `x`, whose coordinates these are, and which are at `position`."""
+    if mask.format.is_dense:
+        return convert.to_dense(mask)[tuple(coordinates())]
+    if x.format == flags_format(x.format) and same_positions(x, mask):
+        return mask.vals if position is None else mask.vals[position]
+    columns, (others, values) = coordinates(), mask.expand()
+    count, flat = len(columns[0]), Format.parse("coo", x.ndim)
+    both = [np.concatenate([c, o]).astype(np.int64, copy=False) for c, o in zip(columns, others, strict=True)]
+    codes = np.concatenate([np.zeros(count, np.int8), 1 + values.astype(np.int8)])  # nothing known, False, True
+    union = convert.from_coords(both, codes, x.shape, flat, 0, np.maximum).vals
+    owned = convert.from_coords(both, np.arange(len(codes)) < count, x.shape, flat, False).vals
+    found = union[owned]
+    made = np.empty(count, bool)
+    place = convert.from_columns(columns, np.arange(count), x.shape, flat, 0, True).vals
+    made[place] = np.where(found == 0, bool(mask.fill_value), found == 2)
+    return made
+
+
+def positioned(x: Storage, values: Flags) -> Storage:
+    """Flags for the positions of `x`, in the order of its values, as an array; unused positions hold False. In `flags_format`."""
+    made = x.with_values(np.array(values), np.False_)
+    position = entries.used(x.format, x.shape, x.buffers)
+    if position is not None:
+        flags = np.zeros(len(values), bool)
+        flags[position] = values[position]
+        made = x.with_values(flags, np.False_)
+    form = flags_format(x.format)
+    return made if form == x.format else convert.convert(made, form)
+
+
+def number(tol: Storage) -> Any:
+    """The values of a dense tolerance: a scalar, where it has no dimensions."""
+    return convert.to_dense(tol)[()]
+
+
+# ------------------------------------------------------------------------------------------------------- magnitudes
+
+
+def differs(vals: Array, fill: Any, tol: Any = 0) -> Flags:
+    """Which values differ from `fill` by more than `tol`: by 0, those that are not equal to it. NaN equals NaN alone. O(values).
+
+    >>> differs(np.array([np.nan, 1.0, -2.0]), 0.0, 1)
+    array([ True, False,  True])
+    """
+    if fill == 0 and vals.ndim == 1 and vals.dtype.kind in "fc" and (np.ndim(tol) or tol != 0):
+        near = np.empty(len(vals), bool)
+        size = np.empty(min(len(vals), IN_CACHE), vals.real.dtype)
+        for start in range(0, len(vals), IN_CACHE):
+            here = slice(start, start + IN_CACHE)
+            found = np.abs(vals[here], out=size[: len(near[here])])
+            np.less_equal(found, tol[here] if np.ndim(tol) else tol, out=near[here])
+        return np.logical_not(near, out=near)
+    unequal: Flags = vals != fill
+    if fill != fill:
+        unequal &= ~np.isnan(vals)
+    if not np.ndim(tol) and tol == 0:
+        return unequal
+    if vals.dtype.kind in "fc":
+        with np.errstate(invalid="ignore", over="ignore"):
+            unequal &= ~(np.abs(vals - fill) <= tol)
+        return unequal
+    above: Flags = _integer_distance(vals, fill) > _whole(tol)
+    return above
+
+
+def _integer_distance(vals: Array, fill: Any) -> Array:
+    """How far integers, or bools, are from `fill`: exact, as unsigned numbers."""
+    distance: Array
+    if vals.dtype.kind == "b":
+        distance = np.logical_xor(vals, fill)
+    elif not fill:
+        distance = vals if vals.dtype.kind == "u" else np.abs(vals)
+    else:
+        distance = np.maximum(vals, fill) - np.minimum(vals, fill)  # wraps around, to what is right without a sign
+    unsigned: Array = distance.view(np.dtype(f"u{vals.dtype.itemsize}"))
+    return unsigned
+
+
+def _whole(tol: Any) -> Any:
+    """The largest integer that is not above `tol`, as far as 64 bits go: comparisons of integers with it are exact."""
+    if np.ndim(tol):
+        return tol
+    return min(math.floor(tol), 2**64 - 1) if math.isfinite(tol) else 2**64 - 1
+
+
+def magnitudes(vals: Array) -> Array:
+    """Absolute values, those of integers as unsigned numbers.
+
+    >>> magnitudes(np.array([-128, 3], np.int8))
+    array([128,   3], dtype=uint8)
+    """
+    if vals.dtype.kind in "fc":
+        sizes: Array = np.abs(vals)
+        return sizes
+    return _integer_distance(vals, vals.dtype.type(0))
+
+
+def largest(
+    vals: Array, columns: Sequence[Array], shape: Sequence[int], axes: Sequence[int], chosen: Flags, keep: int
+) -> Flags:
+    """Which of the entries `chosen` are among the `keep` largest magnitudes of them in their line along `axes`; of equal ones the first
+    coordinates, NaN before all numbers. Linear in the entries, but for the order of those that are not sorted."""
+    order = [*(d for d in range(len(shape)) if d not in axes), *axes]
+    number = np.flatnonzero(chosen)
+    keys = [columns[d] if len(number) == len(chosen) else columns[d][number] for d in order]
+    places = ordering.unsorted(keys)
+    if places:
+        keys, number = ordering.arranged(keys, number, [shape[d] for d in order], places)
+    made = np.zeros(len(chosen), bool)
+    if keep and len(number):
+        lines = keys[: len(order) - len(axes)]
+        starts = np.flatnonzero(segments.changes(lines)) if lines else np.zeros(1, np.int64)
+        made[number[_first_largest(magnitudes(vals[number]), starts, keep)]] = True
+    return made
+
+
+def _first_largest(size: Array, starts: Array, keep: int) -> Flags:
+    """Which numbers are among the `keep` largest of their segment, the first of equal ones."""
+    count = np.diff(np.append(starts, len(size)))
+    long = np.flatnonzero(count > keep)
+    made = np.ones(len(size), bool)
+    if not len(long):
+        return made
+    starts, count = starts[long], count[long]
+    least = _thresholds(size, starts, count, keep)
+    if len(long) == 1:
+        inside = slice(int(starts[0]), int(starts[0] + count[0]))
+        made[inside] = _above(size[inside], least[0], np.zeros(1, np.int64), keep, None)
+        return made
+    owner, number = segments.ranges(starts, starts + count)
+    ends = np.cumsum(count)
+    whole = len(number) == len(size)
+    found = _above(size if whole else size[number], least[owner], ends - count, keep, owner)
+    if whole:
+        return found
+    made[number] = found
+    return made
+
+
+def _above(size: Array, least: Any, starts: Array, keep: int, owner: Array | None) -> Flags:
+    """Which numbers are above the `least` that stays, or equal to it and among the first for which there is room."""
+    above, equal = size > least, size == least
+    if size.dtype.kind == "f":
+        missing, none = np.isnan(size), np.isnan(least)
+        if missing.any():
+            above |= missing & ~none
+            equal |= missing & none
+    room = keep - np.add.reduceat(above, starts, dtype=np.int64)
+    before = np.cumsum(equal) - equal
+    rank = before - (before[starts] if owner is None else before[starts][owner])
+    return above | (equal & (rank < (room if owner is None else room[owner])))  # type: ignore[no-any-return]
+
+
+def _thresholds(size: Array, starts: Array, count: Array, keep: int) -> Array:
+    """The `keep`-th largest number of every segment, all of which are longer: by partition of segments of about one length side by side."""
+    made = np.empty(len(starts), size.dtype)
+    kinds = np.frexp(count.astype(float))[1]
+    for kind in np.unique(kinds):
+        alike = np.flatnonzero(kinds == kind)
+        longest = int(count[alike].max())
+        step = max(1, BLOCK // longest)
+        along = np.arange(longest)
+        for first in range(0, len(alike), step):
+            here = alike[first : first + step]
+            if len(here) == 1:
+                rows = size[None, starts[here[0]] : starts[here[0]] + count[here[0]]]
+            else:
+                inside = along < count[here, None]
+                rows = np.where(inside, size[np.minimum(starts[here, None] + along, len(size) - 1)], size.dtype.type(0))
+            place = rows.shape[1] - keep
+            made[here] = np.partition(rows, place, axis=1)[:, place]
+    return made
