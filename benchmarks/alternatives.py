@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sparsejax as sj
-from benchmarks import harness, libraries, operations
+from benchmarks import harness
 from sparsejax.alternatives import CHOICES
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.jit.backend import compiler
@@ -90,17 +90,14 @@ def main() -> None:
     choices = options.choices.split(",") if options.choices else [c for c in CHOICES if c not in NOT_HERE]
     compared, found = 0, []
     with sj.config.using(num_threads=1):
-        for operation, name, load in harness.rows(Namespace(ops=options.ops, matrices=options.matrices, quick=False)):
-            matrix = load()
-            if not harness.fits(operation, matrix):
-                continue
-            program = libraries.program(operation.stem, operations.operands(operation, matrix))
-            for alternative, ratio in faster(*program, choices, options.rounds):
+        given = Namespace(ops=options.ops, matrices=options.matrices, quick=False)
+        for name, function, arguments in harness.programs(given):
+            for alternative, ratio in faster(function, arguments, choices, options.rounds):
                 compared += 1
                 if ratio > FASTER:
-                    found.append((operation.name, name, alternative, ratio))
-                    print(f"{operation.name:16} {name:12} {alternative:32} {ratio:6.2f}", flush=True)
-    rows = {row[:2] for row in found}
+                    found.append(name)
+                    print(f"{name:28} {alternative:32} {ratio:6.2f}", flush=True)
+    rows = set(found)
     print(
         f"{compared} alternatives that change a row; {len(found)} of them, on {len(rows)} rows, are {FASTER} times as fast or more"
     )

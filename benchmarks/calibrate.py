@@ -28,7 +28,7 @@ import scipy.optimize
 import scipy.sparse as sp
 
 import sparsejax as sj
-from benchmarks import cases, datasets, harness, libraries, matrices, operations, prices
+from benchmarks import cases, datasets, harness, matrices, prices
 from sparsejax.errors import ScheduleError
 from sparsejax.formats import Coordinate, Format, convert
 from sparsejax.jit.cost import conversion_price, machine
@@ -92,11 +92,8 @@ def samples_of(name: str, function: Callable[..., object], arguments: Sequence[s
 
 def measured() -> Iterator[Sample]:
     """All kernels that prices are fitted to."""
-    for operation, name, load in harness.rows(Namespace(ops="", matrices="", quick=False)):
-        matrix = load()
-        if harness.fits(operation, matrix):
-            data = operations.operands(operation, matrix)
-            yield from samples_of(f"{operation.name} {name}", *libraries.program(operation.stem, data))
+    for name, function, arguments in harness.programs(Namespace(ops="", matrices="", quick=False)):
+        yield from samples_of(name, function, arguments)
     for size, every in SIZES:
         for case in itertools.islice(cases.family(), 3, None, every):
             try:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import datasets, summary
-from benchmarks.libraries import LIBRARIES, comparable, cost
+from benchmarks.libraries import LIBRARIES, comparable, cost, program
 from benchmarks.matrices import MATRICES, QUICK, TENSORS
 from benchmarks.operations import OPERATIONS, Data, Operation, Run, agree, operands
 from benchmarks.store import Row, Store
@@ -80,6 +80,14 @@ def fits(operation: Operation, matrix: Any) -> bool:
         return False
     uses = np.bincount(matrix.indices, minlength=matrix.shape[1])
     return float(np.dot(uses, np.diff(matrix.indptr))) <= LARGEST_PRODUCT
+
+
+def programs(options: Namespace) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """The rows as functions of our arrays, with these."""
+    for operation, name, load in rows(options):
+        matrix = load()
+        if fits(operation, matrix):
+            yield f"{operation.name} {name}", *program(operation.stem, operands(operation, matrix))
 
 
 def prepared(operation: Operation, data: Data, libraries: list[str]) -> tuple[dict[str, Run], dict[str, str]]:

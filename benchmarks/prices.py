@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sparsejax as sj
-from benchmarks import cases, harness, libraries, operations
+from benchmarks import cases, harness
 from sparsejax.errors import ScheduleError
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import machine
@@ -83,11 +83,8 @@ def of_call(name: str, function: Callable[..., object], arguments: Sequence[sj.A
 
 def benchmark_rows(options: Namespace) -> Iterator[Row]:
     """The rows of `benchmarks.run`."""
-    for operation, name, load in harness.rows(options):
-        matrix = load()
-        if harness.fits(operation, matrix):
-            data = operations.operands(operation, matrix)
-            yield from of_call(f"{operation.name} {name}", *libraries.program(operation.stem, data))
+    for name, function, arguments in harness.programs(options):
+        yield from of_call(name, function, arguments)
 
 
 def family_rows(size: int, every: int) -> Iterator[Row]:

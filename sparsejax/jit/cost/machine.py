@@ -105,12 +105,11 @@ def read(path: str) -> Machine:
         raise ValueError(
             f"{path} is no table of a machine: {wrong}; make one with python -m benchmarks.calibrate --write"
         )
-    made = {n: tuple(x) if isinstance(x, list) else x for n, x in fields.items()}
+    made: dict[str, Any] = {n: tuple(x) if isinstance(x, list) else x for n, x in fields.items()}
     for name, value in made.items():
         if name != "name" and not _alike(value, like[name]):
             raise ValueError(f"{path}: {name} is {value!r}, where nanoseconds or bytes must be, as in {like[name]}")
-    made_of: dict[str, Any] = made
-    return Machine(**made_of)
+    return Machine(**made)
 
 
 def _alike(value: object, like: object) -> bool:

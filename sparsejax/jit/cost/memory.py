@@ -33,7 +33,7 @@ class Lines(NamedTuple):
 @dataclass(frozen=True)
 class Walked:
     """An array as loops see it: the depths of the loops over its storage levels, outermost level first, bytes of an entry with its
-    coordinate, entries in all, and per level how many positions one of its parent has on average."""
+    coordinate, and per level how many positions one of its parent has on average."""
 
     depths: tuple[int, ...]
     each: float
@@ -66,15 +66,13 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
     >>> [(x.number, x.among, x.in_order) for x in found]
     [(40000.0, 256000.0, False), (4000.0, 1000000.0, True)]
     """
-    if not walked.depths:
-        return []
     inner = max(walked.depths)
     touches, runs = survivors[inner + 1], survivors[inner]
+    count = touches
     if walked.depths[-1] == inner:
-        length = touches / max(1e-9, runs) * walked.each / LINE
-        count = max(runs * length, min(runs, touches)) if not walked.leads else touches * walked.each / LINE
-    else:
-        count = touches
+        count *= walked.each / LINE
+        if not walked.leads:  # every run begins with a line of its own
+            count = max(count, min(runs, touches))
     found: list[Lines] = []
     in_order = walked.leads and walked.depths[-1] == inner
     for depth in sorted(set(range(inner)).difference(walked.depths), reverse=True):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import collisions, joins, machine, skew
+from sparsejax.jit.cost.price_table import Machine
 from sparsejax.jit.ir import simplify
 from sparsejax.jit.ir.cin import Tensor
 from sparsejax.jit.ir.nest import Nest
@@ -145,14 +146,20 @@ def lengths(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> d
 def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], int]:
     """Levels of inputs, by name and number, that are expected to hold many positions in segments of moderate length: how many of these,
     a power of two, hold about `BLOCK` positions. Inputs that are `moved` into other formats are not known."""
-    found, short = {}, machine.current().short
+    found, here = {}, machine.current()
     for tensor in inputs:
         levels = () if tensor.name in moved else tensor.format.levels
         for level in range(1, len(levels)):
             above, count = known[tensor.name][level - 1 : level + 1]
-            if isinstance(levels[level - 1], Dense) and count >= MANY and count <= short * above:
+            if in_blocks(tensor.format, known[tensor.name], level, here):
                 found[tensor.name, level] = int(max(64, min(BLOCK, rounded(BLOCK * above / count))))
     return found
+
+
+def in_blocks(form: Format, counts: Counts, level: int, here: Machine) -> bool:
+    """Whether the segments of a level, one per coordinate of a dense one, are so many and so short that they are taken in blocks."""
+    above, count = counts[level - 1 : level + 1]
+    return isinstance(form.levels[level - 1], Dense) and MANY <= count <= here.short * above
 
 
 def positions(storage: Storage) -> tuple[float, ...]:

@@ -17,9 +17,6 @@ DENSE = ("bitmap", "marks")
 SMALL = 16  # bits of the largest bitmap workspace where nothing is known about the operands
 
 
-MISS = 6.0  # nanoseconds, as a loop iteration is about one
-
-
 AMPLE, ROOM = 1 << 26, 4.0
 """A bitmap is taken up to AMPLE bytes, or ROOM times those of the entries: beyond, memory would follow the extents."""
 
@@ -34,7 +31,7 @@ COMPILE = (
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy, its expected cost in loop iterations, and why it was chosen."""
+    """A policy, its expected cost in nanoseconds, and why it was chosen."""
 
     policy: str
     cost: float

@@ -100,12 +100,6 @@ def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Lo
     return tuple(made)
 
 
-def prefix(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[float, float]:
-    """What the outermost loops `order` cost, and how often their body runs."""
-    state = Model(nest, facts).walk(order)
-    return state.cost, state.survivors
-
-
 def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
     """The expected number of positions of every storage level of the output."""
     if nest.nested:
@@ -437,10 +431,9 @@ class Model(Cardinalities):
             return False
         (leader,) = leaders
         level, _, _ = self._level(leader, var)
-        levels, counts = leader.tensor.format.levels, self.facts[leader.tensor.name]
-        if not level or not isinstance(levels[level - 1], Dense) or leader.level_index(level - 1) != state.order[-1]:
+        if not level or leader.level_index(level - 1) != state.order[-1]:
             return False
-        return counts[level] >= statistics.MANY and counts[level] <= self.machine.short * counts[level - 1]
+        return statistics.in_blocks(leader.tensor.format, self.facts[leader.tensor.name], level, self.machine)
 
     def spent(self, state: _State) -> float:
         """What loops cost so far."""

@@ -128,6 +128,7 @@ class _Pricing:
         self.models = [search.Model(s, self.facts, scatters=ways.scatters, kept=result) for s, result in pairs]
         self._best: dict[tuple[int, Loops], Schedule | None] = {}
         self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
+        self._beside: dict[tuple[int, Loops], memory.Beside] = {}
         if known is not None:
             same = [self._reads(k) == known._reads(k) for k in range(len(self.models))]
             self.models = [
@@ -274,6 +275,11 @@ class _Pricing:
         """What the other statements touch in `shared` loops, in their cheapest orders."""
         if not shared:
             return memory.ALONE
+        if (number, shared) not in self._beside:
+            self._beside[number, shared] = self._touched_beside(number, shared)
+        return self._beside[number, shared]
+
+    def _touched_beside(self, number: int, shared: Loops) -> memory.Beside:
         size, each = 0.0, 0.0
         for other, model in enumerate(self.models):
             found = self.best(other, shared) if other != number and set(shared) <= set(model.nest.variables) else None

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sparsejax.formats import Dense
 from sparsejax.jit.cost import memory, statistics
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from sparsejax.jit.schedule.search import Model
 
 Order = tuple[cin.IndexVar, ...]
-
-
-class State(Protocol):
-    """The loops so far."""
-
-    @property
-    def discordant(self) -> frozenset[cin.Access]:
-        """Operands that are copied."""
 
 
 class Waiting:
@@ -87,19 +79,19 @@ class Waiting:
         depths = tuple(order.index(access.level_index(level)) for level in range(len(access.indices)))
         states = [model.walk(order[:k]) for k in range(len(order) + 1)]
         survivors = [state.survivors for state in states]
-        led = [states[k + 1].leaders for k in depths]
-        leads = all(not leaders or access in leaders for leaders in led)
-        near = [EVEN if leads else self._spread(x, order[k], states[k + 1]) for k, x in zip(depths, led, strict=True)]
+        leads = all(not states[k + 1].leaders or access in states[k + 1].leaders for k in depths)
+        near = [EVEN if leads else self._spread(order[: k + 1]) for k in depths]
         new, among = math.prod(x.new for x in near), tuple(x.among for x in near)
         walked = replace(self._layouts[access], depths=depths, leads=leads, new=new, among=among)
         return memory.lines(walked, survivors, self.bytes, beside)
 
-    def _spread(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> statistics.Spread:
-        """How close together the coordinates lie that the last loop of a state visits in some runs, one after the other: as its leaders tell."""
-        for leader in leaders:
+    def _spread(self, order: Order) -> statistics.Spread:
+        """How close together the coordinates lie that the last loop of `order` visits in some runs, one after the other: as its leaders tell."""
+        state = self._model.walk(order)
+        for leader in state.leaders:
             known = statistics.spread_of(self._model.facts[leader.tensor.name])
             if known and leader not in state.discordant:
-                return known[max(lv for lv in range(len(known)) if leader.level_index(lv) == var)]
+                return known[max(lv for lv in range(len(known)) if leader.level_index(lv) == order[-1])]
         return EVEN
 
 
