@@ -43,6 +43,7 @@ from sparsejax.formats import Format, convert
 
 METHODS = ("conservative", "prescient", "tailors", "paper", "counted")
 SHOWN = (*METHODS[:-1], "strict", "least")
+MARKERS = {"conservative": "s", "prescient": "^", "tailors": "D", "paper": "o", "counted": "*"}
 
 
 def square(A: Any) -> Any:
@@ -339,6 +340,7 @@ def plot(options: Any, buffer: int, order: str) -> None:
     from matplotlib import ticker
 
     target = Path(options.plot)
+    target.mkdir(parents=True, exist_ok=True)  # before the minutes that it takes
     found = errors(options, buffer, order)
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.4), layout="constrained")
     words = np.array(found["words"])
@@ -352,16 +354,17 @@ def plot(options: Any, buffer: int, order: str) -> None:
         s = simulator(A, order)
         by_rf = [sum(s.words(Nest(s.order, methods.shape(s, options.buffer, rf)), True)) for rf in methods.FACTORS]
         middle.loglog(methods.FACTORS, by_rf, "-", label=name, **color)
-        for marker, method in (("s", "conservative"), ("^", "prescient"), ("o", "paper"), ("*", "counted")):
+        for method, marker in MARKERS.items():
             tiles = choose(s, buffer, method)
             rf = math.sqrt(tiles["i"] / tiles["k"])
-            middle.loglog([rf], [sum(s.words(Nest(s.order, tiles), True))], marker, **color)
+            middle.loglog([rf], [sum(s.words(Nest(s.order, tiles), True))], marker, fillstyle="none", **color)
+    for method, marker in MARKERS.items():
+        middle.plot([], [], marker, fillstyle="none", color="k", label=f"chosen: {method}")
     middle.set(
-        xlabel="RF, the root of Ti over Tk",
-        ylabel="words",
-        title="Shapes of equal area; choices: square Conservative,\ntriangle Prescient, circle paper, star counted",
+        xlabel="RF, the root of Ti over Tk", ylabel="words", title="Shapes of equal area, and what methods choose"
     )
-    middle.legend(fontsize=8)
+    middle.set_ylim(top=8 * middle.get_ylim()[1])  # room for the legend
+    middle.legend(fontsize=8, ncols=2, loc="upper center")
     points = corrs(options, buffer, order)
     right.semilogy([x for x, _ in points], [y for _, y in points], ".", base=2, color="#2a6f97")
     right.axvline(1.6, color="k", lw=0.5)

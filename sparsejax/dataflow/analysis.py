@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from sparsejax.dataflow import contraction as contractions
 from sparsejax.dataflow import drawn, inner, methods
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.growth import check_buffer
-from sparsejax.dataflow.nest import Nest, check_nested, parse_order, parse_tiles
+from sparsejax.dataflow.nest import Nest, check_nested, checked_tiles, parse_order, parse_tiles
 from sparsejax.dataflow.progress import Progress
 from sparsejax.dataflow.report import Candidate, Level, Tiling, Traffic
 from sparsejax.dataflow.simulate import Simulator
@@ -52,7 +54,8 @@ def traffic(
     ((22, 22, 22), 66, (11, 11), True)
     """
     buffers = parse_buffer(buffer, word)
-    several = [tiles] if isinstance(tiles, Mapping) else list(tiles) if isinstance(tiles, Sequence) else [tiles]
+    listed: Sequence[Any] = tiles if isinstance(tiles, list | tuple) else [tiles]
+    several = [checked_tiles(t, "tiles" if len(listed) == 1 else f"tiles[{n}]") for n, t in enumerate(listed)]
     if len(several) != len(buffers):
         raise ValueError(f"there are {len(buffers)} buffers, but tiles for {len(several)}; give one mapping per buffer")
 
@@ -98,7 +101,7 @@ def tile_sizes(
     (True, True)
     """
     buffers = parse_buffer(buffer, word)
-    if method not in methods.METHODS:
+    if not isinstance(method, str) or method not in methods.METHODS:
         raise ValueError(f"method is {method!r}; methods are {', '.join(methods.METHODS)}")
 
     compiled = contractions.traceable(function) if callable(function) else function
@@ -122,8 +125,10 @@ def tile_sizes(
                 level.tiles, level.buffer, (*simulator.strict_words(nest, buffers[0]), level.words[-1]), level.largest
             )
             strict = Traffic(predicted.expression, predicted.names, predicted.order, (again,), False, word)
-        candidates = choice.candidates or [Candidate(choice.tiles, predicted.total)]
-        return Tiling(method, predicted, tuple(candidates), found.inputs, found.extents, strict, tuple(choice.notes))
+        looked_at = choice.candidates or [Candidate(choice.tiles, predicted.total)]
+        candidates = {tuple(c.tiles.items()): c for c in looked_at}.values()  # each once
+        names = found.inputs, found.output, found.extents
+        return Tiling(method, predicted, tuple(candidates), *names, strict, tuple(choice.notes))
 
     return _wrapped(function, analysed)
 
@@ -152,7 +157,7 @@ def parse_buffer(buffer: Buffer, word: int) -> tuple[int, ...]:
     """Words of one or two buffers, outermost first."""
     if isinstance(word, bool) or not isinstance(word, int) or word < 1:
         raise ValueError(f"word is {word!r}; a word has a positive number of bytes")
-    several = [buffer] if isinstance(buffer, int | str) or not isinstance(buffer, Sequence) else list(buffer)
+    several = list(buffer) if isinstance(buffer, list | tuple | np.ndarray) and np.ndim(buffer) else [buffer]
     made = tuple(_words(b, word) for b in several)
     if not 1 <= len(made) <= 2:
         raise ValueError(f"there are {len(made)} buffers; traffic is analysed for one or two, the outermost first")
@@ -167,9 +172,10 @@ def _words(buffer: Any, word: int) -> int:
         if not found or found[2].lower() not in UNITS:
             raise ValueError(f'buffer is {buffer!r}; write a number of words, or bytes as text such as "128 KiB"')
         return int(float(found[1]) * UNITS[found[2].lower()]) // word
-    if isinstance(buffer, bool) or not hasattr(buffer, "__index__"):
+    if isinstance(buffer, bool | np.ndarray) or not hasattr(buffer, "__index__"):
         raise TypeError(
-            f"buffer is {buffer!r}, of type {type(buffer).__name__}; write a number of words, or text such as '128 KiB'"
+            f"buffer is {buffer!r}, of type {type(buffer).__name__}; write an integer, which counts words, text such as '128 KiB', or a "
+            "list of two of these"
         )
     if int(buffer) < 1:
         raise ScheduleError(f"a buffer of {int(buffer)} words holds nothing")

@@ -37,7 +37,7 @@ def _from_other(nest: Nest, own: Tiles, other: Tiles, seen: dict[str, int]) -> A
     """Per tile of `own`: how many combinations of the other's own variables, as far as `seen`, meet it in what they share."""
     shared = [v for v in own.variables if v in other.variables]
     grid = [own.grid[own.variables.index(v)] for v in shared]
-    keys = packed([other.column(v) for v in shared], grid)
+    keys = packed([other.column(v) for v in shared], grid, len(other.words))
     private = [v for v in other.variables if v not in own.variables]
     coarse, extents = [], []
     for v in private:
@@ -48,7 +48,8 @@ def _from_other(nest: Nest, own: Tiles, other: Tiles, seen: dict[str, int]) -> A
     if any(seen.get(v) != nest.tiles[v] for v in private):
         whole = [math.prod(grid), *extents]
         keys = unpacked(distinct(packed([keys, *coarse], whole), math.prod(whole)), whole)[0]
-    return _count(packed([own.column(v) for v in shared], grid), keys, math.prod(grid))
+    wanted = packed([own.column(v) for v in shared], grid, len(own.words))
+    return _count(wanted, keys, math.prod(grid))
 
 
 def _ratio(outer: int, inner: int) -> int:

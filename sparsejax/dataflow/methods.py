@@ -84,8 +84,8 @@ def paper(simulator: Simulator, buffer: int) -> Choice:
     fullest = max(1, *simulator.largest(Nest(order, chosen)))
     factor = buffer // fullest
     if factor > 1:
-        kept = [v for v in chosen if v not in contraction.reduced]
-        long = kept if chosen[kept[0]] >= chosen[contraction.reduced[0]] else list(contraction.reduced)
+        sides = [[v for v in chosen if v not in contraction.reduced], list(contraction.reduced)]
+        long = max((side for side in sides if side), key=lambda side: chosen[side[0]])
         # an operand may have two of these variables: its tiles grow by the product
         power = max(sum(v in vs for v in long) for vs in contraction.inputs)
         by = int(factor ** (1 / power) + 1e-9)
@@ -194,7 +194,7 @@ class _Search:
 
     def whole(self) -> tuple[int, ...]:
         """The largest powers of two of the free variables, the same in all, for which the others need not be cut."""
-        for power in reversed(powers(max(self.limits[v] for v in self.free))):
+        for power in reversed(powers(max((self.limits[v] for v in self.free), default=1))):
             point = tuple(min(power, self.limits[v]) for v in self.free)
             tiles = self.limits | dict(zip(self.free, point, strict=True))
             if growth.fits_in(self.simulator, Nest(self.simulator.order, tiles), self.buffer):

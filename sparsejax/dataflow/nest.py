@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.errors import ScheduleError
@@ -36,8 +37,11 @@ class Nest:
         return tuple(self.tiles[v] for v in variables)
 
     def seen(self, variables: Sequence[str]) -> dict[str, int]:
-        """The variables that loops down to the last one over `variables` run over, with the extents of their finest tiles there."""
-        last = max((self.order.index(v) for v in variables), default=-1)
+        """The variables that loops down to the last one over `variables` run over, with the extents of their finest tiles there; none
+        for a scalar."""
+        if not variables:
+            return {}
+        last = max(self.order.index(v) for v in variables)
         finest = dict(self.outer or {})
         finest.update({v: self.tiles[v] for v in self.order[: last + 1]})
         return finest
@@ -48,8 +52,8 @@ def parse_order(contraction: Contraction, order: str | Sequence[str] | None) -> 
     if order is None:
         return contraction.default_order
     if isinstance(order, str):
-        order = [x.strip() for x in order.split(",")] if "," in order else list(order)
-    if not isinstance(order, Sequence):
+        order = [x.strip() for x in order.split(",")] if "," in order else list(order.replace(" ", ""))
+    if not isinstance(order, Sequence) or not all(isinstance(v, str) for v in order):
         raise TypeError(f'order is {order!r}; name the loops from the outside in, as in "ikj"')
     found = tuple(order)
     if sorted(found) != sorted(contraction.extents):
@@ -67,12 +71,17 @@ def parse_order(contraction: Contraction, order: str | Sequence[str] | None) -> 
     return found
 
 
-def parse_tiles(contraction: Contraction, tiles: Mapping[str, int], what: str = "tiles") -> dict[str, int]:
-    """Extents per variable, clipped to the dimensions; a variable that is not named is not cut."""
+def checked_tiles(tiles: Any, what: str) -> Mapping[str, int]:
+    """`tiles`; TypeError for what is no mapping."""
     if not isinstance(tiles, Mapping):
         raise TypeError(
             f'{what} maps loop variables to extents, as in {{"i": 128}}, but is of type {type(tiles).__name__}'
         )
+    return tiles
+
+
+def parse_tiles(contraction: Contraction, tiles: Mapping[str, int], what: str = "tiles") -> dict[str, int]:
+    """Extents per variable, clipped to the dimensions; a variable that is not named is not cut."""
     for name, extent in tiles.items():
         if name not in contraction.extents:
             raise ValueError(

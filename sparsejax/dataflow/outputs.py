@@ -16,7 +16,7 @@ import numpy as np
 from sparsejax.dataflow import drawn, products
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
-from sparsejax.dataflow.pattern import Array, is_roomy
+from sparsejax.dataflow.pattern import Array, is_roomy, packed
 from sparsejax.dataflow.products import Rows
 
 Key = tuple[tuple[str, int], ...]
@@ -42,6 +42,7 @@ class Outputs:
     _ends: list[tuple[Array, Rows, Array]] = field(default_factory=list, init=False)
     _counts: dict[tuple[Key, Key, int], float] = field(default_factory=dict, init=False)
     _drawn: list[drawn.Drawn | None] = field(default_factory=list, init=False)
+    _covering: dict[int, bool] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         inputs, output = self.contraction.inputs, self.contraction.output
@@ -55,7 +56,7 @@ class Outputs:
         self.number: Array | None = None
         self.coordinates: tuple[Array, ...] | None = None
         places = math.prod(self.contraction.extents[v] for v in shared)
-        if shared != list(self.reduced) or len(shared) > 1 or not is_roomy(places, self.left.entries):
+        if shared != list(self.reduced) or len(shared) != 1 or not is_roomy(places, self.left.entries):
             self.number, self.coordinates = products.numbered(self.left, shared)
 
     @property
@@ -80,12 +81,31 @@ class Outputs:
         return total
 
     def _in_one(self, nest: Nest) -> bool:
-        """Whether partial results stream out of every iteration, and one operand is not cut but in what is summed over: each meeting of
-        tiles makes one tile."""
+        """Whether each meeting of tiles makes one tile: partial results stream out of every iteration over the finest tiles, and one operand, not
+        cut but in what is summed over, has entries wherever the other one needs some."""
         outputs, extents = self.contraction.output, self.contraction.extents
-        streams = all(v in nest.seen(outputs) for v in self.reduced)
-        sides = [[v for v in outputs if v in vs] for vs in self.contraction.inputs]
-        return streams and len(sides) == 2 and any(all(nest.tiles[v] >= extents[v] for v in vs) for vs in sides)
+        seen = nest.seen(outputs)
+        if len(self.contraction.inputs) != 2 or any(seen.get(v) != nest.tiles[v] for v in self.reduced):
+            return False
+        uncut = [all(nest.tiles[v] >= extents[v] for v in vs if v in outputs) for vs in self.contraction.inputs]
+        return any(whole and self._covers(k) for k, whole in enumerate(uncut))
+
+    def _covers(self, operand: int) -> bool:
+        """Whether one of two operands has entries at all coordinates that are shared and at which the other one has some."""
+        if operand not in self._covering:
+            right = self.contraction.pattern(1, (*self.shared, *self.private))
+            sides = [self.left, right][:: 1 if operand == 0 else -1]
+            places = [[p.variables.index(v) for v in self.shared] for p in sides]
+            extents = [self.contraction.extents[v] for v in self.shared]
+            if len(extents) == 1 and all(is_roomy(extents[0], p.entries) for p in sides):
+                own, other = (p.degrees(d) for p, (d,) in zip(sides, places, strict=True))
+                self._covering[operand] = not other[own == 0].any()
+            else:
+                own, other = (
+                    packed([p.columns[d] for d in ds], extents, p.entries) for p, ds in zip(sides, places, strict=True)
+                )
+                self._covering[operand] = bool(np.isin(other, own).all())
+        return self._covering[operand]
 
     def count(self, nest: Nest, cut: tuple[str, ...], exact: bool, work: int = WORK) -> float:
         """Distinct coordinates of partial results, those of `cut` divided by the extents of tiles."""

@@ -170,14 +170,14 @@ def grid_of(extents: Sequence[int], tiles: Sequence[int]) -> tuple[int, ...]:
     return tuple(-(-n // t) for n, t in zip(extents, tiles, strict=True))
 
 
-def packed(columns: Sequence[Array], grid: Sequence[int]) -> Array:
-    """One number per place of a grid."""
+def packed(columns: Sequence[Array], grid: Sequence[int], count: int = 0) -> Array:
+    """One number per place of a grid; of a grid without dimensions, which has one place, `count` times that of it."""
     if math.prod(grid) >= 2**63:
         raise ValueError(
             f"a grid of {' x '.join(map(str, grid))} places is too large to be numbered; choose longer tiles"
         )
     if not columns:
-        return np.zeros(0, np.int64)
+        return np.zeros(count, np.int64)
     key = columns[0].astype(np.int64)
     for column, n in zip(columns[1:], grid[1:], strict=True):
         key *= n

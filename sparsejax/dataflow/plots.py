@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,13 +26,16 @@ def axes(ax: Any = None) -> Any:
 def candidates(tiling: Tiling, ax: Any) -> Any:
     """Words of candidates over the aspect of their tiles."""
     ax = axes(ax)
-    reduced = tiling.operands[0][-1]
-    points = sorted((c.tiles[next(iter(c.tiles))] / c.tiles[reduced], c.total) for c in tiling.candidates)
+    kept, summed = tiling.output[:1], tuple(v for v in tiling.extents if v not in tiling.output)[:1]
+
+    def aspect(tiles: Mapping[str, int]) -> float:
+        return math.prod(tiles[v] for v in kept) / math.prod(tiles[v] for v in summed)
+
+    points = sorted((aspect(c.tiles), c.total) for c in tiling.candidates)
     ax.plot([x for x, _ in points], [y for _, y in points], "o", color="#2a6f97", label="candidates")
-    first = next(iter(tiling.tiles))
-    chosen = tiling.tiles[first] / tiling.tiles[reduced]
-    ax.plot([chosen], [tiling.predicted.total], "*", markersize=14, color="#c1121f", label=tiling.method)
-    ax.set(xscale="log", yscale="log", xlabel=f"extent in {first} over extent in {reduced}", ylabel="predicted words")
+    ax.plot([aspect(tiling.tiles)], [tiling.predicted.total], "*", markersize=14, color="#c1121f", label=tiling.method)
+    over = " over ".join(f"extent in {v}" for v in kept + summed)
+    ax.set(xscale="log", yscale="log", xlabel=over if kept else f"1 over {over}", ylabel="predicted words")
     ax.legend()
     return ax
 

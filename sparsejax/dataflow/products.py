@@ -75,7 +75,7 @@ def numbered(pattern: Pattern, summed: Sequence[str]) -> tuple[Array, tuple[Arra
     """The number of every entry's coordinates among the distinct ones of `summed`, and these coordinates."""
     places = [pattern.variables.index(v) for v in summed]
     extents = [pattern.extents[k] for k in places]
-    keys = packed([pattern.columns[k] for k in places], extents)
+    keys = packed([pattern.columns[k] for k in places], extents, pattern.entries)
     found, inverse = np.unique(keys, return_inverse=True)
     return inverse.reshape(-1), unpacked(found, extents)
 
@@ -103,7 +103,7 @@ def right_rows(
         *above, value = unpacked(keys, [*space, size])
     if coordinates is None:
         return Rows(np.searchsorted(above[0], np.arange(space[0] + 1)), value)
-    keys, wanted = packed(above, space), packed(coordinates, space)
+    keys, wanted = packed(above, space, len(value)), packed(coordinates, space)
     lo, hi = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, "right")
     _, place = ranges(lo, hi)
     return Rows(np.append(0, np.cumsum(hi - lo)), value[place])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,6 +115,7 @@ class Tiling:
     predicted: Traffic
     candidates: tuple[Candidate, ...]
     operands: tuple[tuple[str, ...], ...] = field(repr=False)
+    output: tuple[str, ...] = field(repr=False)
     extents: dict[str, int] = field(repr=False)
     strict: Traffic | None = None
     notes: tuple[str, ...] = ()
@@ -128,9 +128,24 @@ class Tiling:
         names = self.predicted.names[:-1]
         if isinstance(operand, str) and operand in names:
             operand = names.index(operand)
-        if isinstance(operand, bool) or not isinstance(operand, int) or not 0 <= operand < len(names):
+        if isinstance(operand, bool | str) or not hasattr(operand, "__index__") or not 0 <= operand < len(names):
             raise ValueError(f"operand {operand!r} is none of {', '.join(names)} (0 to {len(names) - 1})")
         return self.operands[operand]
+
+    def _checked(self, shape: Sequence[int], operand: int | str) -> tuple[str, ...]:
+        """The variables of an operand, whose shape this is."""
+        variables = self._operand(operand)
+        if len(shape) != len(variables):
+            raise ValueError(
+                f"operand {operand} has the variables {','.join(variables)}, but the array has {len(shape)} dimensions"
+            )
+        if wrong := [v for v, n in zip(variables, shape, strict=True) if n != self.extents[v]]:
+            wanted = " x ".join(str(self.extents[v]) for v in variables)
+            raise ValueError(
+                f"operand {operand}, of the variables {','.join(variables)}, is {wanted}, but the array is "
+                f"{' x '.join(map(str, shape))}: they differ in {wrong[0]}; transpose it as the function does"
+            )
+        return variables
 
     def apply(self, A: Any, operand: int | str = 0) -> Array:
         """`A`, which stands for one operand, stored tile by tile: a blocked format whose outer levels are the tiles that hold entries,
@@ -143,18 +158,8 @@ class Tiling:
         >>> tiled.format.blocks == (tiling.tiles["i"], tiling.tiles["k"]), tiled.nnz == A.nnz
         (True, True)
         """
-        variables = self._operand(operand)
         made = array(A)
-        if made.ndim != len(variables):
-            raise ValueError(
-                f"operand {operand} has the variables {','.join(variables)}, but the array has {made.ndim} dimensions"
-            )
-        if wrong := [v for v, n in zip(variables, made.shape, strict=True) if n != self.extents[v]]:
-            wanted = " x ".join(str(self.extents[v]) for v in variables)
-            raise ValueError(
-                f"operand {operand}, of the variables {','.join(variables)}, is {wanted}, but the array is "
-                f"{' x '.join(map(str, made.shape))}: they differ in {wrong[0]}; transpose it as the function does"
-            )
+        variables = self._checked(made.shape, operand)
         blocks = tuple(max(1, min(self.tiles[v], n)) for v, n in zip(variables, made.shape, strict=True))
         outer = [variables.index(v) for v in self.predicted.order if v in variables]
         order = (*outer, *(d for d in outer if blocks[d] > 1))
@@ -162,7 +167,8 @@ class Tiling:
         return tiled
 
     def slices(self, shape: Sequence[int], operand: int | str = 0) -> Iterator[tuple[slice, ...]]:
-        """The tiles of an operand of that shape, empty ones too, as slices in the order of the loops.
+        """The tiles of an operand of that shape, empty ones too, as slices in the order of the loops. ValueError where the shape is not
+        that of the operand.
 
         >>> import numpy as np, sparsejax as sj
         >>> A = sj.array(np.eye(3), format="csr")
@@ -170,17 +176,17 @@ class Tiling:
         >>> next(tiling.slices(A.shape))
         (slice(0, 2, None), slice(0, 2, None))
         """
-        variables = self._operand(operand)
+        variables = self._checked(shape, operand)
+        return self._slices(shape, variables)
+
+    def _slices(self, shape: Sequence[int], variables: tuple[str, ...]) -> Iterator[tuple[slice, ...]]:
         outer = [variables.index(v) for v in self.predicted.order if v in variables]
         cuts = [
             [slice(a, min(a + t, n)) for a in range(0, n, t)]
-            for n, t in zip(shape, self._extents(variables), strict=True)
+            for n, t in zip(shape, (self.tiles[v] for v in variables), strict=True)
         ]
         for at in itertools.product(*(cuts[d] for d in outer)):
             yield tuple(at[outer.index(d)] for d in range(len(variables)))
-
-    def _extents(self, variables: Sequence[str]) -> list[int]:
-        return [self.tiles[v] for v in variables]
 
     def __str__(self) -> str:
         lines = [f"tiles {spelled(self.tiles)} by the method {self.method}", *(f"  {n}" for n in self.notes)]
@@ -198,7 +204,8 @@ class Tiling:
         return html(str(self))
 
     def plot(self, ax: Any = None) -> Any:
-        """Predicted words of the candidates by the shape of their tiles, the chosen one marked. Needs matplotlib."""
+        """Predicted words of the candidates by the extent of their tiles in the first variable of the result over that in the first one
+        that is summed over, the chosen one marked. Needs matplotlib."""
         # drawn by `plots`, which imports matplotlib only when it is called
         return plots.candidates(self, ax)
 
@@ -222,11 +229,3 @@ def table(rows: Sequence[Sequence[str]], indent: str) -> list[str]:
 def html(text: str) -> str:
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return f"<pre>{escaped}</pre>"
-
-
-def edge_ratio(tiles: Mapping[str, int], reduced: Sequence[str]) -> float:
-    """How much longer tiles are in what remains than in what is summed over: the square of the reorder factor RF."""
-    kept = [t for v, t in tiles.items() if v not in reduced]
-    inner = [t for v, t in tiles.items() if v in reduced]
-    mean = [math.prod(x) ** (1 / len(x)) if x else 1.0 for x in (kept, inner)]
-    return mean[0] / mean[1]

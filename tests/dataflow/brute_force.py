@@ -7,7 +7,7 @@ import numpy as np
 
 def csf_words(block):
     """Words of the arrays of a compressed sparse fiber tree, which are built level by level; 0 without entries."""
-    points = sorted(zip(*np.nonzero(block), strict=True))
+    points = sorted(map(tuple, np.argwhere(block)))
     if not points:
         return 0
     words = []
@@ -32,7 +32,7 @@ def traffic(arrays, inputs, output, order, levels):
 
 def _level(arrays, stored, result, extents, order, levels):
     loops = [(v, tiles[v]) for tiles in levels for v in order]
-    lasts = [max(k for k, (v, _) in enumerate(loops) if v in vs) for vs in (*stored, result)] if result else None
+    lasts = [max((k for k, (v, _) in enumerate(loops) if v in vs), default=-1) for vs in (*stored, result)]
     fetched = [0] * len(arrays)
     seen = [set() for _ in arrays]
     partial = {}

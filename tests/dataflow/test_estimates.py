@@ -60,3 +60,40 @@ def test_a_result_that_stays_counts_once():
     nest = Nest(tuple("ijk"), {"i": 1, "j": 1, "k": 100})
     count = Outputs(made, nest.order).count(nest, (), exact=True)
     assert count == (A @ A.T).nnz
+
+
+@pytest.mark.parametrize("expression", ["ik,kj->ij", "ik,k->i", "ikl,klj->ij"])
+def test_tiles_that_meet_in_no_coordinate_make_nothing(expression):
+    rng = np.random.default_rng(0)
+    extents = {"i": 40, "j": 30, "k": 60, "l": 3}
+    arrays = [(rng.random([extents[v] for v in t]) < 0.3).astype(float) for t in expression.split("->")[0].split(",")]
+    arrays[0][:, 0::2] = 0
+    for kept in (slice(0, None, 2), slice(0, None, 3)):  # no k in common, some
+        second = np.zeros_like(arrays[1])
+        second[kept] = arrays[1][kept]
+        operands = [sj.array(a, format="coo") for a in (arrays[0], second)]
+        for levels in (
+            [{"k": 7}],
+            [{"k": 7, "j": 5}],
+            [{"i": 6, "k": 7}],
+            [{"k": 14}, {"k": 7}],
+            [{"k": 14, "i": 20}, {"k": 2, "i": 5}],
+        ):
+            levels = [{v: t for v, t in x.items() if v in expression} for x in levels]
+            wanted, told = (
+                sj.traffic(
+                    lambda *xs: sj.einsum(expression, *xs),
+                    translated(expression, levels),
+                    [9999] * len(levels),
+                    exact=e,
+                )(*operands)
+                for e in (True, False)
+            )
+            assert [x.words for x in told.levels] == [x.words for x in wanted.levels]  # of few rows all are looked at
+
+
+def translated(expression, levels):
+    """Tiles by the names that the analysis gives: the result's variables first."""
+    terms, output = expression.split("->")
+    names = dict(zip(dict.fromkeys(output + terms.replace(",", "")), "ijklm", strict=False))
+    return [{names[v]: t for v, t in x.items()} for x in levels]

@@ -21,6 +21,11 @@ EXPRESSIONS = [
     "ij,ij->ij",
     "ij,ij->i",
     "ikl,kj->ijl",
+    "i,j->ij",
+    "ij,k->jki",
+    "ik,kj->ikj",
+    "i,i->",
+    "ij,ij->",
 ]
 MATRICES = ["csr", "csc", "coo", "dense", "bsr:2x2", "ell", "(c,c)"]
 TENSORS = ["coo", "csf", "(d,c,c)@(2,0,1)"]

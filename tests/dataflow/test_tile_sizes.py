@@ -1,5 +1,7 @@
 """Chosen tiles: they fit, they move no more than squares do, they can be applied; and what is refused."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +10,7 @@ import sparsejax as sj
 from benchmarks import matrices
 from sparsejax.dataflow import methods, progress
 from sparsejax.dataflow.pattern import words_of_dense
+from tests.dataflow.test_simulator import EXPRESSIONS
 
 A = sj.array(matrices.uniform(1200, 900, 9000))
 SKEWED = sj.array(matrices.rmat(10, 8000))
@@ -102,6 +105,10 @@ def test_tiles_are_applied():
         pieces = [dense[at] for at in chosen.slices(A.shape)]
         assert sum(p.size for p in pieces) == 1200 * 900
         assert sum((p != 0).sum() for p in pieces) == A.nnz
+    assert chosen.apply(A, np.int64(0)).format == chosen.apply(A).format
+    for wrong, says in (((9999, 900), "differ in i"), ((1200,), "1 dimensions")):
+        with pytest.raises(ValueError, match=says):
+            chosen.slices(wrong)
     with pytest.raises(ValueError, match="none of A, B"):
         chosen.apply(A, 2)
     with pytest.raises(ValueError, match="transpose it"):
@@ -170,16 +177,21 @@ def test_other_functions_are_refused(function, args, says):
         ({"tiles": {"i": 0}}, ValueError, "at least one"),
         ({"tiles": {"i": 2.0}}, TypeError, "integer"),
         ({"tiles": 3}, TypeError, "maps loop variables"),
+        ({"tiles": "ikj"}, TypeError, "maps loop variables"),
+        ({"tiles": (3, 3, 3)}, TypeError, r"tiles\[0\] maps loop variables"),
         ({"tiles": [{"i": 2}, {"i": 1}]}, ValueError, "1 buffers"),
         ({"tiles": [{"i": 3}, {"i": 2}], "buffer": [100, 50]}, ValueError, "does not divide"),
         ({"tiles": {"i": 2}, "order": "ij"}, sj.ScheduleError, "order names"),
         ({"tiles": {"i": 2}, "order": "ijj"}, sj.ScheduleError, "order names"),
         ({"tiles": {"i": 2}, "order": 3}, TypeError, "from the outside in"),
+        ({"tiles": {"i": 2}, "order": ("i", 1, "k")}, TypeError, "from the outside in"),
         ({"tiles": {"i": 2}, "buffer": 6}, sj.ScheduleError, "holds no tile of one entry"),
         ({"tiles": {"i": 2}, "buffer": 0}, sj.ScheduleError, "holds nothing"),
         ({"tiles": {"i": 2}, "buffer": -1}, sj.ScheduleError, "holds nothing"),
         ({"tiles": {"i": 2}, "buffer": "12 parsecs"}, ValueError, "128 KiB"),
-        ({"tiles": {"i": 2}, "buffer": 3.5}, TypeError, "number of words"),
+        ({"tiles": {"i": 2}, "buffer": 3.5}, TypeError, "an integer, which counts words"),
+        ({"tiles": {"i": 2}, "buffer": 1e4}, TypeError, "an integer, which counts words"),
+        ({"tiles": {"i": 2}, "buffer": np.array([100.0])}, TypeError, "an integer, which counts words"),
         ({"tiles": {"i": 2}, "buffer": []}, ValueError, "one or two"),
         ({"tiles": [{"i": 2}, {"i": 1}], "buffer": [50, 100]}, ValueError, "larger one first"),
         ({"tiles": {"i": 2}, "word": 0}, ValueError, "positive"),
@@ -193,6 +205,8 @@ def test_faults_of_arguments_are_named(options, error, says):
 def test_unknown_methods_and_functions():
     with pytest.raises(ValueError, match="prescient"):
         sj.tile_sizes(square, method="best")
+    with pytest.raises(ValueError, match="prescient"):
+        sj.tile_sizes(square, method=["counted"])
     with pytest.raises(TypeError, match="lambda"):
         sj.traffic(3, {"i": 2})(EYE)
     with pytest.raises(TypeError, match="ShapeDtypeStruct"):
@@ -260,3 +274,45 @@ def test_tiles_under_all_loop_orders(order, buffer):
     assert told.total <= 1.06 * best.total
     assert chosen.predicted.words[:-1] == told.words[:-1]
     assert chosen.predicted.words[-1] == pytest.approx(told.words[-1], rel=0.1)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_method_serves_every_contraction(expression):
+    rng = np.random.default_rng(7)
+    terms = expression.split("->")[0]
+    extents = {v: int(rng.integers(9, 15)) for v in sorted(set(terms) - {","})}
+    arrays = [(rng.random([extents[v] for v in t]) < 0.4).astype(float) for t in terms.split(",")]
+    operands = [sj.array(a, format="coo") for a in arrays]
+
+    def function(*xs):
+        return sj.einsum(expression, *xs, optimize=False)
+
+    for method, buffer in itertools.product(methods.METHODS, (20, 150, [150, 20], 100_000)):
+        chosen = sj.tile_sizes(function, buffer, method)(*operands)
+        levels = chosen.predicted.levels
+        told = sj.traffic(function, [x.tiles for x in levels], [x.buffer for x in levels], exact=True)(*operands)
+        assert told.fits or method == "tailors"
+        assert len({tuple(c.tiles.items()) for c in chosen.candidates}) == len(chosen.candidates)
+        for level, predicted in zip(told.levels, levels, strict=True):
+            assert level.words[:-1] == predicted.words[:-1] and level.largest == predicted.largest
+            assert predicted.words[-1] == pytest.approx(level.words[-1], rel=0.05)  # of few rows all are looked at
+        for k, (operand, array) in enumerate(zip(operands, arrays, strict=True)):
+            assert np.array_equal(np.asarray(chosen.apply(operand, k).todense()), array)
+
+
+@pytest.mark.parametrize(
+    ("expression", "label"),
+    [
+        ("ki,kj->ij", "extent in i over extent in k"),
+        ("i,j->ij", "extent in i"),
+        ("i,i->", "1 over extent in i"),
+        ("ikl,jk,jl->ij", "extent in i over extent in k"),
+    ],
+)
+def test_figures_compare_what_stays_to_what_is_summed_over(expression, label):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    operands = [np.ones([5] * len(t)) for t in expression.split("->")[0].split(",")]
+    chosen = sj.tile_sizes(lambda *xs: sj.einsum(expression, *xs, optimize=False), 60)(*operands)
+    assert chosen.plot().get_xlabel() == label
+    pyplot.close("all")
