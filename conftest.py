@@ -21,6 +21,8 @@ config.update("machine", "ice_lake")  # plans are the same everywhere
 if "SPARSEJAX_SLICE" not in os.environ:  # with it, hypothesis draws new examples
     settings.register_profile("same examples", derandomize=True)
     settings.load_profile("same examples")
+if importlib.util.find_spec("dask") is None:
+    collect_ignore = ["sparsejax/dask"]
 poison.install()
 objects.install()
 
@@ -30,7 +32,7 @@ def _optimisation(request):
     objects.choose(request.node.nodeid)
 
 
-OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|networkx|sparse)\b", re.MULTILINE)
+OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|networkx|sparse|dask)\b", re.MULTILINE)
 """Libraries that examples in docstrings import, and that need not be installed."""
 
 

@@ -26,6 +26,7 @@ from sparsejax.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
+from sparsejax.insum.build import insum
 from sparsejax.io.npz import load_npz, save_npz
 from sparsejax.jit.api import explain
 from sparsejax.jit.runtime import conversions  # noqa: F401  (conversions as machine code)
@@ -103,6 +104,7 @@ __all__ = [
     "from_dlpack",
     "grad",
     "hessian",
+    "insum",
     "interop",
     "io",
     "jacfwd",

@@ -16,6 +16,7 @@ HOST = {
     "recycling": "reference counts are not asked whether memory of results or donated arguments can be used again",
 }
 PASSES = {
+    "symbolic_shapes": "every new shape is traced and planned anew",
     "reassociate": "products of three operands are computed as they are written",
     "split_fills": "sums over operands whose fill does not annihilate run over all coordinates",
     "intermediate_storage": "values between kernels are stored as their types say",
@@ -32,6 +33,10 @@ PASSES = {
     "parallelize": "kernels run on one thread",
 }
 CHOICES: dict[str, dict[str, str]] = {
+    "shapes": {
+        "fixed": "the first call of a program is traced for its shapes; extents that change in later ones are symbols",
+        "symbolic": "all extents of the first call are symbols already",
+    },
     "association": {
         "first": "of three factors, the first two are contracted first",
         "last": "the last two",

@@ -12,9 +12,9 @@ def install():
     aligned, array = result_memory.aligned, allocator.array
 
     def filled(made):
-        bytes_of = (
-            (allocator.ctypes.c_char * made.nbytes).from_address(result_memory.address_of(made)) if made.nbytes else b""
-        )
+        if not made.nbytes:
+            return made
+        bytes_of = (allocator.ctypes.c_char * made.nbytes).from_address(result_memory.address_of(made))
         np.frombuffer(bytes_of, np.uint8)[:] = POISON if made.dtype.kind != "b" else 1
         return made
 

@@ -41,7 +41,23 @@ FLOORS = [
         "transforms.sparse_jacobian",
         "transforms.vmap",
     ],
-    ["numpy", "nn", "random", "scipy", "io", "interop", "plot", "dataflow", "debug", "tree", "utilities", ""],
+    [
+        "numpy",
+        "nn",
+        "random",
+        "scipy",
+        "io",
+        "interop",
+        "plot",
+        "dask",
+        "export",
+        "dataflow",
+        "debug",
+        "tree",
+        "utilities",
+        "insum",
+        "",
+    ],
 ]
 """The floors, from the ground up: the stages of the compiler are floors of their own, in the order in which a program meets them backwards."""
 LARGEST_FOLDER = 30

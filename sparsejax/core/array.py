@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparsejax.core import source
 from sparsejax.core.avals import Aval
-from sparsejax.core.methods import ArrayBase
+from sparsejax.core.methods import ArrayBase, surface
 from sparsejax.formats import Format, ingest, peek, scipy_io
 from sparsejax.formats import convert as conversion
 from sparsejax.formats.storage import Storage
@@ -215,7 +215,12 @@ class Array(_Fields):
             raise TypeError(f"only integer scalar arrays can be converted to a scalar index, not {self.dtype}")
         return int(self.item())
 
+    def __dask_tokenize__(self) -> Any:
+        """What Dask names the array by: equal for equal content. See `interop.dask_adapter`."""
+        return surface["dask_token"](self)
+
     def __reduce__(self) -> Any:
+        """The buffers, which leave out of band by pickle's protocol 5: nothing is copied."""
         s = self._storage
         return _rebuild, (str(s.format), s.shape, s.fill_value, tuple(s.buffers), s.vals)
 
@@ -292,4 +297,10 @@ def delete(array: Array) -> None:
 
 
 def _rebuild(form: str, shape: tuple[int, ...], fill: Any, buffers: Any, vals: NDArray[Any]) -> Array:
+    """An array over buffers as they come: of a message, they may begin anywhere, and kernels read whole words."""
+    if not all(b.flags.aligned for level in (*buffers, (vals,)) for b in level):
+        buffers, vals = (
+            tuple(tuple(np.require(b, None, "A") for b in level) for level in buffers),
+            np.require(vals, None, "A"),
+        )
     return Array(Storage(Format.parse(form, len(shape)), shape, fill, buffers, vals))

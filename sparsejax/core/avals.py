@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.symbolic import NAMED, SymbolicDim
 from sparsejax.formats import Format
 from sparsejax.formats.validate import checked_shape
 
@@ -43,7 +45,7 @@ class Aval:
         is_literal: bool = False,
     ) -> None:
         put = object.__setattr__
-        put(self, "shape", tuple(int(n) for n in shape))
+        put(self, "shape", tuple([n if type(n) is int else _extent(n) for n in shape]))
         put(self, "dtype", np.dtype(dtype))
         put(self, "format", format)
         put(self, "fill_value", np.asarray(fill_value).astype(self.dtype)[()])
@@ -67,6 +69,11 @@ class Aval:
         return self._hash
 
     @property
+    def structure(self) -> tuple[object, ...]:
+        """All but the extents: what types have in common that a plan for many shapes may serve."""
+        return (len(self.shape), *self._key[1:])
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -77,6 +84,23 @@ class Aval:
     @property
     def is_dense(self) -> bool:
         return self.format.is_dense
+
+    def resized(self, change: Callable[[Any], Any]) -> Aval:
+        """The same type with every extent changed."""
+        shape = tuple(map(change, self.shape))
+        if all(map(operator.is_, shape, self.shape)):
+            return self
+        made: Aval = object.__new__(Aval)
+        put, key = object.__setattr__, (shape, *self._key[1:])
+        put(made, "shape", shape)
+        put(made, "dtype", self.dtype)
+        put(made, "format", self.format)
+        put(made, "fill_value", self.fill_value)
+        put(made, "weak_type", self.weak_type)
+        put(made, "is_literal", self.is_literal)
+        put(made, "_key", key)
+        put(made, "_hash", hash(key))
+        return made
 
     def strong(self) -> Aval:
         """The same type, not weak."""
@@ -96,17 +120,30 @@ class Aval:
         return f"{weak}{dtypes.short_name(self.dtype)}[{','.join(axes)}{fill}]"
 
 
+def _extent(n: Any) -> Any:
+    """An extent as types keep it: an integer of Python's, or one that is not known while a function is traced."""
+    return n if isinstance(n, SymbolicDim) or (isinstance(n, int) and type(n) is not bool) else int(n)
+
+
 class ShapeDtypeStruct:
     """The shape, dtype, format and fill of an array, to trace with instead of data.
 
     >>> ShapeDtypeStruct((5, 7), "float32", format="csr").aval
     f32[5:d,7:c]
+
+    An extent may be a name, for functions of any extent; equal names are equal extents.
+
+    >>> import sparsejax as sj
+    >>> A = ShapeDtypeStruct(("n", "m"), "float32", format="csr")
+    >>> sj.eval_shape(lambda A: sj.numpy.concatenate([A, A[1:]]), A)
+    ShapeDtypeStruct(f32[2*n - 1:d,m:c])
     """
 
     def __init__(
         self, shape: Sequence[int], dtype: Any, *, format: str | Format | None = None, fill_value: Any = 0
     ) -> None:
-        shape = checked_shape(shape)
+        shape = tuple(shape) if any(isinstance(n, str | SymbolicDim) for n in shape) else checked_shape(shape)
+        shape = tuple([NAMED.named(n) if isinstance(n, str) else n for n in shape])
         form = Format.parse("dense" if format is None else format, len(shape))
         self.aval = Aval(shape, dtypes.canonical(dtype), form, fill_value)
 

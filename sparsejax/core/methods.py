@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from sparsejax.core.avals import Aval
+from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.formats import Format, scipy_io
 
 DEVICE = "cpu"
@@ -66,9 +67,9 @@ def _unary(name: str) -> Callable[[Any], Any]:
 
 
 def _operand(value: Any) -> bool:
-    return isinstance(value, ArrayBase | bool | int | float | complex | np.ndarray | np.generic) or scipy_io.is_scipy(
-        value
-    )
+    return isinstance(
+        value, ArrayBase | bool | int | float | complex | np.ndarray | np.generic | SymbolicDim
+    ) or scipy_io.is_scipy(value)
 
 
 def _foreign(value: Any) -> Any:

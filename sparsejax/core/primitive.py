@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.source import user_line
+from sparsejax.core.symbolic import SymbolicDim, as_value
 from sparsejax.core.trace import Trace, Tracer, current, is_python_scalar, leaked
 from sparsejax.formats import Format, ingest, scipy_io
 from sparsejax.formats.storage import Storage, Template, dense_template
@@ -21,7 +23,12 @@ Executor = Callable[[ClosedJaxpr, Sequence[Array]], list[Array]]
 
 _executor: list[Executor] = []
 _eager: dict[Any, ClosedJaxpr] = {}
+_once: dict[Any, bool] = {}
+"""Library calls that ran once."""
+_direct: list[Callable[..., Array]] = []
 _lifts: dict[Any, bool] = {}
+_families: dict[Any, Any] = {}
+_new_family: list[Callable[[], Any]] = []
 _lock = threading.Lock()
 
 
@@ -39,6 +46,16 @@ def forget(cache: dict[Any, Any]) -> None:
 def set_executor(executor: Executor) -> None:
     """Install what runs jaxprs (the compiler, a higher floor)."""
     _executor[:] = [executor]
+
+
+def set_direct(run: Callable[..., Array]) -> None:
+    """Install what runs one library call (a higher floor)."""
+    _direct[:] = [run]
+
+
+def set_families(make: Callable[[], Any]) -> None:
+    """Install what finds the jaxpr of an operation for operands of a new shape (`jit/runtime/shapes`, a higher floor)."""
+    _new_family[:] = [make]
 
 
 def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
@@ -59,7 +76,7 @@ class Primitive:
 
     bodies(**params) -> ClosedJaxprs              what it runs, without constants: a `call` gets their plans as `bodies`
     linearize(primals, tangents, **params) -> (results, tangents): in place of binding and `jvp`, where they share work
-    factored(moving, *avals, **params) -> jaxpr: simpler operations that are differentiated in its place, or None
+    factored(moving, *avals, **params) -> closed jaxpr: simpler operations that are differentiated in its place, or None
     prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
 
     effect: it does something beside computing a result, so that it stays where nobody reads that, and twice where it stands twice
@@ -157,7 +174,8 @@ class Primitive:
         """Python numbers as run-time scalars where the type of the result does not need their values, so that another
         number does not mean another kernel. It does need them for a fill: `A + 1` is sparse with fill 1."""
         avals = [v.aval if isinstance(v, Array) else scalar_aval(v, is_literal=False) for v in values]
-        key = (self, tuple(params.items()), tuple(avals))
+        ones = [tuple([n if n < 2 else 2 for n in a.shape]) for a in avals]  # what broadcasts
+        key = (self, tuple(params.items()), *[a.structure for a in avals], *ones)
         lift = _lifts.get(key)
         if lift is None:
             sparse = any(not a.format.is_dense for a in avals)
@@ -180,30 +198,63 @@ class Primitive:
             tuple(params.items()),
             tuple(v.aval if isinstance(v, Array) else (type(v), repr(v)) for v in values),
         )
+        arrays = [v for v in values if isinstance(v, Array)]
         closed = _eager.get(key)
+        if closed is None and self._is_plain(values) and key not in _once:
+            with _lock:
+                _once[key] = True  # what comes back is planned: that is quicker the third time
+                forget(_once)
+            (out,) = self.out_avals([a.aval for a in arrays], params)
+            return _direct[0](self, arrays, out, params)
         if closed is None:
-            trace = Trace()
+            closed = self._at_once(values, arrays, params, key)
+            with _lock:
+                closed = _eager.setdefault(key, closed)
+                forget(_eager)
+        results = execute(closed, arrays)
+        return results if self.multiple else results[0]
+
+    def _is_plain(self, values: list[Any]) -> bool:
+        """Whether a library call of one result is all there is to do."""
+        plain = self.notation is None and self.call is not None and self.bodies is None and self.inline is None
+        return plain and not self.multiple and not config.forcing and all(isinstance(v, Array) for v in values)
+
+    def _at_once(self, values: list[Any], arrays: list[Array], params: dict[str, Any], key: Any) -> ClosedJaxpr:
+        """The operation as a jaxpr: for these shapes, or for those that differ in their extents alone."""
+        line = user_line()
+
+        def make(avals: Sequence[Aval]) -> tuple[ClosedJaxpr, Any]:
+            trace, given = Trace(), iter(avals)
             inputs: list[Var] = []
             atoms: list[Atom] = []
             for value in values:
                 if isinstance(value, Array):
-                    inputs.append(Var(value.aval))
+                    inputs.append(Var(next(given)))
                     atoms.append(inputs[-1])
                 else:
                     literal = trace.atom(value)
                     assert isinstance(literal, Literal)
                     atoms.append(literal)
             outs = tuple(Var(a) for a in self.out_avals([a.aval for a in atoms], params))
-            eqn = Eqn(self, tuple(atoms), tuple(params.items()), outs, user_line())
-            closed = ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), outs), (), shared=True)
-            with _lock:
-                closed = _eager.setdefault(key, closed)
-                forget(_eager)
-        results = execute(closed, [v for v in values if isinstance(v, Array)])
-        return results if self.multiple else results[0]
+            eqn = Eqn(self, tuple(atoms), tuple(params.items()), outs, line)
+            return ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), outs), (), shared=True), None
+
+        avals = [a.aval for a in arrays]
+        if self.bodies is not None or self.inline is not None:  # what it runs was traced for these shapes
+            return make(avals)[0]
+        structure = (*key[:2], *(k.structure if isinstance(k, Aval) else k for k in key[2]))
+        with _lock:
+            family = _families.get(structure)
+            if family is None:
+                family = _families[structure] = _new_family[0]()
+                forget(_families)
+        found = family.find(avals, arrays, make)
+        return (found or make(avals))[0]
 
 
 def _value(value: Any, position: int, name: str, keep: bool) -> Any:
+    if isinstance(value, SymbolicDim):
+        return as_value(value)
     if isinstance(value, Array | Tracer) or is_python_scalar(value):
         return value
     if type(value) is np.ndarray and not keep:
@@ -214,7 +265,7 @@ def _value(value: Any, position: int, name: str, keep: bool) -> Any:
 def clear_caches() -> None:
     """Forget the operations that ran at once, with their plans."""
     with _lock:
-        for cache in (_eager, _lifts, _templates, _viewed):
+        for cache in (_eager, _families, _once, _lifts, _templates, _viewed):
             cache.clear()
 
 
@@ -280,6 +331,8 @@ def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:
     """
     if type(value) is Array:
         return value
+    if isinstance(value, SymbolicDim):
+        return asarray(as_value(value), what, keep)
     if isinstance(value, Array | Tracer):
         if isinstance(value, Tracer) and not value.maker.open:
             leaked(value)

@@ -4,6 +4,7 @@
 SciPy's and NumPy's arrays need none of this: `sparsejax.array` takes them, `.to_scipy()` and `.todense()` make them.
 """
 
+from sparsejax.interop import dask_adapter  # noqa: F401  (Dask learns of arrays)
 from sparsejax.interop.graphblas_adapter import from_graphblas, to_graphblas
 from sparsejax.interop.jax_adapter import from_jax, to_jax
 from sparsejax.interop.networkx_adapter import from_networkx, to_networkx

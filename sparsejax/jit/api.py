@@ -18,7 +18,7 @@ import numpy as np
 from sparsejax import config, tree_util
 from sparsejax.core import primitive, trace
 from sparsejax.core.array import Array, made
-from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.formats.storage import Storage
@@ -34,11 +34,14 @@ from sparsejax.jit.inspect.ahead_of_time import (
 )
 from sparsejax.jit.runtime import plans, signature
 from sparsejax.jit.runtime.call_cache import Shortcut
+from sparsejax.jit.runtime.shapes import Family
 from sparsejax.jit.runtime.signature import Signature
 from sparsejax.lax.elementwise import strong
 from sparsejax.transforms.staging import trace_to_jaxpr
 
 primitive.set_executor(plans.execute)
+primitive.set_families(Family)
+primitive.set_direct(plans.directly)
 
 SIGNATURES = 1024
 """Signatures that a jitted function remembers, about 60 KB each with their plans; of more, the quarter that was called longest ago is
@@ -58,11 +61,12 @@ class JitFunction:
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         donate_argnums: Sequence[int],
+        dynamic: Any = True,
     ) -> None:
         self.__name__ = "function"
         functools.update_wrapper(self, function)
         self._function = function
-        self._options = tuple(static_argnums), tuple(static_argnames), tuple(donate_argnums)
+        self._options = tuple(static_argnums), tuple(static_argnames), tuple(donate_argnums), dynamic
         self._argnums, self._argnames = _positions(function, static_argnums, static_argnames, "static")
         self._donated, _ = _positions(function, donate_argnums, (), "donate")
         both = sorted(self._argnums & self._donated)
@@ -70,7 +74,9 @@ class JitFunction:
             raise ValueError(
                 f"argument {both[0]} of {self.__name__} is both static and donated; a static one has no memory"
             )
+        self._dynamic = dynamic
         self._cache: dict[Any, Signature] = {}
+        self._families: dict[Any, Family] = {}
         self._last: Shortcut | None = None
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
@@ -78,6 +84,7 @@ class JitFunction:
     def clear_cache(self) -> None:
         """Forget all traces: the next call traces again."""
         self._cache.clear()
+        self._families.clear()
         self._last = None
 
     def __copy__(self) -> JitFunction:
@@ -132,7 +139,11 @@ class JitFunction:
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
         if traced is None:
-            traced = self._trace_once(key, leaves, args, kwargs)
+            traced = self._known(key, leaves)
+            again = traced is None  # of a shape that may not come back, nothing more is prepared than the call needs
+            traced = traced or self._trace_once(key, leaves, args, kwargs, run=True)
+        else:
+            again = True
         traced.used = next(signature.clock)
         if traced.limits:
             traced.check(leaves)
@@ -140,7 +151,7 @@ class JitFunction:
             outs = plans.execute(traced.closed, leaves, once(self._donated_leaves(args)))
         else:
             outs = plans.execute(traced.closed, leaves)
-            self._last = None if config.forcing else traced.shortcut(key)
+            self._last = traced.shortcut(key) if again and not config.forcing else None
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
     def _donated_leaves(self, args: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
@@ -190,23 +201,25 @@ class JitFunction:
                 )
         return (dynamic, named), tuple([(name, _typed(value)) for name, value in statics])
 
-    def _trace_once(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    def _trace_once(
+        self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any], run: bool = False
+    ) -> Signature:
         """The trace of a signature; threads that ask for it at the same time wait for one of them."""
         if trace.current() is not None:
-            return self._trace(key, leaves, args, kwargs)
+            return self._trace(key, leaves, args, kwargs, False)
         with self._lock:
             turn = self._tracing.setdefault(key, threading.RLock())
         with turn:
-            traced = self._cache.get(key) or self._trace(key, leaves, args, kwargs)
+            traced = self._cache.get(key) or self._trace(key, leaves, args, kwargs, run)
         with self._lock:
             self._tracing.pop(key, None)
         return traced
 
-    def _trace(self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    def _trace(
+        self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any], run: bool
+    ) -> Signature:
         (positional, named), _ = self._split(args, kwargs)
-        if config.explain_cache_misses():
-            known = list(self._cache)
-            log.warning("%s", cache_misses.reason(self.__name__, key, known, self._paths(args, kwargs)))
+        known = list(self._cache)
         _, tree = tree_util.tree_flatten((positional, named))
         out_trees: list[tree_util.PyTreeDef] = []
 
@@ -219,15 +232,53 @@ class JitFunction:
             out_trees.append(out_tree)
             return [_checked_output(o, self.__name__) for o in outs]
 
-        closed = trace_to_jaxpr(flat, [leaf_aval(x) for x in leaves])
-        traced = Signature(closed, out_trees[0])
+        def make(avals: Sequence[Aval]) -> tuple[ClosedJaxpr, Any]:
+            closed = trace_to_jaxpr(flat, avals)
+            return closed, (out_trees.pop(), signature.limits_of(closed.jaxpr))
+
+        avals = [leaf_aval(x) for x in leaves]
+        family = self._family(key, avals, args, kwargs) if run and trace.current() is None and self._dynamic else None
+        found = None if family is None else family.find(avals, leaves, make)
+        if config.explain_cache_misses():
+            paths = self._paths(args, kwargs)
+            told = "" if family is None else family.told(_axes(paths, avals))
+            reason = cache_misses.reason(self.__name__, key, known, paths)
+            log.warning("%s", f"{reason}; {told}" if told else reason)
+        closed, (out_tree, limits) = found or make(avals)
+        traced = Signature(closed, out_tree, limits)
         if traced.is_inner:
             return traced
+        return self._kept(key, traced)
+
+    def _kept(self, key: Any, traced: Signature) -> Signature:
+        """Remember a signature, and forget old ones."""
         with self._lock:
             if len(self._cache) >= SIGNATURES:
                 for old in sorted(self._cache, key=lambda k: self._cache[k].used)[: max(1, SIGNATURES // 4)]:
                     del self._cache[old]
             return self._cache.setdefault(key, traced)
+
+    def _known(self, key: Any, leaves: Sequence[Any]) -> Signature | None:
+        """A new signature of a shape that an earlier trace serves."""
+        if trace.current() is not None:
+            return None
+        avals = [leaf_aval(x) for x in leaves]
+        family = self._families.get(_structure_of(key, avals))
+        found = None if family is None else family.known(avals, leaves)
+        if found is None:
+            return None
+        closed, (out_tree, limits) = found
+        return self._kept(key, Signature(closed, out_tree, limits))
+
+    def _family(self, key: Any, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Family:
+        """The traces for operands that differ from these in their extents alone."""
+        structure = _structure_of(key, avals)
+        if structure not in self._families:
+            named = self._dynamic if isinstance(self._dynamic, dict) else {}
+            made = Family(_named(named, self._function, self._argnums, args, kwargs))
+            with self._lock:
+                self._families.setdefault(structure, made)
+        return self._families[structure]
 
     def _paths(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
         """The names of the leaves of the arguments, in order."""
@@ -254,6 +305,47 @@ class JitFunction:
         return self.trace(*args, **kwargs).lower()
 
 
+def _structure_of(key: Any, avals: Sequence[Aval]) -> Any:
+    """What a call has in common with those that differ in extents alone."""
+    return (() if isinstance(key[0], Aval) else key[:-1], *[a.structure for a in avals]) if key else ()
+
+
+def _axes(paths: Sequence[str], avals: Sequence[Aval]) -> list[str]:
+    """The names of all extents of the leaves of the arguments."""
+    return [f"axis {d} of {path}" for path, a in zip(paths, avals, strict=True) for d in range(a.ndim)]
+
+
+def _named(
+    names: dict[str, Any],
+    function: Callable[..., Any],
+    statics: frozenset[int],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> list[str | None]:
+    """The symbols that `dynamic` names, for all extents of the leaves of the arguments; ValueError where they do not fit."""
+    if not names:
+        return []
+    parameters = list(inspect.signature(function).parameters)
+    for name in names:
+        if name not in parameters:
+            raise ValueError(
+                f"dynamic names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
+            )
+    made: list[str | None] = []
+    given = [(parameters[k] if k < len(parameters) else "", a) for k, a in enumerate(args) if k not in statics]
+    for name, argument in (*given, *sorted(kwargs.items())):
+        for leaf in tree_util.tree_leaves(argument):
+            shape = np.shape(leaf) if not hasattr(leaf, "shape") else leaf.shape
+            wanted = tuple(names.get(name, (None,) * len(shape)))
+            if len(wanted) != len(shape):
+                raise ValueError(f"dynamic names {len(wanted)} axes of {name!r}, which has {len(shape)}: {wanted}")
+            for word in wanted:
+                if word is not None and not (isinstance(word, str) and word.isidentifier() and word != "e"):
+                    raise ValueError(f"dynamic={{{name!r}: {wanted}}} must hold names such as 'n', or None")
+            made += wanted
+    return made
+
+
 _TYPED = (Array, ShapeDtypeStruct)
 
 
@@ -266,9 +358,13 @@ _pickling = _Pickling()
 
 
 def _unpickled(
-    function: bytes, static_argnums: Sequence[int], static_argnames: Sequence[str], donate_argnums: Sequence[int] = ()
+    function: bytes,
+    static_argnums: Sequence[int],
+    static_argnames: Sequence[str],
+    donate_argnums: Sequence[int] = (),
+    dynamic: Any = True,
 ) -> JitFunction:
-    return JitFunction(pickle.loads(function), static_argnums, static_argnames, donate_argnums)
+    return JitFunction(pickle.loads(function), static_argnums, static_argnames, donate_argnums, dynamic)
 
 
 def _typed(value: Any) -> Any:
@@ -300,7 +396,14 @@ def _inlined(value: Any) -> Any:
     return strong(value) if isinstance(value, Tracer) else value
 
 
-def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any = (), donate_argnums: Any = ()) -> Any:
+def jit(
+    function: Any = None,
+    *,
+    static_argnums: Any = (),
+    static_argnames: Any = (),
+    donate_argnums: Any = (),
+    dynamic: bool | dict[str, Any] = True,
+) -> Any:
     """Compile `function`: it is traced once per signature, fused, scheduled and turned into machine code.
 
     Arguments may be arrays (ours, NumPy's, SciPy's sparse ones), Python numbers, and pytrees of these. Static arguments
@@ -310,6 +413,10 @@ def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any 
     Arrays in the arguments `donate_argnums` are given up: dense results of their dtypes and sizes may be written where they were, and
     they are deleted (`donation`). Memory that was borrowed, or that another array or view refers to, is never written.
 
+    A second shape of the same rank traces the function once more, with symbols for the extents that changed: integers that compute and compare
+    (docs/shapes.md). Further shapes run without being traced, scheduled or compiled. `dynamic=False` traces every shape by itself;
+    `dynamic={"A": ("n", None)}` makes the first extent of the parameter `A` a symbol from the first call on.
+
     >>> import numpy as np
     >>> import sparsejax as sj
     >>> double = sj.jit(lambda x: x + x)
@@ -318,13 +425,19 @@ def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any 
     """
     if function is None:
         return functools.partial(
-            jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            dynamic=dynamic,
         )
     if not callable(function):
         raise TypeError(f"jit expects a function, but got {type(function).__name__}")
     nums = _sequence(static_argnums, int, "static_argnums")
     names = _sequence(static_argnames, str, "static_argnames")
-    return JitFunction(function, nums, names, _sequence(donate_argnums, int, "donate_argnums"))
+    if not isinstance(dynamic, bool | dict):
+        raise TypeError(f"dynamic={dynamic!r} must be True, False, or names of axes by parameter")
+    return JitFunction(function, nums, names, _sequence(donate_argnums, int, "donate_argnums"), dynamic)
 
 
 def make_jaxpr(function: Callable[..., Any], static_argnums: Any = ()) -> Callable[..., ClosedJaxpr]:

@@ -13,6 +13,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, as_operand
+from sparsejax.core.symbolic import hint
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin, operators, simplify
@@ -399,7 +400,7 @@ def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: 
     broadcast = any(a.shape[k] != extents[x] for a, ls in zip(arrays, inputs, strict=True) for k, x in enumerate(ls))
     if broadcast or any(label not in extents for label in output):
         return contract(arrays, inputs, output, out_format, wanted)
-    steps = path.plan(tuple(a.aval for a in arrays), tuple(inputs), output, _typing_for(wanted))
+    steps = path.plan(tuple(a.aval.resized(hint) for a in arrays), tuple(inputs), output, _typing_for(wanted))
     if len(steps) == 1:
         return contract(arrays, inputs, output, out_format, wanted)
     left = list(zip(arrays, inputs, strict=True))

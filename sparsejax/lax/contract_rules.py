@@ -14,7 +14,7 @@ import itertools
 from typing import Any
 
 from sparsejax.core.avals import Aval
-from sparsejax.core.jaxpr import Jaxpr
+from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format
 from sparsejax.lax import semiring_rules
@@ -97,7 +97,7 @@ def _factored(
     out_format: Any,
     ring: Ring | None = None,
     mask: str | None = None,
-) -> Jaxpr | None:
+) -> ClosedJaxpr | None:
     """A sparse factor times the sum of the product of the others, where it moves, has the axes of the result in their order, and the others are
     dense factors that are summed."""
     if ring is not None or mask is not None:
@@ -115,8 +115,8 @@ def _factored(
             made = contract(others, labels, output, factor.format, dtype, mask=factor, filled=True)
             return [elementwise("multiply", convert_element_type(factor, dtype), made)]
 
-        made = trace_to_jaxpr(product, avals).jaxpr
-        return made if made.outputs[0].aval == result and not made.consts else None
+        made = trace_to_jaxpr(product, avals)
+        return made if made.jaxpr.outputs[0].aval == result and not made.consts else None
     return None
 
 

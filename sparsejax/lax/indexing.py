@@ -1,7 +1,8 @@
 """Parts of arrays: windows by ranges, gathers by indices, arrays side by side.
 
-A window keeps what lies in a range of each dimension. A gather is a contraction with a selection, the sparse matrix that has its
-one in row p at column index[p]; it is scheduled, fused and differentiated as any contraction is:
+A window keeps what lies in a range of each dimension. A gather from a dense array is an indirect einsum (`indirect`). One from a sparse
+array is a contraction with a selection, the sparse matrix that has its one in row p at column index[p]; it is scheduled, fused and
+differentiated as any contraction is:
 
     x[i, :]        out[p, j] = sum_i  S[p, i] * x[i, j]
     x[i, j]        out[p]    = sum_ij S[p, i] * T[p, j] * x[i, j]
@@ -18,11 +19,14 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.symbolic import known, length, span
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Compressed, Coordinate, Format, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
+from sparsejax.lax.extents import coordinates
+from sparsejax.lax.indirect import rows
 from sparsejax.lax.linear import Factor, empty, pull, refilled, zeros, zeros_like
 from sparsejax.lax.structural import convert_format, normal_axis
 
@@ -30,7 +34,7 @@ from sparsejax.lax.structural import convert_format, normal_axis
 
 
 def _window_typing(x: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Aval:
-    shape = tuple(len(r) for d, r in enumerate(ranges) if d not in axes)
+    shape = tuple(length(r) for d, r in enumerate(ranges) if d not in axes)
     form = selection.without(x.format, axes)
     return Aval(shape, x.dtype, form, 0 if form.is_dense else x.fill_value)
 
@@ -47,7 +51,7 @@ def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tu
 def _window_transpose(ct: Any, x: Linear, ranges: tuple[range, ...], axes: tuple[int, ...]) -> list[Any]:
     """ct[k..] at the coordinates that it was taken from: a contraction with a selection per dimension that lost some."""
     kept = [d for d in range(x.ndim) if d not in axes]
-    lost = [len(r) < n or r.step < 0 or d in axes for d, (r, n) in enumerate(zip(ranges, x.shape, strict=True))]
+    lost = [length(r) < n or r.step < 0 or d in axes for d, (r, n) in enumerate(zip(ranges, x.shape, strict=True))]
     long = [d for d in range(x.ndim) if lost[d] and x.shape[d] > SELECTED]
     if long and x.is_sparse and not ct.format.is_dense and not axes and all(ranges[d].step == 1 for d in long):
         for d in long:
@@ -56,7 +60,7 @@ def _window_transpose(ct: Any, x: Linear, ranges: tuple[range, ...], axes: tuple
     factors: list[Factor] = [(ct, tuple(names[d] for d in kept))]
     for d, chosen in enumerate(ranges):
         if lost[d]:
-            factors.append((select(np.asarray(chosen, np.int64), x.shape[d], ct.dtype), (names[d], d)))
+            factors.append((select(coordinates(chosen), x.shape[d], ct.dtype), (names[d], d)))
     return [pull(factors, tuple(range(x.ndim)), x)]
 
 
@@ -97,7 +101,7 @@ def window(x: Any, ranges: Sequence[range], axes: Sequence[int] = ()) -> Any:
     Array([3., 5.], dtype=float64)
     """
     x = asarray(x)
-    full = all(r == range(n) for r, n in zip(ranges, x.shape, strict=True))
+    full = all(r == span(0, n) for r, n in zip(ranges, x.shape, strict=True))
     return x if full and not axes else window_p.bind(x, ranges=tuple(ranges), axes=tuple(axes))
 
 
@@ -141,15 +145,15 @@ def select(index: Any, extent: int, dtype: Any = np.float64, drop: bool = False,
     """
     index = asarray(index)
     dense = convert_format(index, Format.parse("dense", index.ndim))
-    return select_p.bind(dense, extent=int(extent), dtype=np.dtype(dtype), drop=drop, axis=axis)
+    return select_p.bind(dense, extent=known(extent), dtype=np.dtype(dtype), drop=drop, axis=axis)
 
 
 def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None) -> Any:
     """`x` at integer vectors of one length, one for each of some dimensions: x[:, i, :, j] for {1: i, 3: j}.
 
     The dimensions are replaced by one, at the place of the first. A sparse result has the format of `x` where one dimension is
-    gathered from, and coo else. Work: a contraction with one selection per dimension.
-    Errors call dimension d `axes[d]`.
+    gathered from, and coo else. Work: the result, or of a sparse `x` a contraction with one
+    selection per dimension. Errors call dimension d `axes[d]`.
 
     >>> import sparsejax as sj
     >>> gather(sj.array(np.arange(6.0).reshape(2, 3)), {1: np.array([2, 2, 0])})
@@ -157,13 +161,13 @@ def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None) -
            [5., 5., 3.]], dtype=float64)
     """
     x = asarray(x)
+    if x.format.is_dense:
+        return rows.gathered(x, {d: asarray(i) for d, i in indices.items()}, axes)
     first = min(indices)
     labels = range(x.ndim)
     factors = [select(i, x.shape[d], x.dtype, axis=d if axes is None else axes[d]) for d, i in indices.items()]
     inputs = [(x.ndim, d) for d in indices]
     output = [x.ndim if d == first else d for d in labels if d == first or d not in indices]
-    if x.format.is_dense:
-        return contract([*factors, x], [*inputs, tuple(labels)], output, None, x.dtype)
     form = x.format if len(indices) == 1 else Format.parse("coo", len(output))
     made = refilled(x)
     # formats that store zeros between the entries of a product (bands, diagonals, blocks) take them over the right fill only
@@ -219,7 +223,7 @@ def _concatenate_transpose(ct: Any, *xs: Any, axis: int) -> list[Any]:
     start = 0
     for x in xs:
         stop = start + x.shape[axis]
-        ranges = [range(start, stop) if d == axis else range(n) for d, n in enumerate(ct.shape)]
+        ranges = [span(start, stop) if d == axis else span(0, n) for d, n in enumerate(ct.shape)]
         made.append(
             pull([(window(ct, ranges), tuple(range(ct.ndim)))], tuple(range(ct.ndim)), x)
             if isinstance(x, Linear)

@@ -19,6 +19,7 @@ from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
+from sparsejax.lax import extents as sizes
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, real
@@ -156,6 +157,8 @@ def empty(aval: Aval) -> Any:
     """Zero of the type `aval`: dense, or without an entry."""
     if aval.format.is_dense:
         return convert_format(zeros(aval), aval.format)
+    if not sizes.is_known(aval.shape):
+        return sizes.empty(aval.shape, aval.dtype, aval.format, aval.fill_value)
     nothing = np.zeros((aval.ndim, 0), np.int64), np.zeros(0, aval.dtype)
     return Array(convert.from_coords(*nothing, aval.shape, aval.format, aval.fill_value))
 

@@ -14,6 +14,7 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.jit.ir import cin, operators
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
+from sparsejax.lax.extents import number
 from sparsejax.lax.structural import entries, normal_axes, pattern, refill, reshape
 
 OPERATORS = {
@@ -171,7 +172,7 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     total = reduce("sum", x, axis=axes, dtype=out, keepdims=keepdims)
     if count == 0 and not total.format.is_dense:
         total = refill(total, math.nan)  # a quotient of absent entries would be absent
-    return convert_element_type(elementwise("divide", total, float(count)), out)
+    return convert_element_type(elementwise("divide", total, number(count)), out)
 
 
 def var(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
@@ -197,16 +198,17 @@ def var(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: 
     else:
         stored = pattern(x, wide)
         distance = elementwise("subtract", refill(x, 0), elementwise("multiply", stored, center))
-        rest = elementwise("subtract", float(count), reduce("sum", stored, axes, keepdims=True))
+        rest = elementwise("subtract", number(count), reduce("sum", stored, axes, keepdims=True))
         others = elementwise("multiply", rest, _square(elementwise("subtract", x.fill_value.item(), center)))
         others = where(elementwise("greater", _real(rest), 0), others, 0)
         total = elementwise("add", reduce("sum", _square(distance), axes, keepdims=True), others)
         total = total if keepdims else reshape(total, [n for k, n in enumerate(x.shape) if k not in axes])
     total = _real(total)
-    if count <= ddof and not total.format.is_dense:
+    less = int(ddof) if int(ddof) == ddof else ddof
+    if count <= less and not total.format.is_dense:
         total = refill(total, math.nan)  # as in `mean`
     out = total.dtype if dtype is None else wide
-    return convert_element_type(elementwise("divide", total, float(max(0, count - ddof))), out)
+    return convert_element_type(elementwise("divide", total, number(max(0, count - less))), out)
 
 
 def _real(x: Any) -> Any:

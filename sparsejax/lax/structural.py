@@ -13,6 +13,7 @@ import numpy as np
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.core.trace import current
 from sparsejax.errors import TracerIntegerConversionError
 from sparsejax.formats import Format, convert, selection, structural
@@ -60,10 +61,15 @@ def integer(value: Any, what: str) -> int:
 
 
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
-    """A shape given as one integer or a sequence of them; TypeError, naming the argument, for anything else."""
+    """A shape given as one integer or a sequence of them (or of extents that are not known); TypeError, naming the argument, for anything else."""
     if not np.iterable(shape) or isinstance(shape, str):
-        return (integer(shape, what),)
-    return tuple(integer(n, what) for n in shape)
+        shape = (shape,)
+    return tuple(as_extent(n, what) for n in shape)
+
+
+def as_extent(value: Any, what: str) -> Any:
+    """`value` as an integer; or as it is, if it is an extent that is not known."""
+    return value if isinstance(value, SymbolicDim) else integer(value, what)
 
 
 def normal_axis(axis: Any, ndim: int, what: str = "axis") -> int:

@@ -74,10 +74,12 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape of operands by NumPy's rules (whose own function refuses sizes above 2^63)."""
     made: list[int] = []
     for extents in itertools.zip_longest(*(reversed(s) for s in shapes), fillvalue=1):
-        wide = {n for n in extents if n != 1}
-        if len(wide) > 1:
+        wide = [n for n in extents if n != 1]
+        if any(
+            n != wide[0] for n in wide[1:]
+        ):  # extents that are not known may be equal though they are spelled otherwise
             raise ValueError(f"operands could not be broadcast together with shapes {' '.join(map(str, shapes))}")
-        made.append(wide.pop() if wide else 1)
+        made.append(wide[0] if wide else 1)
     return tuple(reversed(made))
 
 

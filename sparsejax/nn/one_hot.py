@@ -10,6 +10,8 @@ from sparsejax import dtypes
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.indexing import select
+from sparsejax.lax.indirect import rows
+from sparsejax.lax.structural import convert_format, reshape
 
 
 def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Any:
@@ -36,5 +38,8 @@ def embed(table: Any, labels: Any) -> Any:
     >>> embed(np.eye(3), np.array([2]))
     Array([[0., 0., 1.]], dtype=float64)
     """
-    table = asarray(table, "table")
+    table, labels = asarray(table, "table"), asarray(labels, "labels")
+    if table.format.is_dense and table.ndim == 2 and labels.dtype.kind in "iu":
+        flat = reshape(convert_format(labels, "dense"), (labels.size,))
+        return reshape(rows.gathered(table, {0: flat}, drop=True), (*labels.shape, table.shape[1]))
     return einsum("...v,vd->...d", one_hot(labels, table.shape[0], table.dtype), table)

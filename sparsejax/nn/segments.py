@@ -1,4 +1,4 @@
-"""Reductions of the rows of an array by segments: products with the sparse matrix that has a one per row (`one_hot`).
+"""Reductions of the rows of an array by segments: accumulated where ids say (`lax.indirect`).
 
 `segment_ids[n]` is the segment of row `n`; ids may be in any order, and rows with ids outside of 0 to `num_segments` - 1 are dropped.
 Without `num_segments`, the segments end with the largest id, which must then be known (outside of `jit`).
@@ -14,37 +14,45 @@ from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import elementwise, where
-from sparsejax.lax.reduce import reduce
+from sparsejax.lax.indirect import rows
+from sparsejax.lax.structural import convert_format, reshape
 from sparsejax.nn.activations import floating
 from sparsejax.nn.one_hot import one_hot
 from sparsejax.transforms.custom import stop_gradient
 
 
-def _membership(data: Any, ids: Any, count: int | None) -> tuple[Any, Any]:
+def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, int]:
     data, ids = asarray(data, "data"), asarray(ids, "ids")
     if ids.ndim != 1 or not data.ndim or len(ids) != data.shape[0]:
         raise ValueError(
             f"ids of shape {ids.shape} must name a segment for each of the rows of data, of shape {data.shape}"
         )
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"labels must be integers, not {ids.dtype}")
     if count is None:
         if isinstance(ids, Tracer):
             raise TypeError(
                 "num_segments must be given where the ids are traced: the shape of the result depends on it"
             )
         count = int(np.asarray(ids).max()) + 1 if ids.size else 0
-    return data, one_hot(ids, count, data.dtype)
+    return data, ids, count
 
 
-def _combined(semiring: str | None, data: Any, chosen: Any) -> Any:
-    """out[s, ...] = add over n of chosen[n, s] * data[n, ...]"""
+SECOND = {"add": None, "maximum": "max_second", "minimum": "min_second"}
+
+
+def _combined(op: str, data: Any, ids: Any, count: int) -> Any:
+    """out[ids[n], ...] op= data[n, ...]; of sparse data a product with the matrix that has a one per row."""
+    if data.format.is_dense and data.dtype.kind != "c":
+        return rows.accumulated(op, data, {0: ids}, (count, *data.shape[1:]), drop=True)
     rest = tuple(range(2, data.ndim + 1))
-    return contract([chosen, data], [(0, 1), (0, *rest)], (1, *rest), semiring=semiring)
+    chosen = one_hot(ids, count, data.dtype)
+    return contract([chosen, data], [(0, 1), (0, *rest)], (1, *rest), semiring=SECOND[op])
 
 
-def _spread(values: Any, chosen: Any) -> Any:
-    """out[n, ...] = values[segment of n, ...]"""
-    rest = tuple(range(2, values.ndim + 1))
-    return contract([chosen, values], [(0, 1), (1, *rest)], (0, *rest))
+def _spread(values: Any, ids: Any) -> Any:
+    """out[n, ...] = values[ids[n], ...]"""
+    return rows.gathered(convert_format(values, "dense"), {0: ids}, drop=True)
 
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
@@ -54,31 +62,35 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) ->
     >>> segment_sum(np.array([1.0, 2.0, 3.0]), np.array([1, 0, 1]), 3)
     Array([2., 4., 0.], dtype=float64)
     """
-    return _combined(None, *_membership(data, segment_ids, num_segments))
+    return _combined("add", *_segments(data, segment_ids, num_segments))
 
 
 def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
     """The largest row entries of each segment; -inf (the least integer) for a segment without rows."""
-    return _combined("max_second", *_membership(data, segment_ids, num_segments))
+    return _combined("maximum", *_segments(data, segment_ids, num_segments))
 
 
 def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
     """The smallest row entries of each segment; inf (the largest integer) for a segment without rows."""
-    return _combined("min_second", *_membership(data, segment_ids, num_segments))
+    return _combined("minimum", *_segments(data, segment_ids, num_segments))
 
 
 def segment_mean(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
     """The mean of the rows of each segment; 0 for a segment without rows."""
-    data, chosen = _membership(floating(data), segment_ids, num_segments)
-    sizes = reduce("sum", chosen, 0)
-    weights = contract([chosen, 1 / elementwise("maximum", sizes, 1)], [(0, 1), (1,)], (0, 1))
-    return _combined(None, data, weights)
+    data, ids, count = _segments(floating(data), segment_ids, num_segments)
+    sizes = _combined("add", asarray(np.ones(data.shape[0], data.dtype)), ids, count)
+    weights = _spread(1 / elementwise("maximum", sizes, 1), ids)
+    return _combined("add", data * _column(weights, data.ndim), ids, count)
+
+
+def _column(x: Any, ndim: int) -> Any:
+    return reshape(x, (x.shape[0], *[1] * (ndim - 1)))
 
 
 def segment_softmax(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
     """exp(data) over its sum in the segment of each row."""
-    data, chosen = _membership(floating(data), segment_ids, num_segments)
-    most = _combined("max_second", data, chosen)
+    data, ids, count = _segments(floating(data), segment_ids, num_segments)
+    most = _combined("maximum", data, ids, count)
     most = stop_gradient(where(elementwise("isfinite", most), most, 0.0))
-    grown = elementwise("exp", data - _spread(most, chosen))
-    return grown / _spread(_combined(None, grown, chosen), chosen)
+    grown = elementwise("exp", data - _spread(most, ids))
+    return grown / _spread(_combined("add", grown, ids, count), ids)

@@ -13,6 +13,7 @@ from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import TracerArrayConversionError
 from sparsejax.formats import Format, convert
+from sparsejax.lax.extents import along
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.structural import (
     broadcast_to,
@@ -194,5 +195,5 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
         raise ValueError(
             f"indices of shape {index.shape} must have as many dimensions as the array, of shape {x.shape}"
         )
-    numbers = np.ogrid[tuple(map(slice, x.shape))]
+    numbers = [along(n, d, x.ndim) for d, n in enumerate(x.shape)]
     return getitem(x, tuple(index if d == place else numbers[d] for d in range(x.ndim)))

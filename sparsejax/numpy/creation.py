@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import dtypes
+from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import Tracer
 from sparsejax.formats import Format
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.structural import convert_format, integer
@@ -78,6 +81,36 @@ def diags(
         total = part if total is None else elementwise("add", total, part)
     assert total is not None
     return convert_format(total if dtype is None else convert_element_type(total, dtype), format)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    retstep: bool = False,
+    axis: int = 0,
+) -> Any:
+    """`numpy.linspace`; with traced or array ends too, along a new first axis."""
+    check_device(device)
+    count = integer(num, "num")
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    if not any(isinstance(end, Tracer) for end in (start, stop)):
+        ends: list[Any] = [np.asarray(e) if isinstance(e, ArrayBase) else e for e in (start, stop)]
+        made, step = np.linspace(ends[0], ends[1], count, endpoint, retstep=True, dtype=wanted, axis=axis)
+        return (own(made), float(step)) if retstep else own(made)
+    if retstep or axis:
+        raise ValueError("linspace of traced ends takes neither retstep nor axis")
+    low, high = (elementwise("multiply", e, 1.0) for e in (start, stop))
+    gap = elementwise("subtract", high, low)
+    parts = np.arange(count) / max(1, count - 1 if endpoint else count)
+    parts = parts.reshape(-1, *[1] * gap.ndim)
+    made = elementwise("add", low, elementwise("multiply", gap, parts))
+    return made if wanted is None else convert_element_type(made, wanted)
 
 
 def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Any:

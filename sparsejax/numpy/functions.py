@@ -14,6 +14,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray as _asarray
+from sparsejax.core.symbolic import span
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest, structural
@@ -21,6 +22,7 @@ from sparsejax.formats.ownership import refuse_copy
 from sparsejax.formats.segments import check_size, offsets
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape as _checked_shape
+from sparsejax.lax import extents as sizes
 from sparsejax.lax.contract import contract, tensordot
 from sparsejax.lax.elementwise import aval_of as _aval_of
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
@@ -200,12 +202,18 @@ def own(values: NDArray[Any]) -> Array:
 
 def _filled(shape: Any, value: Any, dtype: Any, format: Any = None, device: Any = None) -> Any:
     check_device(device)
-    new, wanted = _checked_shape(_extents(shape)), dtypes.canonical(dtype)
+    new, wanted = _extents(shape), dtypes.canonical(dtype)
+    new = _checked_shape(new) if sizes.is_known(new) else new
     sparse = format is not None and not Format.parse(format, len(new)).is_dense
     if isinstance(value, Tracer):
         if sparse:
             raise FormatError("the fill of a sparse array must be known: a traced value makes a dense array")
         return broadcast_to(_convert_element_type(value, wanted), new)
+    if not sizes.is_known(new):
+        if sparse:
+            return sizes.empty(new, wanted, Format.parse(format, len(new)), value)
+        made = broadcast_to(_convert_element_type(value, wanted), new)
+        return made if format is None else _convert_format(made, format)
     if not sparse:
         return Array(ingest.as_storage(np.full(new, value, wanted), format))
     coords, fill = np.empty((len(new), 0), np.int64), ingest.fill_scalar(value, wanted)
@@ -231,7 +239,8 @@ def full(
     if isinstance(fill_value, Array) and fill_value.ndim == 0:
         dtype, fill_value = fill_value.dtype if dtype is None else dtype, fill_value.todense()[()]
     if np.ndim(fill_value):
-        made = broadcast_to(_asarray(fill_value), _checked_shape(_extents(shape)))
+        new = _extents(shape)
+        made = broadcast_to(_asarray(fill_value), _checked_shape(new) if sizes.is_known(new) else new)
         made = made if dtype is None else _convert_element_type(made, dtype)
         return made if format is None else _convert_format(made, format)
     return _filled(shape, fill_value, _asarray(fill_value).dtype if dtype is None else dtype, format, device)
@@ -267,37 +276,9 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     for value in (a for a in (start, stop, step) if isinstance(a, Tracer)):
         _integer(value, "an argument of arange")
     begin, end = (0, start) if stop is None else (start, stop)
+    if not sizes.is_known((begin, end, step)):
+        return sizes.coordinates(span(begin, end, step), dtype)
     return own(np.arange(begin, end, step, dtype=None if dtype is None else dtypes.canonical(dtype)))
-
-
-def linspace(
-    start: Any,
-    stop: Any,
-    /,
-    num: int = 50,
-    endpoint: bool = True,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    retstep: bool = False,
-    axis: int = 0,
-) -> Any:
-    """`numpy.linspace`; with traced or array ends too, along a new first axis."""
-    check_device(device)
-    count = _integer(num, "num")
-    wanted = None if dtype is None else dtypes.canonical(dtype)
-    if not any(isinstance(end, Tracer) for end in (start, stop)):
-        ends: list[Any] = [np.asarray(e) if isinstance(e, ArrayBase) else e for e in (start, stop)]
-        made, step = np.linspace(ends[0], ends[1], count, endpoint, retstep=True, dtype=wanted, axis=axis)
-        return (own(made), float(step)) if retstep else own(made)
-    if retstep or axis:
-        raise ValueError("linspace of traced ends takes neither retstep nor axis")
-    low, high = (_elementwise("multiply", e, 1.0) for e in (start, stop))
-    gap = _elementwise("subtract", high, low)
-    parts = np.arange(count) / max(1, count - 1 if endpoint else count)
-    parts = parts.reshape(-1, *[1] * gap.ndim)
-    made = _elementwise("add", low, _elementwise("multiply", gap, parts))
-    return made if wanted is None else _convert_element_type(made, wanted)
 
 
 def eye(

@@ -17,14 +17,18 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import SymbolicDim, length, sliced, span
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import NonConcreteBooleanIndexError
 from sparsejax.formats import Format, convert
 from sparsejax.lax import indexing
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.extents import coordinates, filled, is_known
+from sparsejax.lax.indirect import rows
 from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, normal_axis, reshape, squeeze, transpose
+from sparsejax.lax.typing_rules import broadcast_shapes
 
 _KINDS = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices"
 
@@ -55,7 +59,7 @@ class Index:
     @property
     def plain(self) -> tuple[int, ...]:
         """The shape of the result without new axes."""
-        rest = [len(self.ranges[d]) for d in self.sliced]
+        rest = [length(self.ranges[d]) for d in self.sliced]
         return (*rest[: self.first], *self.advanced, *rest[self.first :])
 
     @property
@@ -81,13 +85,13 @@ def parse(key: Any, shape: tuple[int, ...]) -> Index:
             continue
         d = len(made.ranges)
         if isinstance(part, slice):
-            made.ranges.append(range(*part.indices(shape[d])))
+            made.ranges.append(sliced(part, shape[d]))
             axes += 1
             continue
         if has_arrays:
             advanced.append((place, axes))
         if _is_array(part):
-            made.ranges.append(range(shape[d]))
+            made.ranges.append(span(0, shape[d]))
             made.arrays[d] = part
         else:
             made.ranges.append(_one(part, shape[d], d))
@@ -187,14 +191,15 @@ def _is_array(part: Any) -> bool:
     return isinstance(part, np.ndarray | ArrayBase)
 
 
-def _one(part: Any, extent: int, d: int) -> range:
+def _one(part: Any, extent: int, d: int) -> Any:
     try:
-        k = operator.index(part)
+        k = part if isinstance(part, SymbolicDim) else operator.index(part)
     except TypeError:
         raise IndexError(_KINDS) from None
     if not -extent <= k < extent:
         raise IndexError(f"index {k} is out of bounds for axis {d} with size {extent}")
-    return range(k % extent, k % extent + 1)
+    k = k + extent if k < 0 else k
+    return span(k, k + 1)
 
 
 def _crossed(arrays: dict[int, Any]) -> dict[int, Any]:
@@ -210,16 +215,16 @@ def _crossed(arrays: dict[int, Any]) -> dict[int, Any]:
 
 def _vector(array: Any, shape: tuple[int, ...]) -> Any:
     """An index array, broadcast, as a vector."""
-    if isinstance(array, np.ndarray):
+    if isinstance(array, np.ndarray) and is_known(shape):
         return np.broadcast_to(array, shape).reshape(-1).astype(np.int64)
-    return reshape(broadcast_to(convert_format(array, "dense"), shape), (math.prod(shape),))
+    return reshape(broadcast_to(convert_format(asarray(array), "dense"), shape), (math.prod(shape),))
 
 
 def _broadcast(arrays: dict[int, Any]) -> tuple[int, ...]:
     """Make vectors of one length out of the index arrays; the shape that they have together."""
     shapes = [a.shape for a in arrays.values()]
     try:
-        shape = np.broadcast_shapes(*shapes)
+        shape = broadcast_shapes(*shapes)
     except ValueError:
         listed = " ".join(map(str, shapes))
         raise IndexError(
@@ -304,7 +309,9 @@ class Ref:
 
     def add(self, values: Any) -> Any:
         """`x` with `values` added there; all of those for one coordinate."""
-        return self._whole(elementwise("add", self.x, self._spread(self._values(values))))
+        made = self._values(values)
+        spread = self._accumulated("add", made) if self._has_rows(made) else self._spread(made)
+        return self._whole(elementwise("add", self.x, spread))
 
     def min(self, values: Any) -> Any:
         """`x` with the minimum of entries and `values` there."""
@@ -315,7 +322,10 @@ class Ref:
         return self._extreme("maximum", values)
 
     def _extreme(self, name: str, values: Any) -> Any:
-        made = self._spread(self._values(values), Semiring(name, "second"))
+        made = self._values(values)
+        if self._has_rows(made):
+            return self._whole(elementwise(name, self.x, self._accumulated(name, made)))
+        made = self._spread(made, Semiring(name, "second"))
         return self._whole(where(self._mask(), elementwise(name, self.x, made), self.x))
 
     def _whole(self, made: Any) -> Any:
@@ -333,8 +343,19 @@ class Ref:
         count = len(index.advanced)
         between = range(index.first, index.first + count)
         order = [*between, *(k for k in range(made.ndim) if k not in between)]
-        rest = [len(index.ranges[d]) for d in index.sliced]
+        rest = [length(index.ranges[d]) for d in index.sliced]
         return reshape(transpose(made, order), (math.prod(index.advanced), *rest))
+
+    def _has_rows(self, values: Any) -> bool:
+        """Whether dense values go to whole rows of a dense array that integers name."""
+        index = self.index
+        whole = all(index.ranges[d] == range(index.shape[d]) for d in index.sliced)
+        dense = self.x.format.is_dense and values.format.is_dense
+        return bool(index.arrays) and not index.single and whole and dense and self.x.dtype.kind != "c"
+
+    def _accumulated(self, op: str, values: Any) -> Any:
+        index = self.index
+        return rows.accumulated(op, values, {d: asarray(i) for d, i in index.arrays.items()}, index.shape)
 
     def _spread(self, values: Any, semiring: Semiring | None = None) -> Any:
         """`values` at the coordinates of the key, nothing elsewhere."""
@@ -345,8 +366,8 @@ class Ref:
             if d in index.arrays:
                 operands.append(indexing.select(index.arrays[d], index.shape[d], values.dtype, axis=d))
                 inputs.append((2 * ndim, d))
-            elif d in index.single or len(index.ranges[d]) < index.shape[d] or index.ranges[d].step < 0:
-                operands.append(indexing.select(np.asarray(index.ranges[d], np.int64), index.shape[d], values.dtype))
+            elif d in index.single or length(index.ranges[d]) < index.shape[d] or index.ranges[d].step < 0:
+                operands.append(indexing.select(coordinates(index.ranges[d]), index.shape[d], values.dtype))
                 inputs.append((ndim + d, d))
         named = {ls[1] for ls in inputs}
         axes = [ndim + d if d in named else d for d in index.sliced]
@@ -356,20 +377,20 @@ class Ref:
         return contract(operands, inputs, range(ndim), form, values.dtype, semiring)
 
     def _mask(self) -> Any:
-        shape = [len(self.index.ranges[d]) for d in self.index.sliced]
+        shape = [length(self.index.ranges[d]) for d in self.index.sliced]
         if self.index.arrays:
             shape.insert(0, math.prod(self.index.advanced))
-        return self._spread(asarray(np.ones(shape, bool)))
+        return self._spread(asarray(filled(shape, True, bool)))
 
     def _last(self) -> Any:
         """Whether no later value has the same coordinate, per value of the index arrays."""
         index = self.index
-        places = np.arange(math.prod(index.advanced))
+        places = asarray(coordinates(span(0, math.prod(index.advanced))))
         dims = {k: (index.arrays[d], index.shape[d]) for k, d in enumerate(index.arrays)}
         vectors, shape = {k: a for k, (a, _) in dims.items()}, [n for _, n in dims.values()]
         latest = indexing.scatter(places, vectors, shape, Semiring("maximum", "second"))
         last = elementwise("equal", convert_format(indexing.gather(latest, vectors), "dense"), places)
-        return reshape(last, (len(places), *[1] * len(index.sliced)))
+        return reshape(last, (places.size, *[1] * len(index.sliced)))
 
 
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:

@@ -11,7 +11,9 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
 from sparsejax.formats import structural
 from sparsejax.formats.ownership import refuse_copy
+from sparsejax.lax import extents as sizes
 from sparsejax.lax import structural as shapes
+from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.linear import empty
@@ -99,7 +101,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
     """`numpy.broadcast_arrays`: all arrays repeated to the shape that they have together."""
     parts = [asarray(x) for x in arrays]
-    shape = np.broadcast_shapes(*(x.shape for x in parts))
+    shape = rules.broadcast_shapes(*(x.shape for x in parts))
     return tuple(broadcast_to(x, shape) for x in parts)
 
 
@@ -194,7 +196,7 @@ def _constant(x: Any, shape: Sequence[int], value: Any) -> Any:
     number = x.dtype.type(value)
     if not x.format.is_dense and structural.same_bits(x.dtype.type(x.fill_value), number):
         return empty(Aval(shape, x.dtype, x.format, x.fill_value))
-    return asarray(np.full(shape, number))
+    return asarray(np.full(shape, number)) if sizes.is_known(shape) else broadcast_to(number, shape)
 
 
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:

@@ -40,6 +40,8 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 _RUNNING = {"multiply": "prod", "maximum": "max", "minimum": "min"}
 _IGNORED = {"order", "subok", "like", "casting", "overwrite_input", "check_finite"}
 """Arguments about memory, which has no order to choose here."""
+_LIKE = {"asarray", "array"}
+"""What makes arrays of sequences: called with `like=` one of ours they make NumPy's, which work with ours and can be written to."""
 _CONVERTING = {"atleast_1d", "atleast_2d", "atleast_3d"}
 """What SciPy calls to make NumPy's arrays of what it is given, before its compiled code takes them: these are NumPy's of dense arrays."""
 
@@ -179,7 +181,10 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if _writes_to_numpy(kwargs, args):
         return through_numpy(func, name, args, kwargs)
     _refuse_out(f"np.{name}", kwargs := dict(kwargs))
-    clean = {k: v for k, v in kwargs.items() if v is not np._NoValue and k not in _IGNORED}
+    if name in _LIKE and not any(isinstance(x, ArrayBase) for x in _leaves(args)):
+        return func(*args, **kwargs)
+    ignored = _IGNORED - {"casting"} if name == "can_cast" else _IGNORED
+    clean = {k: v for k, v in kwargs.items() if v is not np._NoValue and k not in ignored}
     clean = {_RENAMED.get((name, k), k): v for k, v in clean.items() if k != "where" or v is not True}
     clean = {k: v for k, v in clean.items() if k != "initial" or v is not None}
     try:

@@ -14,6 +14,7 @@ from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.elementwise import where as _where
+from sparsejax.lax.extents import filled as _filled
 from sparsejax.lax.indexing import concatenate as _concatenate
 from sparsejax.lax.library.cumulative import cumulative as _cumulative
 from sparsejax.lax.reduce import MOST as _MOST
@@ -218,7 +219,7 @@ def _standard(running: Any, first: int, x: Any, axis: int | None, dtype: Any, in
     if not include_initial:
         return made
     place = _normal_axis(axis, x.ndim)
-    start = np.full([1 if d == place else n for d, n in enumerate(x.shape)], first, made.dtype)
+    start = _filled([1 if d == place else n for d, n in enumerate(x.shape)], first, made.dtype)
     return _concatenate([start, made], place)
 
 

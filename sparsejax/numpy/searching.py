@@ -17,6 +17,7 @@ from sparsejax.formats import lines
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
+from sparsejax.lax.extents import along
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
@@ -68,7 +69,7 @@ def _first(kind: str, x: Any, axis: int) -> Any:
     line = [1 if d == axis else n for d, n in enumerate(x.shape)]
     if x.format.is_dense:
         stored, best = x, reshape(most, line)
-        numbers = asarray(np.arange(extent).reshape([-1 if d == axis else 1 for d in range(x.ndim)]))
+        numbers = asarray(along(extent, axis, x.ndim))
     else:  # all of it at the entries that are stored
         x = convert_format(x, "coo")
         stored, best = refill(x, 0), _where(pattern(x, bool), reshape(most, line), 0)

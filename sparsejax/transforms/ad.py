@@ -42,9 +42,10 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
         primals = [staging.read(env, a) for a in eqn.inputs]
         known = [tangents.get(a) for a in eqn.inputs]
         moves = any(t is not None for t in known) and any(v.aval.dtype.kind in "fc" for v in eqn.outputs)
-        inner = _factored(eqn, known) if moves else None
-        if inner is not None:
-            values: dict[Atom, Any] = dict(zip(inner.inputs, primals, strict=True))
+        steps = _factored(eqn, known) if moves else None
+        if steps is not None:
+            inner = steps.jaxpr
+            values: dict[Atom, Any] = dict(zip((*inner.consts, *inner.inputs), (*steps.consts, *primals), strict=True))
             moving: dict[Atom, Any] = {v: t for v, t in zip(inner.inputs, known, strict=True) if t is not None}
             jvp_eqns(trace, inner, values, moving, owners)
             env.update((v, values[a]) for v, a in zip(eqn.outputs, inner.outputs, strict=True))
@@ -72,12 +73,12 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
             _own([e for e in trace.eqns[start:] if e.primitive is eqn.primitive or not _scales(e)], outs[0], owners)
 
 
-def _factored(eqn: Eqn, tangents: Sequence[Any]) -> Jaxpr | None:
+def _factored(eqn: Eqn, tangents: Sequence[Any]) -> ClosedJaxpr | None:
     """The simpler operations that are differentiated in the place of `eqn`, if any."""
     if eqn.primitive.factored is None or any(isinstance(a, Literal) for a in eqn.inputs):
         return None
     moving = tuple(t is not None for t in tangents)
-    made: Jaxpr | None = eqn.primitive.factored(moving, *(a.aval for a in eqn.inputs), **eqn.param_dict)
+    made: ClosedJaxpr | None = eqn.primitive.factored(moving, *(a.aval for a in eqn.inputs), **eqn.param_dict)
     return made
 
 

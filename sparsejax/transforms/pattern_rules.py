@@ -15,6 +15,9 @@ import numpy as np
 from sparsejax.lax.contract import Labels, contract_p, extents_of
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p, where_p
 from sparsejax.lax.indexing import concatenate_p, window_p
+from sparsejax.lax.indirect import statements
+from sparsejax.lax.indirect.kernels import insum_p
+from sparsejax.lax.indirect.statements import Index, Ref, Statement
 from sparsejax.lax.linear import sample_p, share_p
 from sparsejax.lax.reduce import reduce_p
 from sparsejax.lax.semiring_rules import pick_p
@@ -29,7 +32,7 @@ from sparsejax.lax.structural import (
     transpose_p,
     unit_axes_p,
 )
-from sparsejax.transforms.patterns import Ints, Pattern, Place, Rows, flat, matrix, rules, union
+from sparsejax.transforms.patterns import Ints, Pattern, Place, Rows, everything, flat, matrix, rules, union
 
 Coords = list[Ints]
 Moved = Callable[..., Sequence[Any]]
@@ -222,3 +225,50 @@ def _pick(
 rules[contract_p] = _contract
 rules[reduce_p] = _reduce
 rules[pick_p] = _pick
+
+
+# ------------------------------------------------------------------------------------------------------------ indirect
+
+
+def _insum(operands: Sequence[Pattern], out: Place, statement: Statement, **params: Any) -> Rows:
+    """An entry of the target depends on what is read at any combination of variables that reaches it. Of index arrays that are not known, on
+    everything."""
+    inside = {r.array for r in statements.index_refs(statement)}
+    if any(not operands[k].exact or operands[k].value is None for k in inside):
+        return everything(operands, out)
+    shape = tuple(n for _, n in statement.extents)
+    grid = dict(zip(statement.variables, (c.reshape(-1) for c in np.indices(shape)), strict=True))
+    kept = np.ones(int(np.prod(shape)), bool)
+
+    def numbers(indices: Sequence[Index], extents: Sequence[int]) -> Ints:
+        """Row-major numbers of entries; combinations that leave the bounds are left out."""
+        made = np.zeros(len(kept), np.int64)
+        for index, n in zip(indices, extents, strict=True):
+            if isinstance(index, Ref):
+                array = operands[index.array].value
+                assert array is not None
+                at = numbers(index.indices, array.shape)
+                place = array.todense().reshape(-1)[at].astype(np.int64)
+                place += np.where((place < 0) & (not statement.drop), n, 0)
+                kept[:] &= (place >= 0) & (place < n)
+                place = np.clip(place, 0, max(n - 1, 0))
+            else:
+                place = grid[index] if isinstance(index, str) else np.asarray(index)
+            made = made * n + place
+        return made
+
+    for ref in statement.stored:
+        p = operands[ref.array]
+        kept &= p.place.find(numbers(ref.indices, p.place.shape))[1]
+    found, there = out.find(numbers(statement.target, statement.shape))
+    parts = []
+    for ref in statements.refs(statement.value):
+        p = operands[ref.array]
+        if p.rows is not None:
+            entry, stored = p.place.find(numbers(ref.indices, p.place.shape))
+            use = kept & there & stored
+            parts.append(matrix(found[use], entry[use], len(out), p.rows))
+    return union(parts)
+
+
+rules[insum_p] = _insum

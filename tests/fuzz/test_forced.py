@@ -79,6 +79,7 @@ REACHED = {
     "pattern": ("patterns", "functions of one array"),
     "products": ("three dense factors",),
     "rows": ("tall", "layer"),
+    "shapes": ("tall", "filled", "softmax", "sparse product"),
     "storage": ("product that is reduced", "read across"),
     "tile": ("rows in registers", "columns in registers"),
     "workspace": ("sparse product", "written by columns"),

@@ -120,11 +120,3 @@ def test_xarray():
         dataset = xarray.Dataset({"x": data})
         np.testing.assert_allclose(dataset.mean()["x"].data.todense(), X.mean())
         np.testing.assert_allclose(np.sqrt(data).data.todense(), np.sqrt(X))
-
-
-def test_dask():
-    dask = pytest.importorskip("dask.array")
-    data = dask.from_array(A, chunks=(20, 6), asarray=False)
-    np.testing.assert_allclose(data.sum(axis=0).compute().todense(), X.sum(0))
-    np.testing.assert_allclose((data.T @ data).compute().todense(), X.T @ X)
-    np.testing.assert_allclose(data.map_blocks(lambda b: b * 2).compute().todense(), 2 * X)

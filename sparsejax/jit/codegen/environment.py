@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -89,6 +89,8 @@ class Env(NamedTuple):
     cursors: Mapping[cin.Access, Cursor]
     registers: Mapping[str, Scalar | Registers] = {}
     mode: Mode = Mode()
+    read: Callable[[cin.Access, Val], Val] | None = None
+    """The value of an array of integers at a position."""
 
     def bind(self, var: cin.IndexVar, value: Val) -> Env:
         return self._replace(bound={**self.bound, var: value})
@@ -132,7 +134,8 @@ class Env(NamedTuple):
             return cursor.pos if cursor.base is None else cursor.base
 
         def entry(access: cin.Access) -> Val:
-            raise NotImplementedError(f"{access} is an index: no kernel reads a coordinate from an array")
+            assert self.read is not None
+            return self.read(access, self.cursors[access].pos)
 
         return cin.coordinate(index, self.bound, b.i64, place, entry)
 

@@ -25,6 +25,7 @@ from sparsejax.jit.codegen.shared_output import GivenOutput
 from sparsejax.jit.codegen.workspaces import kinds
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
 from sparsejax.jit.ir import choices, cin, policies, simplify
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import assigned_once, iteration, loop_shapes, summation
 
@@ -60,10 +61,11 @@ class Lowering:
             self.operands[tensor.name] = self._input(tensor, numbers, axes[tensor.name])
         self.output = self._output(axes[program.output.name], numbers, self._span(len(numbers) + first))
         self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
+        self.wholes = {v: axes[name][d].span for v, (name, d) in program.extents.items()}
         if program.stmt is not None:
             self._workspaces(program.stmt)
             start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *iteration.targets(program.stmt))}
-            env = self.resolve(Env({}, start), program.stmt)
+            env = self.resolve(Env({}, start, read=self._entry), program.stmt)
             if program.chunking.partial == "output":
                 self._apart(program.stmt, env)
             else:
@@ -322,11 +324,20 @@ class Lowering:
                 return emit.apply(self.b, op, [self.value(a, env, lanes, known) for a in args], dtype)
 
     # ------------------------------------------------------------------------------------------------- positions
+    def _entry(self, access: cin.Access, position: Val) -> Val:
+        """The coordinate that an array of integers holds at a position: it lies inside what it indexes (`lax.indirect.index_arrays`)."""
+        value = self.operands[access.tensor.name].leaf(self.b, position).val
+        kind = "zext" if access.dtype.kind == "u" else "sext"
+        return value if value.type == "i64" else self.b.convert(kind, value, "i64")
+
     def bound(self, var: cin.IndexVar, env: Env) -> Val:
         """Where the loop over `var` ends: its extent, but for a last block that sticks out of the shape."""
         extent = self.extents[var]
         if var.outer is None or not var.rest:
             return extent
+        if isinstance(var.rest, Bounded):
+            first = self.b.mul(env.bound[var.outer], var.size)
+            return self.b.named("inside", self.b.min(self.b.i64(var.size), self.b.sub(self.wholes[var.outer], first)))
         return self.b.named("inside", self.b.select(self.in_last_block(var, env), self.b.i64(var.rest), extent))
 
     def in_last_block(self, var: cin.IndexVar, env: Env) -> Val:
@@ -350,6 +361,8 @@ class Lowering:
         for access in (*reads, *[a for a in iteration.targets(stmt) if a not in reads]):
             cursor = env.cursors[access]
             if cursor.level < len(access.indices):
+                if moved and access.others:  # it may be where one of these says
+                    env, moved = env.with_cursors(moved), {}
                 fresh = self._resolve_one(access, env, access not in reads)
                 if fresh is not cursor:
                     moved[access] = fresh

@@ -31,6 +31,7 @@ from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Env, Rows, Strip
 from sparsejax.jit.codegen.operands import Registers
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.bounded import Bounded
 
 VECTOR_BYTES = 64
 VECTORS, WIDE = 4, 16
@@ -92,7 +93,9 @@ def _needed(context: Context, var: cin.IndexVar, widths: list[tuple[int, ...]]) 
 
 def _extents(context: Context, var: cin.IndexVar) -> set[int]:
     """How many coordinates the loop over `var` may have."""
-    return {context.program.extent(var)} if var.outer is None else {var.size, var.rest or var.size}
+    if var.outer is None:
+        return {context.program.extent(var)}
+    return set(range(1, var.size + 1)) if isinstance(var.rest, Bounded) else {var.size, var.rest or var.size}
 
 
 def _fits(b: Builder, stmt: cin.Stmt) -> bool:

@@ -22,6 +22,7 @@ from sparsejax.jit.codegen import emit, register_tiles, sums
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.rewrite.vectorize import maskable
 
 SHORT = 4
@@ -52,7 +53,9 @@ def vector_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
             made.run(prepared, context.b.i64(0), context.bound(var, env))
         made.finish(env)
 
-    if var.outer is None or not var.rest:
+    if isinstance(var.rest, Bounded):
+        loop()
+    elif var.outer is None or not var.rest:
         loop(var.size)
     else:
         context.b.if_else(context.in_last_block(var, env), lambda: loop(var.rest), lambda: loop(var.size))

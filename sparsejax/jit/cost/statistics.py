@@ -56,7 +56,7 @@ class Positions(tuple[float, ...]):
         return made
 
     def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) and self.spread == spread_of(other)
+        return super().__eq__(other) is True and self.spread == spread_of(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -241,6 +241,42 @@ def exact_positions(storage: Storage) -> tuple[float, ...]:
                 continue
         counts.append(count)
     return tuple(counts) or (1.0,)
+
+
+def rates(storage: Storage) -> tuple[float, ...]:
+    """How many positions a level has per position above it, rounded to a power of four; 0 for dense levels, which the type tells. Equal for
+    arrays that differ in size alone: what plans for many shapes depend on.
+
+    >>> import scipy.sparse as sp
+    >>> from sparsejax.formats import ingest
+    >>> [rates(ingest.as_storage(sp.eye_array(n, format="csr"))) for n in (10, 100_000)]
+    [(0.0, 1.0), (0.0, 1.0)]
+    """
+    known: tuple[float, ...] | None = storage.cache.get("rates")
+    if known is None:
+        if storage.format.is_dense:
+            return (0.0,) * len(storage.format.levels)
+        made, above = [], 1.0
+        for level, count in zip(storage.format.levels, exact_positions(storage), strict=False):
+            rate = 0.0 if isinstance(level, Dense) else 4.0 ** round(math.log(max(count, 1.0) / max(above, 1.0), 4))
+            made.append(rate)
+            above = count
+        known = storage.cache["rates"] = tuple(made)
+    return known
+
+
+def at_most(form: Format, shape: Sequence[int], per_position: Sequence[float]) -> Counts:
+    """The number of positions of every level of the largest array of `shape` that has these `rates`.
+
+    >>> at_most(Format.parse("csr", 2), (4, 8), (0.0, 4.0))
+    (4.0, 16.0)
+    """
+    counts, count, size = [], 1.0, 1.0
+    for level, extent, rate in zip(form.levels, form.level_extents(shape), per_position, strict=True):
+        size *= extent
+        count = count * extent if isinstance(level, Dense) else min(size, count * rate)
+        counts.append(count)
+    return _rounded_below(form, tuple(counts)) or (1.0,)
 
 
 def expected(form: Format, shape: Sequence[int], entries: float) -> tuple[float, ...]:

@@ -122,6 +122,8 @@ def _merge(reader: partition.KernelStep, source: partition.KernelStep) -> list[t
     tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
     if any(t.format.blocked for t in tensors):
         return []
+    if not cin.are_variables((*reader.nest.indices, *source.nest.indices)):
+        return []  # a result at coordinates that an array holds is complete once all loops have run
     variables: dict[str, Var] = {}
     outer, inner = named(reader, variables, "r"), named(source, variables, "s")
     name = _name(source.output)

@@ -27,6 +27,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.graph import partition
 from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.nest import Nest, Producer
 
 Families = tuple[tuple[int, ...], ...]
@@ -91,6 +92,8 @@ def patterns(step: partition.KernelStep) -> Patterns | None:
     if nest.nested or any(t.format.blocked for t in (nest.output, *nest.inputs)):
         return None
     accesses = list(dict.fromkeys(cin.accesses(nest.composite)))
+    if any(a.entries for a in (*accesses, cin.Access(nest.output, nest.indices))):
+        return None  # coordinates are read from arrays over all coordinates
     numbers = {t.name: k for k, t in enumerate(nest.inputs)}
     groups: dict[Any, list[int]] = {}
     for a in accesses:
@@ -128,6 +131,8 @@ def positional(step: partition.KernelStep, families: Families, inputs: Sequence[
     accesses = {a.tensor.name: a for a in cin.accesses(nest.composite)}
     ordered = [accesses[t.name] for t in nest.inputs]
     sizes = [2 if s.format.is_dense else max(2, int(statistics.positions(s)[_last(s.format)])) for s in inputs]
+    if nest.bounded:
+        sizes = [Bounded.named(f"p{k}", size) for k, size in enumerate(sizes)]
     head = {a: a for a in ordered}
     head |= {ordered[k]: ordered[family[0]] for family in families for k in family}
     own = next((a for a in ordered if head[a] == a and _walkable(a) and _over(step, a, head)), None)

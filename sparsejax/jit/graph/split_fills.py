@@ -36,9 +36,11 @@ from sparsejax.jit.cost import machine
 from sparsejax.jit.graph import expected, fuse, fuse_reductions, partition
 from sparsejax.jit.graph import price as pricing
 from sparsejax.jit.ir import choices, cin, infer_formats, simplify
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.nest import Nest, Producer, of_definition
 from sparsejax.jit.rewrite import legalize
 from sparsejax.lax.control import cond_p
+from sparsejax.lax.extents import extent_p
 
 RATIO = 8.0
 """How many times the error bound of a plain sum is accepted for sums apart."""
@@ -90,18 +92,19 @@ def _apart(step: partition.KernelStep, known: expected.Known) -> list[partition.
     if choices.pick("fills", ("together", "apart"), cheapest) == "together":
         return None
     text = f"fills are summed apart: cost {total:.4g}, together {whole:.4g}"
-    made.made[-1] = replace(made.made[-1], priced=(*made.made[-1].priced, text))
+    last = made.made[-1]
+    assert isinstance(last, partition.KernelStep)
+    made.made[-1] = replace(last, priced=(*last.priced, text))
     if not tests:
         return list(made.made)
     inputs = tuple(dict.fromkeys(step.arguments))
-    branches = tuple(_closed(steps, inputs, step.output, known) for steps in ([step], made.made))
+    ways: list[list[partition.Step]] = [[step], made.made]
+    branches = tuple(_closed(steps, inputs, step.output, known) for steps in ways)
     choice = Eqn(cond_p, (good, *inputs), (("branches", branches),), (step.output,))
     return [*checks.made, partition.CallStep(choice)]
 
 
-def _closed(
-    steps: list[partition.KernelStep], inputs: tuple[Var, ...], output: Var, known: expected.Known
-) -> ClosedJaxpr:
+def _closed(steps: list[partition.Step], inputs: tuple[Var, ...], output: Var, known: expected.Known) -> ClosedJaxpr:
     """Steps as a jaxpr, whose plan consists of them."""
     jaxpr = Jaxpr(inputs, (), (), (output,))
     closed = ClosedJaxpr(jaxpr, ())
@@ -134,11 +137,19 @@ class _Steps:
     """Kernels that compute values which others read."""
 
     variables: dict[str, Var]
-    made: list[partition.KernelStep] = field(default_factory=list)
+    made: list[partition.Step] = field(default_factory=list)
 
     def add(self, nest: Nest, var: Var) -> None:
         """The kernel that computes `var`."""
         self.made.append(fuse.canonical(nest, var, self.variables))
+
+    def extent(self, size: Bounded, dtype: np.dtype[np.generic]) -> cin.Expr:
+        """An extent that is known when the program runs, as a number."""
+        var = Var(Aval((), COUNTS, Format(())))
+        self.made.append(partition.CallStep(Eqn(extent_p, (), (("size", size),), (var,))))
+        name = f"v{var.number}"
+        self.variables[name] = var
+        return _call("cast", cin.Access(fuse.tensor_of(name, var.aval), ()), dtype=dtype)
 
     def sum(self, expr: cin.Expr, indices: tuple[cin.Index, ...], extents: Mapping[cin.IndexVar, int]) -> cin.Expr:
         """The sum of `expr` over its variables that are not among `indices`."""
@@ -224,15 +235,19 @@ class _Sum:
         made: cin.Expr | None = None
         for term in terms:
             expr = simplify.simplify(term)
-            part = self._times(steps.sum(expr, self.target.indices, self.extents), expr)
+            part = self._times(steps.sum(expr, self.target.indices, self.extents), expr, steps)
             made = part if made is None else _call("add", made, part)
         assert made is not None
         return simplify.simplify(made)
 
-    def _times(self, total: cin.Expr, expr: cin.Expr) -> cin.Expr:
+    def _times(self, total: cin.Expr, expr: cin.Expr, steps: _Steps) -> cin.Expr:
         """`total` as often as `expr` occurs: once for everything that it does not depend on, and that is summed over."""
         summed = set(self.extents) - set(self.target.indices) - set(cin.variables(expr))
-        count = math.prod(self.extents[v] for v in summed)
+        sizes = [self.extents[v] for v in sorted(summed, key=str)]
+        for size in sizes:
+            if isinstance(size, Bounded):
+                total = _call("multiply", total, steps.extent(size, total.dtype))
+        count = math.prod(n for n in sizes if not isinstance(n, Bounded))
         if total.dtype.kind in "iu":
             count = (count + 2**63) % 2**64 - 2**63 if total.dtype.kind == "i" else count % 2**64
             return _call("multiply", total, cin.Literal(np.array(count).astype(total.dtype)[()], total.dtype))

@@ -13,6 +13,7 @@ from sparsejax.core import primitive, trace
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import ClosedJaxpr
+from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import scipy_io
@@ -47,6 +48,10 @@ class Traced:
         return tree_util.tree_unflatten(self._traced.out_tree, [struct(a) for a in self._traced.closed.out_avals])
 
     def lower(self) -> Lowered:
+        """Planned. ValueError for types that name extents: plans are for numbers."""
+        named = [n for x in self._leaves for n in x.shape if isinstance(n, SymbolicDim)]
+        if named:
+            raise ValueError(f"plans depend on data: lower with numbers in place of the extents {named}")
         return Lowered(self._call)
 
 

@@ -148,7 +148,7 @@ def plain(nest: Nest, schedule: schedules.Schedule, known: statistics.Facts) -> 
     program = pipeline.program_of(nest, schedule)
     kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     expected = search.output_sizes(nest, known)
-    bound = binding.Binding(kernel, nest.output, nest.op, expected, None, program.shared, program.whole)
+    bound = binding.Binding(kernel, nest.output, nest.op, None, expected, None, program.shared, program.whole)
 
     def call(inputs: Sequence[Storage]) -> Storage:
         given = [copies.converted(s, t.stored) for t, s in zip(program.inputs, inputs, strict=True)]

@@ -24,7 +24,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.cost import machine, sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import expected, fuse, partition
-from sparsejax.jit.inspect import explain_html, forecast, report
+from sparsejax.jit.inspect import explain_html, forecast, gathers, report
 from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.program import Program
@@ -151,6 +151,7 @@ class Kernel:
     order: tuple[str, ...]
     reason: str
     fused: tuple[str, ...]
+    gathers: tuple[str, ...]
     loops: tuple[Loop, ...]
     threads: str
     workspaces: tuple[Workspace, ...]
@@ -178,7 +179,7 @@ class Kernel:
         if len(self.candidates) > SHOWN:
             lines.append(f"    and {len(self.candidates) - SHOWN} more")
         lines.append(f"  chosen: {','.join(self.order) or '(no loops)'}: {self.reason}")
-        lines += [f"  fused: {x}" for x in self.fused]
+        lines += [*(f"  fused: {x}" for x in self.fused), *(f"  {x}" for x in self.gathers)]
         for loop in self.loops:
             leads = f"led by {' and '.join(loop.leaders)}" if loop.leaders else "counted over its extent"
             lines.append(
@@ -351,7 +352,7 @@ def _call(step: partition.CallStep) -> LibraryCall:
     eqn = step.eqn
     dense = all(a.aval.format.is_dense for a in eqn.inputs)
     if eqn.primitive.notation is None:
-        reason = "a view, conversion or reshape, which has no index notation"
+        reason = gathers.REASONS.get(eqn.primitive.name, "a view, conversion or reshape, which has no index notation")
     else:
         reason = "all operands are dense" if dense else "the operation prefers its library routine for these types"
     return LibraryCall(eqn.primitive.name, str(step.outputs[0].aval), reason)
@@ -400,6 +401,7 @@ def _kernel(
         tuple(map(str, schedule.order)),
         _order_reason(schedule.order, candidates) + _later(schedule),
         step.priced,
+        gathers.lines(nest),
         statements.loops(runner.plain, known, schedule),
         str(program.chunking),
         workspaces,

@@ -42,6 +42,7 @@ from sparsejax.jit.ir.indices import fault as fault
 from sparsejax.jit.ir.indices import fixed as fixed
 from sparsejax.jit.ir.indices import followed as followed
 from sparsejax.jit.ir.indices import follows as follows
+from sparsejax.jit.ir.indices import jumps as jumps
 from sparsejax.jit.ir.indices import known as known
 from sparsejax.jit.ir.indices import moved as moved
 from sparsejax.jit.ir.indices import moved_access as moved_access

@@ -11,6 +11,7 @@
     accesses_of  the accesses that are resolved before the coordinate is known
     entries_of   those of them whose values are read for it
     distinct     whether other values of a variable are other coordinates
+    jumps        whether an access moves with a variable in another way than along the axes that follow it
     known        whether the coordinate is known inside some loops
     coordinate   its value, where it is known
     renamed      the same with other variables
@@ -239,6 +240,11 @@ def distinct(index: Index, var: IndexVar) -> bool:
             return False
         case Position():
             return var in variables_of(index)
+
+
+def jumps(access: Access, var: IndexVar) -> bool:
+    """Whether `access` moves with `var` in another way than along the axes that follow it."""
+    return any(ix != var and var in variables_of(ix) for ix in access.indices) if access.others else False
 
 
 def known(index: Index, bound: Collection[Index], reached: Callable[[Access, int], bool] | None = None) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sparsejax.cached import cached_property
 from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir.bounded import Bounded
 
 COMPOSED = 256
 """Nodes up to which a kernel of several statements is also seen as one expression."""
@@ -132,6 +133,11 @@ class Nest:
     def inputs(self) -> tuple[cin.Tensor, ...]:
         """The tensors the kernel reads, in order of first use."""
         return tuple(dict.fromkeys(a.tensor for a in self.reads))
+
+    @cached_property
+    def bounded(self) -> bool:
+        """Whether it serves many shapes: of some extents it knows a bound alone."""
+        return any(isinstance(n, Bounded) for t in (self.output, *self.inputs) for n in t.shape)
 
     @cached_property
     def variables(self) -> tuple[cin.IndexVar, ...]:

@@ -78,8 +78,8 @@ def _path(stmt: cin.Stmt, output: cin.Tensor) -> tuple[list[cin.IndexVar], cin.S
 
 def _runs_through(loops: Collection[cin.IndexVar], access: cin.Access) -> bool:
     """Whether no loop of `loops` is over a sparse level of an access, nor decides whether one of its entries is there."""
-    if access.others:
-        return False
+    if len(access.others) > len(access.entries):
+        return False  # it is at the position of another
     for number, level in enumerate(access.tensor.format.levels):
         var = cin.follows(access.level_index(number))
         if not isinstance(level, Dense) and (var is None or var in loops):

@@ -102,7 +102,7 @@ def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int]
 
 def _in_place(producer: Producer, out: cin.Access, order: tuple[cin.IndexVar, ...]) -> cin.Stmt:
     """Accumulate into dense storage; trailing reduction loops go through a register."""
-    cut = 1 + max(k for k, v in enumerate(order) if v in cin.bound_by(out))
+    cut = 1 + max((k for k, v in enumerate(order) if v in cin.bound_by(out)), default=-1)
     if cut == len(order):
         return cin.around(order, cin.Assign(out, producer.op, producer.rhs))
     identity = producer.target.tensor.fill_value

@@ -174,7 +174,7 @@ def _same_everywhere(body: cin.Assign, var: cin.IndexVar, fixed: Collection[cin.
         return False
     if not operators.get(body.op).repeats(body.rhs.dtype):
         return False
-    return all(a in fixed or var not in a.indices for a in cin.accesses(body.rhs))
+    return all(a in fixed or var not in cin.bound_by(a) for a in cin.accesses(body.rhs))
 
 
 def overwrites(loop: Loop) -> bool:
@@ -239,7 +239,7 @@ def _in_places(loop: Loop, key: Leaders, walk: Walk) -> bool:
         last = isinstance(stmt.lhs.tensor.format.levels[-1], Coordinate) and stmt.lhs.indices[-1] == loop.var
         if stmt.op is not None or not last:
             return False
-    elif not _along(stmt.lhs, walk) and loop.var in stmt.lhs.indices:
+    elif not _along(stmt.lhs, walk) and loop.var in cin.bound_by(stmt.lhs):
         return False
     return vectorizable(cin.Forall(loop.var, stmt), walked=(walk.access, stmt.lhs, *along))
 
@@ -254,7 +254,7 @@ def _places_pay(loop: Loop, key: Leaders, walk: Walk) -> bool:
 
 def _along(access: cin.Access, walk: Walk) -> bool:
     """Whether `access` is a vector of values beside the walked one."""
-    return len(access.indices) == 1 and cin.beside(access, (walk.access,))
+    return len(access.indices) == 1 and not access.entries and cin.beside(access, (walk.access,))
 
 
 def _reduces(loop: Loop, key: Leaders, walk: Walk) -> bool:

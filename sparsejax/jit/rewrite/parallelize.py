@@ -121,9 +121,14 @@ def _partial(program: Program) -> str | None:
     own = [w for w in cin.writes(stmt) if w.lhs.tensor.name == output.name]
     if all(_disjoint(w.lhs, stmt.var) for w in own):
         return ""
-    if not output.format.is_dense or any(stmt.var in w.lhs.indices or w.lhs.others for w in own):
+    if not output.format.is_dense or any(stmt.var in w.lhs.indices or _beside(w.lhs) for w in own):
         return None
     return "output" if len({w.op for w in own}) == 1 and _reduces(own) else None
+
+
+def _beside(lhs: cin.Access) -> bool:
+    """Whether a result is at the position of another array."""
+    return len(lhs.others) > len(lhs.entries)
 
 
 def _reduces(writes: list[cin.Assign]) -> bool:

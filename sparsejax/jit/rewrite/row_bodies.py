@@ -192,7 +192,7 @@ def _stage(loop: Loop, stmt: cin.Stmt, registers: Registers) -> Stage | None:
 
 def _beside(access: cin.Access, leader: cin.Access) -> bool:
     """Whether `access` has a value for every entry of the leader."""
-    return cin.beside(access, (leader,)) and len(access.indices) == 1
+    return len(access.indices) == 1 and not access.entries and cin.beside(access, (leader,))
 
 
 def _of_entry(loop: Loop, access: cin.Access) -> bool:

@@ -29,7 +29,7 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
         return False
     reached = (a for a in (body.lhs, *cin.accesses(body.rhs)) if a not in walked)
-    if any(var in cin.bound_by(a) and var not in a.indices for a in reached):
+    if any(cin.jumps(a, var) for a in reached):
         return False
     used = [body.lhs, *_read(body.rhs, var)]
     if any(a.dtype.kind not in "biufc" for a in used) or (body.lhs.dtype.kind == "b" and body.op is not None):

@@ -19,12 +19,15 @@ from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Shared, heads
 from sparsejax.jit.runtime import allocator, chunked, result_memory
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
 _new: Any = object.__new__
+GROWING: tuple[int, ...] = (-1,)
+"""In place of how many coordinates are expected, where nobody knows."""
 
 
 def input_slots(storage: Storage) -> bytes:
@@ -69,20 +72,32 @@ class Binding:
 
     `op` is the operator by which a dense output accumulates (None: it is assigned); `expected` tells how many coordinates
     to make room for at first, per level that starts a segment. `constants` are the numbers that it reads (`constants`). Memory of a
-    `whole` result, all of which the kernel assigns, is not cleared.
+    `whole` result, all of which the kernel assigns, is not cleared. `cut` tells how it runs in chunks.
+
+    Where the output has bounds in place of extents, it only serves to make others (`resized`).
     """
 
     def __init__(
         self,
-        kernel: compiler.Kernel | chunked.Chunked,
+        compiled: compiler.Kernel,
         output: cin.Tensor,
         op: str | None,
+        cut: chunked.Cut | None = None,
         expected: tuple[int, ...] = (),
         constants: NDArray[Any] | None = None,
         shared: Shared | None = None,
         whole: bool = False,
     ) -> None:
-        self._kernel = kernel
+
+        def resized(output: cin.Tensor) -> Binding:
+            return Binding(compiled, output, op, cut, GROWING, constants, shared, whole)
+
+        self.resized = resized
+        """The same kernel with an output of another shape."""
+        if any(isinstance(n, Bounded) for n in output.shape):
+            return
+        kernel = compiled if cut is None else chunked.Chunked(compiled, output, cut)
+        self._kernel: compiler.Kernel | chunked.Chunked = kernel
         self._call: Callable[[bytes], int] | None = None
         self._constants = constants
         self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
@@ -107,6 +122,7 @@ class Binding:
         self._given = None if shared is None else _GivenMemory(output, shared)
         self._adoption = _Adoption(output)
         starts = heads(output)
+        self._growing = expected is GROWING
         counts = expected if len(expected) == len(starts) else (0,) * len(starts)
         extents = _extents(output.format, output.shape)
         pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(starts)
@@ -184,6 +200,9 @@ class Binding:
             if status:
                 compiler.check(status)
             return self._given.storage(memory)
+        if self._growing:  # nobody has foretold how many coordinates there are: about as many as in an operand
+            self._growing = False
+            self._make_room((max((len(s.vals) for s in inputs), default=0),) * len(self._room))
         status, after = self._kernel(slots + self._empty)
         if status:
             self._adoption.release(after)

@@ -14,6 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.core.avals import Aval
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, copies
 from sparsejax.formats.storage import Storage
@@ -22,7 +23,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.cost import collisions, machine, skew, statistics
 from sparsejax.jit.graph import expected, partition, shared_patterns
-from sparsejax.jit.ir import blocks, choices
+from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
@@ -77,9 +78,9 @@ class KernelRunner:
         """The same without blocks: what is scheduled."""
         nest = self.nest
         self.exact = self.step.output.aval.format == nest.output.format
-        self.bytes = math.prod(nest.output.shape) * nest.output.dtype.itemsize
-        mixed = nest.output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
-        self.large = mixed and self.bytes > config.GIBIBYTE
+        self.origin: KernelRunner | None = None
+        """The kernel whose plans it takes, where that serves many shapes and it is for one of them."""
+        self._sized(nest.output, self.step.output.aval)
         self.joins = self._joins()
         self.meeting = collisions.plan(self.step.nest)
         joined = {k for a, _, b, _ in self.joins.values() for k in (a, b)}
@@ -88,16 +89,40 @@ class KernelRunner:
             joined |= {k for k, t in enumerate(self.step.nest.inputs) if t.name in met}
         sparse = (k for k, t in enumerate(self.step.nest.inputs) if k in joined or not t.format.is_dense)
         self._watched = [(k, "mark" if k in joined else "positions") for k in sparse]
+        if nest.bounded:
+            self._watched = [(k, "rates") for k, t in enumerate(self.step.nest.inputs) if not t.format.is_dense]
         """Where storages of these inputs keep what the plan depends on."""
+        self._start()
+        found = shared_patterns.patterns(self.step) if self.positional and choices.does("shared_patterns") else None
+        self.variants = None if found is None else pattern_variants.Variants(self.step, found, self._positional)
+        self.beside = shared_patterns.beside(self.step.nest)
+
+    def _sized(self, output: cin.Tensor, aval: Aval) -> None:
+        """Take what the kernel makes, with its shape: the tensor, and the type of the result."""
+        self.output, self.aval = output, aval
+        self.bytes = math.prod(output.shape) * output.dtype.itemsize
+        mixed = output.format.is_dense and any(not t.format.is_dense for t in self.nest.inputs)
+        self.large = mixed and self.bytes > config.GIBIBYTE
+
+    def _start(self) -> None:
+        """Begin without a last call."""
         self._last: tuple[object, list[tuple[int, str, object]], Planned | None] = None, [], None
         """Settings at the last call; where in the cache of which input was what else it depended on; and its plan."""
         own = weakref.ref(self)  # what refers to itself would be freed late
         self._plainly: Callable[[Sequence[Storage]], Storage] = lambda inputs: own().run(inputs)  # type: ignore[union-attr]
         self.call: Callable[[Sequence[Storage]], Storage] = self._plainly
         """`run` on inputs alone: on the shortest road where the kernel is all there is to do, as long as the last plan serves."""
-        found = shared_patterns.patterns(self.step) if self.positional and choices.does("shared_patterns") else None
-        self.variants = None if found is None else pattern_variants.Variants(self.step, found, self._positional)
-        self.beside = shared_patterns.beside(self.step.nest)
+
+    def resized(self, change: Callable[[Any], Any]) -> KernelRunner:
+        """The kernel for one of the shapes that it serves; `change` gives the extents in place of bounds. Plans are shared. O(1)."""
+        made: KernelRunner = object.__new__(KernelRunner)
+        made.__dict__.update(self.__dict__)
+        made.origin, made.plans = self, {}
+        made._sized(self.output._replace(shape=tuple(map(change, self.output.shape))), self.aval.resized(change))
+        made._start()
+        if self.variants is not None:
+            made.variants = self.variants.resized(lambda runner: runner.resized(change))
+        return made
 
     def run(self, inputs: Sequence[Storage], into: Into | None = None, origins: Sequence[Storage] = ()) -> Storage:
         """The result for these inputs; `into` gives memory for a dense one. `origins` are the arrays that inputs hold the values of,
@@ -119,7 +144,7 @@ class KernelRunner:
         result = planned.binding.run(inputs)
         if planned.account is not None:
             planned.account.made(result)
-        return result if self.exact else legalize.finished(result, self.step.output.aval)
+        return result if self.exact else legalize.finished(result, self.aval)
 
     def _current(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs."""
@@ -206,6 +231,8 @@ class KernelRunner:
         return self._observed(inputs, exact=True)
 
     def _observed(self, inputs: Sequence[Storage], exact: bool) -> Observed:
+        if self.nest.bounded:
+            return tuple(map(statistics.rates, inputs))
         found: list[tuple[Any, ...]] = list(map(statistics.exact_positions if exact else statistics.positions, inputs))
         pairs = [skew.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
         if pairs:
@@ -229,7 +256,7 @@ class KernelRunner:
         limit = config.dense_limit()
         if limit and self.bytes > limit * given:
             raise FormatError(
-                f"a dense result of shape {self.step.nest.output.shape} would take {self.bytes} bytes, more than {limit} times its "
+                f"a dense result of shape {self.output.shape} would take {self.bytes} bytes, more than {limit} times its "
                 "operands; ask for a sparse one with einsum(..., out_format=...), choose operands whose fills make it sparse, or "
                 'raise the limit with sparsejax.config.update("dense_limit", ...)'
             )
@@ -245,6 +272,9 @@ class KernelRunner:
         return known
 
     def _planned(self, observed: Observed, order: replan.Order) -> Planned:
+        if self.origin is not None:
+            known = self.origin.plan(observed, order)
+            return Planned(known.binding.resized(self.output), known.moves, observed, known.account, known.over)
         key = plan_cache.key(self.step.nest, self.shared, config.planning(), machine.current(), observed, order)
         constants = Numbers() if self.shared else None
         recipe = plan_cache.load(key)
@@ -252,22 +282,22 @@ class KernelRunner:
             recipe = self._recipe(observed, constants, order)
             if not constants:
                 plan_cache.store(key, recipe)
-        compiled, output = compiler.compile_text(recipe.text), self.nest.output
-        kernel = compiled if recipe.cut is None else chunked.Chunked(compiled, output, recipe.cut)
+        compiled, output, cut = compiler.compile_text(recipe.text), self.nest.output, recipe.cut
         area = None if constants is None else constants.area()
-        bound = binding.Binding(kernel, output, self.nest.op, recipe.expected, area, recipe.shared, recipe.whole)
+        bound = binding.Binding(compiled, output, self.nest.op, cut, recipe.expected, area, recipe.shared, recipe.whole)
         account = None if recipe.later is None else replan.Account(recipe.later)
         return Planned(bound, recipe.moves, observed, account, recipe.over)
 
     def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
         schedule, program = self.schedule(observed, order)
+        bounded = self.nest.bounded
         text = pipeline.text_of(program, constants)
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = search.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
+        later = replan.later(schedule, self.step.nest, self.plain, self.known(observed)) if not bounded else None
         over = donation.overwritable(program)
         if over and choices.pick("donation", ("overwritten", "kept"), "overwritten") == "kept":
             over = ()
@@ -276,6 +306,9 @@ class KernelRunner:
     def known(self, observed: Observed) -> statistics.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
         given = self.step.nest
+        if given.bounded:
+            counts = [statistics.at_most(t.format, t.shape, r) for t, r in zip(given.inputs, observed, strict=True)]
+            return statistics.Facts(expected.split(given, self.nest, counts))
         count = len(given.inputs)
         couplings = dict(zip(self.joins, observed[count], strict=True)) if self.joins else {}
         found = expected.split(given, self.nest, observed[:count])

@@ -32,6 +32,12 @@ class Variants(Generic[Runner]):
         self._step, self._patterns, self._make = step, patterns, make
         self._known: dict[Any, tuple[Positional, Runner] | None] = {}
 
+    def resized(self, change: Callable[[Runner], Runner]) -> Variants[Runner]:
+        """The same kernels, changed, for one of the shapes that they serve."""
+        made = Variants(self._step, self._patterns, self._make)
+        made._made = lambda inputs, families: _changed(self.of(inputs), change)  # type: ignore[method-assign]
+        return made
+
     def of(self, inputs: Sequence[Storage]) -> tuple[Positional, Runner] | None:
         """The kernel by position for these inputs, where there is one."""
         families = families_of(self._patterns, inputs)
@@ -52,6 +58,12 @@ class Variants(Generic[Runner]):
             if runner is not None:
                 return made[way], runner
         return None
+
+
+def _changed(
+    found: tuple[Positional, Runner] | None, change: Callable[[Runner], Runner]
+) -> tuple[Positional, Runner] | None:
+    return None if found is None else (found[0], change(found[1]))
 
 
 def families_of(patterns: Patterns, inputs: Sequence[Storage]) -> Families:

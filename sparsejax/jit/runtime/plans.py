@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.core.array import Array, delete, made
-from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Literal, Var
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
+from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
@@ -20,6 +23,7 @@ from sparsejax.jit.graph import (
     guards,
     partition,
     reassociate,
+    resize,
 )
 from sparsejax.jit.runtime import donation, library_call, sequence
 from sparsejax.jit.runtime.bound_loop import Bound
@@ -36,7 +40,8 @@ class Plan(Body):
         self, closed: ClosedJaxpr, storages: Sequence[Storage] = (), refused: frozenset[Var] | None = frozenset()
     ) -> None:
         """Products that are `refused` are associated as the program says, or all of them (None)."""
-        self.jaxpr, self.shared = pipeline.cleaned(closed.jaxpr), closed.shared
+        self.jaxpr = closed.jaxpr if "clean" in closed.cache else pipeline.cleaned(closed.jaxpr)
+        self.shared = closed.shared
         self._other: Plan | None = None
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
         notes: list[reassociate.Chosen] = []
@@ -72,6 +77,13 @@ class Plan(Body):
         }
         self.fresh = kernels.issuperset(self.results) and not self.checks.before
         """Whether results share no memory with operands: kernels make them."""
+        calls = ((k, s.eqn) for k, s in enumerate(self.steps) if isinstance(s, partition.CallStep))
+        self._bodies = {k: _once(_plans_of, eqn) for k, eqn in calls if eqn.primitive.bodies is not None}
+        """What gives the plans of the jaxprs that steps run."""
+        self._connect()
+
+    def _connect(self) -> None:
+        """Put the steps in a row."""
         calls = [self._call(number) for number in range(len(self.steps))]
         self._line = sequence.Line(calls, self._reads, self._dead, self.results, self.checks)
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
@@ -79,12 +91,29 @@ class Plan(Body):
         self.alone = calls[0] if single and self._reads[0] == list(range(count)) and self.fresh else None
         """The kernel that is all there is to do, if it reads the operands as they come."""
 
+    def resized(self, change: Callable[[Any], Any]) -> Plan:
+        """The plan for one of the shapes that it serves; `change` gives the extents in place of bounds. Nothing is planned. O(steps)."""
+        made: Plan = object.__new__(Plan)  # in a fifth of the time of `copy.copy`
+        made.__dict__.update(self.__dict__)
+        made.out_avals = [a.resized(change) for a in self.out_avals]
+        made.steps = [
+            s.resized(change)
+            if isinstance(s, KernelRunner)
+            else partition.CallStep(resize.resized_alone(s.eqn, change))
+            for s in self.steps
+        ]
+        made._bodies = {k: _once(_all_resized, run, change) for k, run in self._bodies.items()}
+        made._written = lambda storages: self._written(storages).resized(change)  # type: ignore[method-assign]
+        calls = [made._call(number) for number in range(len(made.steps))]
+        made._line, made.alone = self._line.over(calls), calls[0] if self.alone is not None else None
+        return made
+
     def _call(self, number: int) -> sequence.Step:
         step = self.steps[number]
         if isinstance(step, KernelRunner):
             return step
         if step.eqn.bodies or step.eqn.primitive.multiple:
-            return library_call.Bodies(step, lambda: [plan_of(b) for b in step.eqn.bodies])
+            return library_call.Bodies(step, self._bodies.get(number, list))
         return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
 
     def _steps(
@@ -123,8 +152,7 @@ class Plan(Body):
 
     def bodies(self, number: int) -> list[Plan]:
         """The plans of the jaxprs that a step runs."""
-        step = self.steps[number]
-        return [] if isinstance(step, KernelRunner) else [plan_of(b) for b in step.eqn.bodies]
+        return self._bodies[number]() if number in self._bodies else []
 
     def step(
         self,
@@ -177,7 +205,7 @@ class Plan(Body):
         """What gives donated memory for the result of a kernel; None where there is none."""
         step = self.steps[number]
         assert isinstance(step, KernelRunner)
-        reads, out = self._reads[number], step.nest.output
+        reads, out = self._reads[number], step.output
         size = math.prod(out.shape)
         if not step.bindable or not spare.fits(size, out.dtype):
             return None
@@ -227,6 +255,19 @@ class Plan(Body):
         return [registers[k] for k in self.results]
 
 
+def _once(function: Callable[..., list[Plan]], *args: Any) -> Callable[[], list[Plan]]:
+    """`function` of arguments, called when it is first needed."""
+    return functools.cache(functools.partial(function, *args))
+
+
+def _plans_of(eqn: Eqn) -> list[Plan]:
+    return [plan_of(b) for b in eqn.bodies]
+
+
+def _all_resized(given: Callable[[], list[Plan]], change: Callable[[Any], Any]) -> list[Plan]:
+    return [plan.resized(change) for plan in given()]
+
+
 def _outputs(step: KernelRunner | partition.CallStep) -> tuple[Var, ...]:
     return step.step.outputs if isinstance(step, KernelRunner) else step.outputs
 
@@ -240,8 +281,18 @@ def plan_of(closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> Plan:
     with turn:
         known = closed.cache.get(name)
         if known is None:
-            known = closed.cache[name] = Plan(closed, storages)
+            planned = closed.cache.get("planned")  # a jaxpr for one of many shapes (`shapes`)
+            known = closed.cache[name] = Plan(closed, storages) if planned is None else planned(storages)
     return known
+
+
+def directly(primitive: Primitive, arrays: Sequence[Array], aval: Aval, params: dict[str, Any]) -> Array:
+    """The result of one library call, of this type, without a plan."""
+    assert primitive.call is not None
+    storages = [a._storage for a in arrays]
+    result = primitive.call(*storages, out_aval=aval, **params)
+    borrowed = [s for s in storages if "transient" in s.cache]
+    return made(library_call.owned(result, borrowed) if borrowed else result, aval.strong())
 
 
 def execute(closed: ClosedJaxpr, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:

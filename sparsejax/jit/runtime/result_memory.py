@@ -62,6 +62,8 @@ class Results:
         self._count, self._dtype, self._value, self._prefix = count, dtype, value, prefix
         self._behind = struct.Struct(f"{len(prefix)}sq").pack
         self._size = count * dtype.itemsize
+        self._slots = 1
+        """Results that are made room for at once, twice as many every time: the first may be the only one, of a shape that does not come back."""
         self.ready: list[tuple[NDArray[Any], bytes]] = []
         """What `take` would give, from the end; each may be taken once, by popping it."""
         small = TINY < self._size <= RETURNED and host.has("recycling")
@@ -82,7 +84,7 @@ class Results:
 
     def take(self) -> tuple[NDArray[Any], bytes]:
         """An array, and its address as a packed slot behind the prefix."""
-        if self._size <= TINY:
+        if self._size <= TINY and (self._slots > 1 or not self._size):
             made = self._slices()
             first = made.pop()
             self.ready = made  # what another thread has just put there is lost, and nothing is given out twice
@@ -93,6 +95,7 @@ class Results:
                 if self._value is not None:
                     again[0].base.fill(self._value)  # type: ignore[union-attr]
                 return again
+        self._slots = 2
         if self._size < SMALLEST:
             vals, address = aligned(self._count, self._dtype, self._value)
             freeze(vals, False)
@@ -105,7 +108,8 @@ class Results:
 
     def _slices(self) -> list[tuple[NDArray[Any], bytes]]:
         stride = max(1, -(-self._size // ALIGNMENT)) * ALIGNMENT
-        step, number = stride // self._dtype.itemsize, PAGE // stride
+        step, number = stride // self._dtype.itemsize, min(self._slots, PAGE // stride)
+        self._slots *= 2
         whole, start = aligned(number * step, self._dtype, self._value)
         freeze(whole, False)
         slots = map(functools.partial(self._behind, self._prefix), range(start, start + number * stride, stride))

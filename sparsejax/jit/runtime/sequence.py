@@ -43,6 +43,13 @@ class Line:
         self._steps = [(s, picked(read), gone) for s, read, gone in zip(steps, reads, dead, strict=True)]
         self._results, self._checks = picked(results), checks if checks.before else None
 
+    def over(self, steps: Sequence[Step]) -> Line:
+        """The same line of other steps."""
+        made: Line = object.__new__(Line)
+        made._steps = [(s, pick, gone) for s, (_, pick, gone) in zip(steps, self._steps, strict=True)]
+        made._results, made._checks = self._results, self._checks
+        return made
+
     def run(self, registers: Registers) -> Sequence[Storage] | None:
         """The results; None where values are not as a step needs them to be."""
         checks = self._checks

@@ -15,6 +15,9 @@ from sparsejax.core.trace import Tracer
 from sparsejax.errors import NEGATIVE_POWER
 from sparsejax.jit.runtime.call_cache import Shortcut
 
+Limits = list[tuple[int, np.dtype[Any], bool]]
+"""Inputs that are Python integers, by number, with the dtypes that they must fit into, and whether they are exponents."""
+
 clock = itertools.count()
 """Ticks with every use of a signature: those that were used longest ago are forgotten first."""
 
@@ -24,11 +27,11 @@ class Signature:
 
     __slots__ = ("closed", "limits", "out_tree", "quick", "used")
 
-    def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef) -> None:
+    def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef, limits: Limits | None = None) -> None:
         self.used = next(clock)
         self.closed = closed
         self.out_tree = out_tree
-        self.limits = limits_of(closed.jaxpr)
+        self.limits = limits_of(closed.jaxpr) if limits is None else limits
         self.quick: Shortcut | None = None
 
     @property
@@ -53,7 +56,7 @@ class Signature:
                 raise ValueError(NEGATIVE_POWER)
 
 
-def limits_of(jaxpr: Jaxpr) -> list[tuple[int, np.dtype[Any], bool]]:
+def limits_of(jaxpr: Jaxpr) -> Limits:
     """The inputs that are Python integers, with the integer dtypes that elementwise operations convert them to, and whether they
     are exponents there."""
     weak: dict[Atom, int] = {v: k for k, v in enumerate(jaxpr.inputs) if v.aval.weak_type and v.aval.dtype.kind in "iu"}

@@ -42,7 +42,11 @@ def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
         if var.outer is not None and access.tensor.policy is None and not _paired(access, var):
             return False
         levels = [lv for lv in range(len(access.indices)) if access.level_index(lv) == var]
-        if len(levels) != 1 or not all(isinstance(lv, Dense) for lv in access.tensor.format.levels[levels[0] :]):
+        if (
+            cin.jumps(access, var)
+            or len(levels) != 1
+            or not all(isinstance(lv, Dense) for lv in access.tensor.format.levels[levels[0] :])
+        ):
             return False
     return True
 

@@ -172,6 +172,7 @@ class Model(Cardinalities):
         self.reduced = self._reduced()
         self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
         self.storage = nest.storage_indices
+        self._touched = (*self.accesses, cin.Access(nest.output, nest.indices))
         extents = cin.extents((*nest.reads, cin.Access(nest.output, nest.indices)))
         places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
         self._beside = {p.access: places.count(p) for p in places}
@@ -387,7 +388,7 @@ class Model(Cardinalities):
         enter = here.row if blocked else here.enter if bound and leaders else 0.0
         where = 0
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
-            strided += var in self.storage[:-1]
+            strided += var in self.storage[:-1] or any(cin.jumps(a, var) for a in self._touched)
             each = here.strided if strided else here.lane * self.lanes
             first = None if strided else self._region((*state.order, var))
             if first is not None:
@@ -571,6 +572,8 @@ class Model(Cardinalities):
         have as many as there are distinct coordinates among the points that the whole loop nest visits, by chance or as observed."""
         if self._placed:
             return (self.walk(self.storage).survivors,) * self.nest.output.format.ndim
+        if not cin.are_variables(self.nest.indices) and self.nest.output.format.is_dense:
+            return tuple(itertools.accumulate(map(float, self.nest.output.shape), operator.mul))
         if self._counts is None:
             points, met = self.points(self.walk(self.nest.variables)), self.facts.collisions
             entries = points if met is None else points / met

@@ -120,7 +120,7 @@ def solve(a: Any, b: Any, structure: str = "") -> Any:
     if b.shape[-2] != a.shape[-1]:
         raise ValueError(f"solve: b of shape {b.shape} must have {a.shape[-1]} rows, like a of shape {a.shape}")
     dtype = dtypes.result_type((a.dtype, False), (b.dtype, False))
-    outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    outer = rules.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a = broadcast_to(convert_element_type(a, dtype), (*outer, *a.shape[-2:]))
     b = broadcast_to(convert_element_type(b, dtype), (*outer, *b.shape[-2:]))
     return solve_p.bind(convert_format(a, "dense"), convert_format(b, "dense"), structure=structure)

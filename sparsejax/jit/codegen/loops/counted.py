@@ -15,6 +15,7 @@ from sparsejax.formats import Format
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.environment import Cursor, Env
+from sparsejax.jit.codegen.loops import prefetch
 from sparsejax.jit.codegen.loops.walker import Loop
 from sparsejax.jit.codegen.operands import Scalar
 from sparsejax.jit.codegen.vectors import Follow, VectorLoop
@@ -59,6 +60,8 @@ class Ranges:
             self.vector.run(self._prepared or self.vector.prepared(env), lo, hi, follow, short)
         else:
             with b.for_(lo, hi, loop.var.name) as index:
+                if follow is None and cursors is None:
+                    prefetch.named_rows(loop, index, hi, self.body)
                 here = {} if follow is None else follow(index)
                 loop.at(index, self.key, {**(cursors or {}), **here})
 

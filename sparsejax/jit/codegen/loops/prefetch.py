@@ -98,11 +98,39 @@ def rows(loop: Loop, walker: Walker, place: Val, stmt: cin.Assign, env: Env, var
             _prefetch(b, operand.vals, position, size)
 
 
+def named_rows(loop: Loop, index: Val, end: Val, body: cin.Stmt) -> None:
+    """Fetch the beginnings of the rows of dense operands that index arrays name further on, in a counted loop that is now at `index`."""
+    found = [a for a in dict.fromkeys(cin.accesses(body)) if cin.jumps(a, loop.var) and _names_rows(loop, a)]
+    if isinstance(body, cin.Assign) or not found:
+        return
+    b, context = loop.b, loop.context
+    soon = b.named("soon", b.min(b.add(index, DISTANCE), b.sub(end, 1)))
+    there = context.resolve(loop.env.bind(loop.var, soon), body)
+    for access in found:
+        cursor, size = there.cursors[access], access.tensor.dtype.itemsize
+        if cursor.found is not None or cursor.level + 1 != len(access.indices):
+            continue
+        operand, span = context.operands[access.tensor.name], context.axis_of_level(access, cursor.level).span
+        assert isinstance(operand, Input)
+        start, last = b.mul(cursor.pos, span), b.sub(span, 1)
+        for line in range(MOST):
+            _prefetch(b, operand.vals, b.add(start, b.min(b.i64(line * LINE // size), last)), size)
+
+
+def _names_rows(loop: Loop, access: cin.Access) -> bool:
+    """Whether a dense array holds which row of a dense operand is read."""
+    dense = all(a.tensor.policy is None and _is_dense(a) for a in cin.accesses(access))
+    return dense and bool(access.entries) and isinstance(loop.context.operands.get(access.tensor.name), Input)
+
+
 def _is_row(access: cin.Access, picked: cin.IndexVar, along: cin.IndexVar) -> bool:
-    """Whether an access reads, along a variable, a row of a dense operand that another one picks."""
-    tensor = access.tensor
-    dense = tensor.policy is None and all(isinstance(level, Dense) for level in tensor.format.levels)
-    return dense and {picked, along} <= set(access.indices)
+    """Whether an access reads, along a variable, a row of a dense operand that another one picks, itself or by what a dense array holds."""
+    dense = all(a.tensor.policy is None and _is_dense(a) for a in cin.accesses(access))
+    return dense and along in access.indices and picked in cin.bound_by(access)
+
+
+def _is_dense(access: cin.Access) -> bool:
+    return all(isinstance(level, Dense) for level in access.tensor.format.levels)
 
 
 def _parent(loop: Loop, access: cin.Access, coordinate: Val) -> Val:

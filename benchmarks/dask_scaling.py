@@ -1,0 +1,330 @@
+"""Functions over shards: one worker against two, beside `dask.array` over SciPy's and pydata/sparse's chunks; and a simulation of more workers.
+
+    python -m benchmarks.dask_scaling                  # both; --nodes 200000 --links 20 for a drawn graph in place of a public one
+    python -m benchmarks.dask_scaling --simulate       # the simulation alone
+
+Clusters of one and of two processes, one thread each, are both alive, and runs alternate; medians of `--rounds`. Every result is compared with SciPy's.
+
+The simulation takes the real graphs of 4 to 1,024 workers, two shards each. A task takes its operations times the nanoseconds measured here for one block, and
+0.2 ms of the one scheduler. A block that another worker made is received once per worker, at 10 Gbit/s and 50 microseconds, one at a time per worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import scipy.sparse as sp
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+ROUNDS = 10
+WIDTH = 32
+
+
+def pagerank(A: Any, x: Any) -> Any:
+    return sj.lax.fori_loop(0, ROUNDS, lambda k, x: 0.85 * (A @ x) + 0.15 / x.shape[0], x)
+
+
+def gcn(A: Any, X: Any, W: Any, V: Any) -> Any:
+    return A @ (snp.maximum(A @ (X @ W), 0) @ V)
+
+
+def spgemm(A: Any) -> Any:
+    return (A @ A).sum(axis=1)
+
+
+def power_law(nodes: int, links: int) -> sp.csr_array:
+    rng = np.random.default_rng(0)
+    weights = np.cumsum((np.arange(nodes) + 10.0) ** -0.8)
+    ends = [np.minimum(np.searchsorted(weights / weights[-1], rng.random(nodes * links)), nodes - 1) for _ in range(2)]
+    made = sp.coo_array((np.ones(nodes * links), (ends[0], ends[1])), shape=(nodes, nodes)).tocsr()
+    return sp.csr_array(made @ sp.diags_array(1 / np.maximum(made.sum(axis=0), 1)))
+
+
+def _sums(a: Any, b: Any) -> Any:
+    made = (a @ b).sum(axis=1)
+    return np.asarray(made.todense() if hasattr(made, "todense") else made).reshape(-1, 1)
+
+
+def chunk_programs(
+    graph: sp.csr_array, x: Any, X: Any, W: Any, V: Any, cut: tuple[int, ...], kind: str
+) -> dict[str, Any]:
+    """The programs on `dask.array`, with chunks of SciPy's or pydata/sparse's."""
+    import dask.array as da
+
+    if kind == "scipy":
+        blocks = [sp.csr_matrix(graph[a:b]) for a, b in itertools.pairwise(cut)]
+    else:
+        import sparse
+
+        blocks = [sparse.GCXS.from_scipy_sparse(graph[a:b]) for a, b in itertools.pairwise(cut)]
+    n = graph.shape[0]
+    parts = [da.from_array(b, chunks=b.shape, asarray=False) for b in blocks]
+    A = da.concatenate(parts, axis=0)
+    rows = A.chunks[0]
+
+    def times(B: Any) -> Any:
+        if B.ndim == 1:
+            return times(B[:, None])[:, 0]
+        dense = da.map_blocks(
+            lambda a, b: np.asarray(a @ b),
+            A,
+            B.rechunk((n, -1)),
+            chunks=(rows, (B.shape[1],)),
+            dtype="f8",
+            meta=np.empty((0, 0)),
+        )
+        return dense
+
+    def ranks() -> Any:
+        y = da.from_array(x, chunks=n)
+        for _ in range(ROUNDS):
+            y = 0.85 * times(y) + 0.15 / n
+        return y
+
+    def layers() -> Any:
+        H = da.from_array(X, chunks=(rows, -1)) @ W
+        return times(da.maximum(times(H), 0) @ V)
+
+    def product() -> Any:
+        whole = A.rechunk((n, n))
+        return da.map_blocks(
+            _sums,
+            A,
+            whole,
+            chunks=(rows, (1,)),
+            dtype="f8",
+            meta=np.empty((0, 0)),
+        )
+
+    return {"pagerank": ranks, "gcn": layers, "spgemm": product}
+
+
+def measure(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, peers: list[str]) -> None:
+    import distributed
+
+    import sparsejax.dask as sd
+
+    rng = np.random.default_rng(1)
+
+    def inputs(g: sp.csr_array) -> tuple[Any, ...]:
+        n = g.shape[0]
+        return (
+            np.full(n, 1 / n),
+            rng.normal(size=(n, WIDTH)),
+            rng.normal(size=(WIDTH, WIDTH)),
+            rng.normal(size=(WIDTH, WIDTH // 2)),
+        )
+
+    x, X, W, V = inputs(graph)
+    y = x
+    for _ in range(ROUNDS):
+        y = 0.85 * (graph @ y) + 0.15 / len(x)
+    expected = {
+        "pagerank": y,
+        "gcn": graph @ (np.maximum(graph @ (X @ W), 0) @ V),
+        "spgemm": (small @ small).sum(axis=1),
+    }
+    times: dict[tuple[str, str, int], list[float]] = {}
+    clusters = {
+        w: distributed.LocalCluster(n_workers=w, threads_per_worker=1, dashboard_address=None, memory_limit=0)
+        for w in (1, 2)
+    }
+    clients = {w: distributed.Client(c, set_as_default=False) for w, c in clusters.items()}
+    programs: dict[tuple[str, str, int], Callable[[], Any]] = {}
+    for w, client in clients.items():
+        with client.as_current():
+            A, B = sd.shard(graph, rows=shards), sd.shard(small, rows=shards)
+            H = sd.shard(X, rows=A.cuts[0])
+            programs["ours", "pagerank", w] = lambda A=A: sd.jit(pagerank)(A, x)
+            programs["ours", "gcn", w] = lambda A=A, H=H: sd.jit(gcn)(A, H, W, V)
+            programs["ours", "spgemm", w] = lambda B=B: sd.jit(spgemm)(B)
+            for peer in peers:
+                made = chunk_programs(graph, x, X, W, V, A.cuts[0], peer)
+                made["spgemm"] = chunk_programs(small, *inputs(small), B.cuts[0], peer)["spgemm"]
+                for name, program in made.items():
+                    programs[peer, name, w] = program
+    for turn in range(rounds + 1):
+        for (who, name, w), program in programs.items():
+            client = clients[w]
+            with client.as_current():
+                start = time.perf_counter()
+                lazy = program()
+                kept = lazy.persist()
+                distributed.wait(client.futures_of(kept))
+                spent = time.perf_counter() - start
+                if turn == 0:
+                    found = kept.compute()
+                    found = np.asarray(found.todense() if hasattr(found, "todense") else found)
+                    np.testing.assert_allclose(
+                        found.reshape(expected[name].shape), expected[name], rtol=1e-8, atol=1e-12
+                    )
+                else:
+                    times.setdefault((who, name, w), []).append(spent)
+                del lazy, kept
+    for client in clients.values():
+        client.close()
+    for cluster in clusters.values():
+        cluster.close()
+    print(
+        "| program | chunks | one worker, s | two workers, s | scaling | ours is faster (two) |\n|---|---|---|---|---|---|"
+    )
+    for name in expected:
+        for who in ("ours", *peers):
+            one, two = (statistics.median(times[who, name, w]) for w in (1, 2))
+            ratio = two / statistics.median(times["ours", name, 2])
+            print(f"| {name} | {who} | {one:.3f} | {two:.3f} | {one / two:.2f} | {ratio:.2f} |")
+
+
+def simulated(emitter: Any, results: Any, workers: int, nanoseconds: float) -> tuple[float, float, int]:
+    """Seconds, bytes and messages of a graph on so many workers."""
+    latency, byte, overhead = 50e-6, 8 / 10e9, 2e-4
+    finished: dict[Any, float] = {}
+    place: dict[Any, int] = {}
+    free, receiving = [0.0] * workers, [0.0] * workers
+    there: list[dict[Any, float]] = [{} for _ in range(workers)]
+    scheduler = moved = 0.0
+    messages = turn = 0
+    for key, node in emitter.graph.items():  # in the order of emission, which is one of dependencies
+        needs = list(getattr(node, "dependencies", ()))
+        if not needs:
+            place[key], finished[key] = turn % workers, 0.0
+            turn += 1
+            continue
+
+        def start_of(worker: int, needs: list[Any] = needs) -> tuple[float, int]:
+            """When a task could start there, as Dask estimates it."""
+            missing = sum(emitter.sizes.get(k, 0.0) for k in needs if place[k] != worker and k not in there[worker])
+            return free[worker] + missing * byte, worker
+
+        _, w = min(
+            start_of(worker)
+            for worker in {place[k] for k in sorted(needs, key=lambda k: -emitter.sizes.get(k, 0.0))[:64]}
+        )
+        scheduler += overhead
+        ready = max(free[w], 0.0)
+        for k in needs:
+            if place[k] == w:
+                ready = max(ready, finished[k])
+                continue
+            if k not in there[w]:
+                start = max(receiving[w], finished[k])
+                receiving[w] = start + emitter.sizes.get(k, 0.0) * byte
+                there[w][k] = receiving[w] + latency
+                moved += emitter.sizes.get(k, 0.0)
+                messages += 1
+            ready = max(ready, there[w][k])
+        ready = max(ready, scheduler)
+        finished[key] = free[w] = ready + emitter.works.get(key, 0.0) * nanoseconds * 1e-9
+        place[key] = w
+    return max(finished.values()), moved, messages
+
+
+def outlines(n: int, entries: float, cut: tuple[int, ...]) -> tuple[Any, Any]:
+    """A graph and a vector in shards, without data."""
+    from sparsejax.core.avals import Aval
+    from sparsejax.dask.sharded import Sharded
+
+    parts = len(cut) - 1
+    matrix, vector = (
+        Aval((n,) * d, np.dtype("f8"), sj.formats.Format.parse(f, d)) for d, f in ((2, "csr"), (1, "dense"))
+    )
+    counts = np.full((parts, 1), int(entries) // parts)
+    A = Sharded(matrix, (cut, (0, n)), "A", {("A", k, 0): None for k in range(parts)}, counts)
+    return A, Sharded(vector, (cut,), "x", {("x", k): None for k in range(parts)}, np.diff(cut))
+
+
+def simulate(nodes: int, links: int) -> None:
+    import sparsejax.dask as sd
+
+    block = sj.array(power_law(min(nodes, 200_000), links))
+    x = np.ones(block.shape[1])
+    run = sj.jit(lambda A, x: 0.85 * (A @ x) + 0.15)
+    with sj.config.using(num_threads=1):
+        run(block, x)
+        spent = []
+        for _ in range(5):
+            start = time.perf_counter()
+            run(block, x)
+            spent.append(time.perf_counter() - start)
+    nanoseconds = statistics.median(spent) * 1e9 / block.nnz
+    print(f"\n{nanoseconds:.2f} ns per entry of a block\n")
+    print(
+        "| workers | strong: s | efficiency | weak: s | efficiency | GB moved (strong) | messages |\n|---|---|---|---|---|---|---|"
+    )
+    base: dict[str, float] = {}
+    for workers in (1, 4, 16, 64, 256, 1024):
+        row = []
+        for kind in ("strong", "weak"):
+            n = nodes * 256 if kind == "strong" else nodes * workers
+            cut = tuple(n * k // (2 * workers) for k in range(2 * workers + 1))
+            entries = float(n) * links
+            A, v = outlines(n, entries, cut)
+            emitter, results, _ = sd.jit(pagerank)._emit((A, v), {})
+            for k in range(2 * workers):
+                emitter.sizes["A", k, 0], emitter.sizes["x", k] = 12 * entries / (2 * workers), 8 * n / (2 * workers)
+            seconds, moved, messages = simulated(emitter, results, workers, nanoseconds)
+            base.setdefault(kind, seconds)
+            ideal = base[kind] / workers if kind == "strong" else base[kind]
+            row.append((seconds, ideal / seconds, moved, messages))
+        (s, e, m, c), (s2, e2, _, _) = row
+        print(f"| {workers} | {s:.3f} | {e:.2f} | {s2:.3f} | {e2:.2f} | {m / 1e9:.2f} | {c} |")
+
+
+def overhead() -> None:
+    """Nanoseconds per task of building and of running a graph of small tasks."""
+    import distributed
+
+    import sparsejax.dask as sd
+
+    n = 2000
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as c,
+        distributed.Client(c) as client,
+    ):
+        A = sd.shard(sp.eye_array(n, format="csr"), rows=20)
+        f = sd.jit(lambda A: sj.lax.fori_loop(0, 50, lambda k, A: A * 1.5, A))
+        for _ in range(2):
+            start = time.perf_counter()
+            lazy = f(A)
+            built = time.perf_counter() - start
+            kept = lazy.persist()
+            distributed.wait(client.futures_of(kept))
+            spent = time.perf_counter() - start
+            count = len(lazy.__dask_graph__())
+            del kept
+        print(
+            f"\n{count} tasks: graph {built / count * 1e6:.0f} microseconds a task, with scheduling and running {spent / count * 1e6:.0f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=200_000)
+    parser.add_argument("--links", type=int, default=20)
+    parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peers", default="scipy,sparse")
+    parser.add_argument("--simulate", action="store_true")
+    args = parser.parse_args()
+    if not args.simulate:
+        overhead()
+        small = sp.random_array((40_000, 40_000), density=12 / 40_000, format="csr", rng=np.random.default_rng(2))
+        measure(
+            power_law(args.nodes, args.links), small, args.shards, args.rounds, [p for p in args.peers.split(",") if p]
+        )
+    simulate(args.nodes // 10, args.links)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What a shape costs that was never seen before: `python -m benchmarks.new_shapes`.
+
+Operands of random shapes, each used twice: the first call is one of a new shape, the second is warm. Microseconds of the thread, medians; SciPy's
+call beside it, and how many kernels were scheduled and compiled after the first forty shapes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import sparsejax as sj
+from sparsejax.jit import pipeline
+
+SHAPES, KNOWN = 200, 40
+
+
+def operands(rng: np.random.Generator, columns: int) -> tuple[Any, ...]:
+    n, m = (int(x) for x in rng.integers(40, 90, 2))
+    matrix = sp.random_array((n, m), density=0.1, format="csr", rng=rng)
+    other = rng.standard_normal((m, columns) if columns else m)
+    return matrix, other
+
+
+PROGRAMS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any]]] = {
+    "A @ x": (0, lambda A, x: A @ x, lambda A, x: A @ x),
+    "A @ X": (8, lambda A, X: A @ X, lambda A, X: A @ X),
+    "A * 2": (0, lambda A, x: A * 2, lambda A, x: A * 2),
+    "sum": (0, lambda A, x: A.sum(axis=1), lambda A, x: A.sum(axis=1)),
+    "A.T @ A": (0, lambda A, x: A.T @ A, lambda A, x: A.T @ A),
+    "A[3:]": (0, lambda A, x: A[3:], lambda A, x: A[3:]),
+}
+
+
+def timed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    started = time.thread_time()
+    function(*arguments)
+    return 1e6 * (time.thread_time() - started)
+
+
+def measured(name: str, jitted: bool) -> str:
+    columns, function, plain = PROGRAMS[name]
+    rng, scheduled, original = np.random.default_rng(0), 0, pipeline.schedule_of
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal scheduled
+        scheduled += 1
+        return original(*args, **kwargs)
+
+    pipeline.schedule_of = counted  # type: ignore[assignment]
+    run = sj.jit(function) if jitted else function
+    rows: list[tuple[float, float, float]] = []
+    late = 0
+    for number in range(SHAPES):
+        matrix, other = operands(rng, columns)
+        ours = sj.array(matrix), sj.array(other)
+        before = scheduled
+        row = timed(run, ours), timed(run, ours), timed(plain, (matrix, other))
+        if number >= KNOWN:
+            rows.append(row)
+            late += scheduled - before
+    pipeline.schedule_of = original
+    new, warm, scipy = np.median(np.array(rows), axis=0)
+    how = "jit" if jitted else "at once"
+    return f"{name:8} {how:8} new {new:7.0f}   warm {warm:6.0f}   SciPy {scipy:6.0f}   scheduled {late}"
+
+
+if __name__ == "__main__":
+    for name in PROGRAMS:
+        for jitted in (True, False):
+            print(measured(name, jitted), flush=True)

@@ -1,0 +1,363 @@
+"""From plans to one graph of Dask's: a task per stage and point of its grid, parts of blocks before they are sent, partial results put together.
+
+Loops of known length are unrolled, their bodies planned once per layout of the carry. What depends on data (`while_loop`, `cond`) is run as far as its
+predicate, which the client reads. Names of tasks are made of what they compute, so that a value has one name however often it is asked for.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.array import Array
+from sparsejax.core.avals import Aval
+from sparsejax.core.digest import digest
+from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from sparsejax.core.primitive import asarray, weak_scalar
+from sparsejax.dask import tasks
+from sparsejax.dask.cuts import Cut, whole
+from sparsejax.dask.plan import Plan, Stage, bytes_per_entry
+from sparsejax.dask.sharded import Sharded, placed
+from sparsejax.export import layout
+from sparsejax.lax.control import Loop, cond_p, scan_p, while_p
+from sparsejax.lax.indexing import concatenate
+from sparsejax.lax.structural import convert_format, expand_dims
+from sparsejax.optional import optional
+from sparsejax.transforms import staging
+
+CONTROL = (cond_p, scan_p, while_p)
+MOST_BLOCKS = 32
+"""Of how many blocks a task puts its operand together itself; of more, a task does it once for all, so that edges stay few."""
+FAN = 8
+"""How many partial results a task puts together."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A value whose block (i, j, ..) has the key (name, i, j, ..)."""
+
+    aval: Aval
+    cuts: tuple[Cut, ...]
+    name: str
+    entries: float
+
+
+class Emitter:
+    """A graph under construction."""
+
+    def __init__(self) -> None:
+        spec = optional("dask.task_spec", "dask")
+        self._task, self._ref = spec.Task, spec.TaskRef
+        self._tokenize = optional("dask.base", "dask").tokenize
+        self.graph: dict[Any, Any] = {}
+        self.plans: list[Plan] = []
+        self.sizes: dict[Any, float] = {}
+        self.works: dict[Any, float] = {}
+        """Bytes that a task is expected to return, and its operations, for simulations."""
+        self._operands: dict[Any, tuple[tuple[int, ...] | None, list[Any]]] = {}
+        self.sent = 0.0
+        """Bytes that are expected to be moved."""
+
+    # ---------------------------------------------------------------------------------------------------- values
+
+    def given(self, value: Any) -> Placed:
+        """An argument or a constant: in shards, or whole."""
+        if isinstance(value, Sharded):
+            self.graph.update(value.__dask_graph__())
+            entries = float(value.counts.sum()) if value.counts is not None else _guess(value.aval)
+            return Placed(value.aval, value.cuts, value.name, entries)
+        x: Array = value if isinstance(value, Array) else weak_scalar(value) if np.isscalar(value) else asarray(value)
+        name = f"const-{digest(x._storage)}"
+        place = (0,) * x.ndim
+        if (name, *place) not in self.graph:
+            name, nodes = placed(name, {place: x})
+            self.graph.update(nodes)
+        return Placed(x.aval, tuple(whole(n) for n in x.shape), name, float(x.nnz))
+
+    def sharded(self, value: Placed) -> Sharded:
+        """A value as a collection."""
+        return Sharded(value.aval, value.cuts, value.name, self.graph)
+
+    # -------------------------------------------------------------------------------------------------- programs
+
+    def jaxpr(self, jaxpr: Jaxpr, values: Sequence[Placed]) -> list[Placed]:
+        """The results of a jaxpr on constants and inputs."""
+        env: dict[Var, Placed] = dict(zip((*jaxpr.consts, *jaxpr.inputs), values, strict=True))
+        for piece in _pieces(jaxpr):
+            if isinstance(piece, Eqn):
+                made = self._control(piece, [self._read(env, a) for a in piece.inputs])
+                env.update(zip(piece.outputs, made, strict=True))
+            else:
+                known = [env[v] for v in piece.inputs]
+                env.update(
+                    zip((o for o in piece.outputs if isinstance(o, Var)), self._straight(piece, known), strict=True)
+                )
+        return [self._read(env, a) for a in jaxpr.outputs]
+
+    def _read(self, env: dict[Var, Placed], atom: Atom) -> Placed:
+        if isinstance(atom, Literal):
+            return self.given(np.asarray(atom.value, atom.aval.dtype))
+        return env[atom]
+
+    def _straight(self, jaxpr: Jaxpr, values: Sequence[Placed]) -> list[Placed]:
+        plan = plan_of(jaxpr, values)
+        self.plans.append(plan)
+        self.sent += sum(bytes for s in plan.stages for c in s.choices for _, _, bytes in c.moves)
+        env: dict[Var, Placed] = dict(zip((*jaxpr.consts, *jaxpr.inputs), values, strict=True))
+        for stage in plan.order:
+            if stage.outputs:
+                self._stage(plan, stage, env)
+        return [env[a] for a in jaxpr.outputs if isinstance(a, Var)]
+
+    # ----------------------------------------------------------------------------------------------------- stages
+
+    def _stage(self, plan: Plan, stage: Stage, env: dict[Var, Placed]) -> None:
+        text, lines = _text(stage)
+        sources = [env[v] for v, _ in stage.inputs]
+        label = "-".join(dict.fromkeys(c.eqn.primitive.name.replace("_", "-") for c in stage.choices))[:40]
+        token = self._tokenize(text, stage.grid, [(s.name, s.cuts) for s in sources])
+        seen = {k for _, axes in stage.inputs for k in axes if k is not None}
+        hidden = [k for k in range(len(stage.grid)) if k not in seen]
+        partial = stage.partial
+        lost = set() if partial is None else set(partial.eqn.outputs)
+        single = len(stage.outputs) == 1 and not lost
+        names = {v: f"{label}-{k}-{token}" for k, v in enumerate(stage.outputs)}
+        for point in itertools.product(*(range(len(c) - 1) for c in stage.grid)):
+            layouts, refs = [], []
+            for source, (_, axes) in zip(sources, stage.inputs, strict=True):
+                ranges = [
+                    (0, n) if k is None else (stage.grid[k][point[k]], stage.grid[k][point[k] + 1])
+                    for k, n in zip(axes, source.aval.shape, strict=True)
+                ]
+                grid, parts = self._operand(source, ranges)
+                layouts.append(grid)
+                refs += parts
+            extents = tuple((k, stage.grid[k][point[k] + 1] - stage.grid[k][point[k]]) for k in hidden)
+            if single:
+                key = (names[stage.outputs[0]], *_place(plan, stage.outputs[0], point))
+            else:
+                key = (f"{label}-stage-{token}", *point)
+            self.graph[key] = self._task(key, tasks.run, text, lines, layouts, extents, *refs)
+            self.works[key] = sum(c.work for c in stage.choices) / stage.points
+            self.sizes[key] = sum(plan.values[v].bytes / max(plan.values[v].count, 1) for v in stage.outputs)
+            if len(stage.outputs) > 1:
+                for number, var in enumerate(stage.outputs):
+                    own = (f"{names[var]}-part", *point) if var in lost else (names[var], *_place(plan, var, point))
+                    self.graph[own] = self._task(own, tasks.pick, self._ref(key), number)
+        for var in stage.outputs:
+            if var in lost and partial is not None:
+                source_name = f"{names[var]}-part" if len(stage.outputs) > 1 else f"{label}-stage-{token}"
+                assert partial.rule is not None and partial.rule.op is not None
+                self._combine(plan, stage, var, source_name, names[var], partial.rule.op)
+            value = plan.values[var]
+            env[var] = Placed(value.aval, value.cuts, names[var], value.entries)
+
+    def _combine(self, plan: Plan, stage: Stage, var: Var, source: str, name: str, op: str) -> None:
+        """Partial results of every block put together, by a tree whose shape depends on the grid alone."""
+        blocks: dict[Any, list[Any]] = {}
+        for point in itertools.product(*(range(len(c) - 1) for c in stage.grid)):
+            blocks.setdefault(_place(plan, var, point), []).append((source, *point))
+        for place, keys in blocks.items():
+            level = 0
+            while len(keys) > 1:
+                groups = [keys[k : k + FAN] for k in range(0, len(keys), FAN)]
+                last = len(groups) == 1
+                keys = [(name, *place) if last else (f"{name}-sum{level}", *place, k) for k in range(len(groups))]
+                for key, group in zip(keys, groups, strict=True):
+                    self.graph[key] = self._task(key, tasks.combine, op, *map(self._ref, group))
+                level += 1
+            if keys[0] != (name, *place):
+                self.graph[name, *place] = self._task((name, *place), tasks.pick, [self._ref(keys[0])], 0)
+
+    def _operand(self, source: Placed, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...] | None, list[Any]]:
+        """The blocks of a value in these ranges: whole ones as they are, parts of others by tasks where these are. Asked for once."""
+        known = source.name, tuple(ranges)
+        if known not in self._operands:
+            self._operands[known] = self._blocks(source, ranges)
+        return self._operands[known]
+
+    def _blocks(self, source: Placed, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...] | None, list[Any]]:
+        parts: list[list[tuple[int, int, int, bool]]] = []
+        for cut, (low, high) in zip(source.cuts, ranges, strict=True):
+            own = []
+            first = max(bisect.bisect_right(cut, low) - 1, 0)
+            for k, (a, b) in enumerate(itertools.pairwise(cut[first : bisect.bisect_left(cut, high) + 1]), first):
+                if max(a, low) < min(b, high) or (a == b == low == high):
+                    own.append((k, max(a, low) - a, min(b, high) - a, (max(a, low), min(b, high)) == (a, b)))
+            parts.append(own or [(0, 0, 0, cut[0] == cut[1])])
+        refs = []
+        for chosen in itertools.product(*parts):
+            block = (source.name, *(k for k, *_ in chosen))
+            if all(full for *_, full in chosen):
+                refs.append(self._ref(block))
+                continue
+            inner = tuple((a, b) for _, a, b, _ in chosen)
+            flat = tuple(itertools.chain.from_iterable(inner))
+            key = (f"{source.name}-slice", *block[1:], *flat)
+            if key not in self.graph:
+                self.graph[key] = self._task(key, tasks.cut, self._ref(block), inner)
+            refs.append(self._ref(key))
+        grid = tuple(len(p) for p in parts)
+        if len(refs) > MOST_BLOCKS:
+            key = (f"{source.name}-gather", *itertools.chain.from_iterable(ranges))
+            if key not in self.graph:
+                self.graph[key] = self._task(key, tasks.gather, grid, *refs)
+                self.sizes[key] = source.entries * bytes_per_entry(source.aval)
+            return None, [self._ref(key)]
+        return (None if len(refs) == 1 else grid), refs
+
+    # ---------------------------------------------------------------------------------------------------- control
+
+    def _control(self, eqn: Eqn, values: list[Placed]) -> list[Placed]:
+        if eqn.primitive is scan_p:
+            return self._scan(eqn, values)
+        params = eqn.param_dict
+        if eqn.primitive is cond_p:
+            number = int(self._known(values[0]))
+            branch = params["branches"][min(max(number, 0), len(params["branches"]) - 1)]
+            return self.jaxpr(cleaned(branch.jaxpr), values[1:])
+        first, second = params["counts"]
+        asked, own, carry = values[:first], values[first : first + second], values[first + second :]
+        going, body = cleaned(params["cond"].jaxpr), cleaned(params["body"].jaxpr)
+        while True:
+            (answer,) = self.jaxpr(going, [*asked, *carry])
+            carry = self._kept(carry)
+            if not bool(self._known(answer)):
+                return carry
+            carry = self._kept(self.jaxpr(body, [*own, *carry]))
+
+    def _known(self, value: Placed) -> Any:
+        return self.sharded(value).compute().item()
+
+    def _kept(self, values: Sequence[Placed]) -> list[Placed]:
+        """Values that are computed now and stay on the workers."""
+        dask = optional("dask", "dask")
+        kept = dask.persist(*map(self.sharded, values))
+        for made in kept:
+            self.graph.update(made.__dask_graph__())
+        return list(values)
+
+    def _scan(self, eqn: Eqn, values: list[Placed]) -> list[Placed]:
+        loop = Loop(**eqn.param_dict)
+        body = cleaned(loop.body.jaxpr)
+        consts, carry, xs = loop.divided(values)
+        rows: list[list[Placed]] = [[] for _ in loop.body.out_avals[loop.carry :]]
+        for k in loop.order():
+            slices = (
+                [
+                    self.jaxpr(_slice_of(x.aval, k, a), [x])[0]
+                    for x, a in zip(xs, loop.body.in_avals[-len(xs) :], strict=True)
+                ]
+                if xs
+                else []
+            )
+            carry, made = loop.results(self.jaxpr(body, [*consts, *carry, *slices]))
+            for row, y in zip(rows, made, strict=True):
+                row.append(y)
+        stacks = []
+        for row, out in zip(rows, eqn.outputs[loop.carry :], strict=True):
+            row = row[::-1] if loop.reverse else row
+            stacks += self.jaxpr(_stack_of(tuple(y.aval for y in row), out.aval), row)
+        return [*carry, *stacks]
+
+
+def _guess(aval: Aval) -> float:
+    return float(aval.size) if aval.is_dense else float(max(aval.shape, default=1)) * 16
+
+
+def _place(plan: Plan, var: Var, point: tuple[int, ...]) -> tuple[int, ...]:
+    """The block of a result that is made at a point of the grid."""
+    return tuple(0 if k is None else point[k] for k in plan.values[var].dims)
+
+
+def _text(stage: Stage) -> tuple[str, str]:
+    """A stage as text (`tasks.Program`), and the user's lines in it."""
+    jaxpr = Jaxpr(tuple(stage.inputs.values()), (), tuple(stage.eqns), tuple(stage.outputs))
+    dims = [[-1 if k is None else k for k in axes] for _, axes in stage.inputs]
+    sized = {str(n): [-1 if k is None else k for k in axes] for n, axes in stage.sized.items()}
+    lines = ", ".join(dict.fromkeys(c.eqn.source for c in stage.choices if c.eqn.source))
+    return json.dumps({"jaxpr": layout.dumps(jaxpr), "dims": dims, "sized": sized}), lines
+
+
+# ------------------------------------------------------------------------------------------------- pieces and plans
+
+_cleaned: dict[Jaxpr, Jaxpr] = {}
+_split: dict[Jaxpr, list[Jaxpr | Eqn]] = {}
+_plans: dict[Any, Plan] = {}
+
+
+def cleaned(jaxpr: Jaxpr) -> Jaxpr:
+    """A jaxpr without dead code, custom calls inlined; once."""
+    if jaxpr not in _cleaned:
+        _forget(_cleaned)
+        _cleaned[jaxpr] = staging.clean(jaxpr)
+    return _cleaned[jaxpr]
+
+
+def plan_of(jaxpr: Jaxpr, values: Sequence[Placed]) -> Plan:
+    """The plan for values in these layouts, which store about so many entries; once."""
+    key = (jaxpr, tuple(v.cuts for v in values), tuple(round(math.log2(v.entries + 1)) for v in values))
+    if key not in _plans:
+        _forget(_plans)
+        _plans[key] = Plan(jaxpr, [(v.cuts, v.entries) for v in values])
+    return _plans[key]
+
+
+def _forget(cache: dict[Any, Any]) -> None:
+    while len(cache) >= 512:
+        del cache[next(iter(cache))]
+
+
+def _pieces(jaxpr: Jaxpr) -> list[Jaxpr | Eqn]:
+    """Equations between loops and branches as jaxprs of their own, and these."""
+    known = _split.get(jaxpr)
+    if known is not None:
+        return known
+    made: list[Jaxpr | Eqn] = []
+    runs: list[list[Eqn]] = [[]]
+    for eqn in jaxpr.eqns:
+        if eqn.primitive in CONTROL:
+            runs += [[eqn], []]
+        else:
+            runs[-1].append(eqn)
+    for number, run in enumerate(runs):
+        if run and run[0].primitive in CONTROL:
+            made.append(run[0])
+        elif run:
+            own = {v for e in run for v in e.outputs}
+            later = {a for r in runs[number + 1 :] for e in r for a in e.inputs} | set(jaxpr.outputs)
+            needed = dict.fromkeys(a for e in run for a in e.inputs if isinstance(a, Var) and a not in own)
+            results = tuple(v for e in run for v in e.outputs if v in later)
+            made.append(Jaxpr(tuple(needed), (), tuple(run), results))
+    _forget(_split)
+    _split[jaxpr] = made
+    return made
+
+
+_slices: dict[Any, Jaxpr] = {}
+
+
+def _slice_of(aval: Aval, k: int, out: Aval) -> Jaxpr:
+    if (aval, k) not in _slices:
+        closed = staging.trace_to_jaxpr(lambda x: [convert_format(x[k], out.format)], [aval])
+        _forget(_slices)
+        _slices[aval, k] = cleaned(closed.jaxpr)
+    return _slices[aval, k]
+
+
+def _stack_of(avals: tuple[Aval, ...], out: Aval) -> Jaxpr:
+    if (avals, out) not in _slices:
+
+        def stacked(*rows: Any) -> list[Any]:
+            return [convert_format(concatenate([expand_dims(r, 0) for r in rows], 0), out.format)]
+
+        _forget(_slices)
+        _slices[avals, out] = cleaned(staging.trace_to_jaxpr(stacked, avals).jaxpr)
+    return _slices[avals, out]

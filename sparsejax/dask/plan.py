@@ -1,0 +1,373 @@
+"""How a jaxpr runs on shards: which variables of every equation are cut, what that moves, and which equations share a task.
+
+    plan = Plan(jaxpr, cuts and entries of its inputs)
+      Choice       an equation with the cut of every variable of its rule, and its price
+      Stage        equations that run in one task per point of a grid; operands from elsewhere are moved to it
+
+Candidate cuts spread from axes to axes over the rules, forwards and backwards. Every equation then takes the cuts with the lowest price, in order: bytes
+moved, at `BYTE` nanoseconds each, and work at one nanosecond per stored entry and operation, both on as many workers as the finest input has shards,
+each with a link of its own; and `TASK` nanoseconds per task. Prices depend on the shards and not on workers, and so do the graph and the bits of results.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from sparsejax.dask.cuts import Cut, whole
+from sparsejax.dask.layouts import Rule, rule_of
+
+BYTE, TASK = 1.0, 2e5
+"""Prices in nanoseconds: a byte at 1 GB/s between processes of one machine or over 10 Gbit/s, and a task of Dask's (`benchmarks/dask_scaling.py`)."""
+MOST_TASKS = 4096
+"""How many points a grid may have."""
+CANDIDATES = 3
+"""How many cuts of an axis are compared."""
+
+
+@dataclass
+class Value:
+    """What is known of a variable: how its axes are cut, and the entries that it is expected to store."""
+
+    aval: Aval
+    cuts: tuple[Cut, ...]
+    entries: float
+    stage: Stage | None = None
+    dims: tuple[int | None, ...] = ()
+    """The dimension of the grid of its stage that each axis is cut along."""
+
+    @property
+    def bytes(self) -> float:
+        return self.entries * bytes_per_entry(self.aval)
+
+    @property
+    def count(self) -> int:
+        return math.prod(len(c) - 1 for c in self.cuts)
+
+
+@dataclass
+class Choice:
+    """An equation with the cut of every variable that is cut, in order."""
+
+    eqn: Eqn
+    rule: Rule | None
+    split: dict[int, Cut]
+    price: float
+    moves: list[tuple[str, str, float]]
+    """What is moved: the operand, how, and how many bytes."""
+    work: float = 0.0
+    """Operations of all blocks together."""
+    others: list[tuple[str, float]] = field(default_factory=list)
+    """Other splits with their prices."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether blocks are partial results."""
+        return self.rule is not None and any(v not in self.rule.kept for v in self.split)
+
+
+@dataclass(eq=False)
+class Stage:
+    """Equations in one task per point of `grid`."""
+
+    number: int
+    grid: tuple[Cut, ...]
+    choices: list[Choice] = field(default_factory=list)
+    eqns: list[Eqn] = field(default_factory=list)
+    """The equations of the choices, on operands of the stage's own."""
+    inputs: dict[tuple[Var, tuple[int | None, ...]], Var] = field(default_factory=dict)
+    """Operands from elsewhere, with the dimension of the grid that each axis is cut along, and their names inside."""
+    sized: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
+    """For the k-th equation, if its parameters hold the shape of the result: the dimensions of the grid of its axes."""
+    outputs: list[Var] = field(default_factory=list)
+    before: set[Stage] = field(default_factory=set)
+    """Stages that it waits for, directly or not."""
+
+    @property
+    def points(self) -> int:
+        return math.prod(len(c) - 1 for c in self.grid)
+
+    @property
+    def partial(self) -> Choice | None:
+        """The equation with partial results, always the last."""
+        return self.choices[-1] if self.choices and self.choices[-1].partial else None
+
+
+class Plan:
+    """See above. `inputs`: cuts and expected entries of constants and inputs, in order."""
+
+    def __init__(self, jaxpr: Jaxpr, inputs: Sequence[tuple[tuple[Cut, ...], float]]) -> None:
+        self.jaxpr = jaxpr
+        self.values: dict[Var, Value] = {}
+        for var, (cuts, entries) in zip((*jaxpr.consts, *jaxpr.inputs), inputs, strict=True):
+            self.values[var] = Value(var.aval, cuts, entries)
+        self.rules = [rule_of(eqn) for eqn in jaxpr.eqns]
+        self.workers = max([1, *(v.count for v in self.values.values())])
+        self.candidates = self._candidates()
+        self.stages: list[Stage] = []
+        for eqn, rule in zip(jaxpr.eqns, self.rules, strict=True):
+            self._place(self._choose(eqn, rule))
+        read = {a for a in jaxpr.outputs if isinstance(a, Var)}
+        for stage in self.stages:
+            own = {v for c in stage.choices for v in c.eqn.outputs}
+            outside = read | {v for s in self.stages if s is not stage for v, _ in s.inputs}
+            stage.outputs = [v for c in stage.choices for v in c.eqn.outputs if v in own & outside]
+        self.order = self._sorted()
+
+    @staticmethod
+    def pick(choices: Sequence[Choice]) -> Choice:
+        """Of ways to cut an equation, cheapest first, the one that is taken. Tests take others."""
+        return choices[0]
+
+    # ------------------------------------------------------------------------------------------------- candidates
+
+    def _candidates(self) -> dict[tuple[Var, int], set[Cut]]:
+        """Cuts that each axis of each variable may have, spread over the rules until nothing changes."""
+        found: dict[tuple[Var, int], set[Cut]] = {}
+        for var, value in self.values.items():
+            for d, cut in enumerate(value.cuts):
+                found[var, d] = {cut} if len(cut) > 2 else set()
+        groups: list[list[tuple[Var, int]]] = []
+        for eqn, rule in zip(self.jaxpr.eqns, self.rules, strict=True):
+            if rule is None:
+                continue
+            axes = [*zip(eqn.inputs, rule.operands, strict=True), *zip(eqn.outputs, rule.outputs, strict=True)]
+            for variable in rule.variables:
+                places = [(a, d) for a, own in axes for d, v in enumerate(own) if v == variable and isinstance(a, Var)]
+                groups.append(places)
+        changed = True
+        while changed:
+            changed = False
+            for places in groups:
+                everything = set().union(*(found.setdefault(p, set()) for p in places))
+                for p in places:
+                    fit = {c for c in everything if c[-1] == p[0].aval.shape[p[1]]}
+                    if not fit <= found[p]:
+                        found[p] |= fit
+                        changed = True
+        return found
+
+    # ----------------------------------------------------------------------------------------------------- choices
+
+    def _choose(self, eqn: Eqn, rule: Rule | None) -> Choice:
+        if rule is None:
+            moves = [m for m in (self._moved(a, None, {}, {}, None) for a in eqn.inputs) if m]
+            return Choice(eqn, None, {}, sum(m[2] for m in moves) * BYTE + TASK, moves)
+        options: list[list[tuple[int, Cut | None]]] = []
+        for variable in rule.variables:
+            axes = zip((*eqn.inputs, *eqn.outputs), (*rule.operands, *rule.outputs), strict=True)
+            found: set[Cut] = set()
+            for atom, own in axes:
+                for d, v in enumerate(own):
+                    if v == variable and isinstance(atom, Var):
+                        found |= self.candidates.get((atom, d), set())
+            finest = sorted(found, key=lambda c: (-len(c), c))[:CANDIDATES]
+            options.append([(variable, None), *((variable, c) for c in finest)])
+        work = self._work(eqn, rule)
+        priced: list[tuple[float, Choice]] = []
+        for chosen in itertools.product(*options):
+            split = {v: c for v, c in chosen if c is not None}
+            points = math.prod(len(c) - 1 for c in split.values())
+            if points > MOST_TASKS or (rule.op is None and any(v not in rule.kept for v in split)):
+                continue
+            moves = self._moves(eqn, rule, split)
+            choice = Choice(eqn, rule, split, 0.0, moves)
+            price = (sum(m[2] for m in moves) * BYTE + work) / min(points, self.workers)
+            if self._stage_for(choice) is None:
+                price += TASK * points / self.workers
+            if not any(v in rule.kept for v in split) and any(o[1:] for o in options):
+                price += BYTE * sum(self._expected(eqn, rule, v) * bytes_per_entry(v.aval) for v in eqn.outputs)
+            choice.price, choice.work = price, work
+            priced.append((price, choice))
+        priced.sort(key=lambda p: p[0])
+        best = self.pick([c for _, c in priced])
+        best.others = [(split_text(c.split), price) for price, c in priced[:4] if c is not best]
+        return best
+
+    def _work(self, eqn: Eqn, rule: Rule) -> float:
+        """Multiplications, or visits, if entries are spread evenly."""
+        extents: dict[int, int] = {}
+        share = 1.0
+        for atom, own in zip(eqn.inputs, rule.operands, strict=True):
+            for d, v in enumerate(own):
+                if v is not None:
+                    extents[v] = atom.aval.shape[d]
+            if isinstance(atom, Var) and not atom.aval.is_dense and atom.aval.size:
+                share *= min(1.0, self.values[atom].entries / atom.aval.size)
+        for out, own in zip(eqn.outputs, rule.outputs, strict=True):
+            for d, v in enumerate(own):
+                if v is not None:
+                    extents.setdefault(v, out.aval.shape[d])
+        return math.prod(extents.values()) * share
+
+    def _moves(self, eqn: Eqn, rule: Rule, split: dict[int, Cut]) -> list[tuple[str, str, float]]:
+        home = self._home(eqn, rule, split)
+        moves = []
+        for number, (atom, own) in enumerate(zip(eqn.inputs, rule.operands, strict=True)):
+            moved = self._moved(atom, own, split, {}, number)
+            if moved is not None and not (number == home and moved[1] == "broadcast" and not moved[2]):
+                moves.append(moved)
+        lost = math.prod(len(c) - 1 for v, c in split.items() if v not in rule.kept)
+        if lost > 1:
+            for out in eqn.outputs:
+                moves.append(
+                    ("the result", "reduce", (lost - 1) * self._expected(eqn, rule, out) * bytes_per_entry(out.aval))
+                )
+        return moves
+
+    def _home(self, eqn: Eqn, rule: Rule, split: dict[int, Cut]) -> int | None:
+        """The largest operand, whose blocks tasks run beside."""
+        sizes = [self.values[a].bytes if isinstance(a, Var) else 0.0 for a in eqn.inputs]
+        return sizes.index(max(sizes)) if sizes else None
+
+    def _moved(
+        self, atom: Atom, own: Sequence[int | None] | None, split: dict[int, Cut], _: dict[str, int], number: int | None
+    ) -> tuple[str, str, float] | None:
+        """How an operand comes to the points of a grid, and how many bytes of it leave the place where they are."""
+        if isinstance(atom, Literal):
+            return None
+        value = self.values[atom]
+        axes = (None,) * len(value.cuts) if own is None else own
+        wanted = [
+            split.get(v, whole(c[-1])) if v is not None else whole(c[-1]) for v, c in zip(axes, value.cuts, strict=True)
+        ]
+        copies = math.prod(len(c) - 1 for v, c in split.items() if v not in axes)
+        same = all(w == c for w, c in zip(wanted, value.cuts, strict=True))
+        name = f"operand {number}" if number is not None else "an operand"
+        if same:
+            moved = value.bytes * (copies - 1)
+            return (name, "broadcast", moved) if moved else None
+        finer = all(w == c or len(c) == 2 for w, c in zip(wanted, value.cuts, strict=True))
+        parts = math.prod(len(w) - 1 for w in wanted)
+        if finer:
+            return name, "slices", value.bytes * copies * (1 - 1 / max(parts * copies, 1))
+        gathered = all(len(w) == 2 or w == c for w, c in zip(wanted, value.cuts, strict=True))
+        kind = "gather" if gathered and copies == 1 and parts == 1 else "broadcast" if gathered else "all-to-all"
+        return name, kind, value.bytes * copies * (1 - 1 / value.count)
+
+    def _expected(self, eqn: Eqn, rule: Rule | None, out: Var) -> float:
+        """The entries of a result, if those of operands are spread evenly."""
+        size = float(out.aval.size)
+        if out.aval.is_dense:
+            return size
+        sparse = [self.values[a].entries for a in eqn.inputs if isinstance(a, Var) and not a.aval.is_dense]
+        if rule is not None and rule.op is not None:
+            masks = [
+                self.values[a].entries
+                for a, own in zip(eqn.inputs, rule.operands, strict=True)
+                if isinstance(a, Var) and not a.aval.is_dense and own == rule.outputs[0]
+            ]
+            visits = self._work(eqn, rule)
+            return min([size * -math.expm1(-visits / size) if size else 0.0, *masks])
+        return min(size, sum(sparse) if sparse else size)
+
+    # ------------------------------------------------------------------------------------------------------ stages
+
+    def _place(self, choice: Choice) -> None:
+        """Put an equation into the stage of its operands, if its grid is theirs, else into a new one."""
+        eqn, rule = choice.eqn, choice.rule
+        stage: Stage | None
+        dims: dict[int, int]
+        stage, dims = self._stage_for(choice) or (None, {})
+        if stage is None:
+            dims = {v: k for k, v in enumerate(choice.split)}
+            stage = Stage(len(self.stages), tuple(choice.split.values()))
+            self.stages.append(stage)
+
+        def along(own: Iterable[int | None]) -> tuple[int | None, ...]:
+            return tuple(None if v is None else dims.get(v) for v in own)
+
+        operands = rule.operands if rule is not None else tuple((None,) * a.aval.ndim for a in eqn.inputs)
+        results = rule.outputs if rule is not None else tuple((None,) * v.aval.ndim for v in eqn.outputs)
+        inside: list[Atom] = []
+        for atom, own in zip(eqn.inputs, operands, strict=True):
+            inside.append(atom)
+            if isinstance(atom, Var) and self.values[atom].stage is not stage:
+                inside[-1] = stage.inputs.setdefault((atom, along(own)), Var(atom.aval))
+                source = self.values[atom].stage
+                if source is not None:
+                    stage.before |= {source} | source.before
+        if rule is not None and rule.sized:
+            stage.sized[len(stage.choices)] = along(rule.resized)
+        stage.choices.append(choice)
+        stage.eqns.append(Eqn(eqn.primitive, tuple(inside), eqn.params, eqn.outputs, eqn.source))
+        for later in self.stages:
+            if stage in later.before:
+                later.before |= stage.before
+        for out, own in zip(eqn.outputs, results, strict=True):
+            axes = along(own)
+            cuts = tuple(whole(n) if k is None else stage.grid[k] for k, n in zip(axes, out.aval.shape, strict=True))
+            self.values[out] = Value(out.aval, cuts, self._expected(eqn, rule, out), stage, axes)
+
+    def _stage_for(self, choice: Choice) -> tuple[Stage, dict[int, int]] | None:
+        """The last stage that makes an operand, if the equation can run in its tasks, with the dimensions of its grid; else another of them."""
+        makers = {v.stage for a in choice.eqn.inputs if isinstance(a, Var) and (v := self.values[a]).stage is not None}
+        for known in sorted(makers, key=lambda s: -s.number if s else 0):
+            dims = None if known is None else self._fits(choice, known)
+            if known is not None and dims is not None:
+                return known, dims
+        return None
+
+    def _fits(self, choice: Choice, stage: Stage) -> dict[int, int] | None:
+        """The dimensions of the grid of a stage for the variables that an equation cuts, if it can run there: None where it cannot."""
+        rule = choice.rule
+        if rule is None or stage.partial is not None or len(choice.split) != len(stage.grid):
+            return None
+        if any(c.rule is None for c in stage.choices):
+            return None
+        dims: dict[int, int] = {}
+        inside = False
+        for atom, own in zip(choice.eqn.inputs, rule.operands, strict=True):
+            if not isinstance(atom, Var):
+                continue
+            value = self.values[atom]
+            if value.stage is not stage:
+                if value.stage is not None and stage in value.stage.before:
+                    return None
+                continue
+            inside = True
+            for v, k, cut in zip(own, value.dims, value.cuts, strict=True):
+                wanted = choice.split.get(v) if v is not None else None
+                if k is None:
+                    if wanted is not None:
+                        return None
+                elif wanted != cut or v is None or dims.setdefault(v, k) != k:
+                    return None
+            if {k for k in value.dims if k is not None} != set(range(len(stage.grid))):
+                return None
+        if not inside:
+            return None
+        rest = [k for k in range(len(stage.grid)) if k not in dims.values()]
+        for v, cut in choice.split.items():
+            if v not in dims:
+                match = next((k for k in rest if stage.grid[k] == cut), None)
+                if match is None:
+                    return None
+                dims[v] = match
+                rest.remove(match)
+        return dims if len(set(dims.values())) == len(dims) else None
+
+    def _sorted(self) -> list[Stage]:
+        done: list[Stage] = []
+        left = list(self.stages)
+        while left:
+            ready = next(s for s in left if all(b in done for b in s.before))
+            done.append(ready)
+            left.remove(ready)
+        return done
+
+
+def bytes_per_entry(aval: Aval) -> float:
+    """Bytes that an entry takes: its value, and coordinates of four bytes for the levels that store them."""
+    return aval.dtype.itemsize + (
+        0 if aval.is_dense else 4 * max(1, sum(level.letter != "d" for level in aval.format.levels))
+    )
+
+
+def split_text(split: dict[int, Cut]) -> str:
+    """Which variables are cut into how many parts: "i/4 k/2"."""
+    return " ".join(f"{'ijklmnop'[v] if v < 8 else v}/{len(c) - 1}" for v, c in split.items()) or "whole"

@@ -1,0 +1,239 @@
+"""Arrays in shards: blocks of one array as a collection of Dask's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.core.array import Array
+from sparsejax.core.avals import Aval
+from sparsejax.core.digest import digest
+from sparsejax.dask.cuts import Cut, cuts_for
+from sparsejax.formats import Format
+from sparsejax.lax.indexing import concatenate
+from sparsejax.lax.structural import convert_format
+from sparsejax.numpy.functions import asarray
+from sparsejax.optional import optional
+
+SHARD_ENTRIES = 1 << 22
+"""Stored entries per shard where the caller does not say how many: shards must not depend on the number of workers."""
+
+
+class Sharded:
+    """An array that is cut into blocks, each made by a task of Dask's: `compute()` gathers it, `persist()` keeps it on the workers.
+
+    Make one with `shard`; functions of `sparsejax.dask.jit` take and return them. Blocks have the format, dtype and fill of the array.
+    """
+
+    __slots__ = ("_graph", "aval", "counts", "cuts", "name")
+
+    def __init__(
+        self,
+        aval: Aval,
+        cuts: Sequence[Cut],
+        name: str,
+        graph: Mapping[Any, Any],
+        counts: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.aval, self.cuts, self.name, self.counts = aval, tuple(cuts), name, counts
+        self._graph = graph
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the whole array."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of values."""
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.aval.ndim
+
+    @property
+    def format(self) -> Format:
+        """How every block stores its entries."""
+        return self.aval.format
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The number of blocks along every dimension."""
+        return tuple(len(cut) - 1 for cut in self.cuts)
+
+    @property
+    def balance(self) -> float:
+        """Entries of the heaviest block over the mean; 1 is best. ValueError where they are not known: of results."""
+        if self.counts is None:
+            raise ValueError("the entries of a result's shards are known when it is computed")
+        mean = float(self.counts.mean())
+        return float(self.counts.max()) / mean if mean else 1.0
+
+    def blocks(self) -> Iterator[tuple[int, ...]]:
+        """The coordinates of all blocks in the grid, in order."""
+        return itertools.product(*map(range, self.grid))
+
+    def __repr__(self) -> str:
+        shards = " x ".join(map(str, self.grid)) or "1"
+        balance = "" if self.counts is None else f", balance={self.balance:.2f}"
+        return f"Sharded({self.aval}, shards={shards}{balance})"
+
+    # ------------------------------------------------------------------------------------------------ Dask's protocol
+
+    def __dask_graph__(self) -> Mapping[Any, Any]:
+        return self._graph
+
+    def __dask_keys__(self) -> list[Any]:
+        return [(self.name, *place) for place in self.blocks()]
+
+    def __dask_layers__(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def __dask_tokenize__(self) -> Any:
+        return "sparsejax.Sharded", self.name
+
+    @staticmethod
+    def __dask_optimize__(graph: Any, keys: Any, **kwargs: Any) -> Any:
+        return graph
+
+    @staticmethod
+    def __dask_scheduler__(graph: Any, keys: Any, **kwargs: Any) -> Any:
+        return optional("dask.threaded", "dask").get(graph, keys, **kwargs)
+
+    def __dask_postcompute__(self) -> Any:
+        return _gathered, (self.grid, self.aval)
+
+    def __dask_postpersist__(self) -> Any:
+        return _persisted, (self.aval, self.cuts, self.name, self.counts)
+
+    def compute(self, **kwargs: Any) -> Array:
+        """The whole array, here."""
+        made: Array = optional("dask", "dask").compute(self, **kwargs)[0]
+        return made
+
+    def persist(self, **kwargs: Any) -> Sharded:
+        """The same array with its blocks computed, kept where they were."""
+        made: Sharded = optional("dask", "dask").persist(self, **kwargs)[0]
+        return made
+
+    def to_dask_array(self) -> Any:
+        """The blocks as chunks of a `dask.array`."""
+        da = optional("dask.array", "dask")
+        chunks = tuple(tuple(b - a for a, b in itertools.pairwise(cut)) for cut in self.cuts)
+        empty = np.zeros((0,) * self.ndim, self.dtype)
+        meta = convert_format(asarray(empty), self.format)
+        return da.Array(dict(self._graph), self.name, chunks, meta=meta)
+
+
+def _gathered(blocks: Sequence[Array], grid: tuple[int, ...], aval: Aval) -> Array:
+    made = assemble(list(blocks), grid)
+    return made if made.format == aval.format else convert_format(made, aval.format)  # type: ignore[no-any-return]
+
+
+def _persisted(
+    graph: Mapping[Any, Any],
+    aval: Aval,
+    cuts: tuple[Cut, ...],
+    name: str,
+    counts: NDArray[np.int64] | None,
+    rename: Mapping[str, str] | None = None,
+) -> Sharded:
+    name = (rename or {}).get(name, name)
+    own = {key: graph[key] for key in (Sharded(aval, cuts, name, {}).__dask_keys__())}
+    return Sharded(aval, cuts, name, own, counts)
+
+
+def assemble(parts: list[Any], grid: Sequence[int]) -> Any:
+    """Blocks in the order of their grid as one array."""
+    for axis in range(len(grid) - 1, -1, -1):
+        if grid[axis] > 1:
+            count = grid[axis]
+            parts = [concatenate(parts[k : k + count], axis) for k in range(0, len(parts), count)]
+    (whole,) = parts
+    return whole
+
+
+def shard(
+    A: Any, rows: int | Sequence[int] | None = None, cols: int | Sequence[int] | None = None, *, axes: Any = None
+) -> Sharded:
+    """An array cut into `rows` by `cols` blocks of about as many stored entries each, on the workers.
+
+    `rows` and `cols` are numbers of parts or boundaries (0, ..., n); `axes` gives them for every dimension, where these are not two. Without
+    any, rows are cut into shards of four million entries: shards never depend on the number of workers, and so neither do the bits of results. Rows and columns
+    are cut between coordinates, so one row with more entries than a shard's share is a shard of its own; `.balance` says how even they are.
+
+    With a client of Dask's `distributed` blocks are sent to its workers in turn. O(entries).
+
+    >>> import numpy as np, sparsejax as sj, sparsejax.dask
+    >>> A = sparsejax.dask.shard(sj.array(np.tri(100), format="csr"), rows=2)
+    >>> A.cuts[0], A.counts.tolist()
+    ((0, 71, 100), [[2556], [2494]])
+    """
+    x = asarray(A)
+    storage = x._storage
+    if axes is None:
+        axes = (rows, cols)[: x.ndim] + (None,) * max(0, x.ndim - 2)
+        if x.ndim < 2 and cols is not None:
+            raise ValueError(f"cols={cols} cuts the second dimension, but the array has shape {x.shape}")
+    elif rows is not None or cols is not None:
+        raise ValueError("pass rows and cols, or axes")
+    if len(axes) != x.ndim:
+        raise ValueError(f"axes={axes} must have an entry for each of the {x.ndim} dimensions")
+    if x.ndim and all(a is None for a in axes):
+        axes = (math.ceil(max(x.nnz, 1) / SHARD_ENTRIES), *axes[1:])
+    made = cuts_for(storage, axes)
+    name = f"shard-{digest(storage)[:16]}-{optional('dask.base', 'dask').tokenize(made)[:8]}"
+    graph, counts = {}, np.zeros([len(c) - 1 for c in made], np.int64)
+    for place in np.ndindex(*counts.shape):
+        block = part(x, [(c[k], c[k + 1]) for c, k in zip(made, place, strict=True)])
+        counts[place], graph[place] = block.nnz, block
+    name, nodes = placed(name, graph)
+    return Sharded(x.aval, made, name, nodes, counts)
+
+
+def part(x: Any, ranges: Sequence[tuple[int, int]]) -> Any:
+    """The block of an array between boundaries, in its format."""
+    key = tuple(slice(a, b) for a, b in ranges)
+    made = x[key] if any((a, b) != (0, n) for (a, b), n in zip(ranges, x.shape, strict=True)) else x
+    return made if made.format == x.format else convert_format(made, x.format)
+
+
+SMALL = 1 << 20
+"""Bytes of a block that travels with the graph, so that it can be sent again where a worker is lost; larger ones are sent to a worker once."""
+_sent: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+
+def placed(name: str, blocks: Mapping[tuple[int, ...], Any]) -> tuple[str, dict[Any, Any]]:
+    """Blocks by their place as nodes of a graph, and their name there: on the workers of a cluster, large ones in turn; else here."""
+    client = current_client()
+    if client is None or all(block.nbytes <= SMALL for block in blocks.values()):
+        node = optional("dask.task_spec", "dask").DataNode
+        return name, {(name, *k): node((name, *k), block) for k, block in blocks.items()}
+    known: dict[Any, Any] = {k: _sent.get((client.id, name, k)) for k in blocks}
+    if any(future is None or future.status != "finished" for future in known.values()):
+        # under a name of their own: a key that is released and sent again may be lost in between
+        unique = f"{name}-{uuid.uuid4().hex[:8]}"
+        futures = client.scatter({(unique, *k): block for k, block in blocks.items()}, hash=False)
+        known = {k: futures[unique, *k] for k in blocks}
+        for k, future in known.items():
+            _sent[client.id, name, k] = future
+    (own,) = {future.key[0] for future in known.values()}
+    return own, {future.key: future for future in known.values()}
+
+
+def current_client() -> Any:
+    """The client of a cluster that Dask computes on by default, or None."""
+    try:
+        distributed = optional("distributed", "dask")
+        return distributed.get_client()
+    except (ImportError, ValueError):
+        return None

@@ -1,0 +1,188 @@
+"""What runs in a task: the equations of a stage on one block each, as one compiled program; parts of blocks; partial results put together.
+
+Programs travel as text without code (`export.layout`). A process reads and jits each text once for blocks of one shape; plans of kernels and machine code
+are shared between shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import tempfile
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+from sparsejax import config
+from sparsejax.core.array import Array
+from sparsejax.core.primitive import asarray
+from sparsejax.dask.sharded import assemble, part
+from sparsejax.export import layout
+from sparsejax.jit.api import jit
+from sparsejax.lax.elementwise import elementwise
+from sparsejax.lax.structural import convert_format
+from sparsejax.transforms.staging import read
+
+Layout = tuple[int, ...] | None
+"""How an operand comes: as one array, or as blocks in a grid."""
+
+
+class Program:
+    """The equations of a stage as a function of blocks.
+
+    `text` is the jaxpr; `dims` has the dimensions of the grid of every axis of every operand, `sized` those of axes whose extents are
+    parameters; both -1 where an axis is whole.
+    """
+
+    def __init__(self, text: str, dims: Sequence[Sequence[int]], sized: dict[int, Sequence[int]]) -> None:
+        self.jaxpr = layout.loads(text)
+        self.dims, self.sized = dims, sized
+        self.run = jit(self._bound, static_argnums=0, dynamic=False)  # bits do not depend on what ran before
+
+    def _bound(self, extents: tuple[tuple[int, int], ...], *blocks: Any) -> list[Any]:
+        known: dict[int, Any] = dict(extents)
+        for block, own in zip(blocks, self.dims, strict=True):
+            known.update({k: n for k, n in zip(own, block.shape, strict=True) if k >= 0})
+        env: dict[Any, Any] = dict(zip(self.jaxpr.inputs, blocks, strict=True))
+        for number, eqn in enumerate(self.jaxpr.eqns):
+            params = eqn.param_dict
+            if number in self.sized:
+                name = "ranges" if "ranges" in params else "shape"
+                resized = zip(self.sized[number], params[name], strict=True)
+                params[name] = tuple(
+                    n if k < 0 else range(known[k]) if name == "ranges" else known[k] for k, n in resized
+                )
+            values = [read(env, a) for a in eqn.inputs]
+            made = eqn.primitive.bind(*values, **params)
+            for out, value in zip(eqn.outputs, made if eqn.primitive.multiple else [made], strict=True):
+                env[out] = value if value.format == out.aval.format else convert_format(value, out.aval.format)
+        return [asarray(read(env, a)) for a in self.jaxpr.outputs]
+
+
+_lock = threading.Lock()
+
+
+@functools.lru_cache(maxsize=4096)
+def _program(text: str, shapes: tuple[tuple[int, ...], ...]) -> Program:
+    about = json.loads(text)
+    return Program(about["jaxpr"], about["dims"], {int(k): v for k, v in about["sized"].items()})
+
+
+def program(text: str, shapes: tuple[tuple[int, ...], ...]) -> Program:
+    """The program of a text for blocks of these shapes, read once per process.
+
+    Each shape has a program of its own: one that serves several is planned for the first that comes, and which that is depends on the worker.
+    """
+    with _lock:
+        return _program(text, shapes)
+
+
+def run(text: str, lines: str, layouts: Sequence[Layout], extents: tuple[tuple[int, int], ...], *refs: Any) -> Any:
+    """A stage at one point of its grid: its results, or its only one. An error gets a note with the lines of the user's program."""
+    operands, place = [], 0
+    try:
+        with config.using(num_threads=1), _turn(text, refs):  # Dask runs as many tasks as a worker has cores
+            for grid in layouts:
+                count = math.prod(grid or ())
+                parts = list(refs[place : place + count])
+                operands.append(parts[0] if grid is None else _together(parts, tuple(grid)))
+                place += count
+            made = program(text, tuple(x.shape for x in operands)).run(extents, *operands)
+    except Exception as error:
+        error.add_note(f"in a task of these lines: {lines}")
+        raise
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+_seen: set[Any] = set()
+
+
+@contextmanager
+def _turn(text: str, operands: Sequence[Any]) -> Iterator[None]:
+    """First runs of programs on blocks of these types take turns on this computer, so that each loads what another has compiled (where
+    kernels are kept on disk). The lock is the system's: it goes with its process."""
+    key = text, tuple(x.aval.structure for x in operands if isinstance(x, Array))
+    lock = None if key in _seen or config.cache_dir() == "off" else _locked()
+    try:
+        yield
+        _seen.add(key)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked() -> int | None:
+    """The lock of this computer and user, once it is free; None where the system has none."""
+    if fcntl is None:
+        return None
+    path = os.path.join(tempfile.gettempdir(), f"sparsejax-{os.getuid()}.lock")
+    try:
+        lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError:
+        return None
+    return lock
+
+
+_assembled: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+_assembling = threading.Lock()
+KEPT = 2
+"""How many operands that were put together are kept for the next tasks, while their blocks are there."""
+
+
+def _together(parts: list[Any], grid: tuple[int, ...]) -> Any:
+    """Blocks as one array: once per process for all tasks that read the same blocks, since a worker hands each of them the same objects."""
+    key = (grid, *map(id, parts))
+    with _assembling:
+        known = _assembled.get(key)
+        if known is None:
+            known = _assembled[key] = assemble(parts, grid)
+            for block in {id(p): p for p in parts}.values():
+                weakref.finalize(block, _assembled.pop, key, None).atexit = False
+            while len(_assembled) > KEPT:
+                _assembled.popitem(last=False)
+        return known
+
+
+def cut(block: Any, ranges: Sequence[tuple[int, int]]) -> Any:
+    """A part of a block, before it is sent."""
+    with config.using(num_threads=1), _turn("cut", [block]):
+        return part(block, ranges)
+
+
+def gather(grid: tuple[int, ...], *parts: Any) -> Any:
+    """Many blocks as one array."""
+    with config.using(num_threads=1), _turn("gather", parts[:1]):
+        return assemble(list(parts), grid)
+
+
+def pick(results: Sequence[Any], number: int) -> Any:
+    """One result of a stage."""
+    return results[number]
+
+
+def combine(op: str, *parts: Any) -> Any:
+    """Partial results as one, in order: ((a op b) op c) op d."""
+    with config.using(num_threads=1), _turn(op, parts):
+        return _combined(op, len(parts))(*parts)
+
+
+@functools.lru_cache(maxsize=256)
+def _combined(op: str, count: int) -> Any:
+    def folded(*parts: Any) -> Any:
+        made = parts[0]
+        for other in parts[1:]:
+            made = elementwise(op, made, other)
+        return made if made.format == parts[0].format else convert_format(made, parts[0].format)
+
+    return jit(folded, dynamic=False)

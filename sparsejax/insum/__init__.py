@@ -1,0 +1,1 @@
+"""Indirect einsums; see `sparsejax.insum` and docs/insum.md."""

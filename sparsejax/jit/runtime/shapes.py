@@ -1,0 +1,354 @@
+"""Programs that serve many shapes: traced once with symbols in place of the extents that change, planned once per bucket of sizes.
+
+    first call      f(5000 x 40, 40)       traced and planned as it is
+    second call     f(6100 x 40, 40)       one extent differs: it becomes a symbol n, and f(n x 40, 40) is traced, with guards
+                                           a plan for n <= 65535; the extents of values between kernels and of results are expressions of n
+    other calls     f(7300 x 40, 40)       guards hold: the plan with other numbers in it (`Plan.resized`); nothing is traced, scheduled or compiled
+
+Extents that were equal in all calls are one symbol; what else is equal, the program asks, and the answer is a guard. Where the program needs
+an extent itself (a Python loop over it), that extent is no symbol from then on. A program that cannot be traced with symbols is traced for
+every shape, as are those whose operations run other programs, and operands in blocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax import config
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr
+from sparsejax.core.symbolic import LEAST, MOST, Scope, Span, SymbolicDim, Terms
+from sparsejax.formats import Format
+from sparsejax.formats.level import Level
+from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
+from sparsejax.jit.graph import resize
+from sparsejax.jit.ir import choices
+from sparsejax.jit.ir.bounded import Bounded, bound
+from sparsejax.jit.runtime import plans
+from sparsejax.jit.runtime.kernels import KernelRunner, turn
+
+MEMBERS = 16
+"""Traces with symbols that a family has at most: those that a program's guards tell apart."""
+
+Make = Callable[[Sequence[Aval]], tuple[ClosedJaxpr, Any]]
+"""Traces a program for operands of these types: the jaxpr, and what else is to be known of it."""
+
+_PLAIN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    np.dtype,
+    np.generic,
+    Format,
+    Level,
+    frozenset,
+    range,
+    type,
+)
+
+
+class Resized:
+    """A jaxpr for one of the shapes that it serves, as a `ClosedJaxpr`: it is spelled out only for who reads it."""
+
+    def __init__(self, member: Member, values: tuple[int, ...], plan: plans.Plan) -> None:
+        self._member, self._values = member, values
+        self.consts, self.shared = member.closed.consts, member.closed.shared
+        self.cache: dict[Any, Any] = {"plan": plan, "planned": lambda storages: member.plan(values, storages)}
+        self._jaxpr: Jaxpr | None = None
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        if self._jaxpr is None:
+            numbers = dict(zip(self._member.codes, self._values, strict=True))
+            self._jaxpr = resize.resized(self._member.closed.jaxpr, _in_place(numbers))
+        return self._jaxpr
+
+    @property
+    def in_avals(self) -> tuple[Aval, ...]:
+        return tuple(v.aval for v in self.jaxpr.inputs)
+
+    @property
+    def out_avals(self) -> tuple[Aval, ...]:
+        return tuple(a.aval for a in self.jaxpr.outputs)
+
+    def __str__(self) -> str:
+        return str(self.jaxpr)
+
+    __repr__ = __str__
+
+
+class Refused(Exception):
+    """A program cannot serve many shapes, for this reason."""
+
+
+class Solved(Exception):
+    """What a program asked says that some symbols are polynomials of others."""
+
+    def __init__(self, found: dict[str, tuple[Terms, str]]) -> None:
+        super().__init__(", ".join(found))
+        self.found = found
+
+
+class Member:
+    """One trace with symbols, and its plans by bucket of sizes."""
+
+    def __init__(self, closed: ClosedJaxpr, scope: Scope, stands: Sequence[Any], extra: Any) -> None:
+        self.closed = ClosedJaxpr(pipeline.cleaned(closed.jaxpr), closed.consts, closed.shared)
+        self.scope, self.stands, self.extra = scope, stands, extra
+        self.codes = tuple(sorted(_dims(self.closed.jaxpr)))
+        """Every extent that depends on symbols, as an expression."""
+        self._values = scope.compiled(self.codes)
+        self._match = _matcher(scope, stands, self.codes)
+        self._plans: dict[Any, plans.Plan] = {}
+
+    def find(self, extents: Sequence[int]) -> tuple[int, ...] | None:
+        """The values of the symbols for operands with these extents, in order; None where the trace does not hold."""
+        found: tuple[int, ...] | None = self._match(extents)
+        return found
+
+    def at(self, symbols: tuple[int, ...], arrays: Sequence[Any]) -> Resized:
+        """The jaxpr, and its plan, for these values of the symbols."""
+        values = self._values(*symbols)
+        storages = [a._storage for a in (*self.closed.consts, *arrays)]
+        return Resized(self, values, self.plan(values, storages))
+
+    def plan(self, values: Sequence[int], storages: Sequence[Storage]) -> plans.Plan:
+        """The plan for these values of `codes`."""
+        key = tuple(map(bound, values)), config.forced() if config.forcing else None
+        plan = self._plans.get(key) or self._planned(key, values, storages)
+        numbers = dict(zip(self.codes, values, strict=True))
+        # what has no number is how many positions a pattern has: read from the operand itself
+        return plan.resized(lambda n: numbers.get(n.name, 0) if type(n) is Bounded else n)
+
+    def _planned(self, key: Any, values: Sequence[int], storages: Sequence[Storage]) -> plans.Plan:
+        with turn:
+            if key not in self._plans:
+                bounds = {c: Bounded.named(c, n) for c, n in zip(self.codes, values, strict=True)}
+                jaxpr = resize.resized(self.closed.jaxpr, _in_place(bounds))
+                closed = ClosedJaxpr(jaxpr, (), self.closed.shared)
+                closed.cache["clean"] = True
+                made = plans.Plan(closed, storages)
+                _check(made, jaxpr, bounds)
+                self._plans[key] = made
+            return self._plans[key]
+
+
+class Family:
+    """The traces of one program for operands that differ in their extents alone."""
+
+    def __init__(self, names: Sequence[str | None] = ()) -> None:
+        """`names` are symbols for some extents from the first call on."""
+        self._names = names
+        self._samples: list[tuple[int, ...]] = []
+        self._fixed: dict[int, str] = {}
+        """Extents that the program needs themselves, by number, with the lines that asked."""
+        self._members: list[Member] = []
+        self._lock = threading.Lock()
+        self.refused = ""
+        """Why every shape is traced by itself, if it is."""
+
+    def told(self, paths: Sequence[str]) -> str:
+        """What became of the last new shape, in words; `paths` name the extents."""
+        if self.refused:
+            return f"every shape is traced by itself: {self.refused}"
+        fixed = [f"{paths[k]} is needed itself at {line}" for k, line in self._fixed.items()]
+        if not self._members:
+            return "; ".join(fixed)
+        free = [f"{paths[k]} = {n}" for k, n in enumerate(self._members[-1].stands) if isinstance(n, SymbolicDim)]
+        return "; ".join([f"the trace serves all shapes with {', '.join(free)}", *fixed])
+
+    def find(self, avals: Sequence[Aval], arrays: Sequence[Any], make: Make) -> tuple[Any, Any] | None:
+        """The jaxpr for operands of these types, and what else was made with it; None where this shape is to be traced by itself."""
+        found = self.known(avals, arrays)
+        if found is not None or self.refused or not choices.does("symbolic_shapes"):
+            return found
+        with self._lock:
+            return self._grown(_extents(avals), avals, arrays, make)
+
+    def known(self, avals: Sequence[Aval], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
+        """As `find`, where a trace serves these types that is there already."""
+        if not self._members or not choices.does("symbolic_shapes"):
+            return None
+        extents = _extents(avals)
+        for member in self._members:
+            symbols = member.find(extents)
+            if symbols is not None:
+                return self._at(member, symbols, arrays)
+        return None
+
+    def _at(self, member: Member, symbols: tuple[int, ...], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
+        try:
+            return member.at(symbols, arrays), member.extra
+        except Exception as reason:  # what is wrong with the program itself, its own trace will say
+            self.refused, self._members = f"{type(reason).__name__}: {reason}", []
+            return None
+
+    def _grown(
+        self, extents: tuple[int, ...], avals: Sequence[Aval], arrays: Sequence[Any], make: Make
+    ) -> tuple[Any, Any] | None:
+        """As `find`, with a new trace, if there is to be one."""
+        first = not self._samples
+        self._samples = [*self._samples, extents][-8:]
+        if first and not any(self._names):
+            with choices.drawing("shapes", extents):
+                if choices.pick("shapes", ("fixed", "symbolic"), "fixed") == "fixed":
+                    return None
+            self._samples.insert(0, tuple(-n for n in extents))  # as if all of them had been others before
+        solved: dict[str, Terms] = {}
+        while True:
+            places = self._places(extents, avals)
+            free = {p for p in places if isinstance(p, str)} - set(solved)
+            if not free or len(self._members) >= MEMBERS:
+                return None
+            try:
+                member = self._traced(places, solved, extents, avals, make)
+            except Solved as more:
+                for name, (terms, line) in more.found.items():
+                    if any(atoms for atoms, _ in terms):
+                        solved[name] = terms
+                    else:
+                        self._fixed |= {k: line for k, place in enumerate(places) if place == name}
+                continue
+            except Refused as reason:
+                self.refused = str(reason)
+                return None
+            break
+        symbols = member.find(extents)
+        if symbols is None:
+            return None
+        self._members.append(member)
+        return self._at(member, symbols, arrays)
+
+    def _places(self, extents: tuple[int, ...], avals: Sequence[Aval]) -> list[int | str]:
+        """What stands at every extent: a number, or the name of a symbol."""
+        names: dict[Any, str] = {}
+        blocked = [n > 1 for a in avals for n in (a.format.blocks or (1,) * a.ndim)]
+        made: list[int | str] = []
+        for k, n in enumerate(extents):
+            seen = tuple(s[k] for s in self._samples)
+            if k < len(self._names) and self._names[k] and LEAST <= n <= MOST and k not in self._fixed:
+                made.append(str(self._names[k]))
+            elif k in self._fixed or blocked[k] or len(set(seen)) == 1 or not LEAST <= n <= MOST:
+                made.append(n)
+            else:
+                made.append(names.setdefault(seen, f"n{len(names)}"))
+        return made
+
+    def _traced(
+        self,
+        places: Sequence[int | str],
+        solved: dict[str, Terms],
+        extents: Sequence[int],
+        avals: Sequence[Aval],
+        make: Make,
+    ) -> Member:
+        values = {p: n for p, n in zip(places, extents, strict=True) if isinstance(p, str)}
+        scope = Scope({name: n for name, n in values.items() if name not in solved})
+        known = {name: scope.put(((((name,), 1),)), solved) for name in values}
+        stands = [SymbolicDim(scope, known[p]) if isinstance(p, str) else p for p in places]
+        given = iter(stands)
+        symbolic = [a.resized(lambda _: next(given)) for a in avals]
+        refused: Exception | None = None
+        try:
+            closed, extra = make(symbolic)
+            member = Member(closed, scope, stands, extra)
+        except Exception as error:
+            refused = error
+        if scope.solved:
+            raise Solved(scope.solved) from refused
+        if refused is not None:
+            raise Refused(f"{type(refused).__name__}: {refused}") from refused
+        return member
+
+
+def _extents(avals: Sequence[Aval]) -> tuple[int, ...]:
+    return tuple(itertools.chain.from_iterable([a.shape for a in avals]))
+
+
+def _check(plan: plans.Plan, jaxpr: Jaxpr, bounds: Mapping[str, int]) -> None:
+    """Refused where a pass of the compiler made a number of a bound: the plan would be for one shape."""
+    written: set[int] = set()
+    _numbers(
+        (tuple(v.aval.shape for e in jaxpr.eqns for v in (*e.inputs, *e.outputs)), [e.params for e in jaxpr.eqns]),
+        written,
+    )
+    made: set[int] = set()
+    for step in plan.steps:
+        if isinstance(step, KernelRunner):
+            _numbers(step.output.shape, made)
+        else:
+            _numbers((tuple(v.aval.shape for v in step.outputs), step.eqn.params), made)
+    lost = (made - written) & {int(n) for n in bounds.values()}
+    if lost:
+        raise Refused(f"a pass of the compiler needs the extents that are at most {lost}")
+
+
+def _numbers(value: Any, found: set[int]) -> None:
+    if type(value) is int:
+        found.add(value)
+    elif isinstance(value, tuple | list):
+        for v in value:
+            _numbers(v, found)
+    elif resize.fields_of(type(value)):
+        _numbers([getattr(value, name) for name in resize.fields_of(type(value))], found)
+    elif isinstance(value, range | Span):
+        _numbers((value.start, value.stop), found)
+    elif isinstance(value, ClosedJaxpr):
+        for e in value.jaxpr.eqns:
+            _numbers((tuple(v.aval.shape for v in (*e.inputs, *e.outputs)), e.params), found)
+
+
+def _in_place(numbers: Mapping[str, int]) -> resize.Change:
+    """Numbers in the place of symbols and their expressions."""
+    return lambda n: numbers[n.code] if type(n) is SymbolicDim else n
+
+
+def _dims(jaxpr: Jaxpr) -> set[str]:
+    """All extents that are expressions, as Python spells them; Refused where some might be overlooked."""
+    found: set[str] = set()
+
+    def look(value: Any, what: str) -> None:
+        if isinstance(value, SymbolicDim):
+            found.add(value.code)
+        elif type(value) is tuple:
+            for v in value:
+                look(v, what)
+        elif type(value) is Span:
+            look((value.start, value.stop, value.step), what)
+        elif type(value) is ClosedJaxpr:
+            found.update(_dims(value.jaxpr))
+        elif resize.fields_of(type(value)):
+            for name in resize.fields_of(type(value)):
+                look(getattr(value, name), what)
+        elif not isinstance(value, _PLAIN):
+            raise Refused(f"{what} runs other programs or has parameters of type {type(value).__name__}")
+
+    for var in (*jaxpr.inputs, *(v for e in jaxpr.eqns for v in e.outputs)):
+        look(var.aval.shape, "")
+    for eqn in jaxpr.eqns:
+        look(eqn.params, f"{eqn.primitive.name} ({eqn.source})")
+    return found
+
+
+def _matcher(scope: Scope, stands: Sequence[Any], codes: Sequence[str]) -> Any:
+    """A function from the extents of operands to the values of the symbols, or None where the trace does not hold for them."""
+    spelled = [n.code if isinstance(n, SymbolicDim) else str(n) for n in stands]
+    at = {name: spelled.index(name) for name in scope.symbols}
+    asked = [f"e[{k}] == {n}" for k, n in enumerate(stands) if not isinstance(n, SymbolicDim)]
+    asked += [f"{LEAST} <= e[{k}] <= {MOST}" for k in at.values()]
+    guards = [f"e[{k}] == {code}" for k, code in enumerate(spelled) if at.get(code, k) != k or code not in at]
+    guards += [f"({g})" for g in scope.guards] + [f"0 <= {c} <= {MOST}" for c in codes if c not in at]
+    names = ", ".join(scope.symbols)
+    inner = f"(lambda {names}: ({names},) if {' and '.join(guards) or 'True'} else None)"
+    given = ", ".join(f"e[{k}]" for k in at.values())
+    return eval(f"lambda e: {inner}({given}) if {' and '.join(asked)} else None")

@@ -1,0 +1,97 @@
+"""Extents as values: numbers and ranges that depend on the shapes of a traced function's operands.
+
+e:f64[n:d,m:c] = empty[shape=(n, m) ...]       an array without entries
+f:i64[] = extent[size=n]                       the number n, where it is computed with: a mean divides by it
+g:i64[n:d] = range[start=0, size=n, step=1]    0, 1, ... n - 1
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.core import symbolic
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive
+from sparsejax.core.symbolic import SymbolicDim, length, span
+from sparsejax.core.trace import current
+from sparsejax.formats import Format, convert, ingest
+from sparsejax.formats.storage import Storage
+from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.elementwise import elementwise
+from sparsejax.lax.structural import broadcast_to
+
+INT64 = np.dtype(np.int64)
+
+extent_p = Primitive(
+    "extent",
+    typing=lambda size: Aval((), INT64, Format(()), 0, True),
+    reference=lambda size: np.int64(size),
+    call=lambda out_aval, size: ingest.as_storage(np.int64(size)),
+)
+range_p = Primitive(
+    "range",
+    typing=lambda start, size, step, dtype: rules.dense((size,), dtype),
+    reference=lambda start, size, step, dtype: _numbers(start, size, step, dtype),
+    call=lambda out_aval, start, size, step, dtype: Storage(
+        out_aval.format, out_aval.shape, out_aval.fill_value, ((),), _numbers(start, size, step, dtype)
+    ),
+)
+empty_p = Primitive(
+    "empty",
+    typing=lambda shape, dtype, format, fill: Aval(shape, dtype, format, fill),
+    reference=lambda shape, dtype, format, fill: np.full(shape, fill, dtype),
+    call=lambda out_aval, shape, dtype, format, fill: convert.from_coords(
+        np.empty((len(shape), 0), np.int64), np.empty(0, dtype), shape, format, fill, canonical=True
+    ),
+)
+"""A sparse array without entries."""
+
+
+def _numbers(start: int, size: int, step: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return np.arange(start, start + size * step, step).astype(dtype, copy=False)
+
+
+def extent(size: Any) -> Any:
+    """An extent as a number to compute with, weakly typed as Python's are: a traced scalar where it is not known."""
+    return extent_p.bind(size=size) if isinstance(size, SymbolicDim) and current() is not None else int(size)
+
+
+symbolic.set_value(extent)
+
+
+def is_known(shape: Any) -> bool:
+    """Whether all extents of a shape are numbers."""
+    return not any(isinstance(n, SymbolicDim) for n in shape)
+
+
+def number(count: Any) -> Any:
+    """A count of elements as a float: a traced scalar where it is not known."""
+    if not isinstance(count, SymbolicDim):
+        return float(count)
+    return elementwise("multiply", extent(count), 1.0)
+
+
+def coordinates(chosen: Any, dtype: Any = None) -> Any:
+    """The numbers of a range (`symbolic.span`) as a vector: an array of NumPy's where they are known."""
+    wanted = INT64 if dtype is None else dtypes.canonical(dtype)
+    if isinstance(chosen, range):
+        return np.asarray(chosen, wanted)
+    return range_p.bind(start=chosen.start, size=length(chosen), step=chosen.step, dtype=wanted)
+
+
+def along(n: Any, axis: int, ndim: int) -> Any:
+    """0, 1, ... n - 1 along one of so many axes."""
+    return coordinates(span(0, n)).reshape([-1 if d == axis else 1 for d in range(ndim)])
+
+
+def filled(shape: Any, value: Any, dtype: Any) -> Any:
+    """A dense array of one value: one of NumPy's where the extents are known."""
+    return np.full(shape, value, dtype) if is_known(shape) else broadcast_to(np.asarray(value, dtype), shape)
+
+
+def empty(shape: Any, dtype: np.dtype[Any], format: Format, fill: Any) -> Any:
+    """A sparse array without entries, of extents that may not be known."""
+    return empty_p.bind(shape=shape, dtype=dtype, format=format, fill=ingest.fill_scalar(fill, dtype))

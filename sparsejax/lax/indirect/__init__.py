@@ -1,0 +1,1 @@
+"""Indirect einsums: statements as data, index arrays, kernels, derivatives and batches."""

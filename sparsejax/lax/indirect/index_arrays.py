@@ -1,0 +1,119 @@
+"""Arrays of integers as indices: checked before a kernel reads them, and turned round where a kernel walks the rows that they name.
+
+checked     X with every coordinate that is read in [0, extent): kernels read it as it is
+positions   true at (p, X[p]): with its last axis stored first, the entries of X sorted by what they name
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive
+from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats.storage import Storage
+from sparsejax.lax.indirect.statements import Ref
+from sparsejax.lax.library import index_arrays
+
+# --------------------------------------------------------------------------------------------------------- checked
+
+
+def _checked_call(
+    x: Storage,
+    *others: Storage,
+    out_aval: Aval,
+    ref: Ref,
+    stored: tuple[Ref, ...],
+    extents: tuple[tuple[str, int], ...],
+    extent: int,
+    fault: tuple[str, str, str],
+    drop: bool,
+) -> Storage:
+    if drop:
+        return index_arrays.clipped(x, extent)
+    found = index_arrays.within(x, extent)
+    if found is not None:
+        return found
+    wrong = index_arrays.read_out_of_bounds(ref, stored, dict(extents), (x, *others), extent)
+    if wrong is not None:
+        place, value = wrong
+        at = f"[{','.join(map(str, place))}]" if place else ""
+        name, what, text = fault
+        if not name:
+            number = np.ravel_multi_index(place, x.shape) if place else 0
+            raise IndexError(
+                f"index {value} is out of bounds for {what} with size {extent} (at position {number} of the indices)"
+            )
+        raise IndexError(f"index {value} at {name}{at} is out of bounds for {what} with size {extent}{text}")
+    return index_arrays.without_others(x, extent)
+
+
+checked_p = Primitive(
+    "checked",
+    typing=lambda x, *others, **params: x.strong(),
+    reference=lambda x, *others, extent, **params: np.where(np.asarray(x) < 0, x + extent, x),
+    call=_checked_call,
+    jvp=lambda primals, tangents, out, **params: None,
+    describe=lambda ref, stored, extents, extent, fault, drop: f"{fault[0]} < {extent}",
+)
+
+
+def checked(
+    x: Any,
+    others: list[Any],
+    ref: Ref,
+    stored: tuple[Ref, ...],
+    extents: tuple[tuple[str, int], ...],
+    extent: int,
+    fault: tuple[str, str, str],
+    drop: bool = False,
+) -> Any:
+    """`x` with every coordinate that a statement reads in [0, extent), negative ones counted from the end.
+
+    The statement reads `ref`, of operand 0, at all combinations of variables at which `stored` are entries; operands are `x` and `others`.
+    IndexError says which coordinate of `x` is out of bounds; `fault` has its name, what is indexed, and the text. With `drop`, what is
+    not in [0, extent) is 0 instead. O(entries), once per array where all of it is within bounds; else O(combinations).
+    """
+    return checked_p.bind(x, *others, ref=ref, stored=stored, extents=extents, extent=extent, fault=fault, drop=drop)
+
+
+# ------------------------------------------------------------------------------------------------------- positions
+
+
+def _positions_format(x: Aval, by_target: bool, sparse_rows: bool) -> Format:
+    ndim = x.ndim
+    if by_target:
+        first = Compressed() if sparse_rows or not ndim else Dense()
+        below = (Coordinate(),) * ndim if ndim > 1 else (Compressed(),) * ndim
+        return Format((first, *below), (ndim, *range(ndim)))
+    if x.format.is_dense:
+        return Format((Dense(),) * ndim + (Compressed(),))
+    return Format((Coordinate(),) * (ndim + 1))
+
+
+positions_p = Primitive(
+    "positions",
+    typing=lambda x, extent, by_target, sparse_rows: Aval(
+        (*x.shape, extent), bool, _positions_format(x, by_target, sparse_rows), False
+    ),
+    reference=lambda x, extent, **params: np.asarray(x)[..., None] == np.arange(extent),
+    call=lambda x, out_aval, **params: index_arrays.positions(x, out_aval.shape, out_aval.format),
+    jvp=lambda primals, tangents, out, **params: None,
+    describe=lambda extent, by_target, sparse_rows: f"{extent}{' sorted' if by_target else ''}",
+)
+
+
+def positions(x: Any, extent: int, by_target: bool = True, sparse_rows: bool = False) -> Any:
+    """The array of shape (*x.shape, extent) that is true at (p, x[p]) for every entry of `x`, whose values are in [0, extent).
+
+    `by_target`: sorted by the last coordinate, so that a row holds where `x` names it; `sparse_rows`: without rows that nothing names.
+    Else in the order of `x`. O(entries + extent), remembered with the array.
+
+    >>> positions(np.array([2, 0, 2]), 3).todense().T.astype(int)
+    array([[0, 1, 0],
+           [0, 0, 0],
+           [1, 0, 1]])
+    """
+    return positions_p.bind(x, extent=extent, by_target=by_target, sparse_rows=sparse_rows)

@@ -1,0 +1,368 @@
+"""Indirect einsums: statements with accesses as indices.
+
+    insum      a statement as it was written, with its derivatives and batches. It stands for
+    checked    its index arrays, checked
+    positions  the entries of an index array of the target, sorted by the rows that they name, and
+    indirect   a kernel: index notation whose indices are accesses
+
+    C[R[p],n] += V[p] * B[K[p],n]       S = positions(R);   C[t,n] += V[p] * B[K[p],n] where S[p,t] is stored
+
+so that rows of the target are walked one after the other, each by one thread. Where little is added to each entry, `C[R[p]] += V[p]` is
+accumulated as it is written.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Jaxpr
+from sparsejax.core.primitive import Primitive
+from sparsejax.formats import Coordinate, Format
+from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.indirect import statements
+from sparsejax.lax.indirect.index_arrays import checked, positions
+from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
+from sparsejax.lax.linear import empty, full
+from sparsejax.lax.structural import convert_format
+from sparsejax.transforms.staging import trace_to_jaxpr
+
+BOOL: np.dtype[Any] = np.dtype(np.bool_)
+
+
+@dataclass(frozen=True)
+class Label:
+    """What errors call an operand, what shows its place, and the numbers that they call its axes (default: their own)."""
+
+    name: str
+    pointer: str = ""
+    axes: tuple[int, ...] = ()
+
+
+Names = tuple[Label, ...]
+SORTED = 8
+"""From so many values for each entry of an index array on, the entries are sorted by the rows that they name."""
+
+# --------------------------------------------------------------------------------------------------------- indirect
+
+
+def _index(index: Index, operands: Sequence[rules.Operand]) -> cin.Index:
+    if isinstance(index, str):
+        return cin.IndexVar(index)
+    if isinstance(index, int):
+        return index
+    made = _entry(index, operands)
+    assert isinstance(made, cin.Access)
+    return made
+
+
+def _entry(ref: Ref, operands: Sequence[rules.Operand]) -> cin.Expr:
+    return rules.access(operands[ref.array], [_index(ix, operands) for ix in ref.indices])
+
+
+def _value(expr: Expr, operands: Sequence[rules.Operand]) -> cin.Expr:
+    match expr:
+        case Ref():
+            return _entry(expr, operands)
+        case Number(value, dtype):
+            return simplify.literal(value, dtype)
+        case Apply("cast", (x,), dtype):
+            return rules.cast(_value(x, operands), dtype)
+        case Apply(op, args, dtype):
+            return cin.Call(op, tuple(_value(a, operands) for a in args), dtype)
+
+
+def _notation(*operands: rules.Operand, statement: Statement) -> cin.Definition:
+    """out[target] op= masked(stored(..), value, identity)"""
+    s = statement
+    made = rules.cast(_value(s.value, operands), s.dtype)
+    refs = [_entry(r, operands) for r in s.stored]
+    asked = [cin.Call("stored", (r,), BOOL) for r in refs]
+    if asked:
+        condition = functools.reduce(lambda a, b: cin.Call("logical_and", (a, b), BOOL), asked)
+        nothing = simplify.literal(operators.get(s.op).identity(s.dtype), s.dtype, absent=True)
+        made = cin.Call("masked", (condition, made, nothing), s.dtype)
+    return cin.Definition(tuple(_index(ix, operands) for ix in s.target), None if s.each_once() else s.op, made)
+
+
+@functools.lru_cache(maxsize=1024)
+def _typing(*avals: Aval, statement: Statement) -> Aval:
+    if statement.format is None:
+        return rules.infer(_notation, avals, {"statement": statement}, statement.shape, statement.dtype).strong()
+    identity = operators.get(statement.op).identity(statement.dtype)
+    return Aval(statement.shape, statement.dtype, statement.format, 0 if statement.format.is_dense else identity)
+
+
+def _reference(*arrays: Any, statement: Statement) -> Any:
+    """On dense arrays every entry of an index array is stored, but those of positions are where they are true."""
+    s = statement
+    grid = dict(zip(s.variables, np.indices(tuple(s.variables.values())), strict=True))
+
+    def value(expr: Expr | Index) -> Any:
+        match expr:
+            case str():
+                return grid[expr]
+            case Ref(array, indices):
+                return np.asarray(arrays[array])[tuple(value(ix) for ix in indices)]
+            case Number(number, dtype):
+                return np.asarray(number, dtype)
+            case Apply("cast", (x,), dtype):
+                return np.asarray(value(x)).astype(dtype)
+            case Apply(op, args, dtype):
+                return np.asarray(operators.get(op).numpy(*map(value, args))).astype(dtype)
+        return expr
+
+    op = operators.get(s.op)
+    out = np.full(s.shape, op.identity(s.dtype), s.dtype)
+    keep: Any = functools.reduce(
+        np.logical_and, [value(r) != 0 for r in s.stored if arrays[r.array].dtype == bool], True
+    )
+    space = tuple(s.variables.values())
+    values, keep = np.broadcast_to(value(s.value), space).astype(s.dtype), np.broadcast_to(keep, space)
+    place = tuple(np.broadcast_to(value(ix), space)[keep] for ix in s.target)
+    ufunc: Any = op.numpy
+    ufunc.at(out, place, values[keep])
+    return out
+
+
+indirect_p = Primitive(
+    "indirect", typing=_typing, reference=_reference, notation=_notation, describe=lambda statement: spelled(statement)
+)
+
+
+def spelled(s: Statement) -> str:
+    """A statement as text, operands by number."""
+
+    def text(x: Expr | Index) -> str:
+        match x:
+            case Ref(array, indices):
+                return f"x{array}[{','.join(map(text, indices))}]"
+            case Number(value, _):
+                return str(value)
+            case Apply(op, args, _):
+                return f"{op}({', '.join(map(text, args))})"
+        return str(x)
+
+    where = f" where {', '.join(map(text, s.stored))}" if s.stored else ""
+    return f"[{','.join(map(text, s.target))}] {s.op}= {text(s.value)}{where}"
+
+
+# ------------------------------------------------------------------------------------------------------------ insum
+
+
+def expanded(arrays: Sequence[Any], statement: Statement, names: Names, target: str) -> Any:
+    """The result of a statement: its index arrays checked, then a kernel."""
+    work = _Expansion(list(arrays), statement, names, target)
+    work.check()
+    work.turn()
+    made = indirect_p.bind(*work.arrays, statement=work.statement)
+    return made if statement.format is None else convert_format(made, statement.format)
+
+
+def _nothing(s: Statement) -> Any:
+    """The result where there is no combination of variables."""
+    identity = operators.get(s.op).identity(s.dtype)
+    form = s.format or Format.parse("dense", len(s.shape))
+    aval = Aval(s.shape, s.dtype, form, 0 if form.is_dense else identity)
+    return full(aval, identity) if form.is_dense else empty(aval)
+
+
+class _Expansion:
+    """A statement on its way to a kernel: operands are added, and it reads them."""
+
+    def __init__(self, arrays: list[Any], statement: Statement, names: Names, target: str) -> None:
+        self.arrays = arrays
+        self.statement = statement
+        self.names = names
+        self.target = target
+        self.found: dict[tuple[Ref, int], Ref] = {}
+        """The checked entry of every index, by what it indexes."""
+
+    def add(self, array: Any) -> int:
+        self.arrays.append(array)
+        return len(self.arrays) - 1
+
+    # ------------------------------------------------------------------------------------------------------- checks
+    def check(self) -> None:
+        """Every index array checked against what it indexes: those at which others are stored first."""
+        s = self.statement
+        self.domain: list[Ref] = []
+        masks = dict.fromkeys(s.stored)
+        uses = [(o, self.arrays[o.array].shape, self.names[o.array]) for o in self._outer()]
+        for ref, shape, name in (*uses, (Ref(-1, s.target), s.shape, Label(self.target))):
+            for d, ix in enumerate(ref.indices):
+                if isinstance(ix, Ref) and ix in masks:
+                    self._checked(ix, shape[d], _axis(name, d))
+                    self.domain.append(ix)
+        value = statements.map_outer(s.value, self._ref)
+        target = self._indices(Ref(-1, s.target), s.shape, Label(self.target)).indices
+        stored: list[Ref] = []
+        for ref in s.stored:  # an index array is read where it is checked
+            stored += [now for (raw, _), now in self.found.items() if raw == ref] or [self._ref(ref)]
+        self.statement = s.with_(value=value, target=target, stored=tuple(stored))
+
+    def _outer(self) -> list[Ref]:
+        """Every access that is read, and those in its indices."""
+        found = [r for ref in statements.refs(self.statement.value) for r in (*statements.inner(ref.indices), ref)]
+        return list(dict.fromkeys([*found, *statements.inner(self.statement.target)]))
+
+    def _ref(self, ref: Ref) -> Ref:
+        return self._indices(ref, self.arrays[ref.array].shape, self.names[ref.array])
+
+    def _indices(self, ref: Ref, shape: Sequence[int], name: Label) -> Ref:
+        made = [
+            self._checked(ix, shape[d], _axis(name, d)) if isinstance(ix, Ref) else ix
+            for d, ix in enumerate(ref.indices)
+        ]
+        return Ref(ref.array, tuple(made))
+
+    def _checked(self, ref: Ref, extent: int, what: str) -> Ref:
+        """`ref` reading the checked array."""
+        known = self.found.get((ref, extent))
+        if known is not None:
+            return known
+        inside = self._ref(ref)  # with its own indices checked
+        stored = tuple(self._ref(r) for r in self.domain if r != ref)
+        numbers = list(dict.fromkeys(_arrays_of(inside, *stored)))
+        numbers = [inside.array, *(n for n in numbers if n != inside.array)]
+        local = {n: k for k, n in enumerate(numbers)}
+        own = statements.map_ref(inside, lambda r: Ref(local[r.array], r.indices))
+        others = tuple(statements.map_ref(r, lambda r: Ref(local[r.array], r.indices)) for r in stored)
+        used = set(statements.variables_of(own, *others))
+        extents = tuple((v, n) for v, n in self.statement.extents if v in used)
+        array = checked(
+            self.arrays[numbers[0]],
+            [self.arrays[n] for n in numbers[1:]],
+            own,
+            others,
+            extents,
+            extent,
+            (self.names[ref.array].name, what, self.names[ref.array].pointer),
+            self.statement.drop,
+        )
+        made = self.found[ref, extent] = Ref(self.add(array), inside.indices)
+        self.names = (*self.names, self.names[ref.array])
+        return made
+
+    # ------------------------------------------------------------------------------------------------------ targets
+    def turn(self) -> None:
+        """The first index of the target that is read from an array walked in the order of the rows it names, where that pays or must be."""
+        s = self.statement
+        sparse = s.format is not None and not s.format.is_dense
+        first = True
+        for d, ix in enumerate(s.target):
+            if isinstance(ix, str):
+                continue
+            if not sparse and (isinstance(ix, int) or not first or not self._pays(ix)):
+                continue
+            assert isinstance(ix, Ref), "sparse targets have no constants as indices"
+            ref = self._plain(ix)
+            extent = s.shape[d]
+            var = f"{d}'"
+            rows = positions(self.arrays[ref.array], extent, first, sparse)
+            condition = Ref(self.add(rows), (*ref.indices, var))
+            now = self.statement
+            read = {r for ref in statements.refs(now.value) for r in statements.inner(ref.indices)}
+            known = bool(ref.indices) or ref == ix  # the positions are those of its entries
+            stored = (condition, *(r for r in now.stored if r != ix or r in read or not known))
+            target = (*now.target[:d], var, *now.target[d + 1 :])
+            self.statement = now.with_(target=target, stored=stored, extents=(*now.extents, (var, extent)))
+            first = False
+        s = self.statement
+        if s.like is not None:
+            pattern = Ref(s.like, s.target[: self.arrays[s.like].ndim])
+            s = self.statement = s.with_(stored=(pattern, *s.stored), like=None)
+        if s.format is None and not all(isinstance(ix, str) for ix in s.target):
+            self.statement = s.with_(format=Format.parse("dense", len(s.shape)))
+
+    def _pays(self, ref: Ref) -> bool:
+        own = statements.variables_of(ref)
+        return math.prod(n for v, n in self.statement.extents if v not in own) >= SORTED
+
+    def _plain(self, ref: Ref) -> Ref:
+        """An index that is an array over distinct variables: another array is made of one that is read elsewhere."""
+        names = statements.variables_of(ref)
+        if ref.indices == names:
+            return ref
+        extents = tuple((v, n) for v, n in self.statement.extents if v in names)
+        array = self.arrays[ref.array]
+        inner = [
+            r for r in dict.fromkeys([*statements.inner(ref.indices), ref]) if not self.arrays[r.array].format.is_dense
+        ]
+        shape = tuple(dict(extents)[v] for v in names)
+        form = Format((Coordinate(),) * len(names)) if inner and names else None
+        s = Statement("add", names, shape, ref, tuple(inner), extents, array.dtype, form)
+        numbers = list(dict.fromkeys(_arrays_of(ref, *inner)))
+        local = {n: k for k, n in enumerate(numbers)}
+        made = indirect_p.bind(*(self.arrays[n] for n in numbers), statement=statements.renumbered(s, local))
+        return Ref(self.add(made), names)
+
+
+def _axis(name: Label, axis: int) -> str:
+    number = name.axes[axis] if name.axes else axis
+    return f"axis {number} of {name.name}" if name.name else f"axis {number}"
+
+
+def _arrays_of(*refs: Ref) -> list[int]:
+    """The operands that are read, those of indices too."""
+    return [r.array for ref in refs for r in (*statements.inner(ref.indices), ref)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _program(statement: Statement, avals: tuple[Aval, ...], names: Names, target: str) -> Jaxpr:
+    made = trace_to_jaxpr(lambda *xs: [expanded(xs, statement, names, target)], avals)
+    assert not made.consts
+    return made.jaxpr
+
+
+def _insum_typing(*avals: Aval, **params: Any) -> Aval:
+    made: Aval = _program(**params).outputs[0].aval
+    return made
+
+
+insum_p = Primitive(
+    "insum",
+    typing=_insum_typing,
+    reference=lambda *arrays, statement, **params: _reference(*arrays, statement=statement),
+    inline=lambda **params: _program(**params),
+    describe=lambda statement, avals, names, target: spelled(statement),
+)
+
+
+def _counted(s: Statement) -> Statement:
+    """A statement without the variables that nothing in it names: the same value is accumulated at each of their coordinates."""
+    read = (*statements.refs(s.value), *s.stored, Ref(-1, s.target))
+    named = {v for r in read for v in statements.variables_of(*r.indices)}
+    count = math.prod(n for v, n in s.extents if v not in named)
+    extents = tuple((v, n) for v, n in s.extents if v in named)
+    if len(extents) == len(s.extents) or s.op not in ("add", "multiply"):
+        return s.with_(extents=extents)
+    times = "multiply" if s.op == "add" else "power"
+    value = Apply(times, (Apply("cast", (s.value,), s.dtype), Number(s.dtype.type(count), s.dtype)), s.dtype)
+    return s.with_(extents=extents, value=value)
+
+
+def insum(arrays: Sequence[Any], statement: Statement, names: Sequence[Label], target: str) -> Any:
+    """The result of one statement over `arrays`, from the identity of its operator. Errors call arrays by
+    `names` and `target`.
+
+    Work: combinations of variables, and entries of index arrays, which are checked once. Memory: the result, and where rows of the target are
+    named by an index array, 12 bytes for every entry of that.
+    """
+    if 0 in statement.variables.values():
+        return _nothing(statement)
+    statement = _counted(statement)
+    read = (*statements.refs(statement.value), *statement.stored, Ref(-1, statement.target))
+    also = () if statement.like is None else (statement.like,)
+    used = sorted({*also, *(n for r in read for n in _arrays_of(r))} - {-1})
+    statement = statements.renumbered(statement, {n: k for k, n in enumerate(used)})
+    kept = [arrays[n] for n in used]
+    params = {"statement": statement, "names": tuple(names[n] for n in used), "target": target}
+    return insum_p.bind(*kept, avals=tuple(x.aval for x in kept), **params)

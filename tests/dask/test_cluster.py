@@ -1,0 +1,178 @@
+"""Functions over shards on a cluster of two processes: the same bits as anywhere, kernels compiled once, faults, memory."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'")
+dask = pytest.importorskip("dask")
+
+import sparsejax.dask as sd  # noqa: E402
+from sparsejax.jit.backend import compiler  # noqa: E402
+
+rng = np.random.default_rng(0)
+N = 3000
+S = sp.random_array((N, N), density=0.004, format="csr", rng=rng)
+A = sj.array(S)
+X = rng.normal(size=(N, 16))
+W = rng.normal(size=(16, 8))
+x = np.full(N, 1 / N)
+
+
+def pagerank(A, x, rounds=10):
+    return sj.lax.fori_loop(0, rounds, lambda k, x: 0.85 * (A @ x) + 0.15 / N, x)
+
+
+def pagerank_of_scipy(rounds=10):
+    y = x
+    for _ in range(rounds):
+        y = 0.85 * (S @ y) + 0.15 / N
+    return y
+
+
+def step(A, X, W):
+    """An epoch of a layer: its loss, and the derivatives."""
+    return sj.value_and_grad(lambda W: (snp.maximum(A @ (X @ W), 0) ** 2).sum())(W)
+
+
+def step_of_scipy():
+    Z = S @ (X @ W)
+    return (np.maximum(Z, 0) ** 2).sum(), X.T @ (S.T @ (2 * np.maximum(Z, 0)))
+
+
+def cluster(workers=2, **how):
+    return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, **how)
+
+
+@pytest.fixture(scope="module")
+def here():
+    """Results without a cluster."""
+    limits = pytest.importorskip("threadpoolctl").threadpool_limits
+    with limits(1):  # dense products are BLAS's, whose bits depend on its threads; workers run it on one
+        return results("threads"), results("sync")
+
+
+@pytest.fixture(scope="module")
+def client(here):
+    with cluster() as made, distributed.Client(made) as client:
+        yield client
+
+
+def results(scheduler=None):
+    graph = sd.shard(A, rows=6)
+    rows = graph.cuts[0]
+    loss, dW = sd.jit(step)(graph, sd.shard(X, rows=rows), W)
+    lazy = [sd.jit(pagerank)(graph, x), sd.jit(lambda A: A @ A)(graph), sd.jit(lambda A: A.T @ x)(graph), loss, dW]
+    return [r.todense() for r in dask.compute(*lazy, scheduler=scheduler)]
+
+
+def test_results_and_their_bits(client, here):
+    """The same for any number of workers, threads or processes."""
+    found = results()
+    loss, dW = step_of_scipy()
+    for one, two in zip(found, [pagerank_of_scipy(), (S @ S).toarray(), S.T @ x, loss, dW], strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-14)
+    for a, b, c in zip(found, *here, strict=True):
+        assert a.tobytes() == b.tobytes() == c.tobytes()
+
+
+def test_loops_that_depend_on_data(client):
+    def until(A, x):
+        def going(c):
+            return c[1] > 1e-9
+
+        def once(c):
+            y = 0.85 * (A @ c[0]) + 0.15 / N
+            return y, abs(y - c[0]).sum()
+
+        return sj.lax.while_loop(going, once, (x, 1.0))[0]
+
+    found = sd.jit(until)(sd.shard(A / A.sum(axis=0).max(), rows=3), x).compute().todense()
+    y, M = x, S / S.sum(axis=0).max()
+    while True:
+        z = 0.85 * (M @ y) + 0.15 / N
+        y, moved = z, abs(z - y).sum()
+        if moved <= 1e-9:
+            break
+    np.testing.assert_allclose(found, y, rtol=1e-9)
+
+
+def compiled(client):
+    return sum(client.run(compiler.compile_count).values())
+
+
+def test_kernels_are_compiled_once(tmp_path, monkeypatch):
+    """A kernel that one worker has compiled is loaded by the others; a second cluster compiles nothing."""
+    monkeypatch.setenv("SPARSEJAX_CACHE_DIR", str(tmp_path))
+    counts = []
+    for workers in (1, 2, 2):
+        if workers == 2 and not counts[1:]:
+            other = tmp_path / "two"
+            other.mkdir()
+            monkeypatch.setenv("SPARSEJAX_CACHE_DIR", str(other))
+        with cluster(workers) as made, distributed.Client(made) as client:
+            dask.compute(sd.jit(pagerank)(sd.shard(A, rows=4), x), sd.jit(lambda A: A @ A)(sd.shard(A, rows=4)))
+            counts.append(compiled(client))
+    assert 0 < counts[1] <= counts[0]
+    assert counts[2] == 0
+
+
+def test_errors_are_the_users(client):
+    def outside(A, i):
+        return A[i] * 2
+
+    with pytest.raises(IndexError) as found:
+        sd.jit(outside)(sd.shard(A, rows=3), np.array([5, N + 7])).compute()
+    assert any("test_cluster.py" in note for note in found.value.__notes__)
+
+
+def killed(pid):
+    os.kill(pid, 9)
+
+
+@pytest.mark.parametrize("program", ["pagerank", "epoch", "spgemm"])
+def test_a_worker_is_killed(program, tmp_path):
+    """What was lost is computed again, from the files."""
+    with cluster() as made, distributed.Client(made) as client:
+        graph = sd.save_shards(tmp_path / "A", A, rows=8)
+        if program == "pagerank":
+            lazy, expected = sd.jit(lambda A, x: pagerank(A, x, 40))(graph, x), pagerank_of_scipy(40)
+        elif program == "epoch":
+            features = sd.save_shards(tmp_path / "X", X, rows=graph.cuts[0])
+            lazy, expected = sd.jit(lambda A, X, W: step(A, X, W)[1])(graph, features, W), step_of_scipy()[1]
+        else:
+            lazy, expected = sd.jit(lambda A: (A @ A).sum(axis=0))(graph), (S @ S).sum(axis=0)
+        future = client.compute(lazy)
+        time.sleep(0.4)
+        client.run_on_scheduler(lambda: None)
+        pids = client.run(os.getpid)
+        killed(next(iter(pids.values())))
+        np.testing.assert_allclose(future.result(timeout=60).todense(), expected, rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+
+def test_files(tmp_path, client):
+    for name, x_, grid in (
+        ("csr", A, {"rows": 3, "cols": 2}),
+        ("dense", X, {"rows": 4}),
+        ("csc", A.asformat("csc"), {"cols": 5}),
+    ):
+        made = sd.save_shards(tmp_path / name, x_, **grid)
+        back = sd.open_shards(tmp_path / name)
+        assert repr(back) == repr(made)
+        np.testing.assert_array_equal(
+            back.compute().todense(), np.asarray(x_.todense() if isinstance(x_, sj.Array) else x_)
+        )
+    product = sd.save_shards(tmp_path / "product", sd.jit(lambda A: A @ A)(sd.open_shards(tmp_path / "csr")))
+    np.testing.assert_allclose(product.compute().todense(), (S @ S).toarray())
+    assert int(product.counts.sum()) == (S @ S).nnz
+    with pytest.raises(FileExistsError):
+        sd.save_shards(tmp_path / "product", A)

@@ -1,0 +1,263 @@
+"""Functions over shards against the same functions on one machine, by NumPy: with the cuts that are cheapest and with any others."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+dask = pytest.importorskip("dask", reason="dask is not installed: pip install 'sparsejax[dask]'")
+pytest.importorskip("dask.array")
+
+import sparsejax.dask as sd  # noqa: E402
+from sparsejax.dask import cuts, emit, plan  # noqa: E402
+
+rng = np.random.default_rng(0)
+N = 90
+S = sp.random_array((N, N), density=0.06, format="csr", rng=rng)
+D = S.toarray()
+A = sj.array(S)
+X = rng.normal(size=(N, 12))
+W = rng.normal(size=(12, 5))
+x = rng.normal(size=N)
+GRIDS = [{"rows": 4}, {"cols": 3}, {"rows": 2, "cols": 3}]
+
+
+def gcn(A, X, W):
+    return snp.maximum(A @ (X @ W), 0)
+
+
+def loss(A, W, X):
+    return ((A @ (X @ W)) ** 2).sum()
+
+
+def softmax(M):
+    made = np.zeros_like(M)
+    for i in range(len(M)):
+        there = M[i] != 0
+        e = np.exp(M[i, there] - M[i, there].max(initial=-np.inf))
+        made[i, there] = e / e.sum()
+    return made
+
+
+def gradients():
+    Z = D @ (X @ W)
+    return (D != 0) * (2 * Z @ (X @ W).T), X.T @ (D.T @ (2 * Z))
+
+
+def pagerank(A, x):
+    return sj.lax.fori_loop(0, 4, lambda k, x: 0.85 * (A @ x) + 0.15 / N, x)
+
+
+def pagerank_of_numpy():
+    y = x
+    for _ in range(4):
+        y = 0.85 * (D @ y) + 0.15 / N
+    return y
+
+
+def until(A, x):
+    return sj.lax.while_loop(lambda c: c[1] < 3, lambda c: (A @ c[0], c[1] + 1), (x, 0))[0]
+
+
+def kept(A, x):
+    return sj.lax.cond(x.sum() > 0, lambda: A @ x, lambda: A @ (-x))
+
+
+def rows_of(A, x):
+    return sj.lax.scan(lambda c, r: (c + 1, r @ x), 0.0, A.asformat("dense"))
+
+
+def min_plus():
+    B = np.where(D != 0, D, np.inf)
+    return np.min(B[:, :, None] + B[None], axis=1)
+
+
+# name: (function, its arguments (A in shards), what NumPy gives)
+PROGRAMS = {
+    "matvec": (lambda A, x: A @ x, (A, x), lambda: [D @ x]),
+    "transposed": (lambda A, x: A.T @ x, (A, x), lambda: [D.T @ x]),
+    "spgemm": (lambda A: A @ A, (A,), lambda: [D @ D]),
+    "gram": (lambda A: A.T @ A + A * 2, (A,), lambda: [D.T @ D + 2 * D]),
+    "gcn": (gcn, (A, X, W), lambda: [np.maximum(D @ (X @ W), 0)]),
+    "gradients": (sj.grad(loss, (0, 1)), (A, W, X), gradients),
+    "sddmm": (lambda A, X: sj.einsum("ij,ik,jk->ij", A, X, X), (A, X), lambda: [D * (X @ X.T)]),
+    "softmax": (lambda A: sj.nn.softmax(A, axis=1), (A,), lambda: [softmax(D)]),
+    "argmax": (lambda A: A.argmax(axis=1), (A,), lambda: [D.argmax(1)]),
+    "centred": (lambda A: A - A.mean(axis=0), (A,), lambda: [D - D.mean(0)]),
+    "std": (lambda A: (A.std(axis=1), A.max(axis=0), A.min()), (A,), lambda: [D.std(1), D.max(0), D.min()]),
+    "cumsum": (lambda A: snp.cumsum(A, axis=1), (A,), lambda: [D.cumsum(1)]),
+    "sort": (lambda A: snp.sort(A, axis=0), (A,), lambda: [np.sort(D, 0)]),
+    "pieces": (
+        lambda A: snp.concatenate([A, A * 2], axis=1)[:, 5:130:3],
+        (A,),
+        lambda: [np.hstack([D, D * 2])[:, 5:130:3]],
+    ),
+    "rows by index": (lambda A: A[np.array([3, 80, 3])], (A,), lambda: [D[[3, 80, 3]]]),
+    "reshape": (lambda A: A.reshape(N, 9, 10).sum(axis=2), (A,), lambda: [D.reshape(N, 9, 10).sum(2)]),
+    "pagerank": (pagerank, (A, x), lambda: [pagerank_of_numpy()]),
+    "while_loop": (until, (A, x), lambda: [D @ (D @ (D @ x))]),
+    "cond": (kept, (A, x), lambda: [D @ x if x.sum() > 0 else D @ -x]),
+    "scan": (rows_of, (A, x), lambda: [float(N), D @ x]),
+    "vmap": (lambda A, X: sj.vmap(lambda v: A @ v, in_axes=1, out_axes=1)(X), (A, X), lambda: [D @ X]),
+    "jvp": (lambda A, x: sj.jvp(lambda x: (A @ x) ** 2, (x,), (x,))[1], (A, x), lambda: [2 * (D @ x) * (D @ x)]),
+    "tensors": (lambda A, X: {"a": [A @ X, A.sum()]}, (A, X), lambda: [D @ X, D.sum()]),
+    "closed over": (lambda A: A @ x + np.arange(N), (A,), lambda: [D @ x + np.arange(N)]),
+    "nothing cut": (lambda A, X: (X * 2, 3.0), (A, X), lambda: [X * 2, 3.0]),
+}
+
+
+def run(name, grid, **how):
+    function, (first, *rest), expected = PROGRAMS[name]
+    made = sd.jit(function)(sd.shard(first, **grid), *rest)
+    leaves = sj.tree_util.tree_leaves(made)
+    found = dask.compute(*leaves, scheduler="sync", **how)
+    for one, two in zip(found, expected(), strict=True):
+        np.testing.assert_allclose(one.todense(), two, rtol=1e-9, atol=1e-11)
+    return found
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_cheapest(name, grid):
+    run(name, grid)
+
+
+@pytest.fixture
+def any_choice(monkeypatch):
+    """Cuts are drawn, those that cut something first."""
+
+    def use(seed):
+        draws = random.Random(seed)
+        monkeypatch.setattr(emit, "_plans", {})
+
+        def pick(choices):
+            cut = [c for c in choices if c.split]
+            return draws.choice(cut) if cut and draws.random() < 0.85 else draws.choice(choices)
+
+        monkeypatch.setattr(plan.Plan, "pick", staticmethod(pick))
+
+    return use
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_any_cuts(name, seed, any_choice):
+    any_choice(seed)
+    run(name, GRIDS[seed % 3])
+
+
+@pytest.mark.parametrize("name", ["min_plus", "or_and"])
+def test_semirings(name, any_choice):
+    any_choice(1)
+    B = A if name == "min_plus" else A != 0
+    made = sd.jit(lambda A: sj.einsum("ij,jk->ik", A, A, semiring=name))(sd.shard(B, rows=2, cols=2))
+    expected = sj.einsum("ij,jk->ik", B, B, semiring=name).todense()
+    np.testing.assert_array_equal(made.compute(scheduler="sync").todense(), expected)
+    if name == "min_plus":
+        np.testing.assert_allclose(expected, min_plus())
+
+
+def test_formats_and_types_are_those_of_one_machine():
+    for function, (first, *rest), _ in PROGRAMS.values():
+        one = sj.tree_util.tree_leaves(sj.jit(function)(first, *rest))
+        two = sj.tree_util.tree_leaves(sd.jit(function)(sd.shard(first, rows=3), *rest))
+        for a, b in zip(one, two, strict=True):
+            made = b.compute(scheduler="sync")
+            assert (made.shape, made.dtype, made.format) == (a.shape, a.dtype, a.format)
+            assert b.format == a.format
+
+
+# ------------------------------------------------------------------------------------------------------------ shards
+
+
+def power_law(n, mean, seed=0):
+    draws = np.random.default_rng(seed)
+    weights = (np.arange(n) + 10.0) ** -0.8
+    weights /= weights.sum()
+    rows, columns = draws.choice(n, n * mean, p=weights), draws.choice(n, n * mean, p=weights)
+    return sp.coo_array((np.ones(n * mean), (rows, columns)), shape=(n, n)).tocsr()
+
+
+@pytest.mark.parametrize("grid", [{"rows": 2}, {"rows": 16}, {"cols": 8}, {"rows": 4, "cols": 4}], ids=str)
+def test_balance_of_power_laws(grid):
+    graph = sd.shard(power_law(20_000, 20), **grid)
+    assert graph.balance < 1.1
+    even = sd.shard(power_law(20_000, 20), **{k: cuts.even(20_000, v) for k, v in grid.items()})
+    assert even.balance > 1.3
+
+
+def best_of_all(weights, parts):
+    """The lightest heaviest part, by trying every cut."""
+    if parts == 1 or len(weights) <= 1:
+        return sum(weights)
+    return min(max(sum(weights[:k]), best_of_all(weights[k:], parts - 1)) for k in range(1, len(weights)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_balanced_is_best(seed):
+    draws = np.random.default_rng(seed)
+    weights = draws.integers(0, 9, draws.integers(1, 9))
+    parts = int(draws.integers(1, 5))
+    cut = cuts.balanced(weights, parts)
+    assert cut[0] == 0 and cut[-1] == len(weights)
+    assert all(b > a for a, b in itertools.pairwise(cut))
+    if weights.sum():
+        heaviest = max(weights[a:b].sum() for a, b in itertools.pairwise(cut))
+        assert heaviest == min(best_of_all(list(weights), p) for p in range(1, min(parts, len(weights)) + 1))
+
+
+def test_shards_hold_the_array():
+    for grid in GRIDS:
+        made = sd.shard(A, **grid)
+        back = made.compute(scheduler="sync")
+        assert back.format == A.format and int(made.counts.sum()) == A.nnz
+        np.testing.assert_array_equal(back.todense(), D)
+        np.testing.assert_array_equal(made.to_dask_array().compute(scheduler="sync").todense(), D)
+
+
+def test_errors_of_shard():
+    with pytest.raises(ValueError, match="second dimension"):
+        sd.shard(x, cols=2)
+    with pytest.raises(ValueError, match="must ascend"):
+        sd.shard(A, rows=(0, 50, 40, N))
+    with pytest.raises(ValueError, match="one part or more"):
+        sd.shard(A, rows=0)
+    with pytest.raises(ValueError, match="axes="):
+        sd.shard(A, axes=(2,))
+
+
+# ----------------------------------------------------------------------------------------------------------- explain
+
+
+def test_explain():
+    text = sd.explain(gcn)(sd.shard(A, rows=4), X, W)
+    assert "contract" in text and "test_sharded.py" in text and "moved at most" in text
+
+
+def test_names_are_what_is_computed():
+    one, two = (sd.jit(lambda A, x: A @ x)(sd.shard(A, rows=4), x) for _ in range(2))
+    assert one.name == two.name
+    assert one.name != sd.jit(lambda A, x: A @ x)(sd.shard(A, rows=4), x + 1).name
+    assert one.name != sd.jit(lambda A, x: A @ x)(sd.shard(A, rows=3), x).name
+
+
+def test_large_work_is_cut():
+    """With enough to do, tasks are as many as shards, and equations of one cut share them."""
+    big = sj.array(sp.random_array((20_000, 20_000), density=1e-3, format="csr", rng=rng))
+    made = sd.jit(lambda A, X: snp.maximum(A @ X, 0) * 2)(sd.shard(big, rows=4), np.ones((20_000, 16)))
+    assert made.grid == (4, 1)
+    assert len(made.__dask_graph__()) == 4 + 1 + 4
+
+
+def test_many_shards():
+    """Operands of many blocks are put together once."""
+    made = sd.jit(pagerank)(sd.shard(A, rows=40), x)
+    np.testing.assert_allclose(made.compute(scheduler="sync").todense(), pagerank_of_numpy())
+    monkey = sd.jit(lambda A: A @ A)(sd.shard(A, rows=(*range(0, N, 2), N)))
+    np.testing.assert_allclose(monkey.compute(scheduler="sync").todense(), D @ D)

@@ -1,0 +1,149 @@
+"""Programs as bytes: the same results in a process that never saw the function; what is damaged or unknown is refused."""
+
+import contextlib
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.core.jaxpr import evaluate
+from sparsejax.export import LayoutError, deserialize, export, layout
+from sparsejax.transforms import staging
+
+rng = np.random.default_rng(0)
+S = sp.random_array((20, 20), density=0.2, format="csr", rng=rng)
+A = sj.array(S)
+D = S.toarray()
+X = rng.normal(size=(20, 4))
+x = rng.normal(size=20)
+
+PROGRAMS = {
+    "matvec": (lambda A, x: A @ x, (A, x)),
+    "layer": (lambda A, X: snp.maximum(A @ (X * 2.5), 0), (A, X)),
+    "grad": (sj.grad(lambda A, X: ((A @ X) ** 2).sum(), (0, 1)), (A, X)),
+    "softmax": (lambda A: sj.nn.softmax(A, axis=1), (A,)),
+    "constants": (lambda A: A @ x + np.arange(20), (A,)),
+    "sparse constants": (lambda x: A @ x, (x,)),
+    "loop": (lambda A, x: sj.lax.fori_loop(0, 3, lambda k, x: A @ x + k, x), (A, x)),
+    "while": (lambda A, x: sj.lax.while_loop(lambda c: c[1] < 3, lambda c: (A @ c[0], c[1] + 1), (x, 0))[0], (A, x)),
+    "cond": (lambda x: sj.lax.cond(x.sum() > 0, lambda x: x, lambda x: -x, x), (x,)),
+    "scan": (lambda X: sj.lax.scan(lambda c, r: (c + r, c * r), np.zeros(4), X), (X,)),
+    "semiring": (lambda A: sj.einsum("ij,jk->ik", A, A, semiring="min_plus"), (A,)),
+    "formats": (lambda A: A.asformat("csc")[2:9, ::2].T, (A,)),
+    "argmax": (lambda A: A.argmax(axis=1), (A,)),
+    "trees": (lambda A, d: {"a": [A @ d["x"], d["k"] + 1], "b": (None, A)}, (A, {"x": x, "k": 3})),
+    "complex": (lambda A, z: A * (1 + 2j) @ z, (A, x + 1j)),
+}
+
+
+def gradients():
+    Z = 2 * (D @ X)
+    return (D != 0) * (Z @ X.T), D.T @ Z
+
+
+def min_plus():
+    B = np.where(D != 0, D, np.inf)
+    return [np.min(B[:, :, None] + B[None], axis=1)]
+
+
+BY_HAND = {"grad": gradients, "semiring": min_plus}
+"""Results by NumPy where those of a jaxpr on dense arrays do not know which entries are stored."""
+
+
+def flat(tree):
+    return [np.asarray(leaf.todense()) for leaf in sj.tree_util.tree_leaves(tree)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_same_results(name):
+    function, args = PROGRAMS[name]
+    data = export(sj.jit(function))(*args).serialize()
+    program = deserialize(data)
+    by_hand = BY_HAND.get(name)
+    expected = by_hand() if by_hand else evaluate(sj.make_jaxpr(function)(*args), *sj.tree_util.tree_leaves(args))
+    for one, two, three in zip(flat(program.call(*args)), flat(sj.jit(function)(*args)), expected, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_allclose(one, three, rtol=1e-9, atol=1e-12)
+    assert deserialize(program.serialize()).serialize() == data
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_text_of_jaxprs(name):
+    function, args = PROGRAMS[name]
+    jaxpr = staging.clean(sj.make_jaxpr(function)(*args).jaxpr)
+    assert str(layout.loads(layout.dumps(jaxpr))) == str(jaxpr)
+    assert layout.dumps(layout.loads(layout.dumps(jaxpr))) == layout.dumps(jaxpr)
+
+
+def test_another_process(tmp_path):
+    data = export(sj.jit(lambda A, X: snp.maximum(A @ X, 0) @ np.ones(4)))(A, X).serialize()
+    (tmp_path / "program").write_bytes(data)
+    sj.save_npz(tmp_path / "A.npz", A)
+    np.save(tmp_path / "X.npy", X)
+    program = """if True:
+        import numpy as np, sparsejax as sj, sys
+        from sparsejax.export import deserialize
+        from sparsejax.transforms import staging
+        made = deserialize(open("program", "rb").read())
+        def traced(*args): raise AssertionError("traced")
+        staging.trace_to_jaxpr = traced
+        out = made.call(sj.load_npz("A.npz"), np.load("X.npy"))
+        np.save("out.npy", out.todense())
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), np.maximum(D @ X, 0) @ np.ones(4))
+
+
+def test_types_without_data():
+    types = sj.ShapeDtypeStruct((20, 20), "float64", format="csr"), sj.ShapeDtypeStruct((20,), "float64")
+    program = deserialize(export(sj.jit(lambda A, x: A @ x))(*types).serialize())
+    np.testing.assert_allclose(program.call(A, x).todense(), D @ x)
+    with pytest.raises(TypeError, match="exported for arguments of types"):
+        program.call(A, x[:5])
+    with pytest.raises(TypeError, match="exported for arguments of the structure"):
+        program.call(A)
+
+
+def test_functions_are_refused():
+    called = sj.jit(lambda x: sj.pure_callback(np.sin, sj.ShapeDtypeStruct((20,), "float64"), x))
+    with pytest.raises(LayoutError, match="callback"):
+        export(called)(x).serialize()
+
+
+def test_other_layouts_are_refused():
+    data = bytearray(export(sj.jit(lambda x: x + 1))(x).serialize())
+    with pytest.raises(LayoutError, match="no exported program"):
+        deserialize(b"PK" + data)
+    data[7] = 9
+    with pytest.raises(LayoutError, match="layout 9"):
+        deserialize(data)
+
+
+def test_unknown_operations_are_refused():
+    data = export(sj.jit(lambda x: x + 1))(x).serialize()
+    for other in (b"primitives:bdd", b"primitives:xxx"):
+        with pytest.raises(LayoutError, match="has no operation"):
+            deserialize(data.replace(b"primitives:add", other))
+    with pytest.raises(LayoutError, match="has no operation"):
+        layout.primitive_named("os:system")
+    with pytest.raises(LayoutError, match="has no operation"):
+        layout.primitive_named("sparsejax.jit.api:jit")
+
+
+def test_damage_is_refused_or_harmless():
+    """A byte changed anywhere: LayoutError, or another program of the same kind; never another error."""
+    data = export(sj.jit(lambda A: A @ x))(A).serialize()
+    draws = random.Random(0)
+    for _ in range(300):
+        bad = bytearray(data)
+        bad[draws.randrange(len(bad))] ^= 1 << draws.randrange(8)
+        with contextlib.suppress(LayoutError):
+            deserialize(bad)
+    for stop in (0, 5, 12, 60, len(data) // 2, len(data) - 1):
+        with pytest.raises(LayoutError):
+            deserialize(data[:stop])

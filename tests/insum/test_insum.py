@@ -1,0 +1,174 @@
+"""`sj.insum` against plain loops: random statements, errors with their places, dtypes, indices that are read and that are not."""
+
+import re
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.formats import validate
+from tests import insum_interpreter
+from tests.insum import statements
+
+BATCH = 50
+
+
+def fault(case: statements.Case) -> str | None:
+    """None when the results of a case are valid and what plain loops give, else what is wrong."""
+    want = insum_interpreter.interpret(case.text, case.arrays, case.stored, case.dtypes)
+    got = sj.insum(case.text, returns=tuple(want), **case.operands)
+    for made, (name, wanted) in zip(got, want.items(), strict=True):
+        validate.validate(made.storage)
+        dense = made.todense()
+        tolerance = 1e-5 if dense.dtype == np.float32 else 1e-12
+        if dense.dtype != wanted.dtype or not np.allclose(dense, wanted, rtol=tolerance, atol=tolerance):
+            return f"{case}\n{name} expected\n{wanted}\ngot\n{dense}"
+    return None
+
+
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("start", range(0, 2100, BATCH))
+def test_random_statements(start):
+    faults = [f for f in (fault(statements.make(seed)) for seed in range(start, start + BATCH)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+A, x, D = np.arange(20.0).reshape(4, 5), np.arange(5.0), np.array([0, 3, 3])
+ERRORS = {
+    "unknown character": ("C[i] = A[i,j] ? x[j]", "unknown character '?'", 14),
+    "missing bracket": ("C[i] = A[i,j * x[j]", "'\\*' in an index", 13),
+    "bracket at the end": ("C[i] = A[i,j", "missing '\\]'", 8),
+    "missing parenthesis": ("C[i] = (A[i,j] * x[j]", "missing '\\)'", 7),
+    "side by side": ("C[i] = A[i,j] x[j]", "'x' stands side by side", 14),
+    "a sum as an index": ("C[i] = A[i,j+1]", "'\\+' in an index", 12),
+    "a quotient as an index": ("C[i] = A[i,j/2]", "'/' in an index", 12),
+    "unknown array": ("C[i] = A[i,j] * y[j]", "unknown array y", 16),
+    "axes": ("C[i] = A[i] * x[i]", "A has 2 axes, but 1 indices", 7),
+    "extents": ("C[i] = A[i,j] * x[i]", "i is 4 along axis 0 of A and 5 along axis 0 of x", 18),
+    "no extent": ("C[i,k] = A[i,D[k],]", "an index is", 18),
+    "a variable without extent": ("C[i,k] = A[i,j] * x[j]", "variable k has no extent", 4),
+    "an unknown shape": ("C[D[k],j] = A[i,j]", "the shape of C is unknown", 2),
+    "operand and index": ("C[i] = A[i,x] * x[i]", "x is an array and a variable", 11),
+    "unknown function": ("C[i] = spam(A[i,j])", "unknown function spam", 7),
+    "arguments": ("C[i] = exp(A[i,j], x[j])", "exp takes 1 arguments", 7),
+    "no operator": ("C[i]", "expected one of", 4),
+    "no target": ("= A[i,j]", "a statement starts with its target", 0),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_show_their_place(name):
+    text, message, at = ERRORS[name]
+    operands = {k: v for k, v in {"A": A, "x": x, "D": D}.items() if re.search(rf"\b{k}\b", text)}
+    for call in (sj.insum, lambda text, **k: sj.jit(lambda k: sj.insum(text, **k))(k)):
+        with pytest.raises(ValueError, match=message) as found:
+            call(text, **operands)
+        *_, line, caret = str(found.value).split("\n")
+        assert (line, caret.index("^") - 2) == (f"  {text}", at)
+
+
+def test_no_statement():
+    for text in ("", "  # a comment", "\n"):
+        with pytest.raises(ValueError, match="no statement"):
+            sj.insum(text)
+    with pytest.raises(TypeError, match="must be a str"):
+        sj.insum(3)
+    with pytest.raises(TypeError, match="an operand 'x' that the text does not name"):
+        sj.insum("C[i] = A[i,j]", A=A, x=x)
+    with pytest.raises(ValueError, match="D is the target of no line"):
+        sj.insum("C[i] = A[i,j]", A=A, returns="D")
+
+
+def test_dtypes():
+    ints = np.zeros(4, int)
+    for op in ("=", "+=", "*=", "max="):
+        with pytest.raises(TypeError, match="C is of int64"):
+            sj.insum(f"C[i] {op} A[i,j]", C=ints, A=A)
+    assert sj.insum("C[i] += A[i,j]", C=np.zeros(4, np.float32), A=A).dtype == np.float32
+    assert sj.insum("C[i] = A[i,j]", A=A.astype(np.float32)).dtype == np.float32
+    assert sj.insum("C[i] += 2", C=np.zeros(4, np.float32)).dtype == np.float32
+    assert sj.insum("C[i] = A[i,j] / 2", A=A.astype(int)).dtype == np.float64
+    with pytest.raises(TypeError):
+        sj.insum("C[i] += A[i,j]", C=np.zeros(4, np.uint8), A=A.astype(int))
+    flags = sj.insum("C[i] += A[i,j]", C=np.zeros(4, bool), A=A > 3)
+    np.testing.assert_array_equal(flags.todense(), (A > 3).any(1))
+    with pytest.raises(TypeError, match="orders no complex"):
+        sj.insum("C[i] max= A[i,j]", A=A.astype(complex))
+
+
+def test_index_arrays_are_integers():
+    for wrong in (np.array([0.0, 1.0]), np.array([True, False])):
+        with pytest.raises(IndexError, match="must be of integer type"):
+            sj.insum("C[k,j] = A[K[k],j]", A=A, K=wrong)
+
+
+CHECKED = {
+    "C[k,j] = A[K[k],j]": "index 9 at K[2] is out of bounds for axis 0 of A with size 4",
+    "C[K[k]] += x[k]": "index 9 at K[2] is out of bounds for axis 0 of C with size 4",
+}
+
+
+@pytest.mark.parametrize("text", CHECKED)
+@pytest.mark.parametrize("form", ["dense", "coo"])
+def test_out_of_bounds(text, form):
+    operands = {"A": A, "C": np.zeros(4), "K": sj.array(np.array([0, 3, 9, 1, -5]), format=form), "x": x}
+    used = {k: v for k, v in operands.items() if f"{k}[" in text and not (k == "C" and "A" in text)}
+    for call in (sj.insum, lambda text, **k: sj.jit(lambda k: sj.insum(text, **k))(k)):
+        with pytest.raises(IndexError, match=re.escape(CHECKED[text])) as found:
+            call(text, **used)
+        assert "^" in str(found.value)
+
+
+def test_only_what_is_read_is_checked():
+    """Of an index array of which a diagonal, a column, or the entries beside those of a sparse one are read, others may hold anything."""
+    X = np.array([[1, 99], [-99, 0]])
+    np.testing.assert_array_equal(sj.insum("C[i] = x[X[i,i]]", x=x, X=X).todense(), [1, 0])
+    np.testing.assert_array_equal(sj.insum("C[i] = x[X[0,Y[i]]]", x=x, X=X, Y=np.array([0, 0])).todense(), [1, 1])
+    N = sj.array(np.array([[2, 0], [0, 3]]), format="csr")
+    np.testing.assert_array_equal(sj.insum("C[i] = x[N[i,j]] * x[X[i,j]]", x=x, X=X, N=N).todense(), [2, 0])
+    with pytest.raises(IndexError, match=re.escape("index 99 at X[0,1]")):
+        sj.insum("C[i] = x[X[i,1]]", x=x, X=X)
+    assert sj.insum("C[i] += x[X[i,j]] * z[k]", C=np.zeros(2), x=x, X=X, z=np.zeros(0)).todense().tolist() == [0, 0]
+
+
+def test_the_meaning():
+    """The whole right-hand side is added once for every combination; `=` forgets the target; later lines see earlier ones."""
+    b, C = np.arange(4.0), np.ones(4)
+    np.testing.assert_array_equal(
+        sj.insum("C[i] += A[i,j] + b[i]", A=A, b=b, C=C).todense(), C + (A + b[:, None]).sum(1)
+    )
+    np.testing.assert_array_equal(sj.insum("C[i] = A[i,j]", A=A, C=C).todense(), A.sum(1))
+    _, C2 = sj.insum("s[i] = A[i,j]\nC[i,j] = A[i,j] / s[i]", A=A, returns=("s", "C"))
+    np.testing.assert_allclose(C2.todense(), A / A.sum(1, keepdims=True))
+    np.testing.assert_array_equal(sj.insum("C[i,i] = b[i]", b=b, C=np.ones((4, 4))).todense(), np.diag(b))
+    np.testing.assert_array_equal(
+        sj.insum("Z[i,j] = X[i, Y[i,j]]", X=A, Y=np.array([[1, -1]] * 4)).todense(), A[:, [1, -1]]
+    )
+    assert sj.insum("s = x[i] * x[i]", x=x).todense() == (x * x).sum()
+
+
+def test_a_sparse_target_stays_sparse():
+    C = sj.array(np.diag([1.0, 2.0, 3.0, 4.0]), format="csr")
+    made = sj.insum("C[D[p],j] += V[p] * x[j]", C=C, D=D, V=np.ones(3), x=np.arange(4.0))
+    want = C.todense()
+    np.add.at(want, D, np.arange(4.0))
+    assert made.format == C.format and made.nnz == 2 + 8
+    np.testing.assert_array_equal(made.todense(), want)
+
+
+def test_threads():
+    """The same bits for one thread and two, whatever repeats."""
+    rng = np.random.default_rng(0)
+    R, K = rng.integers(0, 300, 20_000), rng.integers(0, 500, 20_000)
+    V, B = rng.random(20_000, np.float32), rng.random((500, 24), np.float32)
+    for text in ("C[R[p],n] += V[p] * B[K[p],n]", "D[R[p]] += V[p]"):
+        made = []
+        for threads in (1, 2, 2):
+            with sj.config.using(num_threads=threads, parallel_work=1000):
+                operands = {k: v for k, v in {"R": R, "K": K, "V": V, "B": B}.items() if f"{k}[" in text}
+                target = np.zeros((300, 24) if text[0] == "C" else 300, np.float32)
+                made.append(sj.insum(text, **{text[0]: target}, **operands).todense())
+        assert made[0].tobytes() == made[1].tobytes() == made[2].tobytes()
+        want = np.zeros((300, 24))
+        np.add.at(want, R, V[:, None] * B[K] if text[0] == "C" else V[:, None])
+        np.testing.assert_allclose(made[0], want if text[0] == "C" else want[:, 0], rtol=1e-4)

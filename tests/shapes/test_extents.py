@@ -1,0 +1,232 @@
+"""Extents of traced functions: what they compute, what they ask, and for which shapes a trace holds."""
+
+import functools
+import logging
+import operator
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.core.symbolic import Scope, SymbolicDim, length, sliced
+
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod]
+QUESTIONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+
+
+def expression(rng, leaves, depth):
+    """A random expression, as a function of the leaves."""
+    if depth == 0 or rng.random() < 0.2:
+        k = int(rng.integers(0, len(leaves) + 2))
+        if k >= len(leaves):
+            number = int(rng.integers(1, 5))
+            return lambda values: number
+        return lambda values: values[k]
+    op = OPERATORS[int(rng.integers(0, len(OPERATORS)))]
+    one, other = expression(rng, leaves, depth - 1), expression(rng, leaves, depth - 1)
+
+    def run(values):
+        right = other(values)
+        if op in (operator.floordiv, operator.mod) and right == 0:
+            right = 3
+        return op(one(values), right)
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_expressions_are_those_of_integers(seed):
+    """The value at hand, and the value elsewhere where the guards hold, are what integers give; answers agree with guards."""
+    rng = np.random.default_rng(seed)
+    here = {name: int(rng.integers(2, 12)) for name in "nmk"}
+    scope = Scope(here)
+    symbols = [scope.symbol(name) for name in here]
+    run = expression(rng, symbols, 3)
+    ask = QUESTIONS[int(rng.integers(0, len(QUESTIONS)))]
+    bound = int(rng.integers(-3, 30))
+    made = run(symbols)
+    answer = bool(ask(made, bound))
+    value = run(list(here.values()))
+    assert (made.hint if isinstance(made, SymbolicDim) else made) == value
+    assert answer == ask(value, bound)
+    guards = [scope.compiled([code]) for code in scope.guards]
+    compiled = scope.compiled([made.code if isinstance(made, SymbolicDim) else str(made)])
+    for _ in range(20):
+        there = [int(x) for x in rng.integers(2, 12, 3)]
+        if all(guard(*there)[0] for guard in guards):  # in order: what would divide by zero comes later
+            (found,) = compiled(*there)
+            assert found == run(there)
+            assert ask(found, bound) == answer
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_slices_are_those_of_ranges(seed):
+    rng = np.random.default_rng(seed)
+    extent = int(rng.integers(2, 12))
+    ends = [None if rng.random() < 0.3 else int(rng.integers(-14, 15)) for _ in range(2)]
+    step = None if rng.random() < 0.5 else int(rng.choice([-3, -2, -1, 1, 2, 3]))
+    scope = Scope({"n": extent})
+    made, wanted = sliced(slice(*ends, step), scope.symbol("n")), range(extent)[slice(*ends, step)]
+    size = length(made)
+    assert (size.hint if isinstance(size, SymbolicDim) else size) == len(wanted)
+    if len(wanted):
+        start = made.start
+        assert (start.hint if isinstance(start, SymbolicDim) else start) == wanted.start
+
+
+def calls(function, shapes, **options):
+    """How often a function is traced for operands of these shapes; results are compared with those of traces of their own."""
+    traces = []
+
+    @functools.wraps(function)
+    def traced(*args):
+        traces.append([a.shape for a in args])
+        return function(*args)
+
+    compiled = sj.jit(traced, **options)
+    rng = np.random.default_rng(0)
+    made = []
+    for shape in shapes:
+        args = [rng.standard_normal(s) for s in (shape if isinstance(shape, list) else [shape])]
+        before = len(traces)
+        got = compiled(*args)
+        made.append(len(traces) - before)
+        np.testing.assert_allclose(got.todense(), sj.jit(function, dynamic=False)(*args).todense())
+    return made
+
+
+def test_a_second_shape_traces_once_more_and_others_not_at_all():
+    assert calls(lambda x: x * x.shape[0], [(5,), (7,), (9,), (400,), (5,), (12,)]) == [1, 1, 0, 0, 0, 0]
+
+
+def test_extents_that_were_equal_are_one_symbol():
+    shapes = [[(n, m), (m,)] for n, m in ((5, 3), (7, 4), (9, 9), (3, 12))]
+    assert calls(lambda A, x: A @ x, shapes) == [1, 1, 0, 0]
+
+
+def test_what_did_not_change_is_no_symbol():
+    assert calls(lambda A: A.sum(axis=1), [(5, 3), (6, 3), (7, 3), (7, 4), (9, 5)]) == [1, 1, 0, 1, 0]
+
+
+def test_answers_are_guards():
+    def program(x):
+        return x + 1 if x.shape[0] > 100 else x * 2
+
+    assert calls(program, [(5,), (7,), (99,), (101,), (500,), (8,)]) == [1, 1, 0, 1, 0, 0]
+
+
+def test_a_loop_over_an_extent_is_traced_for_every_extent():
+    def program(A):
+        total = 0
+        for row in range(A.shape[0]):
+            total = total + A[row]
+        return total
+
+    assert calls(program, [(3, 5), (4, 6), (4, 9), (4, 12), (5, 7)]) == [1, 2, 0, 0, 1]
+
+
+def test_extents_of_none_and_one_are_programs_of_their_own():
+    assert calls(lambda x, y: x + y, [[(5,), (5,)], [(6,), (6,)], [(1,), (6,)], [(7,), (7,)], [(0,), (0,)]])[3] == 0
+
+
+def test_sums_of_extents():
+    shapes = [[(n,), (m,)] for n, m in ((2, 3), (4, 6), (9, 2), (2, 9))]
+    assert calls(lambda x, y: snp.concatenate([x, y])[: x.shape[0] + 1] / (x.size + y.size), shapes) == [1, 1, 0, 0]
+
+
+def test_an_extent_that_another_tells():
+    shapes = [[(n + 1,), (n,)] for n in (4, 6, 9, 30)]
+    assert calls(lambda x, y: x[1:] - x[:-1] + y, shapes) == [1, 2, 0, 0]
+
+
+def test_never_dynamic():
+    assert calls(lambda x: x * 2, [(5,), (6,), (7,)], dynamic=False) == [1, 1, 1]
+
+
+def test_named_extents_are_symbols_from_the_first_call_on():
+    assert calls(lambda A, x: A @ x, [[(5, 3), (3,)], [(6, 4), (4,)]], dynamic={"A": ("n", "m"), "x": ("m",)}) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "dynamic, message",
+    [
+        ({"B": ("n",)}, "dynamic names 'B', which is not a parameter"),
+        ({"A": ("n",)}, "dynamic names 1 axes of 'A', which has 2"),
+        ({"A": ("n m", None)}, "must hold names"),
+    ],
+)
+def test_names_that_do_not_fit(dynamic, message):
+    with pytest.raises(ValueError, match=message):
+        sj.jit(lambda A: A, dynamic=dynamic)(np.ones((2, 2)))
+
+
+def test_dynamic_of_another_kind():
+    with pytest.raises(TypeError, match="dynamic=3"):
+        sj.jit(lambda A: A, dynamic=3)
+
+
+def test_types_that_name_extents():
+    A, x = sj.ShapeDtypeStruct(("n", "m"), "f4", format="csr"), sj.ShapeDtypeStruct(("m",), "f4")
+    assert "f32[n:d,m:c]" in str(sj.make_jaxpr(lambda A, x: A @ x / A.shape[0])(A, x))
+    assert str(sj.eval_shape(lambda A: snp.concatenate([A, A[1:]]), A).shape) == "(2*n - 1, m)"
+    assert "f32[m:d]" in str(sj.make_jaxpr(sj.grad(lambda x, A: (A @ x).sum()))(x, A))
+    assert "f32[n:d]" in str(sj.make_jaxpr(sj.vmap(lambda a, x: a @ x, in_axes=(0, None)))(A, x))
+    with pytest.raises(ValueError, match="n is not m"):
+        sj.eval_shape(lambda A, x: A.T @ x, A, x)
+    with pytest.raises(ValueError, match="plans depend on data"):
+        sj.jit(lambda A: A * 2).lower(A)
+    with pytest.raises(ValueError, match="must be a name"):
+        sj.ShapeDtypeStruct(("n + 1",), "f4")
+
+
+def test_errors_are_those_of_the_shapes_at_hand():
+    compiled = sj.jit(lambda A, x: A @ x)
+    for n in (4, 5, 6):
+        compiled(np.ones((n, 3)), np.ones(3))
+    with pytest.raises(ValueError, match="differ"):
+        compiled(np.ones((7, 3)), np.ones(4))
+    assert compiled(np.ones((8, 3)), np.ones(3)).shape == (8,)
+
+
+def test_the_line_that_needs_an_extent_is_told(caplog):
+    def program(A):
+        return A * len([0] * A.shape[1])
+
+    sj.config.update("explain_cache_misses", True)
+    try:
+        with caplog.at_level(logging.WARNING):
+            compiled = sj.jit(program)
+            for n in (3, 4):
+                compiled(np.ones((n, n + 1)))
+    finally:
+        sj.config.update("explain_cache_misses", False)
+    told = caplog.records[-1].message
+    assert "axis 0 of argument 0 = n0" in told
+    assert "axis 1 of argument 0 is needed itself at" in told and "test_extents.py" in told
+
+
+def test_large_extents_keep_their_coordinates():
+    compiled = sj.jit(lambda A: A * 2)
+    for n in (2**31 - 1, 2**31 - 2, 2**31 - 5, 2**31 + 5, 2**33):
+        A = sj.array((np.array([1.0, 2.0]), np.array([[0, 1], [3, n - 1]])), shape=(5, n), format="csr")
+        got = compiled(A)
+        assert got[1, n - 1].todense() == 4.0
+        assert got.storage.buffers[1][1].dtype == (np.int32 if n < 2**31 else np.int64)
+
+
+def test_extents_do_not_leave_their_trace():
+    kept = []
+
+    def program(x):
+        kept.append(x.shape[0])
+        return x
+
+    compiled = sj.jit(program)
+    for n in (4, 5):
+        compiled(np.ones(n))
+    assert int(kept[-1]) == 5
+    with pytest.raises(TypeError, match="being traced"):
+        import pickle
+
+        pickle.dumps(kept[-1])

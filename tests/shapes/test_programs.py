@@ -1,0 +1,86 @@
+"""Programs over data of any sizes: after a few shapes, nothing is traced, scheduled or compiled, and results are those of a trace of their own."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.jit import pipeline
+from sparsejax.jit.backend import compiler
+from sparsejax.tree_util import tree_leaves
+from tests.shapes.programs import PROGRAMS
+
+SHAPES, KNOWN = 40, 14
+"""Shapes of every program, a thousand in all; how many of them may be planned."""
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """How often something was scheduled, and how many texts were compiled."""
+    seen, texts, compiled = {"schedules": 0, "compiles": 0}, set(), compiler.compile_text
+
+    def counted(name, function):
+        def run(*args, **kwargs):
+            seen[name] += 1
+            return function(*args, **kwargs)
+
+        return run
+
+    monkeypatch.setattr(pipeline, "schedule_of", counted("schedules", pipeline.schedule_of))
+
+    def compile_text(text, *args, **kwargs):
+        texts.add(text)
+        seen["compiles"] = len(texts)
+        return compiled(text, *args, **kwargs)
+
+    monkeypatch.setattr(compiler, "compile_text", compile_text)
+    return seen
+
+
+def equal(got, wanted):
+    for x, y in zip(tree_leaves(got), tree_leaves(wanted), strict=True):
+        assert (x.shape, x.dtype, x.format) == (y.shape, y.dtype, y.format)
+        np.testing.assert_allclose(x.todense(), y.todense(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_new_shape_plans_nothing(name, counts):
+    operands, function = PROGRAMS[name]
+    rng = np.random.default_rng(sum(map(ord, name)))
+    traces = 0
+
+    def traced(*args):
+        nonlocal traces
+        traces += 1
+        return function(*args)
+
+    compiled = sj.jit(traced)
+    for number in range(SHAPES):
+        n, m, k = (int(x) for x in rng.integers(500, 950, 3))
+        args = operands(rng, n, m, k)
+        before = dict(counts), traces
+        got = compiled(*args)
+        if number >= KNOWN:
+            refused = [
+                (f.refused, f._fixed, [(m.stands, list(m.scope.guards)) for m in f._members][-3:])
+                for f in compiled._families.values()
+            ]
+            assert (counts, traces) == before, f"shape {number} of {name}, {n} x {m} x {k}: {refused}"
+        if number % 6 == 5:
+            equal(got, sj.jit(function, dynamic=False)(*args))
+
+
+def test_operations_at_once_plan_nothing(counts):
+    rng = np.random.default_rng(5)
+    names = ("spmv", "spmm", "spgemm", "sum of two", "row sums", "concatenation", "gram", "diagonal", "fills")
+    for number in range(30):
+        n, m, k = (int(x) for x in rng.integers(500, 950, 3))
+        for name in names:
+            operands, function = PROGRAMS[name]
+            args = operands(rng, n, m, k)
+            before = dict(counts)
+            got = function(*args)
+            if number >= KNOWN:
+                assert counts == before, f"shape {number} of {name}, {n} x {m} x {k}"
+            if number % 10 == 9:
+                with sj.config.using(skip={"symbolic_shapes"}):
+                    equal(got, sj.jit(function, dynamic=False)(*args))
