@@ -1,0 +1,285 @@
+"""What people do between products, beside SciPy: `python -m benchmarks.everyday [--sizes 50,5000,200000,4000000] [--only slices] [--below 0.9]`.
+
+Every row is one expression of NumPy's language, run at once on a csr array (n rows, `PER_ROW` entries in each) and on SciPy's; results are
+compared first. The two are timed in turns; the ratio is the median of the rounds' ratios (SciPy's time over ours, more is better).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+PER_ROW = 5
+SIZES = (50, 5_000, 200_000, 4_000_000)
+Data = dict[str, Any]
+Side = Callable[[Data], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """`ours` and `scipy` on the operands of each; `group` selects rows on the command line; `largest` bounds n where a row would take minutes."""
+
+    name: str
+    group: str
+    ours: Side
+    scipy: Side
+    largest: int = 4_000_000
+
+
+def both(name: str, group: str, run: Side, largest: int = 4_000_000) -> Row:
+    """A row that both libraries write in the same words."""
+    return Row(name, group, run, run, largest)
+
+
+def _triplets(d: Data) -> tuple[Any, Any]:
+    return d["V"], (d["I"], d["J"])
+
+
+ROWS = (
+    both("A[lo:hi]", "slices", lambda d: d["A"][d["lo"] : d["hi"]]),
+    both("A[3:]", "slices", lambda d: d["A"][3:]),
+    both("A[::2]", "slices", lambda d: d["A"][::2]),
+    both("A[:, lo:hi]", "slices", lambda d: d["A"][:, d["lo"] : d["hi"]]),
+    both("A[lo:hi, lo:hi]", "slices", lambda d: d["A"][d["lo"] : d["hi"], d["lo"] : d["hi"]]),
+    both("A[idx]", "gathers", lambda d: d["A"][d["idx"]]),
+    both("A[perm]", "gathers", lambda d: d["A"][d["perm"]]),
+    both("A[mask]", "gathers", lambda d: d["A"][d["mask"]]),
+    both("A[:, idx]", "gathers", lambda d: d["A"][:, d["idx"]]),
+    both("A[perm][:, perm]", "gathers", lambda d: d["A"][d["perm"]][:, d["perm"]]),
+    both("A[R, C]", "gathers", lambda d: d["A"][d["R"], d["C"]]),
+    both("A[i, j]", "gathers", lambda d: d["A"][d["i"], d["j"]]),
+    both("A[i]", "lines", lambda d: d["A"][d["i"]]),
+    both("A[:, j]", "lines", lambda d: d["A"][:, d["j"]]),
+    Row("nonzero", "lines", lambda d: snp.nonzero(d["A"]), lambda d: d["A"].nonzero()),
+    both("diagonal", "lines", lambda d: d["A"].diagonal()),
+    Row("vstack", "putting together", lambda d: snp.vstack([d["A"], d["B"]]), lambda d: sp.vstack([d["A"], d["B"]])),
+    Row(
+        "hstack",
+        "putting together",
+        lambda d: snp.hstack([d["A"], d["B"]]),
+        lambda d: sp.hstack([d["A"], d["B"]], "csr"),
+    ),
+    Row(
+        "block",
+        "putting together",
+        lambda d: snp.block([[d["A"], d["B"]], [d["B"], d["A"]]]),
+        lambda d: sp.block_array([[d["A"], d["B"]], [d["B"], d["A"]]], format="csr"),
+    ),
+    Row("kron(A, E)", "putting together", lambda d: snp.kron(d["A"], d["E"]), lambda d: sp.kron(d["A"], d["E"], "csr")),
+    Row("eye", "made", lambda d: snp.eye(d["n"], format="csr"), lambda d: sp.eye_array(d["n"], format="csr")),
+    Row("zeros", "made", lambda d: snp.zeros((d["n"], d["n"]), format="csr"), lambda d: sp.csr_array((d["n"], d["n"]))),
+    Row("diags", "made", lambda d: snp.diag(d["x"]), lambda d: sp.diags_array(d["x"], format="csr")),
+    Row(
+        "triplets",
+        "made",
+        lambda d: sj.array(_triplets(d), shape=d["A"].shape, format="csr"),
+        lambda d: sp.csr_array(_triplets(d), shape=d["A"].shape),
+    ),
+    Row("copy", "formats", lambda d: d["A"].copy(), lambda d: d["A"].copy()),
+    Row("tocsc", "formats", lambda d: d["A"].asformat("csc"), lambda d: d["A"].tocsc()),
+    Row("tocoo", "formats", lambda d: d["A"].asformat("coo"), lambda d: d["A"].tocoo()),
+    Row("coo to csr", "formats", lambda d: d["coo"].asformat("csr"), lambda d: d["coo"].tocsr()),
+    Row("csc to csr", "formats", lambda d: d["csc"].asformat("csr"), lambda d: d["csc"].tocsr()),
+    Row("todense", "formats", lambda d: d["A"].todense(), lambda d: d["A"].toarray(), 5_000),
+    both("A.T", "formats", lambda d: d["A"].T),
+    both("astype", "formats", lambda d: d["A"].astype(np.float32)),
+    both("reshape", "formats", lambda d: d["A"].reshape((d["n"] // 2, 2 * d["n"]))),
+    Row("tril", "formats", lambda d: snp.tril(d["A"]), lambda d: sp.tril(d["A"], format="csr")),
+    both("A * 2", "elementwise", lambda d: d["A"] * 2),
+    both("-A", "elementwise", lambda d: -d["A"]),
+    both("abs(A)", "elementwise", lambda d: abs(d["A"])),
+    both("A ** 2", "elementwise", lambda d: d["A"].power(2) if sp.issparse(d["A"]) else d["A"] ** 2),
+    Row("sqrt", "elementwise", lambda d: snp.sqrt(d["P"]), lambda d: d["P"].sqrt()),
+    both("A > 0.5", "elementwise", lambda d: d["A"] > 0.5),
+    both("A + B", "elementwise", lambda d: d["A"] + d["B"]),
+    both("A - B", "elementwise", lambda d: d["A"] - d["B"]),
+    Row("A * B", "elementwise", lambda d: d["A"] * d["B"], lambda d: d["A"].multiply(d["B"])),
+    Row("maximum", "elementwise", lambda d: snp.maximum(d["A"], d["B"]), lambda d: d["A"].maximum(d["B"])),
+    Row("A * row", "elementwise", lambda d: d["A"] * d["x"], lambda d: d["A"].multiply(d["x"]).tocsr()),
+    Row(
+        "A * column",
+        "elementwise",
+        lambda d: d["A"] * d["x"][:, None],
+        lambda d: d["A"].multiply(d["x"][:, None]).tocsr(),
+    ),
+    both("sum", "reductions", lambda d: d["A"].sum()),
+    both("sum(0)", "reductions", lambda d: d["A"].sum(axis=0)),
+    both("sum(1)", "reductions", lambda d: d["A"].sum(axis=1)),
+    both("mean(1)", "reductions", lambda d: d["A"].mean(axis=1)),
+    both("max", "reductions", lambda d: d["A"].max()),
+    both("max(0)", "reductions", lambda d: d["A"].max(axis=0)),
+    both("max(1)", "reductions", lambda d: d["A"].max(axis=1)),
+    both("argmax(1)", "reductions", lambda d: d["A"].argmax(axis=1)),
+    both("trace", "reductions", lambda d: d["A"].trace()),
+    Row(
+        "count_nonzero(1)",
+        "reductions",
+        lambda d: snp.count_nonzero(d["A"], axis=1),
+        lambda d: d["A"].count_nonzero(axis=1),
+    ),
+    Row("norm", "reductions", lambda d: snp.linalg.norm(d["A"]), lambda d: sp.linalg.norm(d["A"])),
+    both("A @ x", "products", lambda d: d["A"] @ d["x"]),
+    both("A @ X", "products", lambda d: d["A"] @ d["X"]),
+    both("A.T @ x", "products", lambda d: d["A"].T @ d["x"]),
+    both("x @ A", "products", lambda d: d["x"] @ d["A"]),
+    both("A @ B", "products", lambda d: d["A"] @ d["B"]),
+    Row("prune", "thinning", lambda d: sj.prune(d["Z"]), lambda d: _pruned(d["Z"])),
+    Row("set", "updates", lambda d: d["A"].at[d["i"], d["j"]].set(2.0), lambda d: _written(d["A"], d["i"], d["j"])),
+)
+
+
+def _pruned(matrix: Any) -> Any:
+    made = matrix.copy()
+    made.eliminate_zeros()
+    return made
+
+
+def _written(matrix: Any, i: int, j: int) -> Any:
+    made = matrix.copy()
+    made[i, j] = 2.0
+    return made
+
+
+def matrix(rng: np.random.Generator, n: int) -> Any:
+    """A csr matrix with `PER_ROW` distinct columns in each of its n rows (a few rows have fewer)."""
+    columns = rng.integers(0, n, (n, PER_ROW)).astype(np.int32)
+    found = sp.csr_array(
+        (rng.standard_normal(n * PER_ROW), columns.ravel(), np.arange(0, n * PER_ROW + 1, PER_ROW)), shape=(n, n)
+    )
+    found.sum_duplicates()
+    return found
+
+
+def operands(n: int) -> tuple[Data, Data]:
+    """The operands of ours and of SciPy."""
+    rng = np.random.default_rng(0)
+    A, B = matrix(rng, n), matrix(rng, n)
+    Z = A.copy()
+    Z.data[rng.random(A.nnz) < 0.5] = 0
+    order = rng.permutation(A.nnz)
+    coo = A.tocoo()
+    i = n // 3
+    shared: Data = {
+        "n": n,
+        "lo": n // 4,
+        "hi": 3 * n // 4,
+        "i": i,
+        "j": int(A.indices[A.indptr[i]]),
+        "idx": rng.integers(0, n, max(1, n // 10)),
+        "perm": rng.permutation(n),
+        "mask": rng.random(n) < 0.5,
+        "R": rng.integers(0, n, n),
+        "C": rng.integers(0, n, n),
+        "I": coo.row[order],
+        "J": coo.col[order],
+        "V": A.data[order],
+    }
+    shared["C"][: n // 2] = coo.col[A.indptr[shared["R"][: n // 2]]]
+    arrays = {
+        "A": A,
+        "B": B,
+        "Z": Z,
+        "P": abs(A),
+        "E": sp.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]])),
+        "csc": A.tocsc(),
+        "coo": coo,
+    }
+    dense = {"x": rng.standard_normal(n), "X": rng.standard_normal((n, 8))}
+    ours = shared | {name: sj.array(a) for name, a in (arrays | dense).items()}
+    return ours, shared | arrays | dense
+
+
+def plain(result: Any) -> Any:
+    """A result as triplets in order or as a NumPy array."""
+    if isinstance(result, tuple):
+        return [np.asarray(plain(part)) for part in result]
+    if isinstance(result, sj.Array):
+        result = result.todense() if result.format.is_dense or result.ndim == 1 else result.to_scipy()
+    if sp.issparse(result):
+        if result.ndim == 1:
+            return result.toarray()
+        found = sp.csr_array(result, copy=True)
+        found.sum_duplicates()
+        found.eliminate_zeros()
+        return [found.indptr, found.indices, found.data]
+    return np.asarray(result)
+
+
+def agree(ours: Any, theirs: Any) -> bool:
+    a, b = plain(ours), plain(theirs)
+    if not isinstance(a, list):
+        a, b = [a], [b]
+    return all(
+        np.shape(np.ravel(p)) == np.shape(np.ravel(q)) and np.allclose(np.ravel(p), np.ravel(q))
+        for p, q in zip(a, b, strict=True)
+    )
+
+
+def ratio(row: Row, ours: Data, theirs: Data, seconds: float) -> tuple[float, float, float]:
+    """Microseconds of ours, of SciPy's, and the median of the ratios of rounds."""
+
+    def timed(run: Side, data: Data, repeats: int) -> float:
+        started = time.perf_counter()
+        for _ in range(repeats):
+            run(data)
+        return (time.perf_counter() - started) / repeats
+
+    pairs = (row.ours, ours), (row.scipy, theirs)
+    first = [min(timed(run, data, 1) for _ in range(3)) for run, data in pairs]
+    repeats = [max(1, int(5e-4 / t)) for t in first]
+    rounds = max(3, min(60, int(seconds / sum(t * r for t, r in zip(first, repeats, strict=True)))))
+    found = np.array(
+        [[timed(run, data, r) for (run, data), r in zip(pairs, repeats, strict=True)] for _ in range(rounds)]
+    )
+    a, b = np.median(found, axis=0)
+    return 1e6 * a, 1e6 * b, float(np.median(found[:, 1] / found[:, 0]))
+
+
+def table(sizes: list[int], only: str, seconds: float) -> Iterator[tuple[int, Row, tuple[float, float, float] | str]]:
+    """Every row at every size: microseconds and ratio, or what went wrong."""
+    for n in sizes:
+        ours, theirs = operands(n)
+        for row in ROWS:
+            if only in (row.group, row.name, "") and n <= row.largest:
+                gc.collect()
+                try:
+                    right = agree(row.ours(ours), row.scipy(theirs))
+                except Exception as error:  # a cell of the table, not its end
+                    yield n, row, f"{type(error).__name__}: {error}"
+                    continue
+                yield n, row, ratio(row, ours, theirs, seconds) if right else "results differ"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--only", default="", help="a group or the name of a row")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a row at a size")
+    options = parser.parse_args()
+    collected: dict[int, list[float]] = {}
+    for n, row, found in table([int(s) for s in options.sizes.split(",")], options.only, options.seconds):
+        if isinstance(found, str):
+            print(f"{n:>8} {row.group:17} {row.name:17} {found}", flush=True)
+            continue
+        ours, theirs, times = found
+        collected.setdefault(n, []).append(times)
+        mark = "" if times >= 0.9 else " <"
+        print(f"{n:>8} {row.group:17} {row.name:17} {ours:11.1f} us {theirs:11.1f} us {times:7.2f}{mark}", flush=True)
+    for n, ratios in collected.items():
+        mean = float(np.exp(np.mean(np.log(ratios))))
+        below = sum(r < 0.9 for r in ratios)
+        print(f"n = {n}: {len(ratios)} rows, geometric mean {mean:.2f}, lowest {min(ratios):.2f}, below 0.9: {below}")
+
+
+if __name__ == "__main__":
+    main()
