@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import tree_util
-from sparsejax.core import primitive
+from sparsejax.core import again, primitive
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.methods import DEVICE, ArrayBase
@@ -100,6 +100,7 @@ def clear_caches() -> None:
     if current() is not None:
         raise RuntimeError("clear_caches must not be called while a function is traced")
     primitive.clear_caches()
+    again.clear_caches()
     staging.clear_caches()
     for function in [x for x in gc.get_objects() if type(x) is JitFunction]:
         function.clear_cache()

@@ -32,10 +32,12 @@ def register_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
+    multiplies = name == "multiply"
+
     def method(self: Any, other: Any) -> Any:
-        if name == "multiply" and isinstance(other, np.matrix):
+        if multiplies and isinstance(other, np.matrix):
             _ambiguous("NumPy's matrices", "an array")
-        return surface[name](self, other) if _operand(other) else _foreign(other)
+        return surface[name](self, other) if type(other) in _operands or _operand(other) else _foreign(other)
 
     return method
 
@@ -67,9 +69,20 @@ def _unary(name: str) -> Callable[[Any], Any]:
 
 
 def _operand(value: Any) -> bool:
-    return isinstance(
-        value, ArrayBase | bool | int | float | complex | np.ndarray | np.generic | SymbolicDim
-    ) or scipy_io.is_scipy(value)
+    kind = type(value)
+    return kind in _operands or _is_operand(value, kind)
+
+
+_operands: set[type] = {bool, int, float, complex, np.ndarray}
+"""Types of operands, as they are met."""
+
+
+def _is_operand(value: Any, kind: type) -> bool:
+    known = isinstance(value, ArrayBase | int | float | complex | np.ndarray | np.generic | SymbolicDim)
+    if known or scipy_io.is_scipy(value):
+        _operands.add(kind)
+        return True
+    return False
 
 
 def _foreign(value: Any) -> Any:

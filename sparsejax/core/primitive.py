@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +62,38 @@ def set_families(make: Callable[[], Any]) -> None:
 def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
     """Run a jaxpr on its constants and inputs."""
     return _executor[0](closed, arrays)
+
+
+class Note(NamedTuple):
+    """An operation that ran at once: its jaxpr (None: a library call without one), its operands as they were given and as they were taken,
+    and its results."""
+
+    primitive: Primitive
+    closed: ClosedJaxpr | None
+    args: Sequence[Any]
+    values: Sequence[Any]
+    results: Sequence[Array]
+
+
+class _Noting(threading.local):
+    notes: list[Note] | None = None
+
+
+_noting = _Noting()
+
+
+@contextmanager
+def noting() -> Iterator[list[Note]]:
+    """Note the operations that this thread runs at once."""
+    before = _noting.notes
+    notes: list[Note] = []
+    _noting.notes = notes
+    try:
+        yield notes
+    finally:
+        _noting.notes = before
+        if before is not None:
+            before.extend(notes)
 
 
 class Primitive:
@@ -156,7 +189,7 @@ class Primitive:
         for value in values:
             if isinstance(value, Tracer):
                 leaked(value)
-        return self._run(values, params)
+        return self._run(values, params, args)
 
     def out_avals(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         """The types of the results."""
@@ -190,7 +223,7 @@ class Primitive:
             for k, v in enumerate(values)
         ]
 
-    def _run(self, values: list[Any], params: dict[str, Any]) -> Any:
+    def _run(self, values: list[Any], params: dict[str, Any], args: Sequence[Any]) -> Any:
         if any(not isinstance(v, Array) for v in values):
             values = self._lifted(values, params)
         key = (
@@ -205,6 +238,8 @@ class Primitive:
                 _once[key] = True  # what comes back is planned: that is quicker the third time
                 forget(_once)
             (out,) = self.out_avals([a.aval for a in arrays], params)
+            if _noting.notes is not None:
+                _noting.notes.append(Note(self, None, args, values, ()))
             return _direct[0](self, arrays, out, params)
         if closed is None:
             closed = self._at_once(values, arrays, params, key)
@@ -212,6 +247,8 @@ class Primitive:
                 closed = _eager.setdefault(key, closed)
                 forget(_eager)
         results = execute(closed, arrays)
+        if _noting.notes is not None:
+            _noting.notes.append(Note(self, closed, args, values, results))
         return results if self.multiple else results[0]
 
     def _is_plain(self, values: list[Any]) -> bool:
@@ -282,6 +319,16 @@ _templates: dict[Aval, Template] = {}
 _viewed: dict[Any, tuple[Template, Aval]] = {}
 
 
+def viewed(value: np.ndarray[Any, Any]) -> tuple[Storage, Aval]:
+    """The storage and the type of `view(value)`, of an array of NumPy's."""
+    known = _viewed.get((value.shape, value.dtype, False)) if value.flags.c_contiguous else None
+    if known is None:
+        made = view(value)
+        return made._storage, made._aval
+    flat = value if value.ndim == 1 else value.reshape(-1)
+    return Storage.dense(known[0], flat, {"transient": value}), known[1]
+
+
 def view(value: Any) -> Array:
     """A NumPy or SciPy operand of one call as an array: memory is viewed, not frozen, and must not outlive the call."""
     if type(value) is not np.ndarray:
@@ -299,7 +346,7 @@ def view(value: Any) -> Array:
                 _viewed.clear()
             _viewed[key] = dense_template(first.format, first.shape, first.dtype.type(0)), first.aval
         return first
-    storage = Storage.dense(known[0], value.reshape(-1, order="F" if fortran else "C"), {"transient": True})
+    storage = Storage.dense(known[0], value.reshape(-1, order="F" if fortran else "C"), {"transient": value})
     return made(storage, known[1])
 
 
@@ -307,7 +354,7 @@ def view_as(value: np.ndarray[Any, Any], aval: Aval, template: Template) -> Stor
     """The storage of `view(value)` if that is of the type `aval`, a dense array in the order of NumPy with this template; else None."""
     if value.shape != aval.shape or value.dtype != aval.dtype or not value.flags.c_contiguous:
         return None
-    return Storage.dense(template, value if value.ndim == 1 else value.reshape(-1), {"transient": True})
+    return Storage.dense(template, value if value.ndim == 1 else value.reshape(-1), {"transient": value})
 
 
 def plain_template(aval: Aval) -> Template | None:

@@ -16,7 +16,7 @@ import cloudpickle
 import numpy as np
 
 from sparsejax import config, tree_util
-from sparsejax.core import primitive, trace
+from sparsejax.core import again, primitive, trace
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import ClosedJaxpr
@@ -42,6 +42,7 @@ from sparsejax.transforms.staging import trace_to_jaxpr
 primitive.set_executor(plans.execute)
 primitive.set_families(Family)
 primitive.set_direct(plans.directly)
+again.set_compiler(lambda function: jit(function))
 
 SIGNATURES = 1024
 """Signatures that a jitted function remembers, about 60 KB each with their plans; of more, the quarter that was called longest ago is
@@ -153,6 +154,11 @@ class JitFunction:
             outs = plans.execute(traced.closed, leaves)
             self._last = traced.shortcut(key) if again and not config.forcing else None
         return tree_util.tree_unflatten(traced.out_tree, outs)
+
+    def quick(self, avals: tuple[Aval, ...]) -> Callable[[list[Storage]], Any] | None:
+        """What a call of arrays of these types comes to, which was the last one; None where more is to be done than to run a plan."""
+        last = self._last
+        return last.run if last is not None and last.avals == avals else None
 
     def _donated_leaves(self, args: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
         """The leaves that are donated, with their numbers."""

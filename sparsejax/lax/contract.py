@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.again import again
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, as_operand
 from sparsejax.core.symbolic import hint
@@ -532,6 +533,7 @@ def _sublist(labels: Any) -> str:
     return made
 
 
+@again(2)
 def matmul(
     a: Any, b: Any, *, semiring: str | Semiring | None = None, mask: Any = None, complement: bool = False
 ) -> Any:

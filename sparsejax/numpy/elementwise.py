@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.again import again
 from sparsejax.lax.elementwise import (
     BINARY,
     UNARY,
@@ -33,7 +34,7 @@ def _unary(op: str) -> Callable[[Any], Any]:
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = f"`numpy.{op}` of every entry of `x`; the fill is mapped too."
-    return function
+    return again(1)(function)
 
 
 def _binary(op: str) -> Callable[[Any, Any], Any]:
@@ -42,7 +43,7 @@ def _binary(op: str) -> Callable[[Any, Any], Any]:
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = f"`numpy.{op}` of `x` and `y`, entry by entry, broadcast."
-    return function
+    return again(2)(function)
 
 
 unary = {op: _unary(op) for op in UNARY}
@@ -56,8 +57,9 @@ def _raised(x: Any, y: Any) -> Any:
 
 
 operators: dict[str, Callable[..., Any]] = {
-    **{op: functools.partial(elementwise, op) for op in UNARY + BINARY},
-    "power": _raised,
+    **{op: again(1)(functools.partial(elementwise, op)) for op in UNARY},
+    **{op: again(2)(functools.partial(elementwise, op)) for op in BINARY},
+    "power": again(2)(_raised),
 }
 """What Python's operators call: a number that a traced function computes from its Python numbers stays weakly typed."""
 

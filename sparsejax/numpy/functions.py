@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import dtypes
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.methods import DEVICE, ArrayBase
@@ -29,6 +30,7 @@ from sparsejax.lax.elementwise import convert_element_type as _convert_element_t
 from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.elementwise import strong as _strong
 from sparsejax.lax.reduce import reduce as _reduce
+from sparsejax.lax.reduce import result_dtype as _result_dtype
 from sparsejax.lax.structural import broadcast_to, diagonal, refill, reshape, transpose
 from sparsejax.lax.structural import convert_format as _convert_format
 from sparsejax.lax.structural import extents as _extents
@@ -419,8 +421,16 @@ def diag(x: Any, k: int = 0) -> Any:
     return placed if total == n else tensordot(eye(total, n, min(0, k), dtype=x.dtype), placed, 1)
 
 
+@again(1, whole=True)
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
-    """The sum of a diagonal; see `diagonal`."""
+    """The sum of a diagonal; see `diagonal`. The main one of square matrices is looked up row by row, others are selected first."""
+    x = _asarray(x)
+    if x.ndim >= 2 and offset == 0 and not x.fill_value:
+        first, second = _normal_axis(axis1, x.ndim), _normal_axis(axis2, x.ndim)
+        if first != second and x.shape[first] == x.shape[second]:
+            axes = [first if d == second else d for d in range(x.ndim)]
+            kept = [d for d in range(x.ndim) if d not in (first, second)]
+            return contract([_convert_element_type(x, _result_dtype("sum", x.dtype, dtype))], [axes], kept)
     return _reduce("sum", diagonal(x, offset, axis1, axis2), -1, dtype)
 
 

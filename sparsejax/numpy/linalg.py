@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from sparsejax.core.again import again
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax import structural
@@ -103,6 +104,7 @@ class SVDResult(NamedTuple):
 # -------------------------------------------------------------------------------------------------------------- norms
 
 
+@again(1, whole=True)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """`numpy.linalg.norm` of vectors (any `ord`) and matrices ("fro", 1, -1, inf, -inf). O(stored entries).
 
@@ -114,8 +116,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     """
     x = _floating(asarray(x))
     if axis is None and ord is None:
-        found = _vector(reshape(x, (x.size,)), 2, 0, False)
-        return reshape(found, (1,) * x.ndim) if keepdims else found
+        return elementwise("sqrt", reductions.sum(_squares(x), keepdims=keepdims))
     axes = tuple(range(x.ndim)) if axis is None else tuple(normal_axes(axis, x.ndim))
     if len(axes) == 1:
         return _vector(x, 2 if ord is None else ord, axes[0], keepdims)
@@ -162,6 +163,7 @@ def _squares(x: Any) -> Any:
     return elementwise("multiply", size, size)
 
 
+@again(1, whole=True)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """The standard's norm of vectors along one axis or several, or of all entries.
 
@@ -178,6 +180,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return reshape(found, [1 if k in axes else n for k, n in enumerate(x.shape)]) if keepdims else found
 
 
+@again(1, whole=True)
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """The standard's norm of matrices in the last two axes.
 
@@ -213,6 +216,7 @@ def diagonal(x: Any, *, offset: int = 0) -> Any:
     return structural.diagonal(x, offset, -2, -1)
 
 
+@again(1, whole=True)
 def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:
     """`numpy.linalg.trace`: the sum of a diagonal of the last two axes."""
     return reductions.sum(diagonal(x, offset=offset), -1, dtype)

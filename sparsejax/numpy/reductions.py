@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.again import again
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
@@ -39,6 +40,7 @@ def _with_initial(op: str, made: Any, initial: Any) -> Any:
     return made if initial is None else _convert_element_type(_elementwise(op, made, initial), made.dtype)
 
 
+@again(1)
 def sum(
     x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
 ) -> Any:
@@ -46,6 +48,7 @@ def sum(
     return _with_initial("add", _reduce("sum", _among(x, where, 0), axis, dtype, keepdims), initial)
 
 
+@again(1)
 def prod(
     x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
 ) -> Any:
@@ -66,26 +69,31 @@ def _extreme(kind: str, op: str, x: Any, axis: Any, keepdims: bool, initial: Any
     return _with_initial(op, _reduce(kind, x, axis, None, keepdims), initial)
 
 
+@again(1, whole=True)
 def max(x: Any, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Any:
     """`numpy.max`; entries that are not stored count with the fill."""
     return _extreme("max", "maximum", x, axis, keepdims, initial, where)
 
 
+@again(1, whole=True)
 def min(x: Any, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Any:
     """`numpy.min`; entries that are not stored count with the fill."""
     return _extreme("min", "minimum", x, axis, keepdims, initial, where)
 
 
+@again(1)
 def any(x: Any, axis: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """`numpy.any`."""
     return _reduce("any", _among(x, where, 0), axis, None, keepdims)
 
 
+@again(1)
 def all(x: Any, axis: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """`numpy.all`."""
     return _reduce("all", _among(x, where, 1), axis, None, keepdims)
 
 
+@again(1, whole=True)
 def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """`numpy.mean`; entries that are not stored count with the fill. Integers give float64."""
     if where is None:
@@ -99,6 +107,7 @@ def _count(x: Any, where: Any, axis: Any, keepdims: bool, dtype: Any) -> Any:
     return _reduce("sum", _broadcast_to(_asarray(where), x.shape), axis, dtype, keepdims)
 
 
+@again(1)
 def var(
     x: Any,
     axis: Any = None,
@@ -124,6 +133,7 @@ def var(
     return _elementwise("divide", total, _elementwise("maximum", count, 0))
 
 
+@again(1)
 def std(
     x: Any,
     axis: Any = None,
@@ -138,11 +148,13 @@ def std(
     return _elementwise("sqrt", var(x, axis, dtype, ddof, keepdims, correction=correction, where=where))
 
 
+@again(1, whole=True)
 def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """`numpy.ptp`: the maximum less the minimum."""
     return _elementwise("subtract", max(x, axis, keepdims), min(x, axis, keepdims))
 
 
+@again(1)
 def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
     """`numpy.average`: the mean, of entries that count as often as `weights` say (of the shape of `x`, or a vector for `axis`).
 
@@ -164,6 +176,7 @@ def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     return (made, total) if returned else made
 
 
+@again(1, whole=True)
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """`numpy.count_nonzero`: stored zeros do not count, a fill other than zero does.
 

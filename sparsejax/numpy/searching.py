@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from sparsejax.core.again import again
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
@@ -19,7 +20,7 @@ from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
 from sparsejax.lax.extents import along
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
-from sparsejax.lax.reduce import mean, reduce
+from sparsejax.lax.reduce import MOST, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
 from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
 from sparsejax.numpy.indexing import flip, getitem, stack
@@ -27,6 +28,7 @@ from sparsejax.numpy.indexing import flip, getitem, stack
 # ----------------------------------------------------------------------------------------------------------- extremes
 
 
+@again(1, whole=True)
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """`numpy.argmax`: where the maximum is first, dense int64; a NaN is the maximum. O(stored entries and size of the result).
 
@@ -37,6 +39,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     return _extreme("max", x, axis, keepdims)
 
 
+@again(1, whole=True)
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """`numpy.argmin`: where the minimum is first, dense int64; a NaN is the minimum. O(stored entries and size of the result).
 
@@ -67,23 +70,20 @@ def _first(kind: str, x: Any, axis: int) -> Any:
     extent, is_float = x.shape[axis], x.dtype.kind in "fc"
     most = convert_format(reduce(kind, x, axis), "dense")
     line = [1 if d == axis else n for d, n in enumerate(x.shape)]
-    if x.format.is_dense:
-        stored, best = x, reshape(most, line)
-        numbers = asarray(along(extent, axis, x.ndim))
-    else:  # all of it at the entries that are stored
-        x = convert_format(x, "coo")
-        stored, best = refill(x, 0), _where(pattern(x, bool), reshape(most, line), 0)
-        numbers = sorting.places(x, axis)
+    numbers = asarray(along(extent, axis, x.ndim))
+    dense = x.format.is_dense
+    stored = x if dense else refill(x, 0)
+    best = reshape(most, line) if dense else _where(pattern(x, bool), reshape(most, line), 0)  # at what is stored alone
     holds = elementwise("equal", stored, best)
     if is_float:
         holds = elementwise("logical_or", holds, elementwise("isnan", stored))
-    if x.format.is_dense:
+    if dense:
         return reduce("min", _where(holds, numbers, extent), axis)
-    first = convert_format(reduce("min", _where(refill(holds, False), numbers, extent), axis), "dense")
+    first = reduce("min", refill(_where(refill(holds, False), numbers, MOST), MOST), axis)
     absent = sorting.first_absent(x, axis)
     if not (is_float and np.isnan(x.fill_value)):
         absent = _where(elementwise("equal", most, x.fill_value.item()), absent, extent)
-    return elementwise("minimum", first, absent)
+    return elementwise("minimum", convert_format(first, "dense"), absent)
 
 
 # --------------------------------------------------------------------------------------------- places that hold values

@@ -31,6 +31,12 @@ class Shortcut:
         self.several = None if one and not closed.consts else _several(closed, plan, tree)
         """What makes results that are several, or read constants."""
 
+    def run(self, storages: list[Storage]) -> Any:
+        """The results for operands of these types."""
+        if self.several is not None:
+            return self.several(storages)
+        return made(self.kernel.call(storages), self.result)
+
 
 def _several(closed: ClosedJaxpr, plan: plans.Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:
     """A plan as a function of operands."""

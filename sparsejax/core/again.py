@@ -1,0 +1,225 @@
+"""Functions that are called at once, again and again with operands of the same types: the second such call goes straight to its plan.
+
+    A @ x        first call: typing, a jaxpr of one operation, its plan; noted: one plan, which reads (A, x) as they are given
+    B @ y        types as before: the plan runs, and nothing else is looked at
+    norm(A)      several operations: compiled as one program, as under `jit`, when types come back
+
+Python's floats beside arrays are operands (`A * 0.5`, unless the type of the result depends on their values); integers and all other
+arguments are part of what is remembered. While functions are traced, and where plans are forced, the function itself runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sparsejax import config
+from sparsejax.core import primitive
+from sparsejax.core.array import Array, made
+from sparsejax.core.trace import is_python_scalar, stack
+from sparsejax.formats.storage import Storage
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Run = Callable[[list[Storage]], Any]
+
+_FLOATING = frozenset([float, complex])
+_FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
+"""Types of arguments that are remembered by value: equal ones of one of these types are alike."""
+_compiler: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
+_caches: list[dict[Any, Any]] = []
+_lock = threading.Lock()
+
+
+def set_compiler(compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Install what compiles a function of arrays as one program (`jit`, a higher floor)."""
+    _compiler[:] = [compiled]
+
+
+def clear_caches() -> None:
+    """Forget all calls."""
+    for cache in _caches:
+        cache.clear()
+
+
+def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
+    """Decorate a function whose first `operands` arguments are arrays, and which looks at types and other arguments alone, never at
+    values: calls at once with the types of an earlier call go straight to its plan. With `whole`, it is compiled as one program from
+    the first call on; else when a type comes back, if it is more than one operation.
+
+    >>> import sparsejax as sj
+    >>> twice = again(1)(lambda x: x + x)
+    >>> [twice(sj.array(np.array([n]))).item() for n in range(3)]
+    [0, 2, 4]
+    """
+
+    def decorate(function: Function) -> Function:
+        known: dict[Any, Run] = {}
+        programs: dict[Any, Callable[..., Any]] = {}
+        _caches.extend((known, programs))
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if stack.traces or config.forcing:
+                return function(*args, **kwargs)
+            key: list[Any] = []
+            storages: list[Storage] = []
+            for a in args:
+                kind = type(a)
+                if kind is Array:
+                    key.append(a._aval)
+                    storages.append(a._storage)
+                elif kind in _FIXED:
+                    key += kind, a
+                elif kind is np.ndarray and len(key) < operands:
+                    storage, aval = primitive.viewed(a)
+                    key.append(aval)
+                    storages.append(storage)
+                elif kind in _FLOATING and len(args) == operands:
+                    key.append(kind)
+                    storages.append(primitive.weak_scalar(a)._storage)
+                else:
+                    return function(*args, **kwargs)
+            if kwargs:
+                for name, value in kwargs.items():
+                    if type(value) not in _FIXED:
+                        return function(*args, **kwargs)
+                    key += name, type(value), value
+            noted: Any = tuple(key)
+            run = known.get(noted)
+            valued = run is _by_value
+            if valued:
+                noted = noted, tuple([repr(a) for a in args if type(a) in _FLOATING])
+                storages = [s for s, a in zip(storages, args, strict=False) if type(a) not in _FLOATING]
+                run = known.get(noted)
+            if run is None:
+                return _first(function, args, kwargs, noted, known, programs, operands, whole, valued)
+            return run(storages)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def _first(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    key: Any,
+    known: dict[Any, Run],
+    programs: dict[Any, Any],
+    operands: int,
+    whole: bool,
+    valued: bool,
+) -> Any:
+    """A call of types that are not known yet; what is learnt of it goes to `known`."""
+    if whole or known.get((key, "steps")) is not None:
+        return _compiled(function, args, kwargs, key, known, programs)
+    with primitive.noting() as notes:
+        result = function(*args, **kwargs)
+    if len(notes) > 1:
+        if all(type(a) is Array or type(a) is np.ndarray for a in args[:operands]):
+            _keep(known, (key, "steps"), _never)
+    elif notes and type(result) is Array:
+        run = _straight(notes[0], args, result, valued)
+        if run is not None:
+            _keep(known, key, run)
+    return result
+
+
+def _never(storages: Sequence[Storage]) -> Any:
+    raise AssertionError("a mark is no plan")
+
+
+def _by_value(storages: Sequence[Storage]) -> Any:
+    raise AssertionError("a mark is no plan")
+
+
+def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
+    with _lock:
+        known[key] = value
+        primitive.forget(known)
+
+
+def _straight(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: bool) -> Run | None:
+    """The plan of the only operation of a call, over the operands as they are given; None where it takes others, or another result. The
+    values of Python's floats are part of it where types depend on them."""
+    plan = None if note.closed is None else note.closed.cache.get("plan")
+    if (
+        plan is None
+        or note.closed is None
+        or note.closed.consts
+        or len(note.results) != 1
+        or result is not note.results[0]
+    ):
+        return None
+    floats = [a for a in args if type(a) in _FLOATING and not valued]
+    if floats and note.primitive.static is not None:
+        return _by_value
+    given = [a for a in args if isinstance(a, Array | np.ndarray) or (type(a) in _FLOATING and not valued)]
+    constants: list[tuple[int, Storage]] = []
+    taken: list[Any] = []
+    for a, v in zip(note.args, note.values, strict=True):
+        if isinstance(v, Array):
+            if is_python_scalar(a) and not any(
+                a is f for f in floats
+            ):  # a number that was remembered by value, read at run time
+                constants.append((len(taken) + len(constants), v._storage))
+            else:
+                taken.append(_source(a))
+    if len(taken) == len(given) and all(map(operator.is_, taken, given)):
+        return _run(plan.alone or plan, plan.out_avals[0], constants)
+    return _by_value if floats else None
+
+
+def _source(value: Any) -> Any:
+    """The array of NumPy's that a view for one call is of; else the value."""
+    return value._storage.cache.get("transient", value) if type(value) is Array else value
+
+
+def _run(kernel: Any, aval: Any, constants: Sequence[tuple[int, Storage]]) -> Run:
+    if not constants:
+        return lambda storages: made(kernel.call(storages), aval)
+
+    def run(storages: list[Storage]) -> Array:
+        for place, constant in constants:
+            storages.insert(place, constant)
+        return made(kernel.call(storages), aval)
+
+    return run
+
+
+def _compiled(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    key: Any,
+    known: dict[Any, Run],
+    programs: dict[Any, Any],
+) -> Any:
+    """A call of the function as one program."""
+    arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
+    count = len(arrays)
+    if any(type(a) in _FLOATING for a in args) or not all(a is b for a, b in zip(args, arrays, strict=False)):
+        return function(*args, **kwargs)
+    rest = args[count:]
+    fixed = count, *[(type(a), a) for a in rest], *[(n, type(a), a) for n, a in kwargs.items()]
+    program: Any = programs.get(fixed)
+    if program is None:
+
+        @functools.wraps(function)
+        def of_arrays(*operands: Any) -> Any:
+            return function(*operands, *rest, **kwargs)
+
+        del of_arrays.__wrapped__
+        program = _compiler[0](of_arrays)
+        _keep(programs, fixed, program)
+    result = program(*arrays)
+    run = program.quick(key[:count])
+    if run is not None:
+        _keep(known, key, run)
+    return result

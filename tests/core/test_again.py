@@ -1,0 +1,183 @@
+"""Calls of types that were seen before, against the functions as they are written."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.core import again
+from sparsejax.numpy.elementwise import operators
+
+FORMATS = ("dense", "csr", "csc", "coo", "dcsr", "bsr:2x2")
+DTYPES = (bool, np.int8, np.uint8, np.int32, np.int64, np.float32, np.float64, np.complex128)
+NUMBERS = (0, 1, 2, -1, 3, 127, 300, True, False, 0.0, -0.0, 0.5, 2.0, 1e300, float("nan"), float("inf"), 1j, 2.0 + 0j)
+BINARY = (
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "power",
+    "greater",
+    "less_equal",
+    "equal",
+    "maximum",
+    "bitwise_and",
+    "arctan2",
+)
+UNARY = ("negative", "absolute", "sqrt", "exp", "sign", "conjugate")
+REDUCTIONS = (
+    "sum",
+    "prod",
+    "max",
+    "min",
+    "any",
+    "all",
+    "mean",
+    "var",
+    "std",
+    "count_nonzero",
+    "argmax",
+    "argmin",
+    "ptp",
+)
+
+
+def told(function, *args, **kwargs):
+    """A result as what can be compared, or its error."""
+    with np.errstate(all="ignore"):
+        try:
+            made = function(*args, **kwargs)
+        except Exception as error:
+            return type(error), str(error).split(" (")[0]
+    form, fill = str(made.format), made.fill_value
+    return made.shape, made.dtype, form, np.asarray(fill).tobytes(), made.todense()
+
+
+def same(found, wanted, exact):
+    assert len(found) == len(wanted)
+    if len(found) == 2:
+        assert found == wanted
+        return
+    assert found[:4] == wanted[:4]
+    if exact:
+        np.testing.assert_array_equal(np.signbit(found[4].real), np.signbit(wanted[4].real))
+        np.testing.assert_array_equal(found[4], wanted[4])
+    else:
+        np.testing.assert_allclose(found[4], wanted[4], rtol=1e-5 if found[1] in (np.float32, np.complex64) else 1e-12)
+
+
+def matrix(rng, dtype, shape):
+    values = rng.integers(-3, 4, shape) * (rng.random(shape) < 0.5)
+    if np.dtype(dtype).kind == "u":
+        values = abs(values)
+    return values.astype(dtype)
+
+
+def operand(rng, shape):
+    """An array of ours in some format, one of NumPy's, or a number."""
+    kind = rng.integers(0, 4)
+    if kind == 0:
+        return NUMBERS[rng.integers(len(NUMBERS))]
+    values = matrix(rng, DTYPES[rng.integers(len(DTYPES))], shape)
+    if kind == 1:
+        return values if rng.random() < 0.7 else np.asfortranarray(values)
+    return sj.array(values, format=FORMATS[rng.integers(len(FORMATS))])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_operators_on_what_comes_back(seed):
+    """Few types and many numbers: most calls are of a type that was there, with other values."""
+    rng = np.random.default_rng(seed)
+    shape = (4, 4) if seed % 2 else (2, 6)
+    pool = [operand(rng, shape) for _ in range(4)]
+    first = sj.array(matrix(rng, DTYPES[rng.integers(len(DTYPES))], shape), format=FORMATS[seed % len(FORMATS)])
+    again.clear_caches()
+    for _ in range(60):
+        op = BINARY[rng.integers(len(BINARY))]
+        other = pool[rng.integers(len(pool))] if rng.random() < 0.6 else NUMBERS[rng.integers(len(NUMBERS))]
+        pair = (first, other) if rng.random() < 0.7 else (other, first)
+        function = operators[op] if rng.random() < 0.5 else getattr(snp, op)
+        same(told(function, *pair), told(function.__wrapped__, *pair), exact=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_functions_of_one_array(seed):
+    rng = np.random.default_rng(100 + seed)
+    again.clear_caches()
+    shape = (3, 5)
+    for number in range(30):
+        dtype, form = DTYPES[rng.integers(len(DTYPES))], FORMATS[rng.integers(len(FORMATS) - 1)]
+        for _ in range(3):
+            x = sj.array(matrix(rng, dtype, shape), format=form)
+            if number % 3 == 0:
+                op = UNARY[rng.integers(len(UNARY))]
+                same(told(operators[op], x), told(operators[op].__wrapped__, x), exact=True)
+            else:
+                function = getattr(snp, REDUCTIONS[rng.integers(len(REDUCTIONS))])
+                options = {"axis": (None, 0, 1, -1, 2)[rng.integers(5)]}
+                if rng.random() < 0.3:
+                    options["keepdims"] = True
+                same(told(function, x, **options), told(function.__wrapped__, x, **options), exact=False)
+
+
+@pytest.mark.parametrize("name", ["norm", "vector_norm", "matrix_norm", "trace"])
+def test_whole_programs(name):
+    function = getattr(snp.linalg, name)
+    for form in ("dense", "csr", "coo"):
+        for seed in range(3):
+            x = sj.array(matrix(np.random.default_rng(seed), float, (4, 4)), format=form)
+            same(told(function, x), told(function.__wrapped__, x), exact=False)
+
+
+def test_products():
+    rng = np.random.default_rng(5)
+    for form in FORMATS:
+        for _ in range(3):
+            A, x, X = matrix(rng, float, (4, 6)), rng.standard_normal(6), rng.standard_normal((6, 3))
+            a = sj.array(A, format=form)
+            for other in (x, sj.array(x), X, sj.array(X), np.asfortranarray(X), X[:, ::2]):
+                np.testing.assert_allclose((a @ other).todense(), A @ np.asarray(other), atol=1e-12)
+
+
+def test_a_known_call_runs_its_plan_alone(monkeypatch):
+    x = sj.array(np.eye(7) * 3, format="csr")
+    for _ in range(2):
+        snp.multiply(x, x), snp.linalg.norm(x), x @ np.ones(7)
+
+    def refused(*args, **kwargs):
+        raise AssertionError("the function ran")
+
+    monkeypatch.setattr(again, "_first", refused)
+    y = sj.array(np.eye(7) * 2, format="csr")
+    assert snp.multiply(y, y).todense()[1, 1] == 4
+    np.testing.assert_allclose(float(snp.linalg.norm(y)), np.sqrt(28))
+    np.testing.assert_array_equal((y @ np.ones(7)).todense(), 2)
+    with pytest.raises(AssertionError, match="the function ran"):
+        snp.multiply(sj.array(np.eye(7), format="csc"), y)
+
+
+def test_results_do_not_share_the_callers_memory():
+    """Neither the first time nor when types come back."""
+    for _ in range(3):
+        x, y = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+        found = [snp.add(x, y), snp.absolute(x), snp.sum(x, 0), snp.max(x), snp.positive(x)]
+        before = [f.todense().copy() for f in found]
+        x[:], y[:] = -7, -9
+        for f, b in zip(found, before, strict=True):
+            np.testing.assert_array_equal(f.todense(), b)
+
+
+def test_traced_and_forced_calls_run_the_function():
+    x = sj.array(np.eye(5), format="csr")
+    wanted = np.asarray(snp.sum(x, 1))
+    assert "reduce" in str(sj.make_jaxpr(lambda x: snp.sum(x, 1))(x))
+    with sj.config.using(choose="random:3"):
+        np.testing.assert_array_equal(snp.sum(x, 1), wanted)
+    np.testing.assert_array_equal(sj.grad(lambda x: snp.sum(snp.sum(x, 1) * wanted))(x).todense(), np.eye(5))
+
+
+def test_caches_are_bounded():
+    x = sj.array(np.eye(3), format="csr")
+    for k in range(3000):
+        x * k
+    assert max(map(len, again._caches)) < 3000
