@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -31,7 +32,6 @@ _FLOATING = frozenset([float, complex])
 _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
 """Types of arguments that are remembered by value: equal ones of one of these types are alike."""
 _compiler: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
-_caches: list[dict[Any, Any]] = []
 _lock = threading.Lock()
 
 
@@ -42,14 +42,36 @@ def set_compiler(compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -
 
 def clear_caches() -> None:
     """Forget all calls."""
-    for cache in _caches:
-        cache.clear()
+    for calls in _all:
+        calls.clear()
+
+
+class Calls:
+    """What is known of the calls of one function."""
+
+    def __init__(self, function: Callable[..., Any], operands: int, whole: bool) -> None:
+        self.function, self.operands, self.whole = function, operands, whole
+        self.runs: dict[Any, Run] = {}
+        """What a call comes to, by the types of its operands and its other arguments."""
+        self.families: dict[Any, Any] = {}
+        """What serves operands of any extents, by all but these."""
+        self.programs: dict[Any, Any] = {}
+        """The function compiled, by its other arguments."""
+        _all.add(self)
+
+    def clear(self) -> None:
+        """Forget all."""
+        for cache in (self.runs, self.families, self.programs):
+            cache.clear()
+
+
+_all: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
 def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
     """Decorate a function whose first `operands` arguments are arrays, and which looks at types and other arguments alone, never at
-    values: calls at once with the types of an earlier call go straight to its plan. With `whole`, it is compiled as one program from
-    the first call on; else when a type comes back, if it is more than one operation.
+    values; at extents only to find them equal, 0 or 1. Calls at once with the types of an earlier call go straight to its plan. With
+    `whole`, it is compiled as one program from the first call on; else when a type comes back, if it is more than one operation.
 
     >>> import sparsejax as sj
     >>> twice = again(1)(lambda x: x + x)
@@ -58,9 +80,8 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        known: dict[Any, Run] = {}
-        programs: dict[Any, Callable[..., Any]] = {}
-        _caches.extend((known, programs))
+        calls = Calls(function, operands, whole)
+        known = calls.runs
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -97,38 +118,46 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                 storages = [s for s, a in zip(storages, args, strict=False) if type(a) not in _FLOATING]
                 run = known.get(noted)
             if run is None:
-                return _first(function, args, kwargs, noted, known, programs, operands, whole, valued)
+                return _first(calls, args, kwargs, noted, valued)
             return run(storages)
 
+        call.calls = calls  # type: ignore[attr-defined]
         return call  # type: ignore[return-value]
 
     return decorate
 
 
-def _first(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    key: Any,
-    known: dict[Any, Run],
-    programs: dict[Any, Any],
-    operands: int,
-    whole: bool,
-    valued: bool,
-) -> Any:
-    """A call of types that are not known yet; what is learnt of it goes to `known`."""
-    if whole or known.get((key, "steps")) is not None:
-        return _compiled(function, args, kwargs, key, known, programs)
+def _first(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, valued: bool) -> Any:
+    """A call of types that are not known yet; what is learnt of it is kept."""
+    function, known = calls.function, calls.runs
+    if calls.whole or (key, "steps") in known:
+        return _compiled(calls, args, kwargs, key)
+    kinds = None
+    if all(type(a) is Array for a in args) and (key, "met") not in known:
+        kinds = tuple([a._aval.kind for a in args]), key[len(args) :]
+        family = calls.families.get(kinds)
+        found = None if family is None else family.once(primitive.extents_of(args), args)
+        if found is not None:
+            _keep(known, (key, "met"), _never)  # should they come back, they get a plan of their own
+            return found[0][0]
     with primitive.noting() as notes:
         result = function(*args, **kwargs)
     if len(notes) > 1:
-        if all(type(a) is Array or type(a) is np.ndarray for a in args[:operands]):
+        if all(type(a) is Array or type(a) is np.ndarray for a in args[: calls.operands]):
             _keep(known, (key, "steps"), _never)
     elif notes and type(result) is Array:
         run = _straight(notes[0], args, result, valued)
         if run is not None:
             _keep(known, key, run)
+        elif kinds is not None and _is_all(notes[0], args, result):
+            _keep(calls.families, kinds, notes[0].family)
     return result
+
+
+def _is_all(note: primitive.Note, args: tuple[Any, ...], result: Array) -> bool:
+    """Whether an operation that serves operands of any extents is all that a call of arrays came to."""
+    alone = note.family is not None and result is note.results[0] and len(args) == len(note.args)
+    return alone and all(map(operator.is_, args, note.args))
 
 
 def _never(storages: Sequence[Storage]) -> Any:
@@ -193,22 +222,16 @@ def _run(kernel: Any, aval: Any, constants: Sequence[tuple[int, Storage]]) -> Ru
     return run
 
 
-def _compiled(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    key: Any,
-    known: dict[Any, Run],
-    programs: dict[Any, Any],
-) -> Any:
+def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any) -> Any:
     """A call of the function as one program."""
+    function = calls.function
     arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
     count = len(arrays)
     if any(type(a) in _FLOATING for a in args) or not all(a is b for a, b in zip(args, arrays, strict=False)):
         return function(*args, **kwargs)
     rest = args[count:]
     fixed = count, *[(type(a), a) for a in rest], *[(n, type(a), a) for n, a in kwargs.items()]
-    program: Any = programs.get(fixed)
+    program: Any = calls.programs.get(fixed)
     if program is None:
 
         @functools.wraps(function)
@@ -217,9 +240,9 @@ def _compiled(
 
         del of_arrays.__wrapped__
         program = _compiler[0](of_arrays)
-        _keep(programs, fixed, program)
+        _keep(calls.programs, fixed, program)
     result = program(*arrays)
     run = program.quick(key[:count])
     if run is not None:
-        _keep(known, key, run)
+        _keep(calls.runs, key, run)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -14,6 +15,9 @@ from sparsejax.core.symbolic import NAMED, SymbolicDim
 from sparsejax.formats import Format
 from sparsejax.formats.validate import checked_shape
 
+_kinds: dict[Any, int] = {}
+_next_kind = itertools.count()
+
 
 class Aval:
     """Shape, dtype, format and fill of a value; compared and hashed by value.
@@ -25,7 +29,7 @@ class Aval:
     f64[5:d,7:c]
     """
 
-    __slots__ = ("_hash", "_key", "dtype", "fill_value", "format", "is_literal", "shape", "weak_type")
+    __slots__ = ("_hash", "_key", "_kind", "dtype", "fill_value", "format", "is_literal", "shape", "weak_type")
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     format: Format
@@ -34,6 +38,7 @@ class Aval:
     is_literal: bool
     _key: tuple[object, ...]
     _hash: int
+    _kind: int
 
     def __init__(
         self,
@@ -54,6 +59,7 @@ class Aval:
         fill = self.fill_value.tobytes()
         put(self, "_key", (self.shape, self.dtype.str, format, fill, weak_type, is_literal))
         put(self, "_hash", hash(self._key))
+        put(self, "_kind", -1)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Aval cannot be changed")
@@ -72,6 +78,18 @@ class Aval:
     def structure(self) -> tuple[object, ...]:
         """All but the extents: what types have in common that a plan for many shapes may serve."""
         return (len(self.shape), *self._key[1:])
+
+    @property
+    def kind(self) -> int:
+        """A number for `structure`, which no other has in this process."""
+        if self._kind < 0:
+            kind = _kinds.get(self.structure)
+            if kind is None:
+                if len(_kinds) > 1 << 16:
+                    _kinds.clear()  # numbers are not used again
+                kind = _kinds.setdefault(self.structure, next(_next_kind))
+            object.__setattr__(self, "_kind", kind)
+        return self._kind
 
     @property
     def ndim(self) -> int:
@@ -100,6 +118,7 @@ class Aval:
         put(made, "is_literal", self.is_literal)
         put(made, "_key", key)
         put(made, "_hash", hash(key))
+        put(made, "_kind", self._kind)
         return made
 
     def strong(self) -> Aval:

@@ -66,13 +66,14 @@ def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
 
 class Note(NamedTuple):
     """An operation that ran at once: its jaxpr (None: a library call without one), its operands as they were given and as they were taken,
-    and its results."""
+    its results, and what serves such operands of any extents, where that served these."""
 
     primitive: Primitive
     closed: ClosedJaxpr | None
     args: Sequence[Any]
     values: Sequence[Any]
     results: Sequence[Array]
+    family: Any
 
 
 class _Noting(threading.local):
@@ -239,8 +240,18 @@ class Primitive:
                 forget(_once)
             (out,) = self.out_avals([a.aval for a in arrays], params)
             if _noting.notes is not None:
-                _noting.notes.append(Note(self, None, args, values, ()))
+                _noting.notes.append(Note(self, None, args, values, (), None))
             return _direct[0](self, arrays, out, params)
+        if closed is None and key not in _once:
+            with _lock:
+                _once[key] = True  # what comes back is planned
+                forget(_once)
+            family = self._family(key)
+            found = None if family is None else family.once(extents_of(arrays), arrays)
+            if found is not None:
+                if _noting.notes is not None:
+                    _noting.notes.append(Note(self, None, args, values, found[0], family))
+                return found[0] if self.multiple else found[0][0]
         if closed is None:
             closed = self._at_once(values, arrays, params, key)
             with _lock:
@@ -248,7 +259,7 @@ class Primitive:
                 forget(_eager)
         results = execute(closed, arrays)
         if _noting.notes is not None:
-            _noting.notes.append(Note(self, closed, args, values, results))
+            _noting.notes.append(Note(self, closed, args, values, results, None))
         return results if self.multiple else results[0]
 
     def _is_plain(self, values: list[Any]) -> bool:
@@ -277,16 +288,26 @@ class Primitive:
             return ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), outs), (), shared=True), None
 
         avals = [a.aval for a in arrays]
-        if self.bodies is not None or self.inline is not None:  # what it runs was traced for these shapes
-            return make(avals)[0]
-        structure = (*key[:2], *(k.structure if isinstance(k, Aval) else k for k in key[2]))
-        with _lock:
-            family = _families.get(structure)
-            if family is None:
-                family = _families[structure] = _new_family[0]()
-                forget(_families)
-        found = family.find(avals, arrays, make)
+        family = self._family(key)
+        found = None if family is None else family.find(avals, arrays, make)
         return (found or make(avals))[0]
+
+    def _family(self, key: Any) -> Any:
+        """What serves all operands that differ from these in their extents alone; None where what it runs was traced for these shapes."""
+        if self.bodies is not None or self.inline is not None:
+            return None
+        structure = (*key[:2], *(k.kind if isinstance(k, Aval) else k for k in key[2]))
+        family = _families.get(structure)
+        if family is None:
+            with _lock:
+                family = _families.setdefault(structure, _new_family[0]())
+                forget(_families)
+        return family
+
+
+def extents_of(arrays: Sequence[Any]) -> tuple[int, ...]:
+    """All extents of arrays in a row."""
+    return tuple([n for a in arrays for n in a._aval.shape])
 
 
 def _value(value: Any, position: int, name: str, keep: bool) -> Any:

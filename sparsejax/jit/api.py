@@ -77,6 +77,8 @@ class JitFunction:
             )
         self._dynamic = dynamic
         self._cache: dict[Any, Signature] = {}
+        self._met: dict[Any, bool] = {}
+        """Signatures that were called once, and served by a trace of another shape."""
         self._families: dict[Any, Family] = {}
         self._last: Shortcut | None = None
         self._tracing: dict[Any, threading.RLock] = {}
@@ -85,6 +87,7 @@ class JitFunction:
     def clear_cache(self) -> None:
         """Forget all traces: the next call traces again."""
         self._cache.clear()
+        self._met.clear()
         self._families.clear()
         self._last = None
 
@@ -139,6 +142,10 @@ class JitFunction:
                 return made(last.kernel.call(storages), last.result)
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
+        if traced is None and not self._donated and key not in self._met:
+            found = self._once(key, leaves)
+            if found is not None:
+                return tree_util.tree_unflatten(*found)
         if traced is None:
             traced = self._known(key, leaves)
             again = traced is None  # of a shape that may not come back, nothing more is prepared than the call needs
@@ -264,6 +271,20 @@ class JitFunction:
                     del self._cache[old]
             return self._cache.setdefault(key, traced)
 
+    def _once(self, key: Any, leaves: Sequence[Any]) -> tuple[tree_util.PyTreeDef, list[Array]] | None:
+        """The tree and the leaves of the results for a shape that is met for the first time, where an earlier trace serves it: it may not
+        come back, and nothing is kept of it."""
+        avals = [leaf_aval(x) for x in leaves]
+        family = self._families.get(_structure_of(key, avals))
+        extents = primitive.extents_of(leaves)
+        found = None if family is None else family.once(extents, leaves, lambda extra: not extra[1])  # without limits
+        if found is None:
+            return None
+        with self._lock:
+            self._met[key] = True
+            primitive.forget(self._met)
+        return found[1][0], found[0]
+
     def _known(self, key: Any, leaves: Sequence[Any]) -> Signature | None:
         """A new signature of a shape that an earlier trace serves."""
         if trace.current() is not None:
@@ -313,7 +334,7 @@ class JitFunction:
 
 def _structure_of(key: Any, avals: Sequence[Aval]) -> Any:
     """What a call has in common with those that differ in extents alone."""
-    return (() if isinstance(key[0], Aval) else key[:-1], *[a.structure for a in avals]) if key else ()
+    return (() if isinstance(key[0], Aval) else key[:-1], *[a.kind for a in avals]) if key else ()
 
 
 def _axes(paths: Sequence[str], avals: Sequence[Aval]) -> list[str]:

@@ -94,25 +94,29 @@ class Binding:
 
         self.resized = resized
         """The same kernel with an output of another shape."""
-        if any(isinstance(n, Bounded) for n in output.shape):
-            return
-        kernel = compiled if cut is None else chunked.Chunked(compiled, output, cut)
-        self._kernel: compiler.Kernel | chunked.Chunked = kernel
+        self._kernel: compiler.Kernel | chunked.Chunked = compiled
         self._call: Callable[[bytes], int] | None = None
-        self._constants = constants
         self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
         self._dtype = output.dtype
         self._dense = all(isinstance(level, Dense) for level in output.format.levels)
-        self._size = math.prod(output.format.level_extents(output.shape))
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
         self._content = None if whole else self._start
+        fill = 0 if output.format.is_dense else output.fill_value
+        self._zero = output.dtype.type(fill)
+        self._format = output.format
+        self.single = self._dense and cut is None and not output.format.blocked
+        """Whether `once` serves: one call writes a dense output."""
+        if any(isinstance(n, Bounded) for n in output.shape):
+            return
+        self._kernel = compiled if cut is None else chunked.Chunked(compiled, output, cut)
+        self._constants = constants
+        self._size = math.prod(output.format.level_extents(output.shape))
         if self._dense:
             if self._size * output.dtype.itemsize > 2**62:
                 raise MemoryError(
                     f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
                 )
-            fill = 0 if output.format.is_dense else output.fill_value
-            self._template = dense_template(output.format, output.shape, output.dtype.type(fill))
+            self._template = dense_template(output.format, output.shape, self._zero)
             self._extents = _pack(_extents(output.format, output.shape))
             self._results = result_memory.Results(self._size, output.dtype, self._content, self._extents)
             self._shape = output.shape
@@ -211,6 +215,24 @@ class Binding:
         if any(n > room for n, room in zip(counts, self._room, strict=True)):
             self._make_room([max(n + (n >> 3), room) for n, room in zip(counts, self._room, strict=True)])
         return self._adoption.take(after)
+
+    def once(self, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage:
+        """The result of a `single` kernel for an output of this shape, of which nothing is kept."""
+        slots, size = self._first, math.prod(shape)
+        for s in inputs:
+            slots += s.cache.get("slots") or input_slots(s)
+        if size * self._dtype.itemsize < result_memory.SMALLEST:
+            vals, address = result_memory.aligned(size, self._dtype, self._content)
+            result_memory.freeze(vals, False)
+        else:
+            vals, address = result_memory.full(size, self._dtype, self._content)
+        last = _packer(len(shape) + 1)(*shape, address)
+        status = (self._call or self._callable())(slots + last)
+        if status:
+            compiler.check(status)
+        made = Storage.dense((self._format, shape, self._zero, ((),) * len(shape)), vals, {"slots": last})
+        made.ours = True  # type: ignore[misc]
+        return made
 
     def quick(
         self,

@@ -24,6 +24,7 @@ from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.cost import collisions, machine, skew, statistics
 from sparsejax.jit.graph import expected, partition, shared_patterns
 from sparsejax.jit.ir import blocks, choices, cin
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
@@ -101,8 +102,11 @@ class KernelRunner:
         """Take what the kernel makes, with its shape: the tensor, and the type of the result."""
         self.output, self.aval = output, aval
         self.bytes = math.prod(output.shape) * output.dtype.itemsize
-        mixed = output.format.is_dense and any(not t.format.is_dense for t in self.nest.inputs)
-        self.large = mixed and self.bytes > config.GIBIBYTE
+        self.mixed = output.format.is_dense and any(not t.format.is_dense for t in self.nest.inputs)
+        """Whether a dense result is made of sparse operands, so that it may be out of proportion."""
+        known = not any(type(n) is Bounded for n in output.shape)
+        self.large = known and self.mixed and self.bytes > config.GIBIBYTE
+        self._by_rates: dict[Any, Planned] = {}
 
     def _start(self) -> None:
         """Begin without a last call."""
@@ -123,6 +127,27 @@ class KernelRunner:
         if self.variants is not None:
             made.variants = self.variants.resized(lambda runner: runner.resized(change))
         return made
+
+    def once(self, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> Storage:
+        """`resized(change).run(inputs)`, of which nothing is kept: what a shape costs that may not come back."""
+        if self.variants is None and self.exact and not self.large:
+            planned = self._bounded(inputs)
+            if planned.binding.single and not planned.moves and planned.account is None:
+                shape = tuple(map(change, self.output.shape))
+                if not self.mixed or math.prod(shape) * self.output.dtype.itemsize <= config.GIBIBYTE:
+                    return planned.binding.once(inputs, shape)
+        return self.resized(change).run(inputs)
+
+    def _bounded(self, inputs: Sequence[Storage]) -> Planned:
+        """The plan for these inputs of a kernel that serves many shapes."""
+        key = config.planning(), *[s.cache.get("rates") or statistics.rates(s) for s in inputs]
+        planned = self._by_rates.get(key)
+        if planned is None:
+            planned = self.plan(self.observe(inputs))
+            if len(self._by_rates) > 256:
+                self._by_rates.clear()
+            self._by_rates[key] = planned
+        return planned
 
     def run(self, inputs: Sequence[Storage], into: Into | None = None, origins: Sequence[Storage] = ()) -> Storage:
         """The result for these inputs; `into` gives memory for a dense one. `origins` are the arrays that inputs hold the values of,

@@ -108,6 +108,39 @@ class Plan(Body):
         made._line, made.alone = self._line.over(calls), calls[0] if self.alone is not None else None
         return made
 
+    def once(self, storages: Sequence[Storage], change: Callable[[Any], Any]) -> list[Array]:
+        """The results of `resized(change)`, of which nothing is kept: what a shape costs that may not come back."""
+        if self.checks.before:
+            plan = self.resized(change)
+            return list(map(made, plan.outcome(storages), plan.out_avals))
+        registers = self.registers(storages)
+        for number, step in enumerate(self.steps):
+            inputs = self._line.taken(number, registers)
+            if isinstance(step, KernelRunner):
+                registers.append(step.once(inputs, change))
+            else:
+                found = self._once_called(number, step, change).call(inputs)
+                if type(found) is list:
+                    registers += found
+                else:
+                    registers.append(found)
+            for k in self._dead[number]:
+                registers[k] = sequence.FREED
+        results = [registers[k] for k in self.results]
+        if not self.fresh:
+            borrowed = [s for s in storages if "transient" in s.cache]
+            results = [library_call.owned(s, borrowed) for s in results] if borrowed else results
+        return [made(s, a.resized(change)) for s, a in zip(results, self.out_avals, strict=True)]
+
+    def _once_called(self, number: int, step: partition.CallStep, change: Callable[[Any], Any]) -> sequence.Step:
+        """A library call of `resized(change)`."""
+        eqn = resize.resized_alone(step.eqn, change)
+        resized = partition.CallStep(eqn)
+        if eqn.bodies or eqn.primitive.multiple:
+            run = self._bodies.get(number)
+            return library_call.Bodies(resized, list if run is None else _once(_all_resized, run, change))
+        return library_call.LibraryCall(resized)
+
     def _call(self, number: int) -> sequence.Step:
         step = self.steps[number]
         if isinstance(step, KernelRunner):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,17 +36,23 @@ RETURNED = 32 << 10
 
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
-_first_byte: Any = ctypes.c_char.from_buffer
 
 
-def address_of(array: NDArray[Any]) -> int:
-    """Where a contiguous array is in memory; in a fifth of the time of `array.ctypes.data` when it is writeable."""
-    try:
-        return ctypes.addressof(_first_byte(array))
-    except (TypeError, ValueError):  # read-only, or empty
-        return int(
-            array.__array_interface__["data"][0]
-        )  # `array.ctypes` imports, which fails at the end of the interpreter
+def _asked(array: NDArray[Any]) -> int:
+    return int(
+        array.__array_interface__["data"][0]
+    )  # `array.ctypes` imports, which fails at the end of the interpreter
+
+
+def _read(array: NDArray[Any]) -> int:
+    return _word(id(array) + object.__basicsize__).value or 0
+
+
+_word: Any = ctypes.c_void_p.from_address
+_probe = np.zeros(3)[1:]
+address_of: Callable[[NDArray[Any]], int] = _read if _read(_probe) == _asked(_probe) else _asked
+"""Where a contiguous array is in memory: the word behind the header of NumPy's object, where that is found to be so (0.2 microseconds), else by
+NumPy's protocol (1.1)."""
 
 
 class Results:

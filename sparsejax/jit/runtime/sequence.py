@@ -50,6 +50,10 @@ class Line:
         made._results, made._checks = self._results, self._checks
         return made
 
+    def taken(self, number: int, registers: Registers) -> Sequence[Storage]:
+        """What a step reads."""
+        return self._steps[number][1](registers)
+
     def run(self, registers: Registers) -> Sequence[Storage] | None:
         """The results; None where values are not as a step needs them to be."""
         checks = self._checks

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import config
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr
 from sparsejax.core.symbolic import LEAST, MOST, Scope, Span, SymbolicDim, Terms
@@ -124,11 +125,20 @@ class Member:
 
     def plan(self, values: Sequence[int], storages: Sequence[Storage]) -> plans.Plan:
         """The plan for these values of `codes`."""
+        plan, change = self._bucket(values, storages)
+        return plan.resized(change)
+
+    def bucket(self, symbols: tuple[int, ...], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
+        """The plan for all shapes like the one with these values of the symbols, and what gives the extents of this one."""
+        return self._bucket(self._values(*symbols), storages)
+
+    def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
+        """The plan for all shapes like these, and what gives the extents of this one."""
         key = tuple(map(bound, values)), config.forced() if config.forcing else None
         plan = self._plans.get(key) or self._planned(key, values, storages)
         numbers = dict(zip(self.codes, values, strict=True))
         # what has no number is how many positions a pattern has: read from the operand itself
-        return plan.resized(lambda n: numbers.get(n.name, 0) if type(n) is Bounded else n)
+        return plan, lambda n: numbers.get(n.name, 0) if type(n) is Bounded else n
 
     def _planned(self, key: Any, values: Sequence[int], storages: Sequence[Storage]) -> plans.Plan:
         with turn:
@@ -175,6 +185,26 @@ class Family:
         with self._lock:
             return self._grown(_extents(avals), avals, arrays, make)
 
+    def once(
+        self, extents: tuple[int, ...], arrays: Sequence[Any], serves: Callable[[Any], bool] = lambda extra: True
+    ) -> tuple[list[Array], Any] | None:
+        """The results for operands of these extents, and what was made with the trace, where one `serves` them that is there already: for a
+        shape that is met for the first time, and may be for the last, nothing is kept."""
+        if not self._members or config.forcing:
+            return None
+        for member in self._members:
+            symbols = member.find(extents)
+            if symbols is None or not serves(member.extra):
+                continue
+            storages = [a._storage for a in (*member.closed.consts, *arrays)]
+            try:
+                plan, change = member.bucket(symbols, storages)
+            except Exception as reason:
+                self._refuse(reason)
+                return None
+            return plan.once(storages, change), member.extra
+        return None
+
     def known(self, avals: Sequence[Aval], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
         """As `find`, where a trace serves these types that is there already."""
         if not self._members or not choices.does("symbolic_shapes"):
@@ -189,9 +219,13 @@ class Family:
     def _at(self, member: Member, symbols: tuple[int, ...], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
         try:
             return member.at(symbols, arrays), member.extra
-        except Exception as reason:  # what is wrong with the program itself, its own trace will say
-            self.refused, self._members = f"{type(reason).__name__}: {reason}", []
+        except Exception as reason:
+            self._refuse(reason)
             return None
+
+    def _refuse(self, reason: Exception) -> None:
+        """Trace every shape by itself from now on; what is wrong with the program itself, its own trace will say."""
+        self.refused, self._members = f"{type(reason).__name__}: {reason}", []
 
     def _grown(
         self, extents: tuple[int, ...], avals: Sequence[Aval], arrays: Sequence[Any], make: Make
