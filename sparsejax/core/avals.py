@@ -19,7 +19,19 @@ _kinds: dict[Any, int] = {}
 _next_kind = itertools.count()
 
 
-class Aval:
+class _Fields:
+    """The fields of an `Aval`."""
+
+    __slots__ = ("_hash", "_key", "_kind", "dtype", "fill_value", "format", "is_literal", "shape", "weak_type")
+
+
+class _Open(_Fields):
+    """A type while it is made, to which attributes can be assigned."""
+
+    __slots__ = ()
+
+
+class Aval(_Fields):
     """Shape, dtype, format and fill of a value; compared and hashed by value.
 
     `weak_type` marks Python scalars, which promote weakly as in NumPy 2. `is_literal` marks a static scalar, whose value is
@@ -29,7 +41,7 @@ class Aval:
     f64[5:d,7:c]
     """
 
-    __slots__ = ("_hash", "_key", "_kind", "dtype", "fill_value", "format", "is_literal", "shape", "weak_type")
+    __slots__ = ()
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     format: Format
@@ -108,18 +120,13 @@ class Aval:
         shape = tuple(map(change, self.shape))
         if all(map(operator.is_, shape, self.shape)):
             return self
-        made: Aval = object.__new__(Aval)
-        put, key = object.__setattr__, (shape, *self._key[1:])
-        put(made, "shape", shape)
-        put(made, "dtype", self.dtype)
-        put(made, "format", self.format)
-        put(made, "fill_value", self.fill_value)
-        put(made, "weak_type", self.weak_type)
-        put(made, "is_literal", self.is_literal)
-        put(made, "_key", key)
-        put(made, "_hash", hash(key))
-        put(made, "_kind", self._kind)
-        return made
+        made: Any = _Open()  # attributes are assigned before it becomes an `Aval`, in half of the time
+        made.shape, made.dtype, made.format, made.fill_value = shape, self.dtype, self.format, self.fill_value
+        made.weak_type, made.is_literal, made._kind = self.weak_type, self.is_literal, self._kind
+        made._key = key = (shape, *self._key[1:])
+        made._hash = hash(key)
+        made.__class__ = Aval
+        return made  # type: ignore[no-any-return]
 
     def strong(self) -> Aval:
         """The same type, not weak."""

@@ -40,7 +40,7 @@ def resized(jaxpr: Jaxpr, change: Change) -> Jaxpr:
 
 def resized_alone(eqn: Eqn, change: Change) -> Eqn:
     """An equation by itself with all extents changed; its variables are new where their types are."""
-    params = mapped(eqn.params, change) if _depends(eqn.params) else eqn.params
+    params = mapped(eqn.params, change) if depends(eqn.params) else eqn.params
     return Eqn(eqn.primitive, _moved(eqn.inputs, change), params, _moved(eqn.outputs, change), eqn.source)
 
 
@@ -52,13 +52,13 @@ def _moved(atoms: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
     return tuple(made)
 
 
-def _depends(value: Any) -> bool:
+def depends(value: Any) -> bool:
     """Whether a parameter has extents that may change: anything but integers of Python's."""
     kind = type(value)
     if kind is tuple:
-        return any(map(_depends, value))
+        return any(map(depends, value))
     if fields_of(kind):
-        return any(_depends(getattr(value, name)) for name in fields_of(kind))
+        return any(depends(getattr(value, name)) for name in fields_of(kind))
     return kind is Bounded or kind is SymbolicDim or kind is Span or kind is ClosedJaxpr
 
 
@@ -89,6 +89,6 @@ def mapped(value: Any, change: Change) -> Any:
         return value.resized(change)
     if kind is ClosedJaxpr:
         return ClosedJaxpr(resized(value.jaxpr, change), value.consts, value.shared)
-    if fields_of(kind) and _depends(value):
+    if fields_of(kind) and depends(value):
         return replace(value, **{name: mapped(getattr(value, name), change) for name in fields_of(kind)})
     return change(value)

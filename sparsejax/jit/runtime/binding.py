@@ -95,6 +95,7 @@ class Binding:
         self.resized = resized
         """The same kernel with an output of another shape."""
         self._kernel: compiler.Kernel | chunked.Chunked = compiled
+        self._compiled, self._output = compiled, output
         self._call: Callable[[bytes], int] | None = None
         self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
         self._dtype = output.dtype
@@ -104,9 +105,13 @@ class Binding:
         fill = 0 if output.format.is_dense else output.fill_value
         self._zero = output.dtype.type(fill)
         self._format = output.format
-        self.single = self._dense and cut is None and not output.format.blocked
-        """Whether `once` serves: one call writes a dense output."""
+        self.single = self._dense and not output.format.blocked
+        """Whether `once` serves: the output is dense."""
+        self._partial = cut if cut is not None and cut.partial == "output" else None
+        """How chunks are called that must know the shape of the output: each computes one of its own."""
         if any(isinstance(n, Bounded) for n in output.shape):
+            if self.single and cut is not None and self._partial is None:
+                self._kernel = chunked.Chunked(compiled, output, cut)
             return
         self._kernel = compiled if cut is None else chunked.Chunked(compiled, output, cut)
         self._constants = constants
@@ -227,7 +232,12 @@ class Binding:
         else:
             vals, address = result_memory.full(size, self._dtype, self._content)
         last = _packer(len(shape) + 1)(*shape, address)
-        status = (self._call or self._callable())(slots + last)
+        if self._partial is None:
+            status = (self._call or self._callable())(slots + last)
+        else:
+            status = chunked.Chunked(self._compiled, self._output._replace(shape=shape), self._partial).run_packed(
+                slots + last
+            )
         if status:
             compiler.check(status)
         made = Storage.dense((self._format, shape, self._zero, ((),) * len(shape)), vals, {"slots": last})

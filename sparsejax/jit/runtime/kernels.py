@@ -130,12 +130,25 @@ class KernelRunner:
 
     def once(self, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> Storage:
         """`resized(change).run(inputs)`, of which nothing is kept: what a shape costs that may not come back."""
-        if self.variants is None and self.exact and not self.large:
+        variant = None if self.variants is None else self.variants.of(inputs)
+        if variant is not None:
+            made, runner = variant
+            given = made.inputs(inputs)
+            planned = runner._bounded(given)
+            if made.like is None or planned.account is not None or not planned.binding.single:
+                return runner.resized(change).run_by_position(made, inputs)
+            if planned.moves:
+                given = runner._moved(planned, given, made.origins(inputs))
+            like = inputs[made.like]
+            below = tuple(map(change, runner.output.shape[1:]))
+            over = planned.binding.once(given, (len(like.vals) // max(1, math.prod(below)), *below))
+            return like.with_values(over.vals, made.fill_value)
+        if self.exact and not self.large:
             planned = self._bounded(inputs)
-            if planned.binding.single and not planned.moves and planned.account is None:
+            if planned.binding.single and planned.account is None:
                 shape = tuple(map(change, self.output.shape))
                 if not self.mixed or math.prod(shape) * self.output.dtype.itemsize <= config.GIBIBYTE:
-                    return planned.binding.once(inputs, shape)
+                    return planned.binding.once(self._moved(planned, inputs) if planned.moves else inputs, shape)
         return self.resized(change).run(inputs)
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.core.jaxpr import Eqn
 from sparsejax.core.primitive import plain_template
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.graph import partition
+from sparsejax.jit.graph import partition, resize
 from sparsejax.jit.runtime import result_memory
 from sparsejax.jit.runtime.reuse import Recycled
 
@@ -24,6 +25,44 @@ class LibraryCall:
         assert call is not None
         self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: call(*inputs, out_aval=aval, **params)
         """The result for these inputs; it may share their memory."""
+
+
+class Sized:
+    """A library call of one result whose extents are bounds: `once` gives the extents of a call."""
+
+    def __init__(self, eqn: Eqn) -> None:
+        assert eqn.primitive.call is not None
+        self._call, self._aval = eqn.primitive.call, eqn.outputs[0].aval
+        self._params = eqn.param_dict
+        self._changing = [(name, value) for name, value in self._params.items() if resize.depends(value)]
+        self._function, self._shapes = _numpy_function(eqn), [v.aval.shape for v in eqn.inputs]
+
+    def once(self, inputs: Sequence[Storage], change: resize.Change) -> Storage:
+        """The result for these inputs."""
+        if self._function is not None:
+            return self._by_numpy(inputs, change)
+        params = self._params
+        if self._changing:
+            params = params | {name: resize.mapped(value, change) for name, value in self._changing}
+        return self._call(*inputs, out_aval=self._aval.resized(change), **params)  # type: ignore[no-any-return]
+
+    def _by_numpy(self, inputs: Sequence[Storage], change: resize.Change) -> Storage:
+        shape, aval = tuple(map(change, self._aval.shape)), self._aval
+        operands = [s.vals.reshape(tuple(map(change, n))) for s, n in zip(inputs, self._shapes, strict=True)]
+        made = np.empty(shape, aval.dtype)
+        self._function(*operands, made)  # type: ignore[misc]
+        vals = made.reshape(-1)
+        result_memory.freeze(vals, False)
+        return Storage.dense((aval.format, shape, aval.fill_value, ((),) * len(shape)), vals, {})
+
+
+def _numpy_function(eqn: Eqn) -> Callable[..., Any] | None:
+    """The call as a function of NumPy's, of dense arrays in their order and of memory for the result; None where there is none."""
+    rule, avals, out = eqn.primitive.on_numpy, [v.aval for v in eqn.inputs], eqn.outputs[0].aval
+    if rule is None or any(plain_template(a) is None for a in (*avals, out)):
+        return None
+    function: Callable[..., Any] | None = rule(*avals, **eqn.param_dict)
+    return function
 
 
 class NumPyCall:
@@ -42,10 +81,7 @@ class NumPyCall:
     @staticmethod
     def of(step: partition.CallStep) -> NumPyCall | None:
         """The call as a function of NumPy's, where there is one."""
-        rule, avals, out = step.eqn.primitive.on_numpy, [v.aval for v in step.eqn.inputs], step.outputs[0].aval
-        if rule is None or any(plain_template(a) is None for a in (*avals, out)):
-            return None
-        function = rule(*avals, **step.eqn.param_dict)
+        function = _numpy_function(step.eqn)
         return None if function is None else NumPyCall(step, function)
 
     def call(self, inputs: Sequence[Storage]) -> Storage:

@@ -110,20 +110,15 @@ class Plan(Body):
 
     def once(self, storages: Sequence[Storage], change: Callable[[Any], Any]) -> list[Array]:
         """The results of `resized(change)`, of which nothing is kept: what a shape costs that may not come back."""
-        if self.checks.before:
-            plan = self.resized(change)
-            return list(map(made, plan.outcome(storages), plan.out_avals))
         registers = self.registers(storages)
         for number, step in enumerate(self.steps):
+            if number in self.checks.before and not self.checks.hold(number, registers):
+                return self._written(storages).once(storages, change)
             inputs = self._line.taken(number, registers)
             if isinstance(step, KernelRunner):
                 registers.append(step.once(inputs, change))
             else:
-                found = self._once_called(number, step, change).call(inputs)
-                if type(found) is list:
-                    registers += found
-                else:
-                    registers.append(found)
+                registers += self._once_called(number, step, inputs, change)
             for k in self._dead[number]:
                 registers[k] = sequence.FREED
         results = [registers[k] for k in self.results]
@@ -132,14 +127,27 @@ class Plan(Body):
             results = [library_call.owned(s, borrowed) for s in results] if borrowed else results
         return [made(s, a.resized(change)) for s, a in zip(results, self.out_avals, strict=True)]
 
-    def _once_called(self, number: int, step: partition.CallStep, change: Callable[[Any], Any]) -> sequence.Step:
-        """A library call of `resized(change)`."""
-        eqn = resize.resized_alone(step.eqn, change)
-        resized = partition.CallStep(eqn)
-        if eqn.bodies or eqn.primitive.multiple:
-            run = self._bodies.get(number)
-            return library_call.Bodies(resized, list if run is None else _once(_all_resized, run, change))
-        return library_call.LibraryCall(resized)
+    def _once_called(
+        self, number: int, step: partition.CallStep, inputs: Sequence[Storage], change: Callable[[Any], Any]
+    ) -> list[Storage]:
+        """The results of a library call of `resized(change)`."""
+        call = self._sized[number]
+        if call is not None:
+            return [call.once(inputs, change)]
+        run = self._bodies.get(number)
+        bodies = list if run is None else _once(_all_resized, run, change)
+        return library_call.Bodies(partition.CallStep(resize.resized_alone(step.eqn, change)), bodies).call(inputs)
+
+    @functools.cached_property
+    def _sized(self) -> list[library_call.Sized | None]:
+        """The library calls of one result, for operands of any extents."""
+        plain = [
+            isinstance(s, partition.CallStep) and not (s.eqn.bodies or s.eqn.primitive.multiple) for s in self.steps
+        ]
+        return [
+            library_call.Sized(s.eqn) if p and isinstance(s, partition.CallStep) else None
+            for s, p in zip(self.steps, plain, strict=True)
+        ]
 
     def _call(self, number: int) -> sequence.Step:
         step = self.steps[number]
