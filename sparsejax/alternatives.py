@@ -156,4 +156,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "none": "the processor fetches by itself",
     },
 }
+EXACT = frozenset({"alone", "pattern", "prefetch", "range", "rows", "tile"})
+"""Choices whose alternatives add up in the same order, and give the same bits with the shipped optimisation: they may compete in time
+(`jit(f, autotune=True)`), where bits are compared once more."""
 SKIPPABLE = {"host": HOST, "passes": PASSES}

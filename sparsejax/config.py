@@ -14,6 +14,8 @@ dense_limit    a kernel with sparse operands makes no dense result of more than 
 num_threads    threads that a kernel may use, the caller's included: 0 (default) for `OMP_NUM_THREADS`, else the processors that this
                process may run on
 parallel_work  expected nanoseconds from which on a kernel is run by several threads (default 131072)
+autotune       whether jitted functions time legal alternatives of their plans in their first call, and keep the fastest with the machine code on
+               disk: "off" (default), "exact" (alternatives with equal bits), "any"; `jit(f, autotune=...)` overrides it
 free_memory    MiB of memory that are kept for later results and workspaces once nobody uses them (default: a sixteenth of the machine's,
                from 256 to 1024); less is given back to the system at once, and 0 keeps none
 skip           what is done without, to test or to compare: names of `alternatives.SKIPPABLE` in a set, or in a text with commas between them
@@ -47,6 +49,7 @@ _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
 _choices: dict[str, tuple[str, ...]] = {
     "workspace": ("auto", "bitmap", "marks", "hash", "coordinate", "bucket", "tree"),
+    "autotune": ("off", "exact", "any"),
 }
 _texts: dict[str, str] = {"cache_dir": "auto", "choose": "auto", "machine": "auto"}
 _chosen: dict[str, str] = {name: values[0] for name, values in _choices.items()}
@@ -250,6 +253,12 @@ def cache_dir() -> str:
 def workspace() -> str:
     """The policy of workspaces, or "auto"."""
     found: str = _scope.get().get("workspace", _chosen["workspace"])
+    return found
+
+
+def autotune() -> str:
+    """Whether jitted functions measure alternatives: "off", "exact" (those with equal bits) or "any"."""
+    found: str = _scope.get().get("autotune", _chosen["autotune"])
     return found
 
 

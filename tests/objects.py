@@ -22,6 +22,7 @@ OPTIMISED = (
     "tests/object_cache",
     "tests/examples",
     "tests/jit/test_jammed",
+    "tests/jit/test_tuning",
     "tests/threads",
 )
 """Tests whose kernels run on large data, or whose speed or bits are in question."""

@@ -32,7 +32,7 @@ from sparsejax.jit.inspect.ahead_of_time import (
     leaf_aval,
     once,
 )
-from sparsejax.jit.runtime import plans, signature
+from sparsejax.jit.runtime import plans, signature, tuning
 from sparsejax.jit.runtime.call_cache import Shortcut
 from sparsejax.jit.runtime.shapes import Family
 from sparsejax.jit.runtime.signature import Signature
@@ -63,11 +63,13 @@ class JitFunction:
         static_argnames: Sequence[str],
         donate_argnums: Sequence[int],
         dynamic: Any = True,
+        autotune: Any = None,
     ) -> None:
         self.__name__ = "function"
         functools.update_wrapper(self, function)
         self._function = function
-        self._options = tuple(static_argnums), tuple(static_argnames), tuple(donate_argnums), dynamic
+        self._options = tuple(static_argnums), tuple(static_argnames), tuple(donate_argnums), dynamic, autotune
+        self._autotune = autotune
         self._argnums, self._argnames = _positions(function, static_argnums, static_argnames, "static")
         self._donated, _ = _positions(function, donate_argnums, (), "donate")
         both = sorted(self._argnums & self._donated)
@@ -142,7 +144,7 @@ class JitFunction:
                 return made(last.kernel.call(storages), last.result)
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
-        if traced is None and not self._donated and key not in self._met:
+        if traced is None and not self._donated and key not in self._met and self._varies():
             found = self._once(key, leaves)
             if found is not None:
                 return tree_util.tree_unflatten(*found)
@@ -152,6 +154,9 @@ class JitFunction:
             traced = traced or self._trace_once(key, leaves, args, kwargs, run=True)
         else:
             again = True
+        tunes = config.autotune() if self._autotune is None else self._autotune
+        if tunes != "off" and not config.forcing and not self._donated:
+            self._tune(traced, leaves, tunes == "any")
         traced.used = next(signature.clock)
         if traced.limits:
             traced.check(leaves)
@@ -161,6 +166,31 @@ class JitFunction:
             outs = plans.execute(traced.closed, leaves)
             self._last = traced.shortcut(key) if again and not config.forcing else None
         return tree_util.tree_unflatten(traced.out_tree, outs)
+
+    def _varies(self) -> bool:
+        """Whether a trace may serve several shapes: not where plans are measured, each on operands of its own."""
+        return (config.autotune() if self._autotune is None else self._autotune) == "off"
+
+    def _tune(self, traced: Signature, leaves: Sequence[Any], any_bits: bool) -> None:
+        """Give a trace the plan that is fastest on these operands."""
+        closed = traced.closed
+        if "tuned" in closed.cache or any(e.primitive.effect for e in closed.jaxpr.eqns):
+            return
+        if traced.limits:
+            traced.check(leaves)
+        found = tuning.settle(closed, [a._storage for a in (*closed.consts, *leaves)], any_bits)
+        log.log(logging.WARNING if config.log_compiles() else logging.DEBUG, "tuned %s: %s", self.__name__, found)
+
+    def tuned(self) -> list[tuning.Tuned]:
+        """What was measured for the signatures that were called: the alternatives that each is planned with, and what they gain.
+
+        >>> import numpy as np
+        >>> double = jit(lambda x: x + x, autotune=True)
+        >>> _ = double(np.arange(3.0))
+        >>> len(double.tuned())
+        1
+        """
+        return [t.closed.cache["tuned"] for t in self._cache.values() if "tuned" in t.closed.cache]
 
     def quick(self, avals: tuple[Aval, ...]) -> Callable[[list[Storage]], Any] | None:
         """What a call of arrays of these types comes to, which was the last one; None where more is to be done than to run a plan."""
@@ -250,7 +280,8 @@ class JitFunction:
             return closed, (out_trees.pop(), signature.limits_of(closed.jaxpr))
 
         avals = [leaf_aval(x) for x in leaves]
-        family = self._family(key, avals, args, kwargs) if run and trace.current() is None and self._dynamic else None
+        dynamic = self._dynamic and self._varies()
+        family = self._family(key, avals, args, kwargs) if run and trace.current() is None and dynamic else None
         found = None if family is None else family.find(avals, leaves, make)
         if config.explain_cache_misses():
             paths = self._paths(args, kwargs)
@@ -287,7 +318,7 @@ class JitFunction:
 
     def _known(self, key: Any, leaves: Sequence[Any]) -> Signature | None:
         """A new signature of a shape that an earlier trace serves."""
-        if trace.current() is not None:
+        if trace.current() is not None or not self._varies():
             return None
         avals = [leaf_aval(x) for x in leaves]
         family = self._families.get(_structure_of(key, avals))
@@ -390,8 +421,9 @@ def _unpickled(
     static_argnames: Sequence[str],
     donate_argnums: Sequence[int] = (),
     dynamic: Any = True,
+    autotune: Any = None,
 ) -> JitFunction:
-    return JitFunction(pickle.loads(function), static_argnums, static_argnames, donate_argnums, dynamic)
+    return JitFunction(pickle.loads(function), static_argnums, static_argnames, donate_argnums, dynamic, autotune)
 
 
 def _typed(value: Any) -> Any:
@@ -430,6 +462,7 @@ def jit(
     static_argnames: Any = (),
     donate_argnums: Any = (),
     dynamic: bool | dict[str, Any] = True,
+    autotune: bool | str | None = None,
 ) -> Any:
     """Compile `function`: it is traced once per signature, fused, scheduled and turned into machine code.
 
@@ -444,6 +477,10 @@ def jit(
     (docs/shapes.md). Further shapes run without being traced, scheduled or compiled. `dynamic=False` traces every shape by itself;
     `dynamic={"A": ("n", None)}` makes the first extent of the parameter `A` a symbol from the first call on.
 
+    With `autotune=True`, the first call of a signature times legal alternatives that are priced within three times the cheapest plan and have
+    results of equal bits, and keeps the fastest, on disk too: from then on, the function is planned so in every process. "any" takes part whatever
+    the rounding. None: as `config` says ("autotune"). Such functions are traced for every shape; those with callbacks or donated arguments are not timed.
+
     >>> import numpy as np
     >>> import sparsejax as sj
     >>> double = sj.jit(lambda x: x + x)
@@ -457,6 +494,7 @@ def jit(
             static_argnames=static_argnames,
             donate_argnums=donate_argnums,
             dynamic=dynamic,
+            autotune=autotune,
         )
     if not callable(function):
         raise TypeError(f"jit expects a function, but got {type(function).__name__}")
@@ -464,7 +502,10 @@ def jit(
     names = _sequence(static_argnames, str, "static_argnames")
     if not isinstance(dynamic, bool | dict):
         raise TypeError(f"dynamic={dynamic!r} must be True, False, or names of axes by parameter")
-    return JitFunction(function, nums, names, _sequence(donate_argnums, int, "donate_argnums"), dynamic)
+    if autotune not in (None, True, False, "any"):
+        raise TypeError(f'autotune={autotune!r} must be True, False, "any", or None for what `config` says')
+    tunes = {True: "exact", False: "off"}.get(autotune, autotune)  # type: ignore[arg-type]
+    return JitFunction(function, nums, names, _sequence(donate_argnums, int, "donate_argnums"), dynamic, tunes)
 
 
 def make_jaxpr(function: Callable[..., Any], static_argnums: Any = ()) -> Callable[..., ClosedJaxpr]:

@@ -23,6 +23,7 @@ TAKEN: Counter[tuple[str, str]] = Counter()
 """How often every alternative of every choice was taken in this process."""
 _source: ContextVar[random.Random | None] = ContextVar("sparsejax_choices", default=None)
 _priced: ContextVar[bool] = ContextVar("sparsejax_pricing", default=False)
+_heard: ContextVar[dict[tuple[str, str], None] | None] = ContextVar("sparsejax_heard", default=None)
 _T = TypeVar("_T")
 
 
@@ -49,6 +50,16 @@ def pricing() -> Iterator[None]:
         _priced.reset(token)
 
 
+@contextmanager
+def listening(ways: dict[tuple[str, str], None]) -> Iterator[None]:
+    """Inside the block, what else would be legal at every choice is noted in `ways`."""
+    token = _heard.set(ways)
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
 def free() -> bool:
     """Whether anything but the cheapest may be taken here."""
     return config.choose() != "auto" and not _priced.get()
@@ -67,6 +78,9 @@ def pick(choice: str, legal: Sequence[str] | Callable[[], Sequence[str]], cheape
     if _priced.get():
         return cheapest
     taken = cheapest
+    heard = _heard.get()
+    if heard is not None:
+        heard.update({(choice, way): None for way in (legal() if callable(legal) else legal) if way != cheapest})
     if free():
         seed, wanted = config.choosing()
         ways = list(legal() if callable(legal) else legal)

@@ -8,6 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +72,8 @@ class KernelRunner:
     plans: dict[Any, Planned] = field(default_factory=dict)
     positional: bool = True
     """Whether kernels by position may run in its place."""
+    choose: str = ""
+    """The alternatives that it is planned with where nothing else is asked for (`tuning`); "": the cheapest."""
 
     def __post_init__(self) -> None:
         self.nest = blocks.adapted(self.step.nest)
@@ -211,7 +214,7 @@ class KernelRunner:
 
     def _positional(self, made: shared_patterns.Positional, inputs: Sequence[Storage]) -> KernelRunner | None:
         """The runner of a kernel by position; None where no loop order can run it."""
-        runner = KernelRunner(made.step, self.shared, positional=False)
+        runner = KernelRunner(made.step, self.shared, positional=False, choose=self.choose)
         try:
             runner.plan(runner.observe(made.inputs(inputs)))
         except ScheduleError:
@@ -305,9 +308,13 @@ class KernelRunner:
             known = self.plans.get(key)
             if known is not None:
                 return known
-            with choices.drawing("kernel", self.step.nest):
+            with self._choosing(), choices.drawing("kernel", self.step.nest):
                 known = self.plans[key] = self._planned(observed, order)
         return known
+
+    def _choosing(self) -> AbstractContextManager[None]:
+        """The alternatives that it is planned with."""
+        return config.using(choose=self.choose) if self.choose and config.choose() == "auto" else nullcontext()
 
     def _planned(self, observed: Observed, order: replan.Order) -> Planned:
         if self.origin is not None:

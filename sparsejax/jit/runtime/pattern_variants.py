@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 from sparsejax import config
@@ -31,6 +32,8 @@ class Variants(Generic[Runner]):
     ) -> None:
         self._step, self._patterns, self._make = step, patterns, make
         self._known: dict[Any, tuple[Positional, Runner] | None] = {}
+        self.choosing: Callable[[], AbstractContextManager[None]] = nullcontext
+        """The alternatives that are taken where nothing else is asked for."""
 
     def resized(self, change: Callable[[Runner], Runner]) -> Variants[Runner]:
         """The same kernels, changed, for one of the shapes that they serve."""
@@ -43,7 +46,8 @@ class Variants(Generic[Runner]):
         families = families_of(self._patterns, inputs)
         key = (*config.planning(), families)
         if key not in self._known:
-            self._known[key] = self._made(inputs, families)
+            with self.choosing():
+                self._known[key] = self._made(inputs, families)
         return self._known[key]
 
     def _made(self, inputs: Sequence[Storage], families: Families) -> tuple[Positional, Runner] | None:

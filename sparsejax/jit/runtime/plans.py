@@ -82,6 +82,14 @@ class Plan(Body):
         """What gives the plans of the jaxprs that steps run."""
         self._connect()
 
+    def chosen(self, choose: str) -> None:
+        """Plan its kernels with these alternatives, also for facts that are met later (`tuning`)."""
+        for step in self.steps:
+            if isinstance(step, KernelRunner):
+                step.choose = choose
+                if step.variants is not None:
+                    step.variants.choosing = step._choosing
+
     def _connect(self) -> None:
         """Put the steps in a row."""
         calls = [self._call(number) for number in range(len(self.steps))]
