@@ -285,7 +285,7 @@ class JitFunction:
         found = None if family is None else family.find(avals, leaves, make)
         if config.explain_cache_misses():
             paths = self._paths(args, kwargs)
-            told = "" if family is None else family.told(_axes(paths, avals))
+            told = "" if family is None else family.told(signature.axes(paths, avals))
             reason = cache_misses.reason(self.__name__, key, known, paths)
             log.warning("%s", f"{reason}; {told}" if told else reason)
         closed, (out_tree, limits) = found or make(avals)
@@ -306,7 +306,7 @@ class JitFunction:
         """The tree and the leaves of the results for a shape that is met for the first time, where an earlier trace serves it: it may not
         come back, and nothing is kept of it."""
         avals = [leaf_aval(x) for x in leaves]
-        family = self._families.get(_structure_of(key, avals))
+        family = self._families.get(signature.structure_of(key, avals))
         extents = primitive.extents_of(leaves)
         found = None if family is None else family.once(extents, leaves, lambda extra: not extra[1])  # without limits
         if found is None:
@@ -321,7 +321,7 @@ class JitFunction:
         if trace.current() is not None or not self._varies():
             return None
         avals = [leaf_aval(x) for x in leaves]
-        family = self._families.get(_structure_of(key, avals))
+        family = self._families.get(signature.structure_of(key, avals))
         found = None if family is None else family.known(avals, leaves)
         if found is None:
             return None
@@ -330,10 +330,10 @@ class JitFunction:
 
     def _family(self, key: Any, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Family:
         """The traces for operands that differ from these in their extents alone."""
-        structure = _structure_of(key, avals)
+        structure = signature.structure_of(key, avals)
         if structure not in self._families:
             named = self._dynamic if isinstance(self._dynamic, dict) else {}
-            made = Family(_named(named, self._function, self._argnums, args, kwargs))
+            made = Family(signature.named(named, self._function, self._argnums, args, kwargs))
             with self._lock:
                 self._families.setdefault(structure, made)
         return self._families[structure]
@@ -361,47 +361,6 @@ class JitFunction:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and plan for these arguments."""
         return self.trace(*args, **kwargs).lower()
-
-
-def _structure_of(key: Any, avals: Sequence[Aval]) -> Any:
-    """What a call has in common with those that differ in extents alone."""
-    return (() if isinstance(key[0], Aval) else key[:-1], *[a.kind for a in avals]) if key else ()
-
-
-def _axes(paths: Sequence[str], avals: Sequence[Aval]) -> list[str]:
-    """The names of all extents of the leaves of the arguments."""
-    return [f"axis {d} of {path}" for path, a in zip(paths, avals, strict=True) for d in range(a.ndim)]
-
-
-def _named(
-    names: dict[str, Any],
-    function: Callable[..., Any],
-    statics: frozenset[int],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> list[str | None]:
-    """The symbols that `dynamic` names, for all extents of the leaves of the arguments; ValueError where they do not fit."""
-    if not names:
-        return []
-    parameters = list(inspect.signature(function).parameters)
-    for name in names:
-        if name not in parameters:
-            raise ValueError(
-                f"dynamic names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
-            )
-    made: list[str | None] = []
-    given = [(parameters[k] if k < len(parameters) else "", a) for k, a in enumerate(args) if k not in statics]
-    for name, argument in (*given, *sorted(kwargs.items())):
-        for leaf in tree_util.tree_leaves(argument):
-            shape = np.shape(leaf) if not hasattr(leaf, "shape") else leaf.shape
-            wanted = tuple(names.get(name, (None,) * len(shape)))
-            if len(wanted) != len(shape):
-                raise ValueError(f"dynamic names {len(wanted)} axes of {name!r}, which has {len(shape)}: {wanted}")
-            for word in wanted:
-                if word is not None and not (isinstance(word, str) and word.isidentifier() and word != "e"):
-                    raise ValueError(f"dynamic={{{name!r}: {wanted}}} must hold names such as 'n', or None")
-            made += wanted
-    return made
 
 
 _TYPED = (Array, ShapeDtypeStruct)

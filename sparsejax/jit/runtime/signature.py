@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,3 +70,44 @@ def limits_of(jaxpr: Jaxpr) -> Limits:
             if atom in weak and dtype.kind in "iu" and (exponent or dtype != atom.aval.dtype):
                 found[weak[atom], dtype, exponent] = None
     return list(found)
+
+
+def structure_of(key: Any, avals: Sequence[Aval]) -> Any:
+    """What a call has in common with those that differ in extents alone."""
+    return (() if isinstance(key[0], Aval) else key[:-1], *[a.kind for a in avals]) if key else ()
+
+
+def axes(paths: Sequence[str], avals: Sequence[Aval]) -> list[str]:
+    """The names of all extents of the leaves of the arguments."""
+    return [f"axis {d} of {path}" for path, a in zip(paths, avals, strict=True) for d in range(a.ndim)]
+
+
+def named(
+    names: dict[str, Any],
+    function: Callable[..., Any],
+    statics: frozenset[int],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> list[str | None]:
+    """The symbols that `dynamic` names, for all extents of the leaves of the arguments; ValueError where they do not fit."""
+    if not names:
+        return []
+    parameters = list(inspect.signature(function).parameters)
+    for name in names:
+        if name not in parameters:
+            raise ValueError(
+                f"dynamic names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
+            )
+    made: list[str | None] = []
+    given = [(parameters[k] if k < len(parameters) else "", a) for k, a in enumerate(args) if k not in statics]
+    for name, argument in (*given, *sorted(kwargs.items())):
+        for leaf in tree_util.tree_leaves(argument):
+            shape = np.shape(leaf) if not hasattr(leaf, "shape") else leaf.shape
+            wanted = tuple(names.get(name, (None,) * len(shape)))
+            if len(wanted) != len(shape):
+                raise ValueError(f"dynamic names {len(wanted)} axes of {name!r}, which has {len(shape)}: {wanted}")
+            for word in wanted:
+                if word is not None and not (isinstance(word, str) and word.isidentifier() and word != "e"):
+                    raise ValueError(f"dynamic={{{name!r}: {wanted}}} must hold names such as 'n', or None")
+            made += wanted
+    return made
