@@ -2,16 +2,23 @@
 
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from sparsejax import config
+from sparsejax import config, errors
 from tests.fuzz import engine
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MADE = {"_build", "generated", "jupyter_execute"}
+PAGES = sorted(
+    p.relative_to(ROOT).as_posix()
+    for p in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if not MADE & {*p.relative_to(ROOT).parts}
+)
+BLOCK = re.compile(r"^```(?:python|\{code-cell\} ipython3)\n(?:---\n.*?^---\n|(?::\S+:.*?\n)+)?(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = sorted(p.stem for p in (ROOT / "examples").glob("*.py") if p.stem != "__init__")
 
 
@@ -39,7 +46,24 @@ def test_blocks_run(page, settings):
 
 
 def test_blocks_are_found():
-    assert {"README.md", "docs/threads.md", "docs/workspaces.md"} <= {p for p in PAGES if blocks(p)}
+    wanted = {"README.md", "docs/index.md", "docs/guide/threads.md", "docs/how-it-works/workspaces.md"}
+    assert wanted <= {p for p in PAGES if blocks(p)}
+
+
+def test_every_error_has_a_page():
+    own = {n for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, Exception)}
+    pages = {p.stem for p in (ROOT / "docs" / "reference" / "errors").glob("*.md")}
+    assert pages == own | {"index", "LayoutError"}
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_warnings(tmp_path):
+    """What `pip install -e ".[docs]"` and the command of docs/conf.py make; about two minutes."""
+    pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
+    run = subprocess.run([*command, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "html" / "api" / "generated" / "sparsejax.jit.html").exists()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -64,7 +64,7 @@ def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
 
 
 class Primitive:
-    """One operation with its rules; each is documented in docs/design.md, section 3.
+    """One operation with its rules; each is documented in docs/how-it-works/design.md, section 3.
 
     typing(*avals, **params) -> Aval              reference(*ndarrays, **params) -> ndarray
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage

@@ -1,0 +1,5 @@
+"""The gallery."""
+
+
+def setup(app):
+    return {"parallel_read_safe": True}
