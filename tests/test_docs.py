@@ -18,7 +18,9 @@ PAGES = sorted(
     for p in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
     if not MADE & {*p.relative_to(ROOT).parts}
 )
-BLOCK = re.compile(r"^```(?:python|\{code-cell\} ipython3)\n(?:---\n.*?^---\n|(?::\S+:.*?\n)+)?(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```(?:python|\{code-cell\} ipython3)\n(?:---\n.*?^---\n|(?::\S+:.*?\n)+)?(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 EXAMPLES = sorted(p.stem for p in (ROOT / "examples").glob("*.py") if p.stem != "__init__")
 
 
@@ -61,7 +63,9 @@ def test_the_site_is_built_without_warnings(tmp_path):
     """What `pip install -e ".[docs]"` and the command of docs/conf.py make; about two minutes."""
     pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
-    run = subprocess.run([*command, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [*command, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "html" / "api" / "generated" / "sparsejax.jit.html").exists()
 

@@ -4,17 +4,22 @@ A module's names are its `__all__`, or what is public and defined in it. They st
 sentence of that file's docstring is the title. Pages lie in docs/api/generated, which is not kept.
 """
 
+import builtins
 import importlib
 import inspect
 import re
 import types
 from pathlib import Path
 
-MODULES = (
-    "sparsejax sparsejax.numpy sparsejax.numpy.linalg sparsejax.numpy.fft sparsejax.lax sparsejax.scipy.sparse.linalg sparsejax.nn "
-    "sparsejax.nn.initializers sparsejax.random sparsejax.formats sparsejax.io sparsejax.interop sparsejax.plot sparsejax.export sparsejax.dask "
-    "sparsejax.config sparsejax.debug sparsejax.tree sparsejax.tree_util sparsejax.errors"
-).split()
+MODULES = [
+    "sparsejax",
+    *(
+        f"sparsejax.{n}"
+        for n in ("numpy", "numpy.linalg", "numpy.fft", "lax", "scipy.sparse.linalg", "nn", "nn.initializers")
+    ),
+    *(f"sparsejax.{n}" for n in ("random", "formats", "io", "interop", "plot", "export", "dask", "config", "debug")),
+    *(f"sparsejax.{n}" for n in ("tree", "tree_util", "errors")),
+]
 
 
 def names(module):
@@ -55,7 +60,8 @@ def page(module_name, name, value, known):
     if made == "autodata":
         return f"{text}.. data:: {name}\n   :value: {value!r}\n"
     if isinstance(owner, str) and not owner.startswith("sparsejax"):
-        return f"{text}.. data:: {name}\n\n   The same object as `{owner}.{value.__name__}`.\n"
+        hidden = "   :no-index:\n" if hasattr(builtins, name) else ""  # or types in signatures would lead here
+        return f"{text}.. data:: {name}\n{hidden}\n   The same object as `{owner}.{value.__name__}`.\n"
     if isinstance(value, type) and known.setdefault(value, f"{module_name}.{name}") != f"{module_name}.{name}":
         return f"{text}.. class:: {name}\n   :no-contents-entry:\n\n   The same class as :class:`{known[value]}`.\n"
     options = "   :members:\n   :inherited-members: object, dict, tuple, Exception\n" if made == "autoclass" else ""
@@ -80,7 +86,7 @@ def module_page(module, listed):
         if len(groups) > 1:
             text += heading(title(where) if where else "Others", "-")
         text += ".. autosummary::\n\n" + "".join(f"   {n}\n" for n in sorted(groups[where], key=str.lower)) + "\n"
-    entries = "".join(f"   {name}.{n}\n" for n in listed)
+    entries = "".join(f"   {n} <{name}.{n}>\n" for n in listed)
     return text + f".. toctree::\n   :hidden:\n\n{entries}"
 
 
@@ -94,7 +100,7 @@ def write(folder):
         pages[f"{module_name}.rst"] = module_page(module, listed)
         for n in listed:
             pages[f"{module_name}.{n}.rst"] = page(module_name, n, getattr(module, n), known)
-    for old in set(p.name for p in folder.iterdir()) - set(pages):
+    for old in {p.name for p in folder.iterdir()} - set(pages):
         (folder / old).unlink()
     for name, text in pages.items():
         path = folder / name

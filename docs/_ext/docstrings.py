@@ -24,6 +24,7 @@ def escaped(line):
     for k, part in enumerate(parts):
         if k % 2 == 0:
             parts[k] = re.sub(r"(?<!\\)([*|])", r"\\\1", re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part))
+            parts[k] = re.sub(r"docs/([\w/-]+)\.md", r":doc:`/\1`", parts[k])
             if k and re.match(r"\w", part):  # `Array`s
                 parts[k] = "\\ " + parts[k]
     return "".join(parts)
