@@ -21,13 +21,14 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "sphinx_design",
-    "sphinxcontrib.mermaid",
     "api_pages",
     "docstrings",
+    "flowcharts",
     "gallery_pages",
 ]
 exclude_patterns = ["_build", "_ext", "jupyter_execute"]
 default_role = "code"
+highlight_language = "none"  # of blocks in docstrings that are no examples
 autosummary_generate = False  # `api_pages` writes them
 autodoc_typehints_format = "short"
 autodoc_member_order = "groupwise"

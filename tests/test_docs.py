@@ -1,13 +1,17 @@
 """What the pages show: blocks of code run as they are written, and examples say what they can do."""
 
-import importlib
+import doctest
+import importlib.util
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+import sparsejax
 from sparsejax import config, errors
 from tests.fuzz import engine
 
@@ -41,6 +45,12 @@ def settings():
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)])
 def test_blocks_run(page, settings):
     """Those of one page one after the other, as a reader would paste them."""
+    for library in ("matplotlib", "sklearn", "dask"):
+        if any(
+            re.search(rf"^\s*(?:import|from) {library}\b|sparsejax\.{library}", block, re.MULTILINE)
+            for block in blocks(page)
+        ):
+            pytest.importorskip(library)
     names = {"__name__": page}
     with engine.quick():
         for number, block in enumerate(blocks(page)):
@@ -56,6 +66,60 @@ def test_every_error_has_a_page():
     own = {n for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, Exception)}
     pages = {p.stem for p in (ROOT / "docs" / "reference" / "errors").glob("*.md")}
     assert pages == own | {"index", "LayoutError"}
+
+
+def extension(name):
+    """A module of docs/_ext, which needs no Sphinx to be imported."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_ext" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_has_a_page(tmp_path):
+    pytest.importorskip("dask")
+    pages = extension("api_pages").write(tmp_path)
+    listed = (ROOT / "docs" / "api" / "index.md").read_text()
+    for module in (
+        sparsejax,
+        sparsejax.numpy,
+        sparsejax.lax,
+        sparsejax.nn,
+        sparsejax.random,
+        sparsejax.io,
+        sparsejax.interop,
+    ):
+        assert f"generated/{module.__name__}\n" in listed
+        for name in module.__all__:
+            value = getattr(module, name)
+            assert (
+                name.startswith("_") or isinstance(value, types.ModuleType) or f"{module.__name__}.{name}.rst" in pages
+            )
+    for name in extension("api_pages").MODULES:
+        assert f"generated/{name}\n" in listed
+
+
+def test_docstrings_become_markup():
+    module = extension("docstrings")
+    assert doctest.testmod(module).attempted and not doctest.testmod(module).failed
+    assert module.as_rst(["`Array`s, a_ and **kwargs"]) == [r"`Array`\ s, a\_ and \*\*kwargs"]
+    assert module.as_rst([">>> f(*x)", "1"]) == [">>> f(*x)", "1"]
+    assert module.as_rst(["a_b   one", "      two", "c     three"]) == [
+        "`a_b`",
+        "   one",
+        "   two",
+        "",
+        "`c`",
+        "   three",
+    ]
+
+
+def test_flow_charts_are_drawn():
+    module = extension("flowcharts")
+    assert doctest.testmod(module).attempted and not doctest.testmod(module).failed
+    fences = re.findall(r"^```mermaid\n(.*?)^```$", (ROOT / "docs/guide/dask.md").read_text(), re.MULTILINE | re.DOTALL)
+    drawn = ElementTree.fromstring(module.svg(fences[0]))
+    assert len(drawn.findall(".//{*}rect")) == 7 and len(drawn.findall("{*}path")) == 6
 
 
 @pytest.mark.slow

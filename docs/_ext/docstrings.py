@@ -3,6 +3,7 @@
 import re
 
 ITEM = re.compile(r"(\s*)(- |\d+\. )")
+TERM = re.compile(r"(\w+) {2,}(\S.*)")
 
 
 def as_rst(lines):
@@ -11,10 +12,17 @@ def as_rst(lines):
     >>> as_rst(["Text:", "- one `x_`", "- two, *args", "    indented"])
     ['Text:', '', '- one `x_`', '- two, \\\\*args', '', '  ::', '', '    indented', '']
     """
-    made, doctest = [], False
+    made, doctest, term = [], False, False
     for line in lines:
         doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
-        made.append(line if doctest else escaped(line))
+        found = None if doctest else TERM.fullmatch(line)
+        term = bool(found) or (term and line.startswith("  "))
+        if found:  # a table of names and what they mean is a list of definitions
+            made += [f"`{found[1]}`", "   " + escaped(found[2])]
+        elif term:
+            made.append("   " + escaped(line.strip()))
+        else:
+            made.append(line if doctest else escaped(line))
     return spaced(made)
 
 
@@ -55,6 +63,8 @@ def spaced(lines):
             k += 1
             continue
         item = ITEM.match(line)
+        if made and re.fullmatch(r"`\w+`", made[-1]) and line.startswith("   "):
+            base = 3
         if item:
             if made and made[-1].strip() and not inside_item(made):
                 made.append("")

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,16 @@ def told(module):
 def paragraph(text):
     """A paragraph of a docstring as Markdown: tables of names and formulas keep their columns."""
     lines = text.splitlines()
-    return f"```text\n{text}\n```" if all(line.startswith("    ") for line in lines) else text.replace("*", r"\*")
+    return (
+        f"```text\n{textwrap.dedent(text)}\n```"
+        if all(line.startswith("    ") for line in lines)
+        else text.replace("*", r"\*")
+    )
+
+
+def short(title):
+    """What stands before the first comma or colon."""
+    return re.split("[:,]", title)[0]
 
 
 def page(name, module):
@@ -28,7 +38,8 @@ def page(name, module):
     source = f"```{{literalinclude}} ../../../examples/{name}.py\n:language: python\n```"
     return "\n\n".join(
         [
-            f"# {title}",
+            f"# {short(title)}",
+            f"{title}.",
             f"```{{image}} {name}.png\n:alt: {title}\n:class: figure\n:width: 484px\n```",
             *map(paragraph, rest),
             f"```sh\n{shell}\n```",
@@ -39,7 +50,7 @@ def page(name, module):
 
 
 def card(name, module):
-    title = re.split("[:,]", told(module)[0])[0]
+    title = short(told(module)[0])
     return f":::{{grid-item-card}} {title}\n:link: generated/{name}\n:link-type: doc\n:img-top: generated/{name}.png\n:::\n"
 
 
