@@ -2,6 +2,7 @@
 
     python -m benchmarks.dask_scaling                  # both; --nodes 200000 --links 20 for a drawn graph in place of a public one
     python -m benchmarks.dask_scaling --simulate       # the simulation alone
+    python -m benchmarks.dask_scaling --cuts           # A @ A.T of real matrices, cut by entries, by multiplications, by `tile_sizes`
 
 Clusters of one and of two processes, one thread each, are both alive, and runs alternate; medians of `--rounds`. Every result is compared with SciPy's.
 
@@ -26,6 +27,7 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from benchmarks import datasets
 
 ROUNDS = 10
 WIDTH = 32
@@ -308,6 +310,82 @@ def overhead() -> None:
         )
 
 
+CUT = ("email-Enron", "as-caida20071105", "arxiv-cit-hep-ph", "musae_facebook", "pgp-strong-2009", "copter2")
+
+
+def _even(extent: int, tile: int) -> tuple[int, ...]:
+    """Tiles of one extent as a cut."""
+    return (*range(0, extent, tile), extent)
+
+
+def cut_ways(A: sp.csr_array, shards: int) -> dict[str, Any]:
+    """Ways to cut A for A @ A.T: by stored entries as `shard` does; by the multiplications of its rows, or these and the entries; and into tiles of
+    `tile_sizes`, for a buffer of half a second-level cache and for one of 8 MiB, where results stream and where they stay."""
+    import sparsejax.dask as sd
+    from sparsejax.dask.cuts import balanced
+
+    B = sj.array(A)
+    work = A.astype(bool).astype(np.int64) @ np.bincount(A.indices, minlength=A.shape[1])
+    made = {"entries": sd.shard(B, rows=shards)}
+    made["multiplications"] = sd.shard(B, rows=balanced(work, shards))
+    for buffer in ("512 KiB", "8 MiB"):
+        for order in ("ikj", "ijk"):
+            tiles = sj.tile_sizes(lambda A: A @ A.T, buffer=buffer, order=order)(B).tiles
+            rows, cols = (_even(n, tiles[v]) for n, v in zip(A.shape, "ik", strict=True))
+            if all((rows, cols) != x.cuts for x in made.values()):
+                made[f"tiles, {buffer}, {order}"] = sd.shard(B, rows=rows, cols=cols)
+    return made
+
+
+def heaviest(work: Any, cut: tuple[int, ...]) -> float:
+    """The multiplications of the heaviest part over the mean."""
+    sums = np.add.reduceat(work, cut[:-1])
+    return float(sums.max() / sums.mean())
+
+
+def compare_cuts(rounds: int, only: list[str]) -> None:
+    """Seconds of A @ A.T on two workers for every way to cut A, against cuts by stored entries: medians of ratios of runs that alternate."""
+    import distributed
+
+    import sparsejax.dask as sd
+
+    product = sd.jit(lambda A: A @ A.T)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for name in only or CUT:
+            A = datasets.matrix(name)
+            work = A.astype(bool).astype(np.int64) @ np.bincount(A.indices, minlength=A.shape[1])
+            print(
+                f"\n{name}: {A.shape[0]} x {A.shape[1]}, {A.nnz:,} entries, {work.sum():,} multiplications", flush=True
+            )
+            for shards in (2, 4, 8):
+                ways = cut_ways(A, shards)
+                if shards != 4 or work.sum() > 1e8:  # tiles do not depend on it, and their partial results take memory
+                    ways = {k: v for k, v in ways.items() if "tiles" not in k}
+                times: dict[str, list[float]] = {k: [] for k in ways}
+                for turn in range(rounds + 1):
+                    for way, x in list(ways.items())[:: (-1) ** turn]:
+                        start = time.perf_counter()
+                        kept = product(x).persist()
+                        distributed.wait(client.futures_of(kept))
+                        if turn:
+                            times[way].append(time.perf_counter() - start)
+                        del kept
+                        time.sleep(
+                            0.05
+                        )  # until workers have let go of the result, whose name is that of the next round's
+                for way, x in ways.items():
+                    ratio = statistics.median(a / b for a, b in zip(times["entries"], times[way], strict=True))
+                    grid, load = " x ".join(map(str, x.grid)), heaviest(work, x.cuts[0])
+                    print(
+                        f"  {way:22} {grid:>8} blocks, work of the heaviest rows {load:.2f}, "
+                        f"{statistics.median(times[way]):.3f} s, {ratio:.2f} times as fast",
+                        flush=True,
+                    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=200_000)
@@ -316,7 +394,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", default="scipy,sparse")
     parser.add_argument("--simulate", action="store_true")
+    parser.add_argument("--cuts", action="store_true")
+    parser.add_argument("--only", nargs="*", default=[], help="names of matrices, of --cuts")
     args = parser.parse_args()
+    if args.cuts:
+        return compare_cuts(args.rounds, args.only)
     if not args.simulate:
         overhead()
         small = sp.random_array((40_000, 40_000), density=12 / 40_000, format="csr", rng=np.random.default_rng(2))

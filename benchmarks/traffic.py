@@ -1,4 +1,4 @@
-"""Traffic of tiled products: how exact the model is, what tiles save, beside the numbers of the D2T2 paper (docs/traffic.md).
+"""Traffic of tiled products: how exact the model is, what tiles save, beside the numbers of the D2T2 paper (docs/measurements/traffic.md).
 
     python -m benchmarks.traffic               C = A A^T in the order i,k,j, on the real matrices: tiles by every method
     python -m benchmarks.traffic --ijk         the same in the order i,j,k, where results stay

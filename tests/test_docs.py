@@ -1,17 +1,30 @@
 """What the pages show: blocks of code run as they are written, and examples say what they can do."""
 
-import importlib
+import doctest
+import importlib.util
 import re
+import subprocess
+import sys
+import types
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from sparsejax import config
+import sparsejax
+from sparsejax import config, errors
 from tests.fuzz import engine
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MADE = {"_build", "generated", "jupyter_execute"}
+PAGES = sorted(
+    p.relative_to(ROOT).as_posix()
+    for p in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if not MADE & {*p.relative_to(ROOT).parts}
+)
+BLOCK = re.compile(
+    r"^```(?:python|\{code-cell\} ipython3)\n(?:---\n.*?^---\n|(?::\S+:.*?\n)+)?(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 EXAMPLES = sorted(p.stem for p in (ROOT / "examples").glob("*.py") if p.stem != "__init__")
 
 
@@ -32,6 +45,12 @@ def settings():
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)])
 def test_blocks_run(page, settings):
     """Those of one page one after the other, as a reader would paste them."""
+    for library in ("matplotlib", "sklearn", "dask"):
+        if any(
+            re.search(rf"^\s*(?:import|from) {library}\b|sparsejax\.{library}", block, re.MULTILINE)
+            for block in blocks(page)
+        ):
+            pytest.importorskip(library)
     names = {"__name__": page}
     with engine.quick():
         for number, block in enumerate(blocks(page)):
@@ -39,7 +58,80 @@ def test_blocks_run(page, settings):
 
 
 def test_blocks_are_found():
-    assert {"README.md", "docs/threads.md", "docs/workspaces.md"} <= {p for p in PAGES if blocks(p)}
+    wanted = {"README.md", "docs/index.md", "docs/guide/threads.md", "docs/how-it-works/workspaces.md"}
+    assert wanted <= {p for p in PAGES if blocks(p)}
+
+
+def test_every_error_has_a_page():
+    own = {n for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, Exception)}
+    pages = {p.stem for p in (ROOT / "docs" / "reference" / "errors").glob("*.md")}
+    assert pages == own | {"index", "LayoutError"}
+
+
+def extension(name):
+    """A module of docs/_ext, which needs no Sphinx to be imported."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_ext" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_has_a_page(tmp_path):
+    pytest.importorskip("dask")
+    pages = extension("api_pages").write(tmp_path)
+    listed = (ROOT / "docs" / "api" / "index.md").read_text()
+    for module in (
+        sparsejax,
+        sparsejax.numpy,
+        sparsejax.lax,
+        sparsejax.nn,
+        sparsejax.random,
+        sparsejax.io,
+        sparsejax.interop,
+    ):
+        assert f"generated/{module.__name__}\n" in listed
+        for name in module.__all__:
+            value = getattr(module, name)
+            assert (
+                name.startswith("_") or isinstance(value, types.ModuleType) or f"{module.__name__}.{name}.rst" in pages
+            )
+    for name in extension("api_pages").MODULES:
+        assert f"generated/{name}\n" in listed
+
+
+def test_docstrings_become_markup():
+    module = extension("docstrings")
+    assert doctest.testmod(module).attempted and not doctest.testmod(module).failed
+    assert module.as_rst(["`Array`s, a_ and **kwargs"]) == [r"`Array`\ s, a\_ and \*\*kwargs"]
+    assert module.as_rst([">>> f(*x)", "1"]) == [">>> f(*x)", "1"]
+    assert module.as_rst(["a_b   one", "      two", "c     three"]) == [
+        "`a_b`",
+        "   one",
+        "   two",
+        "",
+        "`c`",
+        "   three",
+    ]
+
+
+def test_flow_charts_are_drawn():
+    module = extension("flowcharts")
+    assert doctest.testmod(module).attempted and not doctest.testmod(module).failed
+    fences = re.findall(r"^```mermaid\n(.*?)^```$", (ROOT / "docs/guide/dask.md").read_text(), re.MULTILINE | re.DOTALL)
+    drawn = ElementTree.fromstring(module.svg(fences[0]))
+    assert len(drawn.findall(".//{*}rect")) == 7 and len(drawn.findall("{*}path")) == 6
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_warnings(tmp_path):
+    """What `pip install -e ".[docs]"` and the command of docs/conf.py make; about two minutes."""
+    pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
+    run = subprocess.run(
+        [*command, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "html" / "api" / "generated" / "sparsejax.jit.html").exists()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -1,4 +1,4 @@
-"""The floors of the house: a module imports only from its own floor or below, without cycles (docs/design.md, section 1)."""
+"""The floors of the house: a module imports only from its own floor or below, without cycles (docs/how-it-works/design.md, section 1)."""
 
 import ast
 import collections
@@ -73,7 +73,7 @@ def floor_of(module: str) -> int:
         if prefix == module or (prefix and module.startswith(prefix + "."))
     ]
     if not matches:
-        raise KeyError(f"module {module!r} has no floor; add it to the table here and in docs/design.md")
+        raise KeyError(f"module {module!r} has no floor; add it to the table here and in docs/how-it-works/design.md")
     return max(matches)[1]
 
 

@@ -31,6 +31,6 @@ def test_the_smoke_test(capsys):
 
 
 def test_links_between_our_files():
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"

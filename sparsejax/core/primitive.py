@@ -98,7 +98,7 @@ def noting() -> Iterator[list[Note]]:
 
 
 class Primitive:
-    """One operation with its rules; each is documented in docs/design.md, section 3.
+    """One operation with its rules; each is documented in docs/how-it-works/design.md, section 3.
 
     typing(*avals, **params) -> Aval              reference(*ndarrays, **params) -> ndarray
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage

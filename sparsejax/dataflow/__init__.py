@@ -1,4 +1,4 @@
-"""Data-driven tiling: statistics of sparse arrays, the traffic of tiled contractions, and tile sizes (docs/traffic.md)."""
+"""Data-driven tiling: statistics of sparse arrays, the traffic of tiled contractions, and tile sizes (docs/measurements/traffic.md)."""
 
 from sparsejax.dataflow.analysis import tile_sizes, traffic
 from sparsejax.dataflow.report import Candidate, Level, Tiling, Traffic

@@ -1,1 +1,1 @@
-"""Indirect einsums; see `sparsejax.insum` and docs/insum.md."""
+"""Indirect einsums; see `sparsejax.insum` and docs/guide/insum.md."""

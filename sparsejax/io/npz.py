@@ -1,7 +1,7 @@
 """NumPy's .npz archives: SciPy's layout where it has the format, ours for every other; never a pickle.
 
 Two-dimensional csr, csc, coo, bsr and dia arrays with fill 0 are written as `scipy.sparse.save_npz` writes them, and `scipy.sparse.load_npz`
-reads them. All others are written in our layout, version 1, which is our storage as it is (docs/formats.md lists the buffers of every level):
+reads them. All others are written in our layout, version 1, which is our storage as it is (docs/guide/formats.md lists the buffers of every level):
 
     sparsejax_version   1
     sparsejax_format    the format as text, such as "csf" or "(d,c,d)@(0,2,1)"

@@ -433,7 +433,7 @@ def jit(
     they are deleted (`donation`). Memory that was borrowed, or that another array or view refers to, is never written.
 
     A second shape of the same rank traces the function once more, with symbols for the extents that changed: integers that compute and compare
-    (docs/shapes.md). Further shapes run without being traced, scheduled or compiled. `dynamic=False` traces every shape by itself;
+    (docs/guide/shapes.md). Further shapes run without being traced, scheduled or compiled. `dynamic=False` traces every shape by itself;
     `dynamic={"A": ("n", None)}` makes the first extent of the parameter `A` a symbol from the first call on.
 
     With `autotune=True`, the first call of a signature times legal alternatives that are priced within three times the cheapest plan and have

@@ -365,7 +365,7 @@ def einsum(
 
     Takes everything that `numpy.einsum` takes as subscripts: implicit output, ellipses, repeated subscripts, spaces,
     and the interleaved form `einsum(A, [0, 1], B, [1, 2], [0, 2])`. The result's format follows from the operands' types
-    (see docs/formats.md); `out_format` pins it. `optimize=False` forces one kernel over all operands at once.
+    (see docs/guide/formats.md); `out_format` pins it. `optimize=False` forces one kernel over all operands at once.
 
     `semiring` (a name such as "min_plus", or a `sparsejax.Semiring`) says what to multiply and add with. An entry that a sparse
     operand does not store is the semiring's zero then, whatever the operand's fill; what it stores, and every entry of a dense

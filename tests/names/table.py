@@ -1,4 +1,4 @@
-"""Names beside those of NumPy, the array API standard, SciPy and JAX: `python -m tests.names.table` prints docs/names.md.
+"""Names beside those of NumPy, the array API standard, SciPy and JAX: `python -m tests.names.table` prints docs/reference/names.md.
 
 What is counted: public functions, not classes, constants or submodules. JAX is asked where it is installed.
 """
@@ -73,11 +73,11 @@ def pairs():
 
 
 def table():
-    """docs/names.md."""
+    """docs/reference/names.md."""
     lines = [
         "# Names",
         "",
-        "Made by `python -m tests.names.table > docs/names.md`. Why names are missing: [compatibility.md](compatibility.md).",
+        "Made by `python -m tests.names.table > docs/reference/names.md`. Why names are missing: [compatibility.md](compatibility.md).",
         "",
         "| names of | ours | theirs | missing |",
         "|---|---|---|---|",

@@ -19,7 +19,7 @@
     fault        what is wrong with it inside some loops
 
 Everything else in the compiler asks these, and never what kind of index it has. So a new kind of index is a case of each of them, and the
-code that computes its value (docs/extending.md, section 4).
+code that computes its value (docs/how-it-works/extending.md, section 4).
 """
 
 from __future__ import annotations

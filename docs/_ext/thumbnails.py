@@ -1,0 +1,97 @@
+"""Pictures of the gallery: each is drawn from what the example itself computes, on data small enough for a second or two."""
+
+import numpy as np
+import scipy.sparse as sp
+from matplotlib.figure import Figure
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+BLUE, ORANGE = "#0b7fab", "#e08e2b"
+
+
+def bigbird(axes, example):
+    mask = example.block_mask(256, 16)
+    axes.imshow(mask.todense() != 0, cmap="Blues", interpolation="nearest", vmin=0, vmax=1.4)
+    axes.set(xlabel="token", ylabel="token attends to", title="Mask of attention, 256 tokens")
+
+
+def centred_pca(axes, example):
+    A = example.counts(1500, 300, 0.2)
+    scores, _ = example.ours(A, 3)
+    kinds = np.random.default_rng(0).integers(0, 5, 1500)  # as `counts` draws them
+    axes.scatter(scores[:, -1], scores[:, -2], c=kinds, cmap="tab10", s=5)
+    axes.set(xlabel="first component", ylabel="second", title="Cells by kind")
+
+
+def dask_atlas(axes, example):
+    import sparsejax.dask as sd
+
+    A, _ = example.atlas(2000, 400, 4, 40)
+    A = sd.shard(sp.csr_array(A[np.argsort(np.diff(A.indptr))]), rows=6)
+    for k, (a, b) in enumerate(zip(A.cuts[0], A.cuts[0][1:], strict=False)):
+        axes.barh(k, b - a, color=BLUE, alpha=0.4 + 0.1 * k)
+        axes.text(b - a, k, f" {A.counts[k, 0]:,} entries", va="center", fontsize=8)
+    axes.set(xlabel="rows of the shard", ylabel="shard", title="Six shards of as many entries", xlim=(0, 620))
+
+
+def dask_pagerank(axes, example):
+    A = sj.array(example.power_law(2000, 20))
+    rank = sj.jit(
+        lambda A: sj.lax.fori_loop(0, 20, lambda k, x: 0.85 * (A @ x) + 0.15 / 2000, np.full(2000, 1 / 2000))
+    )(A)
+    axes.loglog(np.arange(1, 2001), np.sort(rank.todense())[::-1], color=BLUE)
+    axes.set(xlabel="place", ylabel="rank", title="PageRank of 2,000 nodes")
+
+
+def factorise(axes, example):
+    X = sj.array(example.digits(), format="csf")
+    for rank, color in ((5, "#9ecae1"), (10, BLUE), (20, ORANGE)):
+        _, losses = example.least_squares(X, rank, 12)
+        axes.plot(range(1, 13), losses, color=color, label=f"rank {rank}")
+    axes.legend()
+    axes.set(xlabel="sweep", ylabel="relative error", title="CP of 1,797 digits")
+
+
+def gcn(axes, example):
+    graph = example.digits()
+    order = np.argsort(graph.labels, kind="stable")
+    sj.plot.spy(sj.array(sp.csr_array(graph.adjacency[order][:, order])), ax=axes)
+    axes.set(title="Neighbours, by digit", xlabel="image", ylabel="image")
+
+
+def graphs(axes, example):
+    graph = example.generated(400, 1600)
+    levels = example.bfs(sj.array(graph), 0).todense()
+    axes.bar(*np.unique(levels, return_counts=True), color=BLUE)
+    axes.set(xlabel="edges from node 0 (-1: not reached)", ylabel="nodes", title="Breadth-first search")
+
+
+def minibatches(axes, example):
+    rng = np.random.default_rng(0)
+    graph = example.power_law(5000, rng)
+    found = [
+        example.sampled(graph, rng.choice(5000, n, replace=False), 5, rng)[0].shape for n in rng.integers(32, 512, 60)
+    ]
+    axes.scatter(*np.array(found).T, s=14, color=BLUE)
+    axes.set(xlabel="nodes of the batch", ylabel="nodes that they reach", title="60 batches, one compiled program")
+
+
+def sparse_autoencoder(axes, example):
+    images = example.digits()
+    params = example.train(images, 4, say=lambda text: None)
+    shown = images[:10]
+    hidden = snp.maximum(sj.array(sp.csr_array(shown)) @ params["W1"] + params["b1"], 0)
+    made = sj.nn.sigmoid(hidden @ params["W2"] + params["b2"]).todense()
+    rows = [
+        np.hstack([np.pad(x.reshape(8, 8), 1) for x in part]) for part in (shown[:5], made[:5], shown[5:], made[5:])
+    ]
+    axes.imshow(np.vstack(rows), cmap="gray_r")
+    axes.set(title="Digits, and what the network makes of them", xticks=[], yticks=[])
+
+
+def draw(example, name, path):
+    """Draw the picture of one example."""
+    figure = Figure(figsize=(4.4, 3.3), layout="constrained")
+    globals()[name](figure.subplots(), example)
+    figure.savefig(path, dpi=110)
