@@ -58,6 +58,16 @@ class Level:
         return True
 
     @property
+    def spelling(self) -> str:
+        """The level in spelled formats: its letter, and its parameter where it has one."""
+        return self.letter
+
+    @property
+    def group(self) -> int:
+        """How many positions one step of its buffer `pos` stands for."""
+        return 1
+
+    @property
     def plain(self) -> bool:
         """Whether positions are all coordinates of every parent, or those that are listed."""
         return self.listed

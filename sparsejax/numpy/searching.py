@@ -13,11 +13,11 @@ import numpy as np
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
-from sparsejax.formats import lines
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
 from sparsejax.lax.extents import along
+from sparsejax.lax.library import lines
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
