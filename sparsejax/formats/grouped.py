@@ -54,6 +54,10 @@ class Grouped(Level):
         return f"g{self.g}"
 
     @property
+    def stacked(self) -> bool:
+        return True
+
+    @property
     def group(self) -> int:
         return self.g
 
