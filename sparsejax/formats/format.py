@@ -363,7 +363,7 @@ def _parametrised(name: str) -> Format:
     """The format of a name with numbers."""
     head, _, _ = name.partition(":")
     example = _PARAMETERS[head]
-    match = re.fullmatch(re.sub(r"\d+", r"(\\d+)", example), name)
+    match = re.fullmatch(re.sub(r"\d+", r"(\\d{1,18})", example), name)
     if match is not None:
         numbers = [int(n) for n in match.groups()]
         if head == "bsr":

@@ -37,6 +37,8 @@ GATHERED = (4, 8)
 """Bytes of what can be gathered."""
 SLOTS = 8
 """Slots of a group for which code is written, at most: of larger groups a part that divides them."""
+LONG = 8
+"""Groups of a segment, on average, from which on whole groups are visited without questions (`loops/groups`)."""
 UNION = 3
 """Leaders with a value for every case: 7 of them."""
 
@@ -211,7 +213,7 @@ def single(loop: Loop, key: Leaders) -> tuple[list[str], str]:
         "gathered": (_in_gathers, _gathers_pay),
         "unrolled": (_reduces, _unrolled_pays),
         "side_by_side": (jams, lambda loop, key, walk: not loop.is_short(walk)),
-        "groups": (_in_groups, lambda loop, key, walk: not loop.is_short(walk, step(walk))),
+        "groups": (_in_groups, lambda loop, key, walk: not loop.is_short(walk, LONG * step(walk))),
     }.items():
         if legal(loop, key, walk):
             found.append(shape)
