@@ -127,6 +127,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "summed_rows": "blocks of rows: what is summed up is computed for all entries of a block, and then added up row by row",
         "side_by_side": "four reductions in lanes at once",
         "entries": "the places of one leader, one by one",
+        "groups": "the places of one leader, all slots of a group before the next one",
         "stored_values": "the places of one leader in lanes",
         "pairs": "the places of one leader, with two running sums",
         "unrolled": "the places of one leader, with four running sums, in lanes or in registers",

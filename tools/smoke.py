@@ -37,7 +37,7 @@ def main() -> None:
     np.testing.assert_allclose(sampled.todense(), dense * (H @ H.T))
     batched = sj.vmap(lambda x: A @ x)(H.T)
     np.testing.assert_allclose(batched.todense(), (dense @ H).T)
-    for name in ("csc", "coo", "dcsr", "ell", "bitmap", "hash", "bsr:2x3"):
+    for name in ("csc", "coo", "dcsr", "ell", "groupcoo:2", "bitmap", "hash", "bsr:2x3"):
         np.testing.assert_array_equal(A.asformat(name).todense(), dense)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a.npz")

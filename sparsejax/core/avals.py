@@ -140,7 +140,8 @@ class Aval(_Fields):
         axes = [str(n) for n in self.shape]
         for number, (level, d) in enumerate(zip(form.levels, form.order, strict=True)):
             sign = f"/{form.blocks[d]}" if form.is_inner(number) else ":"
-            axes[d] += f"{sign}{level.letter if level.unique else 'n'}{'' if plain else number}"
+            numbered = "" if plain else f"_{number}" if level.spelling[-1].isdigit() else str(number)
+            axes[d] += f"{sign}{level.spelling}{numbered}"
         fill = "" if self.is_dense or self.fill_value == 0 else f";fill={self.fill_value}"
         weak = "~" if self.weak_type else ""
         return f"{weak}{dtypes.short_name(self.dtype)}[{','.join(axes)}{fill}]"

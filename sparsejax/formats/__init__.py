@@ -8,6 +8,8 @@ from sparsejax.formats.dense import Dense
 from sparsejax.formats.diagonal import Diagonal
 from sparsejax.formats.ell import Ell
 from sparsejax.formats.format import Format
+from sparsejax.formats.grouped import Grouped
+from sparsejax.formats.grouping import group_size, to_groupcoo
 from sparsejax.formats.hashed import Hash
 from sparsejax.formats.level import Level
 from sparsejax.formats.loose import LooseCompressed
@@ -23,9 +25,12 @@ __all__ = [
     "Diagonal",
     "Ell",
     "Format",
+    "Grouped",
     "Hash",
     "Level",
     "LooseCompressed",
     "RunLength",
     "Storage",
+    "group_size",
+    "to_groupcoo",
 ]

@@ -25,6 +25,10 @@ class Compressed(Level):
     listed: ClassVar[bool] = True
 
     @property
+    def spelling(self) -> str:
+        return self.letter if self.unique else "n"
+
+    @property
     def written(self) -> bool:
         return self.unique
 

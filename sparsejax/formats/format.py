@@ -28,6 +28,7 @@ from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.diagonal import Diagonal
 from sparsejax.formats.ell import Ell
+from sparsejax.formats.grouped import Grouped
 from sparsejax.formats.hashed import Hash
 from sparsejax.formats.level import Level
 from sparsejax.formats.loose import LooseCompressed
@@ -60,6 +61,8 @@ _NAMED = {
     "rle": ("dr", (0, 1)),
     "lil": ("dl", (0, 1)),
 }
+_PARAMETERS = {"bsr": "bsr:4x4", "groupcoo": "groupcoo:4", "blockgroupcoo": "blockgroupcoo:4x4:4"}
+"""Names with numbers, by what stands before these: an example of each."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Format:
         order: Sequence[int] | None = None,
         blocks: Sequence[int] | None = None,
     ) -> None:
-        made = tuple(lv() if isinstance(lv, type) and issubclass(lv, Level) else lv for lv in levels)
+        made = tuple(map(_instance, levels))
         _check_levels(made)
         sizes = _numbers(blocks, "blocks", "one block size per dimension, such as (2, 3)") or (1,) * len(made)
         if any(b < 1 for b in sizes):
@@ -251,9 +254,10 @@ class Format:
         """The format called `text` for arrays of `ndim` dimensions.
 
         Names: dense, coo, csf (any number of dimensions), csr, csc, dcsr, dcsc, ell, dia, banded, bitmap, hash, rle, lil,
-        bsr:2x3 (blocks of two rows and three columns), or spelled "(d,c,d)@(0,2,1)", with blocks "(d,c,d,d)@(0,1,0,1)/(2,3)":
-        d dense, c compressed, n compressed with duplicates, q coordinate, l loose compressed, b bitmap, h hash, r run-length,
-        s banded (skyline), o diagonal (offsets), e ELL.
+        bsr:2x3 (blocks of two rows and three columns), groupcoo:4 (groups of four), blockgroupcoo:2x3:4 (groups of four blocks), or
+        spelled "(d,c,d)@(0,2,1)", with blocks "(d,c,d,d)@(0,1,0,1)/(2,3)": d dense, c compressed, n compressed with duplicates,
+        q coordinate, l loose compressed, b bitmap, h hash, r run-length, s banded (skyline), o diagonal (offsets), e ELL,
+        g4 groups of four.
         """
         if isinstance(text, Format):
             if text.ndim != ndim:
@@ -265,8 +269,12 @@ class Format:
 
     def __str__(self) -> str:
         if self.blocked:
-            if self.ndim == 2 and self == block_sparse(*self.blocks):
-                return f"bsr:{self.blocks[0]}x{self.blocks[1]}"
+            columns = self.levels[1]
+            if self.ndim == 2 and self == block_sparse(*self.blocks, level=columns):
+                if isinstance(columns, Grouped):
+                    return f"blockgroupcoo:{self.blocks[0]}x{self.blocks[1]}:{columns.g}"
+                if columns == Compressed():
+                    return f"bsr:{self.blocks[0]}x{self.blocks[1]}"
             return f"{self._spelling()}/({','.join(map(str, self.blocks))})"
         for name in ("dense", "coo", "csf"):
             if self == Format.parse(name, self.ndim) and not (name == "csf" and self.ndim == 2):
@@ -275,11 +283,12 @@ class Format:
             for name in _NAMED:
                 if self == Format.parse(name, 2):
                     return name
+            if isinstance(columns := self.levels[1], Grouped) and self == block_sparse(1, 1, level=columns):
+                return f"groupcoo:{columns.g}"
         return self._spelling()
 
     def _spelling(self) -> str:
-        letters = ",".join("n" if not lv.unique else lv.letter for lv in self.levels)
-        return f"({letters})@({','.join(map(str, self.order))})"
+        return f"({','.join(level.spelling for level in self.levels)})@({','.join(map(str, self.order))})"
 
     def __repr__(self) -> str:
         return f"Format({str(self)!r})"
@@ -290,26 +299,33 @@ def _parsed(text: str, ndim: int) -> Format:
     name = text.strip().lower()
     if name in ("dense", "coo", "csf"):
         return Format((_LETTERS[{"dense": "d", "coo": "q", "csf": "c"}[name]],) * ndim)
-    if name in _NAMED or name.startswith("bsr"):
+    head = name.partition(":")[0]
+    if name in _NAMED or head in _PARAMETERS:
         if ndim != 2:
             raise FormatError(
                 f"format {name!r} is for matrices, but the array has {ndim} dimensions; use 'csf' or 'coo'"
             )
-        return _bsr(name) if name not in _NAMED else Format([_LETTERS[c] for c in _NAMED[name][0]], _NAMED[name][1])
+        return (
+            _parametrised(name)
+            if name not in _NAMED
+            else Format([_LETTERS[c] for c in _NAMED[name][0]], _NAMED[name][1])
+        )
     if name.startswith("("):
         return Format.parse(_spelled(text, name), ndim)
-    known = ", ".join(["dense", "coo", "csf", *_NAMED, "bsr:4x4"])
+    known = ", ".join(["dense", "coo", "csf", *_NAMED, *_PARAMETERS.values()])
     raise FormatError(f"unknown format {text!r}; known names are {known}, or spell it out as in '(d,c,d)@(0,2,1)'")
 
 
-def block_sparse(rows: int, columns: int) -> Format:
-    """BSR: compressed rows of dense blocks.
+def block_sparse(rows: int, columns: int, *, level: Level = Compressed()) -> Format:  # noqa: B008  (a constant)
+    """Rows of dense blocks: compressed (BSR), or those of another `level`.
 
     >>> block_sparse(1, 1)
     Format('csr')
+    >>> block_sparse(2, 3, level=Grouped(4))
+    Format('blockgroupcoo:2x3:4')
     """
     inside = [d for d, b in enumerate((rows, columns)) if b > 1]
-    return Format([Dense(), Compressed(), *(Dense() for _ in inside)], (0, 1, *inside), (rows, columns))
+    return Format([Dense(), level, *(Dense() for _ in inside)], (0, 1, *inside), (rows, columns))
 
 
 def _check_levels(levels: Sequence[object]) -> None:
@@ -336,11 +352,30 @@ def _numbers(given: Sequence[int] | None, what: str, wanted: str) -> tuple[int, 
         raise FormatError(f"{what}={given!r} must hold {wanted}") from None
 
 
-def _bsr(name: str) -> Format:
-    match = re.fullmatch(r"bsr:(\d+)x(\d+)", name)
-    if match is None:
-        raise FormatError(f"format {name!r} must name the rows and columns of a block, as in 'bsr:4x4'")
-    return block_sparse(int(match[1]), int(match[2]))
+def _instance(level: Level | type[Level]) -> Level:
+    """A level, which may be given as its class where it has no parameters."""
+    if level is Grouped:
+        raise FormatError("a grouped level has a size: give Grouped(4), not Grouped")
+    return level() if isinstance(level, type) and issubclass(level, Level) else level
+
+
+def _parametrised(name: str) -> Format:
+    """The format of a name with numbers."""
+    head, _, _ = name.partition(":")
+    example = _PARAMETERS[head]
+    match = re.fullmatch(re.sub(r"\d+", r"(\\d{1,18})", example), name)
+    if match is not None:
+        numbers = [int(n) for n in match.groups()]
+        if head == "bsr":
+            return block_sparse(*numbers)
+        *blocks, g = numbers
+        return block_sparse(*blocks or (1, 1), level=Grouped(g))
+    if head == "bsr":
+        raise FormatError(f"format {name!r} must name the rows and columns of a block, as in {example!r}")
+    raise FormatError(
+        f"format {name!r} must name the slots of a group, as in {example!r}: types do not depend on data. "
+        f"sparsejax.formats.group_size(A) says how many suit a matrix, and A.asformat({head!r}) takes as many outside of jit"
+    )
 
 
 def _spelled(text: str, name: str) -> Format:
@@ -348,10 +383,15 @@ def _spelled(text: str, name: str) -> Format:
     rest, _, sizes = name.partition("/")
     head, _, tail = rest.partition("@")
     try:
-        levels = [_LETTERS[c.strip()] for c in head.strip("() ").split(",") if c.strip()]
+        levels = [_level(c.strip()) for c in head.strip("() ").split(",") if c.strip()]
         dims, blocks = (
             [int(d) for d in part.strip("() ").split(",") if d.strip()] if part else None for part in (tail, sizes)
         )
     except (KeyError, ValueError) as error:
         raise FormatError(f"cannot read format {text!r}: {error} is not a level letter or dimension") from None
     return Format(levels, dims, blocks)
+
+
+def _level(letter: str) -> Level:
+    """The level that a letter stands for, a size behind it."""
+    return Grouped(int(letter[1:])) if re.fullmatch(r"g\d+", letter) else _LETTERS[letter]

@@ -6,6 +6,7 @@ A level maps a parent position and a coordinate to a child position. Properties 
     ordered     coordinates increase inside a segment
     unique      no coordinate repeats inside a segment
     listed      the coordinates of all segments stand side by side in a buffer `crd`, one for each position
+    stacked     they do so, but for positions between segments, which have coordinates too; `pos` counts steps of `group` positions
     compact     no position is unused
     locates     `locate` takes constant time
     shared      several coordinates may share one position (such a level is the last one)
@@ -56,6 +57,20 @@ class Level:
     @property
     def unique(self) -> bool:
         return True
+
+    @property
+    def spelling(self) -> str:
+        """The level in spelled formats: its letter, and its parameter where it has one."""
+        return self.letter
+
+    @property
+    def group(self) -> int:
+        """How many positions one step of its buffer `pos` stands for."""
+        return 1
+
+    @property
+    def stacked(self) -> bool:
+        return self.listed
 
     @property
     def plain(self) -> bool:

@@ -24,6 +24,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest, structural
 from sparsejax.formats.bitmap import Bitmap
 from sparsejax.formats.dense import Dense
+from sparsejax.formats.grouped import Grouped
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape
 
@@ -125,6 +126,10 @@ def format_bytes(form: Format, shape: Sequence[int], entries: int, itemsize: int
         elif isinstance(level, Bitmap):
             total += positions * -(-extent // 64) * 8
             positions *= extent
+        elif isinstance(level, Grouped):  # groups are padded
+            slots = min(level.g * entries, entries + (level.g - 1) * positions)
+            total += 16 * (positions + 1) + 8 * slots
+            positions = slots
         else:  # ends of a segment of every position above; a coordinate of every entry
             total += 16 * (positions + 1) + 8 * entries if not level.compact else 8 * (positions + 1) + 8 * entries
             positions = min(positions * extent, entries)

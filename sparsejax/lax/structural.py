@@ -16,7 +16,7 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.core.trace import current
 from sparsejax.errors import TracerIntegerConversionError
-from sparsejax.formats import Format, convert, selection, structural
+from sparsejax.formats import Format, convert, grouping, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
 from sparsejax.lax import typing_rules as rules
@@ -284,8 +284,14 @@ convert_p = Primitive(
 
 
 def convert_format(x: Any, format: str | Format) -> Any:
-    """`x` stored as `format`, by counting. O(stored entries), or O(size) to or from dense."""
+    """`x` stored as `format`, by counting. O(stored entries), or O(size) to or from dense.
+
+    "groupcoo" and "blockgroupcoo:32x32" without a size of groups take that of `sparsejax.formats.group_size`, outside of `jit` and other
+    transformations: elsewhere they are a FormatError, as types do not depend on data.
+    """
     x = asarray(x)
+    if type(x) is Array and current() is None and x.ndim == 2 and grouping.names_groups(format):
+        format = grouping.sized(x._storage, str(format))
     wanted = Format.parse(format, x.ndim)
     if wanted == x.format:
         return x

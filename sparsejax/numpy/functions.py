@@ -55,8 +55,8 @@ def array(
     """An array in memory of its own, from NumPy, SciPy sparse, nested lists, a number, `(data, coords)`, one of our arrays, or buffers
     as a `formats.Storage`. The source stays as it is, as with `numpy.array`; `asarray` shares its memory.
 
-    `format` is a name ("dense", "csr", "csc", "coo", "dcsr", "dcsc", "csf", "ell", "dia", "banded", "bitmap", "hash", "rle", "lil"), a
-    spelled format such as "(d,c,d)@(0,2,1)", or a `formats.Format`; default: dense for dense input, the source's own format for
+    `format` is a name ("dense", "csr", "csc", "coo", "dcsr", "dcsc", "csf", "ell", "dia", "banded", "bitmap", "hash", "rle", "lil", "bsr:2x3",
+    "groupcoo:4"), a spelled format such as "(d,c,d)@(0,2,1)", or a `formats.Format`; default: dense for dense input, the source's own format for
     SciPy's, coo for `(data, coords)`.
     `fill_value` is the value of entries that are not stored (0 unless given). `copy` other than True is that of `asarray`.
 

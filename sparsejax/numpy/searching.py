@@ -14,11 +14,11 @@ from sparsejax.core.again import again
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
-from sparsejax.formats import lines
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
 from sparsejax.lax.extents import along
+from sparsejax.lax.library import lines
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import MOST, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort

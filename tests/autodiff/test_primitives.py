@@ -10,7 +10,7 @@ from tests.autodiff.checks import array, check
 
 pytestmark = pytest.mark.rotating(7)
 
-FORMATS = ("dense", "csr", "coo", "dcsc", "ell", "bitmap")
+FORMATS = ("dense", "csr", "coo", "dcsc", "ell", "groupcoo:2", "bitmap")
 SMOOTH = (
     *(
         "negative",
@@ -148,7 +148,7 @@ def test_structure(form):
     check(rng, lambda x: snp.expand_dims(snp.ravel(x) ** 2, 0), x)
     check(rng, lambda x: snp.diagonal(x, 1) ** 2, x)
     check(rng, lambda x: snp.trace(x @ x.T), x)
-    for target in ("dense", "csr", "csc", "coo", "ell"):
+    for target in ("dense", "csr", "csc", "coo", "ell", "groupcoo:2"):
         check(rng, lambda x, target=target: (x * x).asformat(target) * 3, x)
 
 

@@ -15,7 +15,7 @@ from tests.fuzz.levels import OUTPUTS, random_format
 
 pytestmark = pytest.mark.rotating(6)
 
-FORMATS = ["(d,d)@(1,0)", "csr", "coo", "bitmap", "ell", "bsr:2x2"]
+FORMATS = ["(d,d)@(1,0)", "csr", "coo", "bitmap", "ell", "groupcoo:2", "bsr:2x2"]
 N = 5
 
 

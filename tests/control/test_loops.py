@@ -19,7 +19,7 @@ pytestmark = pytest.mark.rotating(5)
 RNG = np.random.default_rng(0)
 N = 12
 DENSE = RNG.random((N, N)) * (RNG.random((N, N)) < 0.2)
-FORMATS = ["csr", "csc", "coo", "dcsr", "ell", "dia", "bitmap", "hash", "bsr:2x3", "dense", "(d,c)@(1,0)"]
+FORMATS = ["csr", "csc", "coo", "dcsr", "ell", "groupcoo:2", "dia", "bitmap", "hash", "bsr:2x3", "dense", "(d,c)@(1,0)"]
 X = RNG.random(N)
 
 

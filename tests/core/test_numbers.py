@@ -71,7 +71,7 @@ def test_kernels_are_forgotten(monkeypatch):
     assert len(compiler._recent) <= 3
 
 
-@pytest.mark.parametrize("form", ["csr", "coo", "banded", "bitmap", "hash", "rle", "ell", "dia", "lil"])
+@pytest.mark.parametrize("form", ["csr", "coo", "banded", "bitmap", "hash", "rle", "ell", "groupcoo:2", "dia", "lil"])
 def test_whole_reductions_count_entries_without_a_kernel(form):
     x = np.array([[0, -2.0, 0], [-3, -4, 0], [0, 0, -7]])
     for data in (x, np.full((3, 3), -1.5), np.eye(3) * 0):

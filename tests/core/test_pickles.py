@@ -25,6 +25,8 @@ FORMATS = [
     "dcsc",
     "csf",
     "ell",
+    "groupcoo:2",
+    "blockgroupcoo:2x2:2",
     "dia",
     "banded",
     "bitmap",

@@ -9,7 +9,7 @@ import sparsejax.numpy as snp
 
 SCIPY = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
 DENSE = {"C": np.arange(6.0).reshape(2, 3), "F": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "1": np.arange(4.0)}
-FORMATS = [None, "dense", "csf", "coo", "bitmap", "ell", "(d,d)@(1,0)", "(b,d)"]
+FORMATS = [None, "dense", "csf", "coo", "bitmap", "ell", "groupcoo:2", "(d,d)@(1,0)", "(b,d)"]
 
 
 def is_apart(made, given):
@@ -22,7 +22,7 @@ def is_apart(made, given):
 def test_a_dense_source_stays_its_owners(order, form):
     source = DENSE[order].copy(order="K")
     if source.ndim == 1 and form not in (None, "dense", "csf", "coo"):
-        form = {"bitmap": "(b)", "ell": "(h)"}.get(form, "(d)")
+        form = {"bitmap": "(b)", "ell": "(h)", "groupcoo:2": "(g2)"}.get(form, "(d)")
     made = sj.array(source, format=form)
     assert source.flags.writeable and is_apart(made, source)
     source *= 2

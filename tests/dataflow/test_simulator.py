@@ -27,7 +27,7 @@ EXPRESSIONS = [
     "i,i->",
     "ij,ij->",
 ]
-MATRICES = ["csr", "csc", "coo", "dense", "bsr:2x2", "ell", "(c,c)"]
+MATRICES = ["csr", "csc", "coo", "dense", "bsr:2x2", "ell", "groupcoo:2", "(c,c)"]
 TENSORS = ["coo", "csf", "(d,c,c)@(2,0,1)"]
 
 

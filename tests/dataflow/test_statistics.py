@@ -66,7 +66,10 @@ def test_corrs_of_a_sample_are_close():
 
 def test_all_formats_tell_the_same():
     a = np.random.default_rng(0).random((20, 30)) < 0.2
-    made = [str(sj.stats(sj.array(a.astype(float), format=f), 8)) for f in ("csr", "csc", "coo", "ell", "(c,c)")]
+    made = [
+        str(sj.stats(sj.array(a.astype(float), format=f), 8))
+        for f in ("csr", "csc", "coo", "ell", "groupcoo:2", "(c,c)")
+    ]
     assert len(set(made)) == 1
     assert "SizeTile" in made[0] and "<pre>" in sj.stats(sp.csr_array(a))._repr_html_()
 

@@ -92,7 +92,7 @@ def test_other_contractions_draw_no_rows():
         assert drawn.of(made, made.default_order, drawn.WORK) is None
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dense", "(c,c)", "ell", "bsr:2x2", "dia"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dense", "(c,c)", "ell", "groupcoo:2", "bsr:2x2", "dia"])
 @pytest.mark.parametrize("variables", [("i", "k"), ("k", "i")])
 def test_patterns_of_all_formats(form, variables):
     dense = (np.random.default_rng(2).random((24, 18)) < 0.2).astype(float)

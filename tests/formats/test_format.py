@@ -17,6 +17,7 @@ from sparsejax.formats import (
     Diagonal,
     Ell,
     Format,
+    Grouped,
     Hash,
     Level,
     LooseCompressed,
@@ -65,6 +66,7 @@ def test_blocks():
     ("name", "level"),
     [
         ("ell", Ell),
+        ("groupcoo:4", Grouped(4)),
         ("dia", Diagonal),
         ("banded", Banded),
         ("bitmap", Bitmap),
@@ -76,7 +78,7 @@ def test_blocks():
 def test_names_of_matrices(name, level):
     form = Format((Dense, level))
     assert Format.parse(name, 2) == form and str(form) == name and repr(form) == f"Format({name!r})"
-    assert str(form.transposed((1, 0))) == f"(d,{level.letter})@(1,0)"
+    assert str(form.transposed((1, 0))) == f"(d,{form.levels[1].spelling})@(1,0)"
     with pytest.raises(FormatError, match="for matrices"):
         Format.parse(name, 3)
 
@@ -95,6 +97,14 @@ def test_names_of_matrices(name, level):
         (lambda: Format("dc"), "must be a level"),
         (lambda: Format.parse(5, 2), "must be a name"),
         (lambda: Format.parse(Format((Dense,)), 2), "for 1 dimensions"),
+        (lambda: Format((Dense, Grouped)), r"give Grouped\(4\)"),
+        (lambda: Grouped(0), "from 1 to 65536"),
+        (lambda: Grouped(1.5), "must be an integer"),
+        (lambda: Format.parse("(d,g)", 2), "not a level letter"),
+        (lambda: Format.parse("(d,g99999999999)", 2), "from 1 to 65536"),
+        (lambda: Format.parse("groupcoo", 2), r"group_size\(A\)"),
+        (lambda: Format.parse("blockgroupcoo:2x2", 2), r"as in 'blockgroupcoo:4x4:4'.*group_size"),
+        (lambda: Format.parse("groupcoo:4", 3), "for matrices"),
         (lambda: Format.parse("(d,c", 3), "for 2 dimensions"),
         (lambda: Format((Dense, Dense), None, (2, 2)), "takes 4 levels"),
         (lambda: Format((Dense, Dense), (0, 1), (2,)), r"must hold each of 1 dimensions once, and \[0\] twice"),

@@ -1,6 +1,7 @@
 """Every level type at every place of a format: entries, values and fills survive, positions that are unused stay unused."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.formats.sloppy import first_slot, relabelled, sloppy
 
 pytestmark = pytest.mark.rotating(5)
 
-NAMES = ("ell", "dia", "banded", "bitmap", "hash", "rle", "lil")
+NAMES = ("ell", "groupcoo:2", "groupcoo:4", "dia", "banded", "bitmap", "hash", "rle", "lil")
 
 
 def entries(coords, vals):
@@ -123,7 +124,7 @@ def test_to_scipy(name):
     np.testing.assert_array_equal(made.toarray(), x)
     np.testing.assert_array_equal(sj.array(made).todense(), x)
     np.testing.assert_array_equal(
-        sj.array(x, format=f"(d,{Format.parse(name, 2).levels[1].letter})@(1,0)").to_scipy().toarray(), x
+        sj.array(x, format=f"(d,{Format.parse(name, 2).levels[1].spelling})@(1,0)").to_scipy().toarray(), x
     )
 
 
@@ -155,6 +156,7 @@ def test_examples_by_hand():
         return [b.tolist() for b in made.buffers[1]], made.vals.tolist()
 
     assert buffers("ell") == ([[3], [3, 0, 2], [1, 2, 4, 0, 0, 0, 0, 3, 0]], [7, 7, 8, 0, 0, 0, 9, 9, 0])
+    assert buffers("groupcoo:2") == ([[0, 2, 2, 3], [3, 0, 2], [1, 2, 4, 4, 0, 3]], [7, 7, 8, 0, 9, 9])
     assert buffers("lil") == ([[0, 3, 3], [3, 3, 5], [1, 2, 4, 0, 3]], [7, 7, 8, 9, 9])
     assert buffers("rle") == ([[0, 2, 2, 4], [1, 4, 0, 3], [3, 5, 1, 4]], [7, 8, 9, 9])
     assert buffers("banded") == ([[0, 4, 4, 8], [1, 0, 0]], [7, 7, 0, 8, 9, 0, 0, 9])
@@ -227,26 +229,28 @@ def test_long_runs_are_not_expanded():
         convert.to_coords(made)
 
 
-@pytest.mark.parametrize("letters", ["cb", "bc", "hb", "co", "ce", "cs", "be", "ld"])
+@pytest.mark.parametrize("letters", ["cb", "bc", "hb", "co", "ce", "cs", "be", "ld", "bg2", "cg4"])
 def test_more_positions_than_memory_is_an_error(letters):
     """Two rows far apart, a full one and one with a wide band: what a level would need is known before it is allocated."""
     n = 2**45
     wide = np.arange(2**10) * (n // 2**10)
     coords = [np.append(np.zeros(2**10, np.int64), [n - 1, n - 1]), np.append(wide, [0, n - 1])]
-    form = Format.parse(f"({','.join(letters)})", 2)
+    form = Format.parse(f"({','.join(re.findall('[a-z][0-9]*', letters))})", 2)
     made = None
     try:
         made = convert.from_coords(coords, np.ones(len(wide) + 2), (n, n), form, 0.0)
     except FormatError as error:
         assert "positions" in str(error)
-    assert (made is not None) == (letters in ("co", "ce"))
+    assert (made is not None) == (letters in ("co", "ce", "cg4"))
 
 
-@pytest.mark.parametrize("letters", ["cl", "lc", "hc", "ch", "hh", "lh", "cr", "ce", "qq"])
+@pytest.mark.parametrize("letters", ["cl", "lc", "hc", "ch", "hh", "lh", "cr", "ce", "qq", "cg4", "g2c"])
 def test_hypersparse(letters):
     n = 2**40
     coords = np.array([[5, 1, n - 1, 5], [n - 1, 7, 0, 3]])
-    made = convert.from_coords(coords, np.arange(4.0), (n, n), Format.parse(f"({','.join(letters)})", 2), 0.0)
+    made = convert.from_coords(
+        coords, np.arange(4.0), (n, n), Format.parse(f"({','.join(re.findall('[a-z][0-9]*', letters))})", 2), 0.0
+    )
     check_hyper = entries(*convert.to_coords(made))
     assert check_hyper == entries(coords, np.arange(4.0)) and made.nbytes < 2000
     validate.validate(made)
@@ -289,6 +293,43 @@ HASH_1 = i32(*[1 if first_slot(1, 2) == k else -1 for k in range(2)])
         (matrix("ell", (i64(1), i64(1, 0), i32(3, 4)), [1, 0]), "crd of level 1 .* is 4 at position 1, an unused slot"),
         (matrix("ell", (i64(1), i64(1, 0), i32(3, 0)), [1, 6]), "vals is 6.0 at position 1, which is unused"),
         (matrix("ell", (i64(1), i64(1, 0), i64(3, 0)), [1, 0]), "crd of level 1 .* dtype int64; it must be int32"),
+        (
+            matrix("groupcoo:2", (i64(0, 1, 1), i64(1, 0), i32(3)), [1]),
+            "crd of level 1 .* must have 2, 2 for each of the 1",
+        ),
+        (matrix("groupcoo:2", (i64(0, 1), i64(1, 0), i32(3, 3)), [1, 0]), "pos of level 1 .* must have 3"),
+        (matrix("groupcoo:2", (i64(1, 1, 1), i64(1, 0), i32(3, 3)), [1, 0]), "pos of level 1 .* starts at 1"),
+        (matrix("groupcoo:2", (i64(0, 1, 0), i64(1, 0), i32(3, 3)), [1, 0]), "pos of level 1 .* decreases from 1 to 0"),
+        (matrix("groupcoo:2", (i64(0, 2**62, 2**62), i64(1, 0), i32(3, 3)), [1, 0]), "crd of level 1 .* has 2 entries"),
+        (matrix("groupcoo:2", (i64(0, 1, 1), i64(1), i32(3, 3)), [1, 0]), "len of level 1 .* must have 2"),
+        (
+            matrix("groupcoo:2", (i64(0, 1, 1), i64(-1, 0), i32(3, 3)), [1, 0]),
+            "len of level 1 .* negative at position 0",
+        ),
+        (matrix("groupcoo:2", (i64(0, 1, 1), i64(9, 0), i32(3, 3)), [1, 0]), "len of level 1 .* out of bounds"),
+        (
+            matrix("groupcoo:2", (i64(0, 1, 1), i64(3, 0), i32(3, 3)), [1, 0]),
+            "where pos gives 1 groups of 2; 3 coordinates take 2",
+        ),
+        (matrix("groupcoo:2", (i64(0, 1, 1), i64(0, 0), i32(3, 3)), [0, 0]), "0 coordinates take 0"),
+        (
+            matrix("groupcoo:2", (i64(0, 1, 1), i64(1, 0), i32(9, 9)), [1, 0]),
+            "crd of level 1 .* out of bounds at position 0",
+        ),
+        (matrix("groupcoo:2", (i64(0, 1, 1), i64(2, 0), i32(3, 1)), [1, 2]), "not sorted at position 1"),
+        (matrix("groupcoo:2", (i64(0, 1, 1), i64(2, 0), i32(3, 3)), [1, 2]), "repeats a coordinate at position 1"),
+        (
+            matrix("groupcoo:2", (i64(0, 1, 1), i64(1, 0), i32(3, 4)), [1, 0]),
+            "is 4 at position 1, an unused slot; .* coordinate of their group, 3",
+        ),
+        (
+            matrix("groupcoo:2", (i64(0, 1, 1), i64(1, 0), i32(3, 3)), [1, 6]),
+            "vals is 6.0 at position 1, which is unused",
+        ),
+        (
+            matrix("groupcoo:2", (i64(0, 1, 1), i64(1, 0), i64(3, 3)), [1, 0]),
+            "crd of level 1 .* dtype int64; it must be int32",
+        ),
         (matrix("lil", (i64(0, 1), i64(1, 3), i32(3, 4)), [1, 2]), "hi of level 1 .* out of bounds at position 1"),
         (matrix("lil", (i64(0, -1), i64(1, 1), i32(3, 4)), [1, 2]), "lo of level 1 .* negative at position 1"),
         (matrix("lil", (i64(0, 2), i64(1, 1), i32(3, 4)), [1, 2]), "hi of level 1 .* less than lo"),
@@ -369,7 +410,7 @@ def test_storages_given_by_users_are_borrowed_or_copied():
         sj.array(given, shape=(3, 5))
 
 
-@pytest.mark.parametrize("name", ["ell", "bitmap", "hash", "rle", "lil"])
+@pytest.mark.parametrize("name", ["ell", "bitmap", "hash", "rle", "lil", "groupcoo:4"])
 def test_schedules_count_entries(name):
     """What loop orders are chosen by does not depend on unused slots or on merged runs."""
     x = np.zeros((8, 512))

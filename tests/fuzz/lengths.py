@@ -35,7 +35,7 @@ LARGE = (3000, 9000, 20_000, 60_000)
 COLUMNS, FEW_COLUMNS = (3, 5, 17, 33, 70, 200), (5, 17, 33, 50)
 DTYPES = ("f8",) * 6 + ("f4", "f4", "i4", "i8", "c16", "c8", "u1")
 FORMATS = ("csr",) * 14 + (
-    "csc", "coo", "dcsr", "ell", "bitmap", "hash", "rle", "banded", "dia", "(d,l)", "(d,q)", "bsr:2x4", "(c,d)", "dense",
+    "csc", "coo", "dcsr", "ell", "groupcoo:2", "groupcoo:4", "bitmap", "hash", "rle", "banded", "dia", "(d,l)", "(d,q)", "bsr:2x4", "(c,d)", "dense",
 )  # fmt: skip
 SKIPPED = {"split_fills": 0.5}
 """How often a pass is left out that leaves others little to do."""

@@ -16,6 +16,7 @@ from sparsejax.formats import (
     Diagonal,
     Ell,
     Format,
+    Grouped,
     Hash,
     Level,
     LooseCompressed,
@@ -37,6 +38,8 @@ INPUTS: tuple[Level, ...] = (
     Banded(),
     Diagonal(),
     Ell(),
+    Grouped(2),
+    Grouped(4),
 )
 """Every level that an operand may have."""
 

@@ -16,7 +16,7 @@ def test_random_functions(programs, start):
 
 
 @pytest.mark.parametrize(
-    "programs, seeds, broken, by", [(functions, 40, "minimum", "maximum"), (pipelines, 100, "sum", "max")]
+    "programs, seeds, broken, by", [(functions, 40, "minimum", "maximum"), (pipelines, 200, "sum", "max")]
 )
 def test_the_check_can_fail(monkeypatch, programs, seeds, broken, by):
     monkeypatch.setattr(programs.snp, broken, getattr(programs.snp, by))

@@ -62,6 +62,8 @@ SPELLED = [
     "coo",
     "dcsr",
     "ell",
+    "groupcoo:2",
+    "blockgroupcoo:2x2:2",
     "dia",
     "banded",
     "bitmap",
@@ -288,7 +290,7 @@ class Tree:
 
 
 def binsparse_tree(rng):
-    form = rng.choice(["csr", "csc", "coo", "dcsr", "dense", "ell", "csf"])
+    form = rng.choice(["csr", "csc", "coo", "dcsr", "dense", "ell", "groupcoo:2", "csf"])
     dense = random_matrix(
         rng, (2, 3, 4) if form == "csf" else tuple(rng.integers(1, 7, 2)), rng.choice(["f8", "i4", "?", "c16"])
     )

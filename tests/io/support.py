@@ -18,6 +18,8 @@ NAMED = [
     "dcsc",
     "csf",
     "ell",
+    "groupcoo:2",
+    "blockgroupcoo:2x2:2",
     "dia",
     "banded",
     "bitmap",

@@ -20,7 +20,7 @@ VARIABLES = {name: cin.IndexVar(name) for name in EXTENTS}
 FLOAT = np.dtype("f8")
 EVERY = ("dense", "csr", "csc", "coo", "dcsr")
 FEW = ("dense", "csr", "csc")
-OTHER = ("bitmap", "hash", "ell", "dia", "banded", "rle", "lil", "csr")
+OTHER = ("bitmap", "hash", "ell", "groupcoo:4", "dia", "banded", "rle", "lil", "csr")
 TENSORS = ("(d,d,c)", "(d,c,d)", "csf", "(c,d,c)@(2,1,0)")
 TABLE: tuple[tuple[str, str, str | None, tuple[Sequence[str], ...]], ...] = (
     ("ij", "exp ij", None, (EVERY + OTHER,)),

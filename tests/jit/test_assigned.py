@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 
-FORMATS = ["csr", "csc", "coo", "dcsr", "lil", "ell", "(d,b)", "(d,r)", "dense", "bsr:2x3"]
+FORMATS = ["csr", "csc", "coo", "dcsr", "lil", "ell", "groupcoo:2", "(d,b)", "(d,r)", "dense", "bsr:2x3"]
 FUNCTIONS = {
     "product": lambda m, A, B, x: A @ x,
     "rows": lambda m, A, B, x: A.sum(axis=1),

@@ -25,7 +25,22 @@ SHAPES = [
     (3, 30, 20),
 ]
 VECTORS = ("coo", "(c)", "(b)", "(h)", "(r)", "(s)")
-MATRICES = ("csr", "csc", "coo", "dcsr", "ell", "dia", "banded", "bitmap", "hash", "rle", "bsr:4x8", "bsr:2x3", "dcsc")
+MATRICES = (
+    "csr",
+    "csc",
+    "coo",
+    "dcsr",
+    "ell",
+    "groupcoo:2",
+    "dia",
+    "banded",
+    "bitmap",
+    "hash",
+    "rle",
+    "bsr:4x8",
+    "bsr:2x3",
+    "dcsc",
+)
 TENSORS = ("coo", "csf", "(c,d,c)", "(d,c,d)")
 PROGRAMS = {
     "step": lambda x, A, B, y: x - 0.1 * A,
@@ -111,7 +126,7 @@ def test_all_programs(dtype, fill):
     assert not any(faults), "\n".join(filter(None, faults))
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell", "bitmap", "bsr:4x8", "hash"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell", "groupcoo:2", "bitmap", "bsr:4x8", "hash"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_step_along_a_sparse_gradient_stands_where_the_weights_were(form, threads):
     """What the kernel writes where the gradient stores nothing is what is there."""

@@ -16,6 +16,7 @@ ROWS, COLS = 101, 40
 RUNS = np.repeat(RNG.integers(0, 3, (ROWS, COLS // 4)), 4, axis=1).astype(float)
 BAND = np.triu(np.tril(RNG.integers(1, 4, (ROWS, COLS)).astype(float), 2), -3)
 VECTOR = RNG.integers(-3, 4, COLS).astype(float)
+WIDE = RNG.integers(-2, 3, (COLS, 130)).astype(float)
 U, V = RNG.integers(-2, 3, (ROWS, 24)).astype(float), RNG.integers(-2, 3, (COLS, 24)).astype(float)
 
 
@@ -65,6 +66,11 @@ PROGRAMS = {
     "three terms": (lambda A, B, C: (A + B + C).sum(axis=1), tuple(map(stored, TERMS)), lambda: sum(TERMS).sum(1)),
     "sums of runs": (lambda A: A.sum(axis=1), (stored(RUNS, "rle"),), lambda: RUNS.sum(1)),
     "eight terms": (lambda *terms: sum(terms).sum(axis=1), tuple(map(stored, EIGHT)), lambda: sum(EIGHT).sum(1)),
+    "rows in groups": (lambda A, V: A @ V, (stored(A, "groupcoo:3"), V), lambda: A @ V),
+    "many columns": (lambda A, V: A @ V, (stored(A, "groupcoo:4"), WIDE), lambda: A @ WIDE),
+    "sums of groups": (lambda A: A.sum(axis=1), (stored(A, "groupcoo:16"),), lambda: A.sum(1)),
+    "groups that grow": (lambda A: (A * A).asformat("csr"), (stored(A, "groupcoo:2"),), lambda: A * A),
+    "columns in groups": (lambda A: A.sum(axis=0), (stored(A, "groupcoo:4"),), lambda: A.sum(0)),
     "dense sums": (lambda U: U.sum(axis=1) * 1.0, (U,), lambda: U.sum(1)),
 }
 SHAPES = [
@@ -81,15 +87,28 @@ SHAPES = [
     *[("bands", s) for s in ("band", "entries", "pairs", "unrolled", "merge")],
     *[("two bands", s) for s in ("band", "intersection", "merge")],
     *[("runs", s) for s in ("runs", "entries", "merge")],
+    *[("rows in groups", s) for s in ("groups", "entries", "merge")],
+    *[("many columns", s) for s in ("groups", "entries")],
+    *[("sums of groups", s) for s in ("groups", "stored_values", "pairs", "unrolled", "entries")],
+    *[("groups that grow", s) for s in ("groups", "stored_values", "entries", "merge")],
+    *[("columns in groups", s) for s in ("groups", "entries")],
     ("eight terms", "independent"),
 ]
-MASKED = [("product", "gathered"), ("product", "summed_rows"), ("sums", "summed_rows"), ("sums", "gathered")]
+MASKED = [
+    ("sums of groups", "gathered"),
+    ("product", "gathered"),
+    ("product", "summed_rows"),
+    ("sums", "summed_rows"),
+    ("sums", "gathered"),
+]
 FINER = [
     *[("product", f"loop_shape=unrolled, tail={t}") for t in ("masked", "scalar")],
     *[("sums", f"loop_shape=stored_values, tail={t}") for t in ("masked", "scalar", "unasked")],
     *[("product", f"loop_shape=pairs, prefetch={p}") for p in ("ahead", "none")],
     *[("product", f"loop_shape=gathered, prefetch={p}") for p in ("ahead", "none")],
     *[("sampled", f"loop_shape=side_by_side, prefetch={p}") for p in ("ahead", "none")],
+    *[("sums of groups", f"loop_shape=unrolled, tail={t}") for t in ("masked", "scalar")],
+    *[("many columns", f"loop_shape=groups, prefetch={p}") for p in ("ahead", "none")],
     *[("largest", f"range={r}") for r in ("lanes", "steps")],
     *[("runs", f"range={r}") for r in ("lanes", "steps")],
     ("sums of runs", "range=once"),

@@ -94,7 +94,7 @@ def rows(rng, shape, lengths, other=None, keep=1.0):
     return np.where(there, rng.integers(1, 9, shape), 0).astype(float)
 
 
-@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "ell", "lil"])
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "ell", "groupcoo:2", "lil"])
 @pytest.mark.parametrize("keep", [1.0, 0.97, 0.4])
 def test_matrices_with_long_and_empty_rows(form, keep):
     rng = np.random.default_rng(1)

@@ -8,7 +8,7 @@ import sparsejax.numpy as snp
 from sparsejax.jit.backend import host
 from tests.fuzz import engine
 
-FORMATS = ["csr", "coo", "dcsr", "ell", "csc", "lil", "hash"]
+FORMATS = ["csr", "coo", "dcsr", "ell", "groupcoo:4", "csc", "lil", "hash"]
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def loops(function, *args):
     return sj.jit(function).lower(*args).as_text("loops")
 
 
-@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "lil", "ell"])
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "lil", "ell", "groupcoo:4"])
 def test_long_segments_are_galloped_through(form):
     n, short, long = 40_000, 10, 20_000
     (a, x), (b, y) = row(n, short, form), row(n, long, "csr", 1)
@@ -86,7 +86,7 @@ def test_segments_of_like_length_are_merged():
     assert 1000 < iterations < 1910
 
 
-@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "banded", "ell"])
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "banded", "ell", "groupcoo:4"])
 def test_unions_take_a_step_for_every_coordinate(form):
     (a, x), (b, y), (c, z) = row(4000, 1000, form), row(4000, 900, "csr", 1), row(4000, 50, "csr", 2)
     for function in (lambda a, b: (a - b).sum(), snp.add, snp.maximum, lambda a, b: snp.arctan2(a, b) + a):

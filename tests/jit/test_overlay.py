@@ -41,7 +41,7 @@ def program(function, *args):
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "lil", "ell"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "lil", "ell", "groupcoo:2"])
 def test_softmax_of_rows(form, dtype):
     A, x = rows(form, dtype)
     made = sj.jit(nn.softmax)(A)

@@ -22,6 +22,8 @@ FORMATS = (
     "coo",
     "bitmap",
     "ell",
+    "groupcoo:4",
+    "blockgroupcoo:2x3:2",
     "dia",
     "banded",
     "lil",
@@ -84,7 +86,7 @@ def test_arrays_over_one_pattern(format):
         np.testing.assert_allclose(np.asarray(ours.todense()), theirs, rtol=1e-13)
 
 
-@pytest.mark.parametrize("format", ["csr", "csc", "dcsr", "coo", "bitmap", "ell"])
+@pytest.mark.parametrize("format", ["csr", "csc", "dcsr", "coo", "bitmap", "ell", "groupcoo:4"])
 def test_results_take_over_index_buffers(format):
     A, dense = matrix(2, format=format)
     U, V = np.random.default_rng(0).random((2, 9, 4))

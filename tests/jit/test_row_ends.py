@@ -27,7 +27,7 @@ def matrix(lengths, cols, dtype, rng):
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c16"])
-@pytest.mark.parametrize("form", ["csr", "dcsr", "coo", "lil", "ell", "(d,h)"])
+@pytest.mark.parametrize("form", ["csr", "dcsr", "coo", "lil", "ell", "groupcoo:4", "(d,h)"])
 def test_rows_of_all_lengths(form, dtype):
     rng = np.random.default_rng(0)
     for ends in (2, 5, len(LENGTHS)):

@@ -27,6 +27,7 @@ CASES = [
     ("ij,j->i", ["csr"], True),
     ("ij,jk->ik", ["csr"], True),
     ("ij,jk->ik", ["ell"], True),
+    ("ij,jk->ik", ["groupcoo:4"], True),
     ("ij,jkb->ikb", ["csr"], True),
     ("bij,jk->bik", ["(d,d,c)"], True),
     ("ij,jk,kl->il", ["csr"], True),

@@ -13,7 +13,21 @@ from tests.fuzz import engine
 
 pytestmark = pytest.mark.rotating(7)
 
-FORMATS = ["csr", "csc", "coo", "dcsr", "bsr:2x2", "ell", "bitmap", "hash", "dia", "banded", "lil", "(d,c,d)@(0,1,2)"]
+FORMATS = [
+    "csr",
+    "csc",
+    "coo",
+    "dcsr",
+    "bsr:2x2",
+    "ell",
+    "groupcoo:2",
+    "bitmap",
+    "hash",
+    "dia",
+    "banded",
+    "lil",
+    "(d,c,d)@(0,1,2)",
+]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,7 +10,7 @@ from tests.autodiff.checks import array
 
 pytestmark = pytest.mark.rotating(4)
 
-FORMATS = ["csr", "csc", "coo", "dcsr", "bsr:2x2", "ell", "bitmap", "hash", "dia", "banded"]
+FORMATS = ["csr", "csc", "coo", "dcsr", "bsr:2x2", "ell", "groupcoo:2", "bitmap", "hash", "dia", "banded"]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def dense(x):
 
 @program
 def spmv():
-    for form in ("csr", "csc", "coo", "dcsr", "bsr:4x4", "ell"):
+    for form in ("csr", "csc", "coo", "dcsr", "bsr:4x4", "ell", "groupcoo:2"):
         m, x = matrix(), np.arange(SIZE) / SIZE
         close(sj.array(m, format=form) @ x, m @ x)
     m, x = matrix(dtype="f4"), np.arange(SIZE, dtype="f4") / SIZE
@@ -175,7 +175,7 @@ def softmax():
 def conversions():
     m = matrix(300, 200, 0.15)
     x = m.todense()
-    forms = ("csr", "csc", "coo", "dcsr", "dcsc", "bsr:4x4", "ell", "bitmap", "hash", "lil", "dense")
+    forms = ("csr", "csc", "coo", "dcsr", "dcsc", "bsr:4x4", "ell", "groupcoo:2", "bitmap", "hash", "lil", "dense")
     for source in forms:
         A = sj.array(m, format=source)
         for target in forms:

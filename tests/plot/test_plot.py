@@ -18,7 +18,7 @@ def ax():
     pyplot.close(figure)
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dense", "dia", "ell", "bsr:2x2"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dense", "dia", "ell", "groupcoo:2", "bsr:2x2"])
 def test_spy_shows_where_entries_are(form, ax):
     A = sj.array(np.diag(np.arange(1.0, 9)), format=form)
     assert spy(A, ax=ax) is ax

@@ -14,7 +14,7 @@ from tests.fuzz.levels import OUTPUTS, random_format
 
 pytestmark = pytest.mark.rotating(5)
 
-FORMATS = ["dense", "csr", "csc", "coo", "dcsr", "bitmap", "ell", "hash", "lil", "banded", "bsr:2x3"]
+FORMATS = ["dense", "csr", "csc", "coo", "dcsr", "bitmap", "ell", "groupcoo:2", "hash", "lil", "banded", "bsr:2x3"]
 N = 7
 
 

@@ -96,7 +96,10 @@ def test_steps(rng, name, form):
 def test_random_programs(seed):
     """Chains of steps: every value is right, so every pattern is large enough."""
     rng, chosen = np.random.default_rng(seed), random.Random(seed)
-    a, x = sparse(rng, form=chosen.choice(["csr", "csc", "coo", "dcsr", "ell", "hash"])), rng.normal(size=N)
+    a, x = (
+        sparse(rng, form=chosen.choice(["csr", "csc", "coo", "dcsr", "ell", "groupcoo:2", "hash"])),
+        rng.normal(size=N),
+    )
     names = [chosen.choice(list(STEPS)) for _ in range(chosen.randint(1, 4))]
 
     def chain(x):

@@ -13,7 +13,7 @@ from tests.fuzz import engine
 
 pytestmark = pytest.mark.rotating(6)
 
-FORMATS = ("dense", "csr", "csc", "coo", "ell", "dia", "banded", "bitmap", "hash", "rle", "bsr:2x3")
+FORMATS = ("dense", "csr", "csc", "coo", "ell", "groupcoo:2", "dia", "banded", "bitmap", "hash", "rle", "bsr:2x3")
 RNG = np.random.default_rng(0)
 
 

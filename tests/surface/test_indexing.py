@@ -103,7 +103,7 @@ def test_index_arrays_along_axes_of_their_own(form, fill):
         np.testing.assert_array_equal(traced.todense(), x.todense()[CROSSED[0]])
 
 
-@pytest.mark.parametrize("form", ["csr", "dia", "banded", "bsr:2x3", "ell", "rle"])
+@pytest.mark.parametrize("form", ["csr", "dia", "banded", "bsr:2x3", "ell", "groupcoo:2", "rle"])
 def test_gathers_over_another_fill(form):
     values = np.random.default_rng(0).integers(0, 3, (6, 7))
     x = sj.array(values).asformat(form) + 1

@@ -216,7 +216,7 @@ def test_dense_arrays_are_refused():
         sj.jit(lambda A: sj.prune(A))(D)
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell", "groupcoo:2"])
 def test_blocks_of_entries(form, monkeypatch):
     """What is done block by block, in blocks that are shorter than the data."""
     monkeypatch.setattr(thinning, "IN_CACHE", 7)

@@ -32,7 +32,7 @@ def draw(rng, shape, dtype="f8", fill=0):
     return dense
 
 
-@pytest.mark.parametrize("form", ["dense", "csr", "csc", "coo", "dcsr", "lil", "ell", "bsr:2x2"])
+@pytest.mark.parametrize("form", ["dense", "csr", "csc", "coo", "dcsr", "lil", "ell", "groupcoo:2", "bsr:2x2"])
 @pytest.mark.parametrize("k", [0, 1, 3, 7])
 def test_rows_of_matrices(form, k):
     rng = np.random.default_rng(k)

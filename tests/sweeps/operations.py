@@ -27,6 +27,8 @@ FORMATS = [
     "dcsr",
     "bsr:2x2",
     "ell",
+    "groupcoo:2",
+    "blockgroupcoo:2x2:2",
     "dia",
     "banded",
     "bitmap",

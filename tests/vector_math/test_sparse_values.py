@@ -20,7 +20,7 @@ def ragged(dtype, fill=0.0):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell", "bitmap", "lil", "csf", "dense"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell", "groupcoo:2", "bitmap", "lil", "csf", "dense"])
 def test_maps_keep_patterns_and_bits(form, dtype):
     dense = ragged(dtype)
     x = sj.array(dense, format=form)

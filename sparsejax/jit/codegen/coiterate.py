@@ -13,6 +13,7 @@ from sparsejax.jit.codegen.loops import (
     counted,
     distributed,
     gaps,
+    groups,
     independent,
     merge,
     reduce,
@@ -87,6 +88,8 @@ def _emit(loop: Loop, shape: str) -> None:
             reduce.walk(loop, key, walker)
         case "gathered", [walker]:
             reduce.gathered(loop, key, walker)
+        case "groups", [walker]:
+            groups.walk(loop, key, walker)
         case "entries", [walker]:
             merge.entries(loop, key, walker)
         case _:

@@ -81,7 +81,7 @@ class Input:
 
     def listed(self, level: int) -> bool:
         """Whether a level has its coordinates in memory, those of all segments one behind the other."""
-        return self.tensor.format.levels[level].listed
+        return self.tensor.format.levels[level].stacked
 
     def stored(self, b: Builder, level: int) -> Val | None:
         """The number of positions of a level; None where some level down to it does not tell its own."""
@@ -91,6 +91,7 @@ class Input:
                 count = b.mul(axis.span, count)
             elif "pos" in self.buffers[number]:
                 count = b.load(self.buffers[number]["pos"].pointer, count, "i64", "stored")
+                count = b.mul(count, self.tensor.format.levels[number].group)
             elif not self.tensor.format.continues(number):
                 return None
         return count

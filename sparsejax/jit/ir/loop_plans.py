@@ -64,6 +64,8 @@ class Walk(NamedTuple):
     """Whether the coordinates are consecutive too."""
     in_runs: bool
     """Whether ranges of coordinates share a position."""
+    group: int
+    """How many slots come together: a segment starts with a group, and places behind its end are slots up to the end of its last group."""
 
     @property
     def side_by_side(self) -> bool:
@@ -146,7 +148,7 @@ class LoopPlan:
     """How ranges of coordinates are visited."""
     tail: str = "scalar"
     copies: int = 1
-    """How many sums run at once, of a walk that accumulates."""
+    """How many sums run at once, of a walk that accumulates; how many slots are visited side by side, of one in groups."""
     prefetch: bool = False
     blocks: RowSums | RowStages | None = None
     rows: int = 0

@@ -185,8 +185,8 @@ def _walk(access: cin.Access, level: int) -> Walk:
     form = access.tensor.format
     kind, ranged = form.levels[level], level + 1 < len(form.levels) and form.continues(level + 1)
     if access.tensor.policy is not None:
-        return Walk(access, level, ranged, True, False, False, False)
-    return Walk(access, level, ranged, kind.consecutive, kind.placed, kind.contiguous, kind.in_runs)
+        return Walk(access, level, ranged, True, False, False, False, 1)
+    return Walk(access, level, ranged, kind.consecutive, kind.placed, kind.contiguous, kind.in_runs, kind.group)
 
 
 def _shaped(loop: Loop, plan: LoopPlan) -> LoopPlan:
@@ -200,8 +200,8 @@ def _shaped(loop: Loop, plan: LoopPlan) -> LoopPlan:
         return _everywhere(loop, plan)
     legal, cheapest = _alternatives(loop, needed)
     shape = choices.pick("loop_shape", legal, cheapest)
-    plan = replace(plan, shape=shape, copies=loop_shapes.COPIES.get(shape, 1))
-    if shape in ("entries", "pairs", "gathered", "side_by_side"):
+    plan = replace(plan, shape=shape, copies=loop_shapes.copies(loop, needed[0], shape))
+    if shape in ("entries", "groups", "pairs", "gathered", "side_by_side"):
         plan = replace(plan, prefetch=loop_shapes.prefetches(loop, needed[0], shape))
     if shape in ("unrolled", "stored_values"):
         tails = loop_shapes.tails(loop, needed[0], shape)

@@ -7,6 +7,7 @@ stored_values   nothing changes but values at the places of one leader       sto
 pairs           a reduction into a register, by one leader                   reduce
 gathered        the same in masked lanes, of operands that can be gathered   reduce
 unrolled        the same                                                     reduce
+groups          one statement, by one leader whose slots come in groups      groups
 entries         one leader                                                   merge
 
 Legality is a matter of types; what pays of `statistics` (`Program.lengths`) and of the processor (`host`).
@@ -18,7 +19,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparsejax.formats import Compressed, Coordinate, Dense
+from sparsejax.formats import Coordinate, Dense
 from sparsejax.jit.backend import host
 from sparsejax.jit.ir import choices, cin, operators, policies, simplify
 from sparsejax.jit.ir.loop_plans import Accumulator, Cases, Leaders, LoopKey, Walk
@@ -34,6 +35,10 @@ COPIES = {"pairs": 2, "unrolled": 4, "side_by_side": 4}
 """Running sums of a walk: two where segments have few entries, else as many as additions that are under way at once."""
 GATHERED = (4, 8)
 """Bytes of what can be gathered."""
+SLOTS = 8
+"""Slots of a group for which code is written, at most: of larger groups a part that divides them."""
+LONG = 8
+"""Groups of a segment, on average, from which on whole groups are visited without questions (`loops/groups`)."""
 UNION = 3
 """Leaders with a value for every case: 7 of them."""
 
@@ -103,7 +108,7 @@ class Loop:
 
     def listed(self, access: cin.Access, level: int) -> bool:
         """Whether a level of an operand has its coordinates in memory, those of all segments one behind the other."""
-        return self.is_input(access) and isinstance(access.tensor.format.levels[level], Compressed | Coordinate)
+        return self.is_input(access) and access.tensor.format.levels[level].stacked
 
     def counted(self, walk: Walk) -> bool:
         """Whether the number of places of all segments of the level that is walked is known when the kernel runs."""
@@ -208,6 +213,7 @@ def single(loop: Loop, key: Leaders) -> tuple[list[str], str]:
         "gathered": (_in_gathers, _gathers_pay),
         "unrolled": (_reduces, _unrolled_pays),
         "side_by_side": (jams, lambda loop, key, walk: not loop.is_short(walk)),
+        "groups": (_in_groups, lambda loop, key, walk: not loop.is_short(walk, LONG * step(walk))),
     }.items():
         if legal(loop, key, walk):
             found.append(shape)
@@ -315,6 +321,21 @@ def _gatherable(access: cin.Access) -> bool:
     """Whether `access` can be gathered: dense, of a type of four or eight bytes."""
     plain = not access.others and all(isinstance(level, Dense) for level in access.tensor.format.levels)
     return plain and access.tensor.policy in (None, "dense") and access.dtype.itemsize in GATHERED
+
+
+def _in_groups(loop: Loop, key: Leaders, walk: Walk) -> bool:
+    """Whether whole groups may be visited without asking where the segment ends."""
+    return walk.side_by_side and step(walk) > 1 and isinstance(loop.cases[key], cin.Assign)
+
+
+def copies(loop: Loop, key: Leaders, shape: str) -> int:
+    """How many sums a loop of this shape runs at once, or how many slots it visits side by side."""
+    return step(*(loop.walks[a] for a in key)) if shape == "groups" else COPIES.get(shape, 1)
+
+
+def step(walk: Walk) -> int:
+    """Slots that are visited side by side: those of a group, or a part of these that is not too much code."""
+    return max(n for n in range(1, SLOTS + 1) if walk.group % n == 0)
 
 
 def _accumulator(loop: Loop, key: Leaders) -> Accumulator:

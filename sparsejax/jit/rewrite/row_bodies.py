@@ -59,7 +59,7 @@ def _leads(loop: Loop, access: cin.Access, var: cin.IndexVar) -> bool:
         return False
     if (access.level_index(level), access.level_index(level + 1)) != (loop.var, var):
         return False
-    return loop.listed(access, level + 1) and "pos" in form.buffer_names(level + 1)
+    return form.levels[level + 1].listed and "pos" in form.buffer_names(level + 1)
 
 
 def _outermost(loop: Loop) -> cin.Stmt | None:

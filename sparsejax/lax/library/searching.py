@@ -12,11 +12,12 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.formats import convert, lines
+from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.batching import faithful, moved, spread
 from sparsejax.lax.elementwise import elementwise, where
+from sparsejax.lax.library import lines
 from sparsejax.lax.library.calls import on_arrays, stored
 from sparsejax.lax.structural import convert_format, pattern, reshape
 

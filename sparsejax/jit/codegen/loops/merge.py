@@ -30,10 +30,7 @@ def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
     b, segment = loop.b, walker.segment
     if walker.side_by_side:
         with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
-            if loop.plan.prefetch:
-                prefetch.fetch(loop, key, walker, place)
-                _fetch_strip(loop, key, walker, place)
-            loop.at_place(key, walker, place)
+            at_entry(loop, key, walker, place)
         return
     present = b.var("p", segment.lo)
     with b.while_(lambda: b.lt(b.get(present), segment.hi)):
@@ -42,6 +39,14 @@ def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
         end = walker.end_of(b, place, coordinate) if walker.ranged else None
         loop.at(coordinate, key, {walker.access: walker.cursor(place, end, coordinate)})
         b.set(present, walker.after(b, place, coordinate) if end is None else end)
+
+
+def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
+    """One place of a walk in order, before which is fetched what comes later."""
+    if loop.plan.prefetch:
+        prefetch.fetch(loop, key, walker, place)
+        _fetch_strip(loop, key, walker, place)
+    loop.at_place(key, walker, place)
 
 
 def _fetch_strip(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:

@@ -60,7 +60,8 @@ def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
         assert isinstance(operand, Input)
         pos, crd, size = operand.buffers[level]["pos"], operand.buffers[level]["crd"], access.tensor.dtype.itemsize
         _prefetch(b, pos.pointer, _parent(loop, access, far), 8)
-        start = b.load(pos.pointer, _parent(loop, access, near), "i64", "start")
+        step = access.tensor.format.levels[level].group
+        start = b.mul(b.load(pos.pointer, _parent(loop, access, near), "i64", "start"), step)
         _prefetch(b, crd.pointer, start, SIZES[crd.type])
         if level + 1 == len(access.indices):
             _prefetch(b, operand.vals, start, size)
