@@ -11,6 +11,14 @@
     joined     block, place, size           -> block * size + place
     spread     vals, position, count, fill  -> fill but for vals at their positions
 
+Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which need not begin at 0:
+
+    picked     pos, index                   -> where the segments of `index` begin, and `pos` of these side by side
+    copied     start, pos, columns          -> columns of the segments that begin at `start`, side by side
+    within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
+    named      pos, crd, places, columns    -> the same for coordinates that a list names, in its order, as often as it names them
+    located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
+
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
 as this floor knows of no compiler.
 """
@@ -120,6 +128,110 @@ class Passes:
         made = np.full(count, fill, vals.dtype)
         made[position] = vals
         return made
+
+    # ---------------------------------------------------------------------------------------------------- segments
+
+    def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
+        """Where the segments of `index` begin, and where they begin and end when they stand side by side.
+
+        >>> Passes().picked(np.array([0, 2, 2, 3]), np.array([2, 0]))
+        (array([2, 0]), array([0, 1, 3]))
+        """
+        start, made = pos[index], np.empty(len(index) + 1, np.int64)
+        made[0] = 0
+        np.cumsum(pos[index + 1] - start, out=made[1:])
+        return start, made
+
+    def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
+        """Columns of the segments that begin at `start` and stand at `pos` afterwards, side by side.
+
+        >>> Passes().copied(np.array([2, 0]), np.array([0, 1, 3]), [np.array([5, 6, 7])])
+        [array([7, 5, 6])]
+        """
+        index = np.arange(pos[-1])
+        index += np.repeat(start - pos[:-1], pos[1:] - pos[:-1])
+        return [column[index] for column in columns]
+
+    def within(
+        self, pos: Array, crd: Array, chosen: range, columns: Sequence[Array]
+    ) -> tuple[Array, Array, list[Array]]:
+        """(pos, crd, columns) of the entries whose coordinate is in the range `chosen`, of positive step, numbered by their places in it.
+
+        >>> Passes().within(np.array([0, 2, 3]), np.array([0, 4, 2]), range(2, 5, 2), [np.array([5, 6, 7])])
+        (array([0, 1, 2]), array([1, 0], dtype=int32), [array([6, 7])])
+        """
+        first, end = int(pos[0]), int(pos[-1])
+        crd, columns = crd[first:end], [column[first:end] for column in columns]
+        inside = (crd >= chosen.start) & (crd < chosen.stop)
+        if chosen.step > 1:
+            inside &= (crd - crd.dtype.type(chosen.start)) % chosen.step == 0
+        number = inside.nonzero()[0]
+        made = crd[number]
+        made -= made.dtype.type(chosen.start)
+        if chosen.step > 1:
+            made //= made.dtype.type(chosen.step)
+        made = made.astype(crd_dtype(len(chosen)), copy=False)
+        ends = np.empty(len(inside) + 1, np.int64)
+        ends[0] = 0
+        np.cumsum(inside, out=ends[1:])
+        return ends[pos - first], made, [column[number] for column in columns]
+
+    def named(
+        self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
+    ) -> tuple[Array, Array, list[Array]] | None:
+        """(pos, crd, columns) of the entries at coordinates that a list names: coordinate c becomes the numbers
+        `order[ends[c]:ends[c + 1]]`, for `places` = (ends, order); ordered in every segment. None where that is no work for this pass.
+
+        >>> list_of_2_0_2 = np.array([0, 1, 1, 3]), np.array([1, 0, 2])
+        >>> Passes().named(np.array([0, 2]), np.array([0, 2]), list_of_2_0_2, [np.array([5, 6])])
+        (array([0, 3]), array([0, 1, 2], dtype=int32), [array([6, 5, 6])])
+        """
+        ends, order = places
+        first, end = int(pos[0]), int(pos[-1])
+        crd = crd[first:end]
+        begin = ends[crd]
+        counts = ends[crd + 1] - begin
+        total = np.empty(len(crd) + 1, np.int64)
+        total[0] = 0
+        np.cumsum(counts, out=total[1:])
+        made = total[pos - first]
+        number = np.arange(len(crd)).repeat(counts)
+        number += first
+        place = np.arange(len(number)) + (begin - total[:-1]).repeat(counts)
+        new = order[place]
+        extent = len(order)
+        key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * extent + new
+        sort = key.argsort(kind="stable")
+        number = number[sort]
+        return made, new[sort].astype(crd_dtype(extent), copy=False), [column[number] for column in columns]
+
+    def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
+        """The position of coordinate `wanted` in the segment of `parent`, whose coordinates increase; -1 where it is not stored.
+
+        >>> Passes().located(np.array([0, 2, 3]), np.array([0, 4, 2]), np.array([0, 1, 1]), np.array([4, 2, 0]))
+        array([ 1,  2, -1])
+        """
+        low, end = pos[parent], pos[parent + 1]
+        if len(crd) < MANY:  # all at once
+            extent = int(max(crd.max(initial=0), wanted.max(initial=0))) + 1
+            inner = crd[pos[0] : pos[-1]]
+            keys = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1]) * extent + inner
+            low = keys.searchsorted(parent * np.int64(extent) + wanted) + pos[0]
+            here = low < end
+            here &= inner.take(low - pos[0], mode="clip") == wanted if len(inner) else False
+            return np.where(here, low, -1)
+        high = end
+        while True:
+            open = low < high
+            if not open.any():
+                break
+            half = (low + high) >> 1
+            behind = open & (crd[np.minimum(half, len(crd) - 1)] < wanted)
+            low = np.where(behind, half + 1, low)
+            high = np.where(behind | ~open, high, half)
+        here = low < end
+        here[here] = crd[low[here]] == wanted[here]
+        return np.where(here, low, -1)
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:

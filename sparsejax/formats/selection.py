@@ -135,13 +135,31 @@ def selection(
         inside = (found >= 0) & (found < extent)
         ends, found = np.append(0, np.cumsum(inside)).astype(np.int64), found[inside]
     else:
-        ends, found = np.arange(len(found) + 1), found.astype(np.int64)
-        wrong = np.flatnonzero((found < -extent) | (found >= extent))
-        if len(wrong):
-            named = "an axis" if axis is None else f"axis {axis}"
-            raise IndexError(
-                f"index {found[wrong[0]]} is out of bounds for {named} with size {extent} (at position {wrong[0]} of the indices)"
-            )
-        found[found < 0] += extent
+        ends, found = np.arange(len(found) + 1), numbers(found, extent, axis)
     level = ends, found.astype(crd_dtype(extent), copy=False)
     return Storage(format, shape, dtype.type(0), (*((),) * (len(shape) - 1), level), np.ones(len(found), dtype))
+
+
+def numbers(index: Array, extent: int, axis: int | None) -> Array:
+    """Indices as coordinates, int64, of which negative ones count from the end. IndexError, naming `axis`, for one outside [-extent, extent).
+
+    >>> numbers(np.array([2, -1]), 3, 0)
+    array([2, 2])
+    """
+    found = index.astype(np.int64, copy=False)
+    if not len(found):
+        return found
+    if index.dtype == np.uint64:
+        wrong = index >= np.uint64(extent)
+    else:
+        least, most = found.min(), found.max()
+        if least >= 0 and most < extent:
+            return found
+        wrong = (found < -extent) | (found >= extent)
+    at = np.flatnonzero(wrong)
+    if len(at):
+        named = "an axis" if axis is None else f"axis {axis}"
+        raise IndexError(
+            f"index {index[at[0]]} is out of bounds for {named} with size {extent} (at position {at[0]} of the indices)"
+        )
+    return np.where(found < 0, found + extent, found)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import sys
 from typing import Any
 
 import numpy as np
@@ -35,17 +36,31 @@ RETURNED = 32 << 10
 
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
-_first_byte: Any = ctypes.c_char.from_buffer
+_word: Any = ctypes.c_size_t.from_address
+_HEAD = object.__basicsize__
 
 
-def address_of(array: NDArray[Any]) -> int:
-    """Where a contiguous array is in memory; in a fifth of the time of `array.ctypes.data` when it is writeable."""
-    try:
-        return ctypes.addressof(_first_byte(array))
-    except (TypeError, ValueError):  # read-only, or empty
-        return int(
-            array.__array_interface__["data"][0]
-        )  # `array.ctypes` imports, which fails at the end of the interpreter
+def _by_interface(array: NDArray[Any]) -> int:
+    """Where an array is in memory, by NumPy's protocol (`array.ctypes` imports, which fails at the end of the interpreter)."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _by_structure(array: NDArray[Any]) -> int:
+    """The same in an eighth of the time: the pointer stands behind the head of the object, as NumPy's binary interface has it."""
+    address: int = _word(id(array) + _HEAD).value
+    return address
+
+
+def _agrees() -> bool:
+    """Whether objects lie in memory as that expects: where they are at their identity."""
+    if sys.implementation.name != "cpython":
+        return False
+    samples = np.arange(5), np.zeros(3, np.float32)[1:]
+    return all(_by_structure(x) == _by_interface(x) for x in samples)
+
+
+address_of = _by_structure if _agrees() else _by_interface
+"""Where a contiguous array is in memory."""
 
 
 class Results:
