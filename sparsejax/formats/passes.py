@@ -13,6 +13,7 @@
 
 Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which need not begin at 0:
 
+    numbered   listed = 2 0 2, extent = 3   -> 0 1 1 3, 1 0 2  where in a list each coordinate is, side by side, and where these begin
     picked     pos, index                   -> where the segments of `index` begin, and `pos` of these side by side
     copied     start, pos, columns          -> columns of the segments that begin at `start`, side by side
     within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
@@ -25,6 +26,7 @@ as this floor knows of no compiler.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +39,9 @@ Array = NDArray[Any]
 
 MANY = 4096
 """Entries from which machine code is worth its call, and a process that has none yet its loading."""
+
+OFTEN = 256
+"""Passes of one kind over few entries from which its machine code is worth its loading."""
 
 
 def crd_dtype(extent: int) -> np.dtype[Any]:
@@ -131,6 +136,16 @@ class Passes:
 
     # ---------------------------------------------------------------------------------------------------- segments
 
+    def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
+        """(ends, order): coordinate c, below `extent`, is in the list at `order[ends[c]:ends[c + 1]]`.
+
+        >>> Passes().numbered(np.array([2, 0, 2]), 3)
+        (array([0, 1, 1, 3]), array([1, 0, 2], dtype=int32))
+        """
+        ends = np.zeros(extent + 1, np.int64)
+        np.cumsum(np.bincount(listed, minlength=extent), out=ends[1:])
+        return ends, listed.argsort(kind="stable").astype(crd_dtype(len(listed)), copy=False)
+
     def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
         """Where the segments of `index` begin, and where they begin and end when they stand side by side.
 
@@ -180,10 +195,10 @@ class Passes:
         self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
     ) -> tuple[Array, Array, list[Array]] | None:
         """(pos, crd, columns) of the entries at coordinates that a list names: coordinate c becomes the numbers
-        `order[ends[c]:ends[c + 1]]`, for `places` = (ends, order); ordered in every segment. None where that is no work for this pass.
+        `order[ends[c]:ends[c + 1]]`, for `places` = (ends, order), see `numbered`; ordered in every segment. None where that is no work for this pass.
 
-        >>> list_of_2_0_2 = np.array([0, 1, 1, 3]), np.array([1, 0, 2])
-        >>> Passes().named(np.array([0, 2]), np.array([0, 2]), list_of_2_0_2, [np.array([5, 6])])
+        >>> places = Passes().numbered(np.array([2, 0, 2]), 3)
+        >>> Passes().named(np.array([0, 2]), np.array([0, 2]), places, [np.array([5, 6])])
         (array([0, 3]), array([0, 1, 2], dtype=int32), [array([6, 5, 6])])
         """
         ends, order = places
@@ -244,18 +259,48 @@ def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
     return fresh
 
 
-_few = _many = Passes()
+class Learning(Passes):
+    """The passes over few entries, in NumPy until one of them has run `often` times: from then on it pays to load its machine code, which
+    takes a third of the time."""
+
+    def __init__(self, many: Passes, often: int = OFTEN) -> None:
+        for name in (
+            "owners",
+            "offsets",
+            "take",
+            "spread",
+            "numbered",
+            "picked",
+            "copied",
+            "within",
+            "named",
+            "located",
+        ):
+            setattr(self, name, self._counted(name, many, often))
+
+    def _counted(self, name: str, many: Passes, often: int) -> Callable[..., Any]:
+        few, calls = getattr(super(), name), itertools.count(1)
+
+        def run(*args: Any) -> Any:
+            if next(calls) >= often:
+                setattr(self, name, getattr(many, name))
+            return few(*args)
+
+        return run
+
+
+_numpy = _few = _many = Passes()
 _prefers: Callable[[int], bool] | None = None
 
 
 def use(many: Passes, prefers: Callable[[int], bool]) -> None:
     """Run passes over many entries by `many`; where plans are forced (`config.choose`), those over as many as it `prefers`."""
-    global _many, _prefers
-    _many, _prefers = many, prefers
+    global _few, _many, _prefers
+    _few, _many, _prefers = Learning(many), many, prefers
 
 
 def over(entries: int) -> Passes:
     """The passes for as many entries."""
     if config.forcing and _prefers is not None:
-        return _many if _prefers(entries) else _few
+        return _many if _prefers(entries) else _numpy
     return _few if entries < MANY else _many

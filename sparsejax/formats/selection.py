@@ -147,15 +147,9 @@ def numbers(index: Array, extent: int, axis: int | None) -> Array:
     array([2, 2])
     """
     found = index.astype(np.int64, copy=False)
-    if not len(found):
+    if not found.size or int(found.view(np.uint64).max()) < extent:  # negative numbers are large ones without a sign
         return found
-    if index.dtype == np.uint64:
-        wrong = index >= np.uint64(extent)
-    else:
-        least, most = found.min(), found.max()
-        if least >= 0 and most < extent:
-            return found
-        wrong = (found < -extent) | (found >= extent)
+    wrong = index >= np.uint64(extent) if index.dtype == np.uint64 else (found < -extent) | (found >= extent)
     at = np.flatnonzero(wrong)
     if len(at):
         named = "an axis" if axis is None else f"axis {axis}"

@@ -49,13 +49,28 @@ def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...]
             if part.dtype.kind == "b":
                 if len(part) != n:
                     return None
-                part = part.nonzero()[0]
-            elif part.dtype.kind not in "iu":
+                keys[d] = part.nonzero()[0]
+            elif part.dtype.kind in "iu":
+                keys[d] = selection.numbers(part, n, d)
+            else:
                 return None
-            keys[d], vector = selection.numbers(part, n, d), True
+            vector = True
         else:
             return None
     return None if vector and axes else (keys, axes)
+
+
+def vectors(key: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    """Vectors of integers of one length, one for every dimension of a matrix or larger array, as coordinates; None for other keys."""
+    if type(key) is not tuple or len(key) != len(shape) or len(shape) < 2:
+        return None
+    first = key[0]
+    if type(first) is not np.ndarray or first.ndim != 1:
+        return None
+    for part in key:
+        if type(part) is not np.ndarray or part.shape != first.shape or part.dtype.kind not in "iu":
+            return None
+    return [selection.numbers(part, n, d) for d, (part, n) in enumerate(zip(key, shape, strict=True))]
 
 
 def part(x: Array, keys: Sequence[Any], axes: tuple[int, ...]) -> Array:
@@ -65,10 +80,12 @@ def part(x: Array, keys: Sequence[Any], axes: tuple[int, ...]) -> Array:
         return _one(x, storage, keys)
     if not axes and all(key is None for key in keys):
         return x
-    shape = tuple(
-        [len(k) if k is not None else n for d, (k, n) in enumerate(zip(keys, x.shape, strict=True)) if d not in axes]
-    )
-    aval = typed(x.aval, shape, axes)
+    aval = x._aval
+    shape = list(aval.shape)
+    for d, key in enumerate(keys):
+        if key is not None:
+            shape[d] = len(key)
+    aval = typed(aval, tuple([n for d, n in enumerate(shape) if d not in axes] if axes else shape), axes)
     result = taken.taken(storage, keys, axes, aval.format)
     if aval.format.is_dense:
         result = structural.refill(result, 0)

@@ -252,9 +252,15 @@ def getitem(x: Any, key: Any) -> Any:
            [4, 3]]))
     """
     if type(x) is Array and not x.format.is_dense and current() is None:
-        found = at_once.simple(key, x.shape)
+        shape = x._aval.shape
+        found = at_once.simple(key, shape)
         if found is not None:
             return at_once.part(x, *found)
+        columns = at_once.vectors(key, shape)
+        if columns is not None:
+            made = at_once.places(x, columns)
+            if made is not None:
+                return made
     x, key, _ = _without_bools(asarray(x), key)
     index = parse(key, x.shape)
     if type(x) is Array and not x.format.is_dense and current() is None:

@@ -142,8 +142,9 @@ def test_parts_of_segments(parents, longest, first):
         for chosen in (range(50), range(10, 30), range(3, 48, 4), range(20, 20), range(49, 50)):
             same_parts(MANY.within(pos, crd, chosen, columns), FEW.within(pos, crd, chosen, columns))
         for listed in (rng.permutation(extent), rng.integers(0, extent, 30), np.empty(0, np.int64)):
-            ends, (order,) = FEW.bucketed(listed, [np.arange(len(listed), dtype=np.int32)], extent)
-            same_parts(MANY.named(pos, crd, (ends, order), columns), FEW.named(pos, crd, (ends, order), columns))
+            places = FEW.numbered(listed, extent)
+            same_parts(MANY.numbered(listed, extent), places)
+            same_parts(MANY.named(pos, crd, places, columns), FEW.named(pos, crd, places, columns))
         if parents:
             parent, wanted = rng.integers(0, parents, 3 * parents), rng.integers(0, extent, 3 * parents)
             same_parts([MANY.located(pos, crd, parent, wanted)], [FEW.located(pos, crd, parent, wanted)])

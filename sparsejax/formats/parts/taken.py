@@ -41,7 +41,10 @@ class Kept(NamedTuple):
     listed: Array | None = None
 
 
-def taken(storage: Storage, keys: Sequence[Key], axes: Sequence[int], format: Format) -> Storage:
+_WHOLE = Kept(0, 1)
+
+
+def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: Format) -> Storage:
     """The entries that `keys` keep, one for every dimension, numbered by their places; `axes`, of which a range of one coordinate remains,
     are left out. Buffers are shared where most of them stays.
 
@@ -89,91 +92,104 @@ def _length(key: Key, extent: int) -> int:
     return extent if key is None else len(key)
 
 
+class _Run(NamedTuple):
+    """A run of levels, or a dense one: the first of them and the one behind them, and their dimensions, of which the only one may be left out."""
+
+    dense: bool
+    first: int
+    stop: int
+    dims: tuple[int, ...]
+    gone: bool
+
+
 @functools.lru_cache(maxsize=1024)
-def _runs(form: Format, axes: tuple[int, ...], format: Format) -> tuple[tuple[bool, int, int, bool], ...] | None:
-    """(dense, first, stop, left out) of every run of levels, if all are of the kinds that `by_levels` knows, and what remains is `format`."""
-    if form.blocked or not form.ndim or form.is_dense:
+def _runs(form: Format, axes: tuple[int, ...], format: Format) -> tuple[_Run, ...] | None:
+    """The runs of levels, if all are of the kinds that `by_levels` knows, and what remains is `format`."""
+    if form.blocked or not form.ndim or form.is_dense or format.blocked:
         return None
-    made, left = [], []
+    made = []
     for first, stop in form.runs:
-        level = form.levels[first]
-        dense = isinstance(level, Dense)
-        gone = any(d in axes for d in form.order[first:stop])
-        if not (dense or (isinstance(level, Compressed | Coordinate) and level.unique and not gone)):
+        level, dims = form.levels[first], form.order[first:stop]
+        run = _Run(isinstance(level, Dense), first, stop, dims, any(d in axes for d in dims))
+        if not (run.dense or (isinstance(level, Compressed | Coordinate) and level.unique and not run.gone)):
             return None
-        made.append((dense, first, stop, gone))
-        left += [] if gone else [form.levels[first:stop]]
-    same = [format.levels[first:stop] for first, stop in format.runs] == left
-    return tuple(made) if same and not format.blocked else None
+        made.append(run)
+    left = [form.levels[run.first : run.stop] for run in made if not run.gone]
+    return tuple(made) if [format.levels[first:stop] for first, stop in format.runs] == left else None
 
 
-def by_levels(storage: Storage, keys: Sequence[Key], axes: Sequence[int], format: Format) -> Storage | None:
+def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: Format) -> Storage | None:
     """As `taken`, level by level; None where a level is not dense, compressed or coordinate, or a key too much work for it."""
-    form = storage.format
-    runs = _runs(form, tuple(axes), format)
+    runs = _runs(storage.format, axes, format)
     if runs is None:
         return None
-    kept, vals = Kept(0, 1), storage.vals
+    old, vals = storage.shape, storage.vals
+    shape = list(old)
+    for d, key in enumerate(keys):
+        if key is not None:
+            shape[d] = count = len(key)
+            if not count:
+                return None
+    kept, last = _WHOLE, len(old)
     buffers: list[tuple[Array, ...]] = []
-    last = len(form.levels)
     moved = listed = changed = False
-    if any(key is not None and not len(key) for key in keys):
-        return None
-    for dense, first, stop, gone in runs:
+    for dense, first, stop, dims, gone in runs:
+        lead = dims[0]
         if dense:
-            d = form.order[first]
-            kept = _below(kept, keys[d], storage.shape[d])
-            changed = changed or (listed and keys[d] is not None)
+            key = keys[lead]
+            kept = _below(kept, key, old[lead])
+            changed = changed or (listed and key is not None)
             if not gone:
                 buffers.append(())
             continue
-        dims = form.order[first:stop]
-        own, run = [keys[d] for d in dims], storage.buffers[first:stop]
-        pos, crds = run[0][0], [level[-1] for level in run]
-        if all(key is None for key in own) and kept.listed is None:
+        pos, crd = storage.buffers[first]
+        more = [level[0] for level in storage.buffers[first + 1 : stop]]
+        keyed = keys[lead] is not None or (bool(more) and any(keys[d] is not None for d in dims))
+        if not keyed and kept.listed is None:
             begin, end = int(pos[kept.first]), int(pos[kept.stop])
-            made = pos[kept.first : kept.stop + 1]
-            pos = made - begin if begin else made if len(made) == len(pos) else _part(pos, kept.first, kept.stop + 1)
-            crds = [_part(crd, begin, end) for crd in crds]
+            if begin or end != len(crd) or len(pos) != kept.stop + 1:
+                pos = (
+                    _part(pos, kept.first, kept.stop + 1)
+                    if not begin
+                    else _frozen(pos[kept.first : kept.stop + 1] - begin)
+                )
+                crd, more = _part(crd, begin, end), [_part(c, begin, end) for c in more]
             kept = Kept(begin, end)
         else:
-            carried = vals if stop == last else np.arange(len(crds[0]))
-            columns: list[Array] = [*crds, carried]
-            if kept.listed is not None:
-                many = passes.over(len(kept.listed))
-                start, pos = many.picked(pos, kept.listed)
-                columns = passes.over(max(len(kept.listed), int(pos[-1]))).copied(start, pos, columns)
-            else:
+            columns: list[Array] = [crd, *more, vals if stop == last else np.arange(len(crd))]
+            if kept.listed is None:
                 pos = pos[kept.first : kept.stop + 1]
-            if any(key is not None for key in own):
-                found = _inside(pos, columns, own, [storage.shape[d] for d in dims])
+            else:
+                count = len(kept.listed)
+                start, pos = passes.over(count).picked(pos, kept.listed)
+                columns = passes.over(max(count, int(pos[-1]))).copied(start, pos, columns)
+            if keyed:
+                found = _inside(pos, columns, [keys[d] for d in dims], [old[d] for d in dims])
                 if found is None:
                     return None
                 pos, columns = found
                 changed = changed or listed
             if changed and not (pos[1:] > pos[:-1]).all():  # what is left empty is not stored in the levels above
                 return None
-            *crds, carried = columns
+            crd, *more, carried = columns
+            _frozen(pos)
+            _frozen(crd)
             if stop == last:
-                vals, moved = carried, True
+                vals, moved = _frozen(carried), True
             else:
                 kept = Kept(0, 0, carried)
         listed = True
-        buffers += [(_frozen(pos), _frozen(crds[0])), *((_frozen(crd),) for crd in crds[1:])]
+        buffers.append((pos, crd))
+        for column in more:
+            buffers.append((_frozen(column),))
     if not moved:
-        vals = (
-            _part(vals, kept.first, kept.stop)
-            if kept.listed is None
-            else passes.over(len(kept.listed)).take(vals, kept.listed)
-        )
-    shape = tuple(
-        [
-            len(key) if key is not None else n
-            for d, (key, n) in enumerate(zip(keys, storage.shape, strict=True))
-            if d not in axes
-        ]
-    )
-    return Storage.of_frozen(format, shape, storage.fill_value, tuple(buffers), _frozen(vals))
+        if kept.listed is None:
+            vals = _frozen(_part(vals, kept.first, kept.stop))
+        else:
+            vals = _frozen(passes.over(len(kept.listed)).take(vals, kept.listed))
+    if axes:
+        shape = [n for d, n in enumerate(shape) if d not in axes]
+    return Storage.of_frozen(format, tuple(shape), storage.fill_value, tuple(buffers), vals)
 
 
 def _frozen(array: Array) -> Array:
@@ -228,10 +244,8 @@ def _inside(
     assert listed is not None
     if extent > max(passes.MANY, 4 * (entries + len(listed))):
         return None
-    ends, (order,) = passes.over(max(len(listed), extent)).bucketed(
-        listed, [np.arange(len(listed), dtype=crd_dtype(len(listed)))], extent
-    )
-    found = passes.over(max(entries, len(listed))).named(pos, crd, (ends, order), rest)
+    many = passes.over(max(entries, len(listed)))
+    found = many.named(pos, crd, many.numbered(listed, extent), rest)
     return None if found is None else (found[0], [found[1], *found[2]])
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sparsejax.formats.walk import lower_bound
 from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.codegen.kernel_memory import clear
 from sparsejax.jit.runtime.conversion_loops import Pairs, Vector
 
 AHEAD = 16
@@ -53,6 +54,29 @@ def _summed(b: Builder, rows: Val, made: Vector, longest: Vector, of: Callable[[
         b.set(most, b.max(b.get(most), length))
         made.put(b, b.add(r, 1), b.get(total))
     longest.put(b, b.i64(0), b.get(most))
+
+
+def numbered(b: Builder, count: Val, extent: Val, listed: Vector, ends: Vector, order: Vector) -> None:
+    """How often each coordinate comes, where its numbers begin, and the numbers: where they begin is moved on, and back again."""
+    clear(b, ends.pointer, b.i64(0), b.add(extent, 1), 8)
+    with b.for_(b.i64(0), count, "k") as k:
+        c = b.named("c", listed.number(b, k))
+        ends.put(b, c, b.add(ends.get(b, c), 1))
+    total = b.var("total", b.i64(0))
+    with b.for_(b.i64(0), b.add(extent, 1), "c") as c:
+        here = b.named("here", ends.get(b, c))
+        ends.put(b, c, b.get(total))
+        b.increment(total, here)
+    with b.for_(b.i64(0), count, "k") as k:
+        c = b.named("c", listed.number(b, k))
+        at = b.named("at", ends.get(b, c))
+        order.put(b, at, order.element(b, k))
+        ends.put(b, c, b.add(at, 1))
+    before = b.var("before", b.i64(0))
+    with b.for_(b.i64(0), extent, "c") as c:
+        here = b.named("here", ends.get(b, c))
+        ends.put(b, c, b.get(before))
+        b.set(before, here)
 
 
 def picked(b: Builder, lengths: Lengths, pos: Vector, index: Vector, start: Vector) -> None:
