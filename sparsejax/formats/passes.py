@@ -19,6 +19,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
     named      pos, crd, places, columns    -> the same for coordinates that a list names, in its order, as often as it names them
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
+    met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
 as this floor knows of no compiler.
@@ -247,6 +248,17 @@ class Passes:
         here = low < end
         here[here] = crd[low[here]] == wanted[here]
         return np.where(here, low, -1)
+
+    def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
+        """(number, values): the segments r that have an entry at coordinate `start + r * step`, and the values there.
+
+        >>> Passes().met(np.array([0, 2, 3]), np.array([0, 4, 1]), 0, 1, np.array([5, 6, 7]))
+        (array([0, 1], dtype=int32), array([5, 7]))
+        """
+        first, end = int(pos[0]), int(pos[-1])
+        owner = np.arange(len(pos) - 1, dtype=crd_dtype(len(pos))).repeat(pos[1:] - pos[:-1])
+        here = (crd[first:end] == (owner * np.int64(step) + start if step else start)).nonzero()[0]
+        return owner[here], vals[first:end][here]
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:

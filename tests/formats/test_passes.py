@@ -145,6 +145,8 @@ def test_parts_of_segments(parents, longest, first):
             places = FEW.numbered(listed, extent)
             same_parts(MANY.numbered(listed, extent), places)
             same_parts(MANY.named(pos, crd, places, columns), FEW.named(pos, crd, places, columns))
+        for start, step in ((0, 1), (7, 1), (3, 0)):
+            same_parts(MANY.met(pos, crd, start, step, columns[0]), FEW.met(pos, crd, start, step, columns[0]))
         if parents:
             parent, wanted = rng.integers(0, parents, 3 * parents), rng.integers(0, extent, 3 * parents)
             same_parts([MANY.located(pos, crd, parent, wanted)], [FEW.located(pos, crd, parent, wanted)])

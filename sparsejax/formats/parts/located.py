@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -107,6 +108,37 @@ def _flat(columns: Sequence[Array] | Array, shape: Sequence[int]) -> Array:
     return made
 
 
+def listed_rows(form: Format) -> tuple[int, int] | None:
+    """(row, column): the dimensions of a matrix whose rows a dense level holds, and whose columns a level lists, in order and each once."""
+    if form.ndim != 2 or form.blocked or not isinstance(form.levels[0], Dense):
+        return None
+    below = form.levels[1]
+    return (form.order[0], form.order[1]) if isinstance(below, Compressed | Coordinate) and below.unique else None
+
+
+def line(storage: Storage, first: int, count: int, start: int, step: int) -> Storage:
+    """Of a matrix in `listed_rows`, the entries of the rows from `first` on, one each, at column `start + step * k` for the k-th: as a sparse
+    vector (coo). Linear in the rows, and in the entries of short ones.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
+    >>> line(A, 0, 2, 1, -1).vals
+    array([5., 6.])
+    """
+    pos, crd = storage.buffers[1]
+    pos = pos[first : first + count + 1]
+    entries = max(count, int(pos[-1] - pos[0]))
+    number, vals = passes.over(entries).met(pos, crd, start, step, storage.vals)
+    return _coo(number.astype(crd_dtype(count), copy=False), vals, count, storage.fill_value)
+
+
+def _coo(crd: Array, vals: Array, count: int, fill: Any) -> Storage:
+    """A sparse vector of so many places."""
+    return Storage(_VECTOR, (count,), fill, ((np.array([0, len(crd)]), crd),), vals)
+
+
+_VECTOR = Format.parse("coo", 1)
+
+
 def gathered(storage: Storage, columns: Sequence[Array]) -> Storage | None:
     """The array of the values at places, as a sparse vector (coo) over the fill; None as `located`.
 
@@ -118,6 +150,4 @@ def gathered(storage: Storage, columns: Sequence[Array]) -> Storage | None:
     if found is None:
         return None
     count = len(columns[0])
-    crd = found[0].astype(crd_dtype(count), copy=False)
-    form = Format.parse("coo", 1)
-    return Storage(form, (count,), storage.fill_value, ((np.array([0, len(crd)]), crd),), found[1])
+    return _coo(found[0].astype(crd_dtype(count), copy=False), found[1], count, storage.fill_value)

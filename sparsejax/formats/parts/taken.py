@@ -22,6 +22,7 @@ from sparsejax.formats.compressed import Compressed
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.segments import check_size, ranges
 from sparsejax.formats.storage import Storage
@@ -54,7 +55,8 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
     >>> convert.to_dense(taken(A, (range(1, 2), np.array([2, 0])), (0,), Format.parse("csf", 1)))
     array([5., 3.])
     """
-    made = by_levels(storage, keys, axes, format)
+    made = _column(storage, keys, axes) if axes else None
+    made = by_levels(storage, keys, axes, format) if made is None else made
     return by_coordinates(storage, keys, axes, format) if made is None else made
 
 
@@ -90,6 +92,20 @@ def by_coordinates(storage: Storage, keys: Sequence[Key], axes: Sequence[int], f
 
 def _length(key: Key, extent: int) -> int:
     return extent if key is None else len(key)
+
+
+def _column(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...]) -> Storage | None:
+    """As `taken`, for one column of consecutive rows of a matrix whose rows list their columns; else None."""
+    dims = located.listed_rows(storage.format)
+    if dims is None or axes != dims[1:]:
+        return None
+    rows, column = keys[dims[0]], keys[dims[1]]
+    assert isinstance(column, range)
+    if rows is None:
+        rows = range(storage.shape[dims[0]])
+    if not isinstance(rows, range) or rows.step != 1:
+        return None
+    return located.line(storage, rows.start, len(rows), column.start, 0)
 
 
 class _Run(NamedTuple):

@@ -19,6 +19,8 @@ from sparsejax.jit.runtime.conversion_loops import Pairs, Vector
 
 AHEAD = 16
 """How many segments ahead entries are prefetched."""
+FEW = 16
+"""Entries of a segment of which all are looked at."""
 
 
 @dataclass(frozen=True)
@@ -200,15 +202,51 @@ def _inserted(
         target.put(b, to, value)
 
 
+def _searched(b: Builder, crd: Vector, lo: Val, hi: Val, c: Val) -> Val:
+    """The position of coordinate `c` between two others, -1 where it is not stored: all of a few are looked at, without a branch."""
+    found = b.var("found", b.i64(-1))
+    b.set(found, b.i64(-1))
+
+    def few() -> None:
+        with b.for_(lo, hi, "k") as k:
+            b.set(found, b.select(b.eq(crd.number(b, k), c), k, b.get(found)))
+
+    def many() -> None:
+        place = b.named("place", lower_bound(b, lambda k: b.lt(crd.number(b, k), c), lo, hi))
+        with b.if_(b.lt(place, hi)):
+            b.set(found, b.select(b.eq(crd.number(b, place), c), place, b.i64(-1)))
+
+    b.if_else(b.lt(b.sub(hi, lo), FEW), few, many)
+    return b.get(found)
+
+
 def located(
     b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, parent: Vector, wanted: Vector, out: Vector
 ) -> None:
     with b.for_(first, end, "q") as q:
         p, c = b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
-        hi = b.named("hi", pos.get(b, b.add(p, 1)))
-        place = b.named("place", lower_bound(b, lambda k: b.lt(crd.number(b, k), c), pos.get(b, p), hi))
-        found = b.var("found", b.i64(-1))
-        b.set(found, b.i64(-1))
-        with b.if_(b.lt(place, hi)):
-            b.set(found, b.select(b.eq(crd.number(b, place), c), place, b.i64(-1)))
-        out.put(b, q, b.get(found))
+        out.put(b, q, _searched(b, crd, pos.get(b, p), pos.get(b, b.add(p, 1)), c))
+
+
+def met(
+    b: Builder,
+    first: Val,
+    end: Val,
+    line: tuple[Val, Val],
+    pos: Vector,
+    crd: Vector,
+    number: Vector,
+    count: Vector,
+    move: Pairs,
+) -> None:
+    """Of the segments from `first` to `end`; what is found goes from `first` on, and how many they are to `count`."""
+    (start, step), ((source, target),) = line, move
+    at = b.var("at", first)
+    with b.for_(first, end, "r") as r:
+        c = b.named("c", b.add(start, b.mul(r, step)))
+        here = b.named("here", _searched(b, crd, pos.get(b, r), pos.get(b, b.add(r, 1)), c))
+        with b.if_(b.lt(b.i64(-1), here)):
+            number.put(b, b.get(at), number.element(b, r))
+            target.put(b, b.get(at), source.get(b, here))
+            b.increment(at)
+    count.put(b, b.i64(0), b.sub(b.get(at), first))

@@ -86,6 +86,20 @@ class SegmentPasses(Passes):
         run_parts(kernel, [(*pair, *behind) for pair in _shares(0, len(wanted), len(wanted))])
         return out
 
+    def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
+        rows = len(pos) - 1
+        vals, number, parts = np.ascontiguousarray(vals), empty(rows, crd_dtype(rows + 1)), _rows(pos)
+        made, count = empty(rows, vals.dtype), np.zeros(len(parts), np.int64)
+        behind = start, step, *(address(a) for a in (pos, crd, number)), address(vals), address(made)
+        counts, kernel = address(count), _met(crd.itemsize, number.itemsize, vals.itemsize)
+        run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(parts)])
+        if len(parts) == 1:
+            found = int(count[0])
+            number, made = number[:found], made[:found]
+            return (number.copy(), made.copy()) if 2 * found < rows else (number, made)
+        pieces = [slice(first, first + int(n)) for (first, _), n in zip(parts, count, strict=True)]
+        return np.concatenate([number[p] for p in pieces]), np.concatenate([made[p] for p in pieces])
+
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
     """The numbers from `first` to `end` in parts, one for every thread where there are many entries."""
@@ -217,4 +231,14 @@ def _located(size: int, parent_size: int, wanted_size: int) -> compiler.Kernel:
     b = LLVMBuilder()
     names = "pos", "crd", "parent", "wanted", "out"
     segment_loops.located(b, *_share(b), *vectors(b, 2, (8, size, parent_size, wanted_size, 8), names))
+    return compiled(b)
+
+
+@functools.cache
+def _met(size: int, number_size: int, vals_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), (count,) = _share(b), vectors(b, 2, (8,), ("count",))
+    line = b.slot(3, "i64", "start"), b.slot(4, "i64", "step")
+    pos, crd, number = vectors(b, 5, (8, size, number_size), ("pos", "crd", "number"))
+    segment_loops.met(b, first, end, line, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
     return compiled(b)
