@@ -19,6 +19,8 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
     named      pos, crd, places, columns    -> the same for coordinates that a list names, in its order, as often as it names them
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
+    strung     vectors, shifts              -> one behind the other, a number added to each
+    interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
@@ -259,6 +261,35 @@ class Passes:
         owner = np.arange(len(pos) - 1, dtype=crd_dtype(len(pos))).repeat(pos[1:] - pos[:-1])
         here = (crd[first:end] == (owner * np.int64(step) + start if step else start)).nonzero()[0]
         return owner[here], vals[first:end][here]
+
+    def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
+        """Vectors one behind the other as `dtype`, with a number added to each where there are `shifts`.
+
+        >>> Passes().strung([np.array([0, 1]), np.array([0])], [0, 5], np.dtype(np.int64))
+        array([0, 1, 5])
+        """
+        if shifts is None:
+            return np.concatenate(columns, dtype=dtype, casting="unsafe")
+        made, first = np.empty(sum(map(len, columns)), dtype), 0
+        for column, shift in zip(columns, shifts, strict=True):
+            np.add(column, dtype.type(shift), out=made[first : first + len(column)], dtype=dtype, casting="unsafe")
+            first += len(column)
+        return made
+
+    def interleaved(
+        self, parts: Sequence[tuple[Array, Array, Array]], shifts: Sequence[int]
+    ) -> tuple[Array, Array, Array]:
+        """(pos, crd, vals) of segments that hold those of all parts, one behind the other, with a number added to the coordinates of each.
+
+        >>> one = np.array([0, 1, 2]), np.array([0, 1], np.int32), np.array([5, 6])
+        >>> Passes().interleaved([one, one], [0, 2])
+        (array([0, 2, 4]), array([0, 2, 1, 3], dtype=int32), array([5, 5, 6, 6]))
+        """
+        pos = sum(part[0] for part in parts)
+        rows = [np.arange(len(own) - 1).repeat(own[1:] - own[:-1]) for own, _, _ in parts]
+        order = np.concatenate(rows).argsort(kind="stable")
+        crd = self.strung([part[1] for part in parts], shifts, parts[0][1].dtype)
+        return np.asarray(pos), crd[order], np.concatenate([part[2] for part in parts])[order]
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:

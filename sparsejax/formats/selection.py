@@ -12,6 +12,7 @@ from sparsejax.formats import convert, entries
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.parts import joined
 from sparsejax.formats.segments import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -98,6 +99,10 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
         return convert.from_dense(
             np.concatenate([convert.to_dense(s) for s in storages], axis), format, first.fill_value
         )
+    if all(s.format == format for s in storages):
+        made = joined.joined(storages, axis)
+        if made is not None:
+            return made
     shape = list(first.shape)
     shape[axis] = sum(s.shape[axis] for s in storages)
     sparse = [convert.convert(s, Format.parse("coo", s.ndim)) if s.format.is_dense else s for s in storages]

@@ -7,7 +7,7 @@ import pytest
 
 from sparsejax import config
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, selection
-from sparsejax.formats.parts import located, taken
+from sparsejax.formats.parts import joined, located, taken
 from sparsejax.formats.validate import validate
 from tests.fuzz.levels import OUTPUTS, random_format
 
@@ -112,3 +112,29 @@ def test_small_parts_keep_no_large_memory_alive():
     assert np.shares_memory(whole.vals, storage.vals)
     part = taken.taken(whole, (range(20), None), (), storage.format)
     assert not np.shares_memory(part.vals, storage.vals)
+
+
+@pytest.mark.parametrize("choose", PASSES)
+@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("levels", [SIMPLE, OUTPUTS])
+def test_joined(levels, seed, choose):
+    rng = random.Random(seed)
+    first = drawn(rng, levels)
+    axis, dense = rng.randrange(first.ndim), [convert.to_dense(first)]
+    for _ in range(rng.randint(1, 4)):
+        other = np.take(dense[0], np.arange(rng.randint(0, 7)) % dense[0].shape[axis], axis)
+        dense.append(np.where(np.random.default_rng(seed).random(other.shape) < 0.5, other, first.fill_value))
+    form = first.format
+    storages = [first, *(convert.from_dense(d.astype(first.dtype), form, first.fill_value) for d in dense[1:])]
+    with config.using(choose=choose):
+        made = selection.concatenate(storages, axis, form)
+    validate(made)
+    assert made.format == form
+    np.testing.assert_array_equal(convert.to_dense(made), np.concatenate(dense, axis), strict=True)
+
+
+def test_matrices_are_joined_without_ordering_entries():
+    for name, axes in (("csr", (0, 1)), ("csc", (0, 1)), ("dcsr", (0,)), ("coo", (0,))):
+        storage = convert.from_dense(np.eye(3), Format.parse(name, 2), 0.0)
+        for axis in axes:
+            assert joined.joined([storage, storage], axis) is not None

@@ -147,6 +147,18 @@ def test_parts_of_segments(parents, longest, first):
             same_parts(MANY.named(pos, crd, places, columns), FEW.named(pos, crd, places, columns))
         for start, step in ((0, 1), (7, 1), (3, 0)):
             same_parts(MANY.met(pos, crd, start, step, columns[0]), FEW.met(pos, crd, start, step, columns[0]))
+        parts = [(pos, crd, columns[0])] * 3
+        others = segments_of(rng, parents, longest, extent)
+        parts.append((*others, rng.random(len(others[1]))))
+        shifts = [0, 50, 100, 7]
+        if not first:
+            same_parts(MANY.interleaved(parts, shifts), FEW.interleaved(parts, shifts))
+        for own in (0, 1, 2):
+            strings, dtype = [part[own] for part in parts], parts[0][own].dtype
+            same_parts([MANY.strung(strings, None, dtype)], [FEW.strung(strings, None, dtype)])
+            if own < 2:
+                for wide in (dtype, np.dtype(np.int64)):
+                    same_parts([MANY.strung(strings, shifts, wide)], [FEW.strung(strings, shifts, wide)])
         if parents:
             parent, wanted = rng.integers(0, parents, 3 * parents), rng.integers(0, extent, 3 * parents)
             same_parts([MANY.located(pos, crd, parent, wanted)], [FEW.located(pos, crd, parent, wanted)])

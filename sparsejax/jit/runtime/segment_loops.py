@@ -250,3 +250,31 @@ def met(
             target.put(b, b.get(at), source.get(b, here))
             b.increment(at)
     count.put(b, b.i64(0), b.sub(b.get(at), first))
+
+
+def strung(b: Builder, count: Val, shift: Val | None, source: Vector, target: Vector) -> None:
+    with b.for_(b.i64(0), count, "p") as p:
+        if shift is None:
+            target.put(b, p, source.get(b, p))
+        else:
+            target.put(b, p, target.element(b, b.add(source.number(b, p), shift)))
+
+
+def interleaved(
+    b: Builder, first: Val, end: Val, parts: Val, table: Vector, made: Vector, crd: Vector, vals: Vector
+) -> None:
+    """The table holds, for every part, the addresses of its pos, crd and vals, and what is added to its coordinates."""
+    with b.for_(first, end, "r") as r:
+        at = b.var("at", b.i64(0))
+        b.set(at, made.get(b, r))
+        with b.for_(b.i64(0), parts, "k") as k:
+            own = [b.named("word", table.get(b, b.add(b.mul(k, 4), n))) for n in range(4)]
+            pos, crds, values = (
+                Vector(b.convert("inttoptr", word, "ptr"), size)
+                for word, size in zip(own, (8, crd.size, vals.size), strict=False)
+            )
+            with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+                to = b.get(at)
+                crd.put(b, to, crd.element(b, b.add(crds.number(b, p), own[3])))
+                vals.put(b, to, values.get(b, p))
+                b.increment(at)

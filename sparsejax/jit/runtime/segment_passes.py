@@ -100,6 +100,34 @@ class SegmentPasses(Passes):
         pieces = [slice(first, first + int(n)) for (first, _), n in zip(parts, count, strict=True)]
         return np.concatenate([number[p] for p in pieces]), np.concatenate([made[p] for p in pieces])
 
+    def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
+        if any(column.itemsize > dtype.itemsize or (shifts is None and column.dtype != dtype) for column in columns):
+            return super().strung(columns, shifts, dtype)
+        made, kept = empty(sum(map(len, columns)), dtype), [np.ascontiguousarray(column) for column in columns]
+        rows: dict[int, list[tuple[int, ...]]] = {}
+        place = address(made)
+        for k, column in enumerate(kept):
+            source, size, shift = address(column), column.itemsize, 0 if shifts is None else shifts[k]
+            for first, end in _shares(0, len(column), len(column)):
+                ends = source + first * size, place + first * dtype.itemsize
+                rows.setdefault(size, []).append((end - first, shift, *ends))
+            place += len(column) * dtype.itemsize
+        for size, own in rows.items():
+            run_parts(_strung(size, dtype.itemsize, shifts is not None), own)
+        return made
+
+    def interleaved(
+        self, parts: Sequence[tuple[Array, Array, Array]], shifts: Sequence[int]
+    ) -> tuple[Array, Array, Array]:
+        kept = [tuple(np.ascontiguousarray(a) for a in part) for part in parts]
+        pos = np.asarray(sum(part[0] for part in kept))
+        entries = int(pos[-1])
+        crd, vals = empty(entries, kept[0][1].dtype), empty(entries, kept[0][2].dtype)
+        table = np.array([[*map(address, part), shift] for part, shift in zip(kept, shifts, strict=True)], np.int64)
+        behind = len(kept), *map(address, (table, pos, crd, vals))
+        run_parts(_interleaved(crd.itemsize, vals.itemsize), [(*pair, *behind) for pair in _rows(pos)])
+        return pos, crd, vals
+
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
     """The numbers from `first` to `end` in parts, one for every thread where there are many entries."""
@@ -241,4 +269,22 @@ def _met(size: int, number_size: int, vals_size: int) -> compiler.Kernel:
     line = b.slot(3, "i64", "start"), b.slot(4, "i64", "step")
     pos, crd, number = vectors(b, 5, (8, size, number_size), ("pos", "crd", "number"))
     segment_loops.met(b, first, end, line, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
+    return compiled(b)
+
+
+@functools.cache
+def _strung(size: int, out_size: int, shifted: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    count, shift = b.slot(0, "i64", "count"), b.slot(1, "i64", "shift") if shifted else None
+    source, target = vectors(b, 2, (size, out_size), ("source", "target"))
+    segment_loops.strung(b, count, shift, source, target)
+    return compiled(b)
+
+
+@functools.cache
+def _interleaved(size: int, vals_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), parts = _share(b), b.slot(2, "i64", "parts")
+    table, made, crd, vals = vectors(b, 3, (8, 8, size, vals_size), ("table", "made", "crd", "vals"))
+    segment_loops.interleaved(b, first, end, parts, table, made, crd, vals)
     return compiled(b)
