@@ -11,12 +11,25 @@
     joined     block, place, size           -> block * size + place
     spread     vals, position, count, fill  -> fill but for vals at their positions
 
+Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which need not begin at 0:
+
+    numbered   listed = 2 0 2, extent = 3   -> 0 1 1 3, 1 0 2  where in a list each coordinate is, side by side, and where these begin
+    picked     pos, index                   -> where the segments of `index` begin, and `pos` of these side by side
+    copied     start, pos, columns          -> columns of the segments that begin at `start`, side by side
+    within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
+    named      pos, crd, places, columns    -> the same for coordinates that a list names, in its order, as often as it names them
+    located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
+    strung     vectors, shifts              -> one behind the other, a number added to each
+    interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
+    met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
+
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
 as this floor knows of no compiler.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +42,9 @@ Array = NDArray[Any]
 
 MANY = 4096
 """Entries from which machine code is worth its call, and a process that has none yet its loading."""
+
+OFTEN = 256
+"""Passes of one kind over few entries from which its machine code is worth its loading."""
 
 
 def crd_dtype(extent: int) -> np.dtype[Any]:
@@ -121,6 +137,160 @@ class Passes:
         made[position] = vals
         return made
 
+    # ---------------------------------------------------------------------------------------------------- segments
+
+    def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
+        """(ends, order): coordinate c, below `extent`, is in the list at `order[ends[c]:ends[c + 1]]`.
+
+        >>> Passes().numbered(np.array([2, 0, 2]), 3)
+        (array([0, 1, 1, 3]), array([1, 0, 2], dtype=int32))
+        """
+        ends = np.zeros(extent + 1, np.int64)
+        np.cumsum(np.bincount(listed, minlength=extent), out=ends[1:])
+        return ends, listed.argsort(kind="stable").astype(crd_dtype(len(listed)), copy=False)
+
+    def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
+        """Where the segments of `index` begin, and where they begin and end when they stand side by side.
+
+        >>> Passes().picked(np.array([0, 2, 2, 3]), np.array([2, 0]))
+        (array([2, 0]), array([0, 1, 3]))
+        """
+        start, made = pos[index], np.empty(len(index) + 1, np.int64)
+        made[0] = 0
+        np.cumsum(pos[index + 1] - start, out=made[1:])
+        return start, made
+
+    def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
+        """Columns of the segments that begin at `start` and stand at `pos` afterwards, side by side.
+
+        >>> Passes().copied(np.array([2, 0]), np.array([0, 1, 3]), [np.array([5, 6, 7])])
+        [array([7, 5, 6])]
+        """
+        index = np.arange(pos[-1])
+        index += np.repeat(start - pos[:-1], pos[1:] - pos[:-1])
+        return [column[index] for column in columns]
+
+    def within(
+        self, pos: Array, crd: Array, chosen: range, columns: Sequence[Array]
+    ) -> tuple[Array, Array, list[Array]]:
+        """(pos, crd, columns) of the entries whose coordinate is in the range `chosen`, of positive step, numbered by their places in it.
+
+        >>> Passes().within(np.array([0, 2, 3]), np.array([0, 4, 2]), range(2, 5, 2), [np.array([5, 6, 7])])
+        (array([0, 1, 2]), array([1, 0], dtype=int32), [array([6, 7])])
+        """
+        first, end = int(pos[0]), int(pos[-1])
+        crd, columns = crd[first:end], [column[first:end] for column in columns]
+        inside = (crd >= chosen.start) & (crd < chosen.stop)
+        if chosen.step > 1:
+            inside &= (crd - crd.dtype.type(chosen.start)) % chosen.step == 0
+        number = inside.nonzero()[0]
+        made = crd[number]
+        made -= made.dtype.type(chosen.start)
+        if chosen.step > 1:
+            made //= made.dtype.type(chosen.step)
+        made = made.astype(crd_dtype(len(chosen)), copy=False)
+        ends = np.empty(len(inside) + 1, np.int64)
+        ends[0] = 0
+        np.cumsum(inside, out=ends[1:])
+        return ends[pos - first], made, [column[number] for column in columns]
+
+    def named(
+        self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
+    ) -> tuple[Array, Array, list[Array]] | None:
+        """(pos, crd, columns) of the entries at coordinates that a list names: coordinate c becomes the numbers
+        `order[ends[c]:ends[c + 1]]`, for `places` = (ends, order), see `numbered`; ordered in every segment. None where that is no work for this pass.
+
+        >>> places = Passes().numbered(np.array([2, 0, 2]), 3)
+        >>> Passes().named(np.array([0, 2]), np.array([0, 2]), places, [np.array([5, 6])])
+        (array([0, 3]), array([0, 1, 2], dtype=int32), [array([6, 5, 6])])
+        """
+        ends, order = places
+        first, end = int(pos[0]), int(pos[-1])
+        crd = crd[first:end]
+        begin = ends[crd]
+        counts = ends[crd + 1] - begin
+        total = np.empty(len(crd) + 1, np.int64)
+        total[0] = 0
+        np.cumsum(counts, out=total[1:])
+        made = total[pos - first]
+        number = np.arange(len(crd)).repeat(counts)
+        number += first
+        place = np.arange(len(number)) + (begin - total[:-1]).repeat(counts)
+        new = order[place]
+        extent = len(order)
+        key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * extent + new
+        sort = key.argsort(kind="stable")
+        number = number[sort]
+        return made, new[sort].astype(crd_dtype(extent), copy=False), [column[number] for column in columns]
+
+    def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
+        """The position of coordinate `wanted` in the segment of `parent`, whose coordinates increase; -1 where it is not stored.
+
+        >>> Passes().located(np.array([0, 2, 3]), np.array([0, 4, 2]), np.array([0, 1, 1]), np.array([4, 2, 0]))
+        array([ 1,  2, -1])
+        """
+        low, end = pos[parent], pos[parent + 1]
+        if len(crd) < MANY:  # all at once
+            extent = int(max(crd.max(initial=0), wanted.max(initial=0))) + 1
+            inner = crd[pos[0] : pos[-1]]
+            keys = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1]) * extent + inner
+            low = keys.searchsorted(parent * np.int64(extent) + wanted) + pos[0]
+            here = low < end
+            here &= inner.take(low - pos[0], mode="clip") == wanted if len(inner) else False
+            return np.where(here, low, -1)
+        high = end
+        while True:
+            open = low < high
+            if not open.any():
+                break
+            half = (low + high) >> 1
+            behind = open & (crd[np.minimum(half, len(crd) - 1)] < wanted)
+            low = np.where(behind, half + 1, low)
+            high = np.where(behind | ~open, high, half)
+        here = low < end
+        here[here] = crd[low[here]] == wanted[here]
+        return np.where(here, low, -1)
+
+    def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
+        """(number, values): the segments r that have an entry at coordinate `start + r * step`, and the values there.
+
+        >>> Passes().met(np.array([0, 2, 3]), np.array([0, 4, 1]), 0, 1, np.array([5, 6, 7]))
+        (array([0, 1], dtype=int32), array([5, 7]))
+        """
+        first, end = int(pos[0]), int(pos[-1])
+        owner = np.arange(len(pos) - 1, dtype=crd_dtype(len(pos))).repeat(pos[1:] - pos[:-1])
+        here = (crd[first:end] == (owner * np.int64(step) + start if step else start)).nonzero()[0]
+        return owner[here], vals[first:end][here]
+
+    def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
+        """Vectors one behind the other as `dtype`, with a number added to each where there are `shifts`.
+
+        >>> Passes().strung([np.array([0, 1]), np.array([0])], [0, 5], np.dtype(np.int64))
+        array([0, 1, 5])
+        """
+        if shifts is None:
+            return np.concatenate(columns, dtype=dtype, casting="unsafe")
+        made, first = np.empty(sum(map(len, columns)), dtype), 0
+        for column, shift in zip(columns, shifts, strict=True):
+            np.add(column, dtype.type(shift), out=made[first : first + len(column)], dtype=dtype, casting="unsafe")
+            first += len(column)
+        return made
+
+    def interleaved(
+        self, parts: Sequence[tuple[Array, Array, Array]], shifts: Sequence[int]
+    ) -> tuple[Array, Array, Array]:
+        """(pos, crd, vals) of segments that hold those of all parts, one behind the other, with a number added to the coordinates of each.
+
+        >>> one = np.array([0, 1, 2]), np.array([0, 1], np.int32), np.array([5, 6])
+        >>> Passes().interleaved([one, one], [0, 2])
+        (array([0, 2, 4]), array([0, 2, 1, 3], dtype=int32), array([5, 5, 6, 6]))
+        """
+        pos = sum(part[0] for part in parts)
+        rows = [np.arange(len(own) - 1).repeat(own[1:] - own[:-1]) for own, _, _ in parts]
+        order = np.concatenate(rows).argsort(kind="stable")
+        crd = self.strung([part[1] for part in parts], shifts, parts[0][1].dtype)
+        return np.asarray(pos), crd[order], np.concatenate([part[2] for part in parts])[order]
+
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
     """Whether each entry differs from the one before it in some column (the first one does)."""
@@ -132,18 +302,48 @@ def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
     return fresh
 
 
-_few = _many = Passes()
+class Learning(Passes):
+    """The passes over few entries, in NumPy until one of them has run `often` times: from then on it pays to load its machine code, which
+    takes a third of the time."""
+
+    def __init__(self, many: Passes, often: int = OFTEN) -> None:
+        for name in (
+            "owners",
+            "offsets",
+            "take",
+            "spread",
+            "numbered",
+            "picked",
+            "copied",
+            "within",
+            "named",
+            "located",
+        ):
+            setattr(self, name, self._counted(name, many, often))
+
+    def _counted(self, name: str, many: Passes, often: int) -> Callable[..., Any]:
+        few, calls = getattr(super(), name), itertools.count(1)
+
+        def run(*args: Any) -> Any:
+            if next(calls) >= often:
+                setattr(self, name, getattr(many, name))
+            return few(*args)
+
+        return run
+
+
+_numpy = _few = _many = Passes()
 _prefers: Callable[[int], bool] | None = None
 
 
 def use(many: Passes, prefers: Callable[[int], bool]) -> None:
     """Run passes over many entries by `many`; where plans are forced (`config.choose`), those over as many as it `prefers`."""
-    global _many, _prefers
-    _many, _prefers = many, prefers
+    global _few, _many, _prefers
+    _few, _many, _prefers = Learning(many), many, prefers
 
 
 def over(entries: int) -> Passes:
     """The passes for as many entries."""
     if config.forcing and _prefers is not None:
-        return _many if _prefers(entries) else _few
+        return _many if _prefers(entries) else _numpy
     return _few if entries < MANY else _many

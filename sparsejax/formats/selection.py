@@ -12,6 +12,7 @@ from sparsejax.formats import convert, entries
 from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.parts import joined
 from sparsejax.formats.segments import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -98,6 +99,10 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
         return convert.from_dense(
             np.concatenate([convert.to_dense(s) for s in storages], axis), format, first.fill_value
         )
+    if all(s.format == format for s in storages):
+        made = joined.joined(storages, axis)
+        if made is not None:
+            return made
     shape = list(first.shape)
     shape[axis] = sum(s.shape[axis] for s in storages)
     sparse = [convert.convert(s, Format.parse("coo", s.ndim)) if s.format.is_dense else s for s in storages]
@@ -135,13 +140,25 @@ def selection(
         inside = (found >= 0) & (found < extent)
         ends, found = np.append(0, np.cumsum(inside)).astype(np.int64), found[inside]
     else:
-        ends, found = np.arange(len(found) + 1), found.astype(np.int64)
-        wrong = np.flatnonzero((found < -extent) | (found >= extent))
-        if len(wrong):
-            named = "an axis" if axis is None else f"axis {axis}"
-            raise IndexError(
-                f"index {found[wrong[0]]} is out of bounds for {named} with size {extent} (at position {wrong[0]} of the indices)"
-            )
-        found[found < 0] += extent
+        ends, found = np.arange(len(found) + 1), numbers(found, extent, axis)
     level = ends, found.astype(crd_dtype(extent), copy=False)
     return Storage(format, shape, dtype.type(0), (*((),) * (len(shape) - 1), level), np.ones(len(found), dtype))
+
+
+def numbers(index: Array, extent: int, axis: int | None) -> Array:
+    """Indices as coordinates, int64, of which negative ones count from the end. IndexError, naming `axis`, for one outside [-extent, extent).
+
+    >>> numbers(np.array([2, -1]), 3, 0)
+    array([2, 2])
+    """
+    found = index.astype(np.int64, copy=False)
+    if not found.size or int(found.view(np.uint64).max()) < extent:  # negative numbers are large ones without a sign
+        return found
+    wrong = index >= np.uint64(extent) if index.dtype == np.uint64 else (found < -extent) | (found >= extent)
+    at = np.flatnonzero(wrong)
+    if len(at):
+        named = "an axis" if axis is None else f"axis {axis}"
+        raise IndexError(
+            f"index {index[at[0]]} is out of bounds for {named} with size {extent} (at position {at[0]} of the indices)"
+        )
+    return np.where(found < 0, found + extent, found)

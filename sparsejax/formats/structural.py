@@ -14,6 +14,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.parts import located
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape
 
@@ -130,7 +131,7 @@ def pattern(storage: Storage, dtype: Any) -> Storage:
 def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Format) -> Storage:
     """The entries whose coordinate on `axis2` is `offset` more than on `axis1`; the diagonal is the last axis of the result.
 
-    Linear in the entries; a dense array is read as a view.
+    Linear in the entries, or in the rows of a matrix whose long rows list their columns; a dense array is read as a view.
 
     >>> A = convert.from_dense(np.arange(6.0).reshape(2, 3), Format.parse("csr", 2), 0.0)
     >>> convert.to_dense(diagonal(A, 1, 0, 1, Format.parse("coo", 1)))
@@ -144,6 +145,12 @@ def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Form
         dense = convert.to_dense(storage)
         found = np.diagonal(dense, offset, axis1, axis2) if count else np.empty(shape, dense.dtype)
         return convert.from_dense(np.array(found), format, storage.fill_value)
+    dims = located.listed_rows(storage.format)
+    if dims is not None:
+        if not count:
+            return convert.from_columns([np.empty(0, np.int32)], storage.vals[:0], shape, format, storage.fill_value)
+        begin = (first, second) if dims == (axis1, axis2) else (second, first)
+        return located.line(storage, begin[0], count, begin[1], 1)
     coords, vals = convert.to_coords(storage)
     on = np.flatnonzero(coords[axis2] - coords[axis1] == offset)
     kept = np.stack([*(coords[a][on] for a in rest), coords[axis1][on] - first])

@@ -11,16 +11,19 @@ differentiated as any contraction is:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.symbolic import known, length, span
 from sparsejax.core.tangents import Linear
+from sparsejax.core.trace import current
 from sparsejax.formats import Compressed, Coordinate, Format, selection, structural
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import contract
@@ -219,18 +222,18 @@ def _concatenate_jvp(primals: Sequence[Any], tangents: Sequence[Any], out: Any, 
 
 
 def _concatenate_transpose(ct: Any, *xs: Any, axis: int) -> list[Any]:
-    made: list[Any] = []
+    parts: list[Any] = []
     start = 0
     for x in xs:
         stop = start + x.shape[axis]
         ranges = [span(start, stop) if d == axis else span(0, n) for d, n in enumerate(ct.shape)]
-        made.append(
+        parts.append(
             pull([(window(ct, ranges), tuple(range(ct.ndim)))], tuple(range(ct.ndim)), x)
             if isinstance(x, Linear)
             else None
         )
         start = stop
-    return made
+    return parts
 
 
 concatenate_p = Primitive(
@@ -241,6 +244,36 @@ concatenate_p = Primitive(
     jvp=_concatenate_jvp,
     transpose=_concatenate_transpose,
 )
+
+
+def _concatenated(parts: list[Any], axis: int) -> Any:
+    """What sparse arrays that are there make, outside `jit`: all of one type but for extents along `axis`; None for others."""
+    first = parts[0]
+    if (
+        type(first) is not Array
+        or first.format.is_dense
+        or type(axis) is not int
+        or not -first.ndim <= axis < first.ndim
+    ):
+        return None
+    place, key = axis % first.ndim, first.aval.structure
+    rest = list(first.aval.shape)
+    total = rest[place]
+    for x in parts[1:]:
+        if type(x) is not Array or x.aval.structure != key:
+            return None
+        shape = x.aval.shape
+        total += shape[place]
+        if any(shape[d] != n for d, n in enumerate(rest) if d != place):
+            return None
+    rest[place] = total
+    aval = _joined_aval(first.aval, tuple(rest))
+    return made(selection.concatenate([x._storage for x in parts], place, aval.format), aval)
+
+
+@functools.lru_cache(maxsize=1024)
+def _joined_aval(x: Aval, shape: tuple[int, ...]) -> Aval:
+    return Aval(shape, x.dtype, x.format, x.fill_value)
 
 
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> Any:
@@ -260,6 +293,9 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Any:
     parts = [asarray(x) for x in arrays]
     if not parts:
         raise ValueError("need at least one array to concatenate")
+    at_once = _concatenated(parts, axis) if len(parts) > 1 and current() is None else None
+    if at_once is not None:
+        return at_once
     if not parts[0].ndim:
         raise ValueError("zero-dimensional arrays cannot be concatenated")
     place = normal_axis(axis, parts[0].ndim)

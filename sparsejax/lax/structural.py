@@ -234,7 +234,14 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     first, second = normal_axis(axis1, x.ndim, "axis1"), normal_axis(axis2, x.ndim, "axis2")
     if first == second:
         raise ValueError("axis1 and axis2 cannot be the same")
-    return diagonal_p.bind(x, offset=integer(offset, "offset"), axis1=first, axis2=second)
+    place = integer(offset, "offset")
+    if type(x) is Array and not x.format.is_dense and current() is None:
+        aval = _diagonal_aval(x.aval, place, first, second)
+        return made(structural.diagonal(x._storage, place, first, second, aval.format), aval)
+    return diagonal_p.bind(x, offset=place, axis1=first, axis2=second)
+
+
+_diagonal_aval = functools.lru_cache(maxsize=1024)(_diagonal_typing)
 
 
 # ------------------------------------------------------------------------------------------------------- broadcast

@@ -18,9 +18,9 @@ from sparsejax.core.array import Array
 from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import SymbolicDim, length, sliced, span
-from sparsejax.core.trace import Tracer
+from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import NonConcreteBooleanIndexError
-from sparsejax.formats import Format, convert
+from sparsejax.formats import Format, convert, selection
 from sparsejax.lax import indexing
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
@@ -29,6 +29,7 @@ from sparsejax.lax.indirect import rows
 from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, normal_axis, reshape, squeeze, transpose
 from sparsejax.lax.typing_rules import broadcast_shapes
+from sparsejax.numpy import at_once
 
 _KINDS = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices"
 
@@ -239,9 +240,10 @@ def getitem(x: Any, key: Any) -> Any:
 
     Always a new array. A sparse `x` gives a sparse result: in its format where dimensions are sliced, without the levels of those
     that an integer removes (csr gives a sparse row for `x[i]`) or that one index vector, or several of `numpy.ix_`, select from; in coo
-    where index arrays vary together or have several dimensions, and where new axes stand. O(entries found) for slices; a contraction
-    with selections for index arrays: one for those that vary together, one each for others. The sign of a zero that is gathered is
-    not kept.
+    where index arrays vary together or have several dimensions, and where new axes stand. O(entries found) for slices and for index
+    arrays, and a search for every place of those that name single entries; buffers are shared where most of them stays. Under `jit`,
+    index arrays are contracted with selections: one for those that vary together, one each for others; the sign of a zero that is
+    gathered is not kept there.
 
     >>> import sparsejax as sj
     >>> A = sj.array([[0, 2, 0], [3, 0, 4]], format="csr")
@@ -249,8 +251,22 @@ def getitem(x: Any, key: Any) -> Any:
     (array([3, 0, 4]), array([[0, 0],
            [4, 3]]))
     """
+    if type(x) is Array and not x.format.is_dense and current() is None:
+        shape = x._aval.shape
+        found = at_once.simple(key, shape)
+        if found is not None:
+            return at_once.part(x, *found)
+        columns = at_once.vectors(key, shape)
+        if columns is not None:
+            made = at_once.places(x, columns)
+            if made is not None:
+                return made
     x, key, _ = _without_bools(asarray(x), key)
     index = parse(key, x.shape)
+    if type(x) is Array and not x.format.is_dense and current() is None:
+        found = _at_once(x, index)
+        if found is not None:
+            return found if found.shape == index.result else reshape(found, index.result)
     made = indexing.window(x, index.ranges, index.single)
     left = [d for d in range(x.ndim) if d not in index.single]
     if index.crossed:
@@ -265,6 +281,37 @@ def getitem(x: Any, key: Any) -> Any:
             rest = [k for k in range(made.ndim) if k != at]
             made = transpose(made, [*rest[: index.first], at, *rest[index.first :]])
     return made if made.shape == index.result else reshape(made, index.result)
+
+
+def _at_once(x: Any, index: Index) -> Any:
+    """What an index takes of a sparse array that is there, but for new axes; None where several vectors that vary together leave dimensions."""
+    vectors = {d: _concrete(a) for d, a in (index.crossed or index.arrays).items()}
+    if any(v is None for v in vectors.values()):
+        return None
+    vectors = {d: selection.numbers(v, x.shape[d], d) for d, v in vectors.items()}
+    keys: list[Any] = [None if r == range(n) else r for r, n in zip(index.ranges, x.shape, strict=True)]
+    if index.arrays and not index.crossed and len(index.arrays) > 1:
+        if index.sliced:
+            return None
+        count = math.prod(index.advanced)
+        return at_once.places(
+            x, [vectors[d] if d in vectors else np.full(count, r.start) for d, r in enumerate(index.ranges)]
+        )
+    for d, vector in vectors.items():
+        keys[d] = vector
+    for d in index.single:
+        keys[d] = index.ranges[d]
+    made = at_once.part(x, keys, tuple(index.single))
+    if not index.arrays:
+        return made
+    left = [d for d in range(x.ndim) if d not in index.single]
+    names = [*index.sliced[: index.first], *(index.crossed or index.arrays), *index.sliced[index.first :]]
+    return transpose(made, [left.index(d) for d in names])
+
+
+def _concrete(array: Any) -> Any:
+    """An index array as one of NumPy's; None where it is traced."""
+    return None if isinstance(array, Tracer) else array.todense() if isinstance(array, Array) else array
 
 
 @dataclass(frozen=True)

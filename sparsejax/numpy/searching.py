@@ -11,9 +11,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from sparsejax.core.again import again
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
+from sparsejax.formats import Format, lines
+from sparsejax.formats.storage import Storage
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
@@ -24,6 +27,8 @@ from sparsejax.lax.reduce import MOST, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
 from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
 from sparsejax.numpy.indexing import flip, getitem, stack
+
+_DENSE = Format.parse("dense", 1)
 
 # ----------------------------------------------------------------------------------------------------------- extremes
 
@@ -116,7 +121,9 @@ def nonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -
         return tuple(getitem(found, d) for d in range(x.ndim))
     if isinstance(x, Tracer):
         needs_size("nonzero", x)
-    return tuple(asarray(c) for c in lines.nonzero(x.storage))
+    found = lines.nonzero(x._storage)
+    found.flags.writeable = False
+    return tuple(Array(Storage.of_frozen(_DENSE, column.shape, np.int64(0), ((),), column)) for column in found)
 
 
 def flatnonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -> Any:

@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 from sparsejax.formats import Format, convert, passes, validate
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.runtime import conversion_passes, conversions, threads
+from sparsejax.jit.runtime import conversion_passes, conversions, pass_kernels, threads
 
 pytestmark = pytest.mark.rotating(5)
 
@@ -194,8 +194,8 @@ def test_offsets_in_parts(entries, parents, crowded):
         for k in range(parts):
             own = np.full(parents + 1, -1)
             ends = entries * k // parts, entries * (k + 1) // parts
-            numbers = (*ends, entries, parents, conversion_passes._address(parent), conversion_passes._address(own))
-            conversion_passes._run(conversion_passes._offsets(4, crowded), *numbers)
+            numbers = (*ends, entries, parents, pass_kernels.address(parent), pass_kernels.address(own))
+            pass_kernels.run(conversion_passes._offsets(4, crowded), *numbers)
             seen += own >= 0
             pos = np.where(own >= 0, own, pos)
         np.testing.assert_array_equal(pos, expected)

@@ -1,5 +1,7 @@
 """The compiled passes of conversions against those in NumPy."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -107,3 +109,64 @@ def test_spread(count, fill, dtype):
     position = rng.permutation(count)[: len(vals)]
     ours, theirs = (passes.spread(vals, position, count, fill) for passes in (MANY, FEW))
     assert ours.tobytes() == theirs.tobytes() and ours.dtype == theirs.dtype
+
+
+def segments_of(rng, parents, longest, extent, first=0):
+    """`pos`, and coordinates that increase in every segment, of which `first` others lie before."""
+    counts = np.minimum(rng.integers(0, longest + 1, parents) * rng.integers(0, 2, parents), extent)
+    crd = [np.sort(rng.choice(extent, n, replace=False)) for n in (first, *counts)]
+    return np.append(0, np.cumsum(counts)) + first, np.concatenate(crd).astype(np.int32)
+
+
+def same_parts(ours, theirs):
+    for made, expected in zip(ours, theirs, strict=True):
+        if isinstance(made, list):
+            same_parts(made, expected)
+        else:
+            equal(made, expected)
+            assert made.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("first", [0, 7])
+@pytest.mark.parametrize(("parents", "longest"), [(0, 1), (1, 40), (900, 1), (900, 12), (60_000, 12)])
+def test_parts_of_segments(parents, longest, first):
+    rng = np.random.default_rng(parents + longest)
+    extent = 50
+    pos, crd = segments_of(rng, parents, longest, extent, first)
+    columns = [rng.random(len(crd)), rng.random(len(crd)) < 0.5, np.arange(len(crd))]
+    with sj.config.using(num_threads=3):
+        index = rng.integers(0, parents, parents + 5) if parents else np.empty(0, np.int64)
+        start, made = FEW.picked(pos, index)
+        same_parts(MANY.picked(pos, index), (start, made))
+        same_parts(MANY.copied(start, made, columns), FEW.copied(start, made, columns))
+        for chosen in (range(50), range(10, 30), range(3, 48, 4), range(20, 20), range(49, 50)):
+            same_parts(MANY.within(pos, crd, chosen, columns), FEW.within(pos, crd, chosen, columns))
+        for listed in (rng.permutation(extent), rng.integers(0, extent, 30), np.empty(0, np.int64)):
+            places = FEW.numbered(listed, extent)
+            same_parts(MANY.numbered(listed, extent), places)
+            same_parts(MANY.named(pos, crd, places, columns), FEW.named(pos, crd, places, columns))
+        for start, step in ((0, 1), (7, 1), (3, 0)):
+            same_parts(MANY.met(pos, crd, start, step, columns[0]), FEW.met(pos, crd, start, step, columns[0]))
+        parts = [(pos, crd, columns[0])] * 3
+        others = segments_of(rng, parents, longest, extent)
+        parts.append((*others, rng.random(len(others[1]))))
+        shifts = [0, 50, 100, 7]
+        if not first:
+            same_parts(MANY.interleaved(parts, shifts), FEW.interleaved(parts, shifts))
+        for own in (0, 1, 2):
+            strings, dtype = [part[own] for part in parts], parts[0][own].dtype
+            same_parts([MANY.strung(strings, None, dtype)], [FEW.strung(strings, None, dtype)])
+            if own < 2:
+                for wide in (dtype, np.dtype(np.int64)):
+                    same_parts([MANY.strung(strings, shifts, wide)], [FEW.strung(strings, shifts, wide)])
+        if parents:
+            parent, wanted = rng.integers(0, parents, 3 * parents), rng.integers(0, extent, 3 * parents)
+            same_parts([MANY.located(pos, crd, parent, wanted)], [FEW.located(pos, crd, parent, wanted)])
+            inside = [set(crd[a:b].tolist()) for a, b in itertools.pairwise(pos)]
+            stored = [c in inside[p] for p, c in zip(parent.tolist(), wanted.tolist(), strict=True)]
+            np.testing.assert_array_equal(FEW.located(pos, crd, parent, wanted) >= 0, stored)
+
+
+def test_long_segments_are_not_ordered_by_moving_entries():
+    crd, ends = np.arange(500, dtype=np.int32), np.arange(501)
+    assert MANY.named(np.array([0, 500]), crd, (ends, np.arange(500)), []) is None

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype, use
+from sparsejax.formats.passes import MANY, Array, crd_dtype, use
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.backend.llvm import LLVMBuilder
@@ -22,29 +21,28 @@ from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import conversion_loops, result_memory, threads
 from sparsejax.jit.runtime.conversion_loops import LANES, Vector
+from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
+from sparsejax.jit.runtime.segment_passes import SegmentPasses
 
-RECYCLED = 1 << 20
-"""Bytes from which memory is taken from the arena."""
 SPREAD, DIGIT = 4, 11
 """Extents up to SPREAD times the entries take one pass; others are split into digits of DIGIT bits, so that no cost depends on them."""
-_INT64 = np.dtype(np.int64)
 
 
-class CompiledPasses(Passes):
+class CompiledPasses(SegmentPasses):
     """The passes in machine code. What they return is read-only."""
 
     def owners(self, pos: Array) -> Array:
         parents, entries = len(pos) - 1, int(pos[-1])
         out = empty(entries + LANES, crd_dtype(parents))
-        _run(_owners(out.itemsize), parents, pos, out)
+        run(_owners(out.itemsize), parents, pos, out)
         return out[:entries]
 
     def offsets(self, parent: Array, parents: int) -> Array:
-        pos, entries, parent = empty(parents + 1, _INT64), len(parent), np.ascontiguousarray(parent)
+        pos, entries, parent = empty(parents + 1, INT64), len(parent), np.ascontiguousarray(parent)
         parts = threads.count() if entries >= FAR else 1
         ends = [entries * k // parts for k in range(parts + 1)]
-        behind = entries, parents, _address(parent), _address(pos)
-        _run_parts(
+        behind = entries, parents, address(parent), address(pos)
+        run_parts(
             _offsets(parent.itemsize, crowded(entries, parents)),
             [(*pair, *behind) for pair in itertools.pairwise(ends)],
         )
@@ -53,7 +51,7 @@ class CompiledPasses(Passes):
     def take(self, column: Array, index: Array) -> Array:
         out = empty(len(index), column.dtype)
         column, index = np.ascontiguousarray(column), np.ascontiguousarray(index)
-        _run(_take(column.itemsize, index.itemsize), len(index), column, index, out)
+        run(_take(column.itemsize, index.itemsize), len(index), column, index, out)
         return out
 
     def ordered(self, key: Array, columns: Sequence[Array], extent: int) -> tuple[Array, list[Array]]:
@@ -74,26 +72,26 @@ class CompiledPasses(Passes):
         entries = len(columns[0])
         made, number = [empty(entries, c.dtype) for c in columns], empty(entries, crd_dtype(entries))
         pairs = [a for pair in zip(columns, made, strict=True) for a in pair]
-        _run(_distinct(number.itemsize, tuple(c.itemsize for c in columns)), entries, number, *pairs)
+        run(_distinct(number.itemsize, tuple(c.itemsize for c in columns)), entries, number, *pairs)
         left = int(number[-1]) + 1 if entries else 0
         return [c[:left].copy() if 2 * left < entries else c[:left] for c in made], number
 
     def grid(self, count: int, extent: int) -> tuple[Array, Array]:
         owners, numbers = empty(count * extent, crd_dtype(count)), empty(count * extent, crd_dtype(extent))
-        _run(_grid(owners.itemsize, numbers.itemsize), count, extent, owners, numbers)
+        run(_grid(owners.itemsize, numbers.itemsize), count, extent, owners, numbers)
         return owners, numbers
 
     def joined(self, block: Array, place: Array, size: int, extent: int) -> Array:
         made = empty(len(block), crd_dtype(extent))
         block, place = np.ascontiguousarray(block), np.ascontiguousarray(place)
-        _run(_joined(block.itemsize, place.itemsize, made.itemsize), len(block), size, block, place, made)
+        run(_joined(block.itemsize, place.itemsize, made.itemsize), len(block), size, block, place, made)
         return made
 
     def spread(self, vals: Array, position: Array, count: int, fill: Any) -> Array:
         cleared = count * vals.itemsize >= result_memory.SMALLEST and not any(np.asarray(fill, vals.dtype).tobytes())
         made = result_memory.full(count, vals.dtype, 0)[0] if cleared else np.full(count, fill, vals.dtype)
         vals, position = np.ascontiguousarray(vals), np.ascontiguousarray(position)
-        _run(_spread(vals.itemsize, position.itemsize), len(vals), vals, position, made)
+        run(_spread(vals.itemsize, position.itemsize), len(vals), vals, position, made)
         return made
 
 
@@ -109,11 +107,11 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
     entries, parts = len(key), threads.count() if len(key) >= FAR else 1
     if parts * buckets > SPREAD * entries:
         parts = 1
-    pos, moved = empty(buckets + 1, _INT64), [empty(len(c), c.dtype) for c in columns]
+    pos, moved = empty(buckets + 1, INT64), [empty(len(c), c.dtype) for c in columns]
     mask = -1 if buckets & (buckets - 1) else buckets - 1
-    pairs = [_address(a) for pair in zip(columns, moved, strict=True) for a in pair]
-    places, sizes = empty(parts * buckets, _INT64), tuple(c.itemsize for c in columns)
-    first, source = _address(places), _address(key)
+    pairs = [address(a) for pair in zip(columns, moved, strict=True) for a in pair]
+    places, sizes = empty(parts * buckets, INT64), tuple(c.itemsize for c in columns)
+    first, source = address(places), address(key)
     rows = [
         (
             entries * k // parts,
@@ -127,60 +125,18 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
         )
         for k in range(parts)
     ]
-    _run_parts(_counted(key.itemsize), rows)
-    _run(_summed(), parts, buckets, first, pos)
-    _run_parts(_moved(key.itemsize, sizes, entries >= FAR), rows)
+    run_parts(_counted(key.itemsize), rows)
+    run(_summed(), parts, buckets, first, pos)
+    run_parts(_moved(key.itemsize, sizes, entries >= FAR), rows)
     return pos, moved
-
-
-def empty(count: int, dtype: np.dtype[Any]) -> Array:
-    """A vector to be written by a kernel."""
-    return result_memory.empty(count, dtype, RECYCLED)
-
-
-def _address(array: Array) -> int:
-    """Where an array begins."""
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _run(kernel: compiler.Kernel, *slots: int | Array) -> None:
-    """Run a pass; arrays are passed by their addresses."""
-    numbers = [s if isinstance(s, int) else _address(s) for s in slots]
-    compiler.check(kernel.run_packed(struct.pack(f"{len(numbers)}q", *numbers)))
-
-
-def _run_parts(kernel: compiler.Kernel, rows: Sequence[tuple[int, ...]]) -> None:
-    """Run a pass once for every row of slots, by threads."""
-    if len(rows) == 1:
-        _run(kernel, *rows[0])
-    else:
-        compiler.check(threads.run(kernel.address, np.array(rows, np.int64)))
-
-
-def _compiled(b: LLVMBuilder) -> compiler.Kernel:
-    return compiler.compile_text(b.finish(lambda: None))
-
-
-def _vectors(b: Builder, first: int, sizes: Sequence[int], names: Sequence[str]) -> list[Vector]:
-    """Vectors in slots that follow each other."""
-    return [Vector.in_slot(b, first + k, size, name) for k, (size, name) in enumerate(zip(sizes, names, strict=True))]
-
-
-def _pairs(b: Builder, first: int, sizes: Sequence[int]) -> list[tuple[Vector, Vector]]:
-    """Columns and where their entries go."""
-    return [
-        (Vector.in_slot(b, first + 2 * k, size, "source"), Vector.in_slot(b, first + 1 + 2 * k, size, "target"))
-        for k, size in enumerate(sizes)
-    ]
 
 
 @functools.cache
 def _owners(size: int) -> compiler.Kernel:
     b = LLVMBuilder()
-    pos, out = _vectors(b, 1, (8, size), ("pos", "out"))
+    pos, out = vectors(b, 1, (8, size), ("pos", "out"))
     conversion_loops.owners(b, b.slot(0, "i64", "parents"), pos, out)
-    return _compiled(b)
+    return compiled(b)
 
 
 @functools.cache
@@ -189,18 +145,18 @@ def _offsets(size: int, full: bool) -> compiler.Kernel:
     first, end, entries, parents = (
         b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "entries", "parents"))
     )
-    parent, pos = _vectors(b, 4, (size, 8), ("parent", "pos"))
+    parent, pos = vectors(b, 4, (size, 8), ("parent", "pos"))
     conversion_loops.offsets(b, first, end, entries, parents, parent, pos, full)
-    return _compiled(b)
+    return compiled(b)
 
 
 @functools.cache
 def _take(size: int, index_size: int) -> compiler.Kernel:
     b = LLVMBuilder()
     conversion_loops.take(
-        b, b.slot(0, "i64", "entries"), *_vectors(b, 1, (size, index_size, size), ("column", "index", "out"))
+        b, b.slot(0, "i64", "entries"), *vectors(b, 1, (size, index_size, size), ("column", "index", "out"))
     )
-    return _compiled(b)
+    return compiled(b)
 
 
 def _part(b: Builder, key_size: int) -> conversion_loops.Part:
@@ -208,7 +164,7 @@ def _part(b: Builder, key_size: int) -> conversion_loops.Part:
     first, end, buckets, shift, mask = (
         b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "buckets", "shift", "mask"))
     )
-    return conversion_loops.Part(first, end, buckets, shift, mask, *_vectors(b, 5, (key_size, 8), ("key", "places")))
+    return conversion_loops.Part(first, end, buckets, shift, mask, *vectors(b, 5, (key_size, 8), ("key", "places")))
 
 
 @functools.cache
@@ -216,7 +172,7 @@ def _counted(key_size: int) -> compiler.Kernel:
     """The entries of every bucket, of one part."""
     b = LLVMBuilder()
     conversion_loops.counted(b, _part(b, key_size))
-    return _compiled(b)
+    return compiled(b)
 
 
 @functools.cache
@@ -224,50 +180,48 @@ def _summed() -> compiler.Kernel:
     """Numbers of entries become places, bucket by bucket, part by part; and where each bucket begins."""
     b = LLVMBuilder()
     parts, buckets = b.slot(0, "i64", "parts"), b.slot(1, "i64", "buckets")
-    conversion_loops.summed(b, parts, buckets, *_vectors(b, 2, (8, 8), ("places", "pos")))
-    return _compiled(b)
+    conversion_loops.summed(b, parts, buckets, *vectors(b, 2, (8, 8), ("places", "pos")))
+    return compiled(b)
 
 
 @functools.cache
 def _moved(key_size: int, sizes: tuple[int, ...], ahead: bool) -> compiler.Kernel:
     """Entries to the places of their buckets, of one part."""
     b = LLVMBuilder()
-    conversion_loops.moved(b, _part(b, key_size), _pairs(b, 7, sizes), ahead)
-    return _compiled(b)
+    conversion_loops.moved(b, _part(b, key_size), pairs_of(b, 7, sizes), ahead)
+    return compiled(b)
 
 
 @functools.cache
 def _distinct(number_size: int, sizes: tuple[int, ...]) -> compiler.Kernel:
     b = LLVMBuilder()
     entries, number = b.slot(0, "i64", "entries"), Vector.in_slot(b, 1, number_size, "number")
-    conversion_loops.distinct(b, entries, number, _pairs(b, 2, sizes))
-    return _compiled(b)
+    conversion_loops.distinct(b, entries, number, pairs_of(b, 2, sizes))
+    return compiled(b)
 
 
 @functools.cache
 def _grid(size: int, number_size: int) -> compiler.Kernel:
     b = LLVMBuilder()
     count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
-    conversion_loops.grid(b, count, extent, *_vectors(b, 2, (size, number_size), ("owners", "numbers")))
-    return _compiled(b)
+    conversion_loops.grid(b, count, extent, *vectors(b, 2, (size, number_size), ("owners", "numbers")))
+    return compiled(b)
 
 
 @functools.cache
 def _joined(block_size: int, place_size: int, size: int) -> compiler.Kernel:
     b = LLVMBuilder()
     entries, step = b.slot(0, "i64", "entries"), b.slot(1, "i64", "size")
-    conversion_loops.joined(
-        b, entries, step, *_vectors(b, 2, (block_size, place_size, size), ("block", "place", "out"))
-    )
-    return _compiled(b)
+    conversion_loops.joined(b, entries, step, *vectors(b, 2, (block_size, place_size, size), ("block", "place", "out")))
+    return compiled(b)
 
 
 @functools.cache
 def _spread(size: int, position_size: int) -> compiler.Kernel:
     b = LLVMBuilder()
     entries = b.slot(0, "i64", "entries")
-    conversion_loops.spread(b, entries, *_vectors(b, 1, (size, position_size, size), ("vals", "position", "out")))
-    return _compiled(b)
+    conversion_loops.spread(b, entries, *vectors(b, 1, (size, position_size, size), ("vals", "position", "out")))
+    return compiled(b)
 
 
 def _compiled_pays(entries: int) -> bool:

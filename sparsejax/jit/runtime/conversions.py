@@ -42,7 +42,7 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime import binding, conversion_loops, conversion_passes, result_memory, threads
+from sparsejax.jit.runtime import binding, conversion_loops, pass_kernels, result_memory, threads
 from sparsejax.jit.runtime.conversion_loops import LANES, Part, Vector
 from sparsejax.jit.runtime.conversion_passes import SPREAD, crowded
 
@@ -122,7 +122,7 @@ class Plan:
         made: list[Array] = []
         if not self._idle:
             far = way == "ahead"
-            kind, empty = (crowded(entries, self.parents), far), conversion_passes.empty if far else np.empty
+            kind, empty = (crowded(entries, self.parents), far), pass_kernels.empty if far else np.empty
             kernel, temporaries = self._kernels.get(kind) or self._kernel(*kind, entries, forced)
             if kernel is None:
                 return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable
+import sys
 from typing import Any
 
 import numpy as np
@@ -36,23 +36,31 @@ RETURNED = 32 << 10
 
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
+_word: Any = ctypes.c_size_t.from_address
+_HEAD = object.__basicsize__
 
 
-def _asked(array: NDArray[Any]) -> int:
-    return int(
-        array.__array_interface__["data"][0]
-    )  # `array.ctypes` imports, which fails at the end of the interpreter
+def _by_interface(array: NDArray[Any]) -> int:
+    """Where an array is in memory, by NumPy's protocol (`array.ctypes` imports, which fails at the end of the interpreter)."""
+    return int(array.__array_interface__["data"][0])
 
 
-def _read(array: NDArray[Any]) -> int:
-    return _word(id(array) + object.__basicsize__).value or 0
+def _by_structure(array: NDArray[Any]) -> int:
+    """The same in an eighth of the time: the pointer stands behind the head of the object, as NumPy's binary interface has it."""
+    address: int = _word(id(array) + _HEAD).value
+    return address
 
 
-_word: Any = ctypes.c_void_p.from_address
-_probe = np.zeros(3)[1:]
-address_of: Callable[[NDArray[Any]], int] = _read if _read(_probe) == _asked(_probe) else _asked
-"""Where a contiguous array is in memory: the word behind the header of NumPy's object, where that is found to be so (0.2 microseconds), else by
-NumPy's protocol (1.1)."""
+def _agrees() -> bool:
+    """Whether objects lie in memory as that expects: where they are at their identity."""
+    if sys.implementation.name != "cpython":
+        return False
+    samples = np.arange(5), np.zeros(3, np.float32)[1:]
+    return all(_by_structure(x) == _by_interface(x) for x in samples)
+
+
+address_of = _by_structure if _agrees() else _by_interface
+"""Where a contiguous array is in memory."""
 
 
 class Results:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import convert, segments
+from sparsejax.formats import convert, passes, segments
 from sparsejax.formats.format import Format
 from sparsejax.formats.segments import Array
 from sparsejax.formats.storage import Storage
@@ -58,8 +58,16 @@ def nonzero(storage: Storage) -> Array:
     """
     if storage.format.is_dense or storage.fill_value != 0:
         return np.stack(np.nonzero(np.atleast_1d(convert.to_dense(storage)))).astype(np.int64, copy=False)
-    coords, vals = convert.to_coords(distinct(storage))
-    return coords[:, vals != 0]
+    form = storage.format
+    in_order = form.order == tuple(range(form.ndim)) and all(lv.ordered and lv.unique for lv in form.levels)
+    columns, vals = (storage if in_order else distinct(storage)).expand()
+    if np.count_nonzero(vals) < len(vals):
+        number = np.flatnonzero(vals)
+        columns = [passes.over(len(number)).take(column, number) for column in columns]
+    made = np.empty((len(columns), len(columns[0])), np.int64)
+    for row, column in zip(made, columns, strict=True):
+        row[:] = column
+    return made
 
 
 def _ranks(coords: Array, axis: int, key: Array) -> tuple[Array, Array, Array, Array]:

@@ -1,0 +1,88 @@
+"""Arrays of one format one behind the other along a dimension.
+
+    csr, rows       pos of all, one behind the other, over one crd
+    csr, columns    pos added up; in every row, the segments of all, one behind the other
+    coo, rows       crd of all, one behind the other, the rows of each shifted
+
+Below the level of that dimension, positions of one array follow those of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from sparsejax.formats import passes
+from sparsejax.formats.compressed import Compressed
+from sparsejax.formats.coordinate import Coordinate
+from sparsejax.formats.dense import Dense
+from sparsejax.formats.passes import Array, crd_dtype
+from sparsejax.formats.storage import Storage
+
+
+def joined(storages: Sequence[Storage], axis: int) -> Storage | None:
+    """Arrays of one format, dtype and fill, whose shapes differ along `axis` alone, one behind the other. Linear in their buffers. None where
+    levels are not dense, compressed or coordinate, or entries would have to be ordered.
+
+    >>> from sparsejax.formats import Format, convert
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> joined([A, A], 1).buffers[1]
+    (array([0, 2, 4]), array([0, 2, 1, 3], dtype=int32))
+    """
+    form = storages[0].format
+    place = form.order.index(axis)
+    level = form.levels[place]
+    if form.blocked or not all(
+        isinstance(lv, Dense) or (isinstance(lv, Compressed | Coordinate) and lv.unique) for lv in form.levels
+    ):
+        return None
+    if place and not isinstance(level, Dense) and all(isinstance(lv, Dense) for lv in form.levels[:place]):
+        return _interleaved(storages, axis) if place + 1 == len(form.levels) else None
+    return None if place else _behind(storages, axis)
+
+
+def _behind(storages: Sequence[Storage], axis: int) -> Storage:
+    """Along the outermost dimension."""
+    first = storages[0]
+    form, shape = first.format, _shape(storages, axis)
+    starts = [0, *accumulate(s.shape[axis] for s in storages)]
+    buffers: list[tuple[Array, ...]] = []
+    entries = sum(len(s.vals) for s in storages)
+    many = passes.over(entries)
+    for k, (level, d) in enumerate(zip(form.levels, form.order, strict=True)):
+        if isinstance(level, Dense):
+            buffers.append(())
+            continue
+        crds = [s.buffers[k][-1] for s in storages]
+        crd = many.strung(crds, starts[:-1] if k == 0 else None, crd_dtype(shape[d]))
+        if form.continues(k):
+            buffers.append((crd,))
+        elif k == 0:
+            buffers.append((np.array([0, len(crd)]), crd))
+        else:
+            ends = [0, *accumulate(map(len, crds))]
+            pos = [s.buffers[k][0][:-1] for s in storages]
+            pos.append(np.zeros(1, np.int64))
+            buffers.append((many.strung(pos, ends, np.dtype(np.int64)), crd))
+    vals = many.strung([s.vals for s in storages], None, first.dtype)
+    return Storage(form, shape, first.fill_value, tuple(buffers), vals)
+
+
+def _interleaved(storages: Sequence[Storage], axis: int) -> Storage:
+    """Along the innermost dimension, listed below dense levels."""
+    first = storages[0]
+    shape = _shape(storages, axis)
+    starts = [0, *accumulate(s.shape[axis] for s in storages)]
+    kind = crd_dtype(shape[axis])
+    segments = [(s.buffers[-1][0], s.buffers[-1][1].astype(kind, copy=False), s.vals) for s in storages]
+    entries = sum(len(s.vals) for s in storages)
+    pos, crd, vals = passes.over(max(entries, len(segments[0][0]))).interleaved(segments, starts[:-1])
+    return Storage(first.format, shape, first.fill_value, (*first.buffers[:-1], (pos, crd)), vals)
+
+
+def _shape(storages: Sequence[Storage], axis: int) -> tuple[int, ...]:
+    shape = list(storages[0].shape)
+    shape[axis] = sum(s.shape[axis] for s in storages)
+    return tuple(shape)

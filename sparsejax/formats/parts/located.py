@@ -1,0 +1,153 @@
+"""Values at coordinates: a search in every level, outermost first.
+
+csr  A[i, j]     position i of the rows, then j among the columns from pos[i] to pos[i + 1]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.formats import convert, lines, passes
+from sparsejax.formats.compressed import Compressed
+from sparsejax.formats.coordinate import Coordinate
+from sparsejax.formats.dense import Dense
+from sparsejax.formats.format import Format
+from sparsejax.formats.passes import Array, crd_dtype
+from sparsejax.formats.storage import Storage
+
+
+def searched(form: Format) -> bool:
+    """Whether `position` knows all levels of a format: they are dense, or list coordinates in order, each once."""
+    return not form.blocked and all(
+        isinstance(level, Dense) or (isinstance(level, Compressed | Coordinate) and level.unique)
+        for level in form.levels
+    )
+
+
+def position(storage: Storage, place: Sequence[int]) -> int:
+    """Where the entry at the coordinates `place` is stored; -1 where it is not. For formats that are `searched`. A binary search per level.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
+    >>> position(A, (1, 0)), position(A, (1, 1))
+    (1, -1)
+    """
+    form, shape = storage.format, storage.shape
+    here = 0
+    for first, stop in form.runs:
+        d = form.order[first]
+        buffers = storage.buffers[first]
+        if not buffers:
+            here = here * shape[d] + place[d]
+            continue
+        pos, crd = buffers
+        low, high = int(pos[here]), int(pos[here + 1])
+        for level in range(first, stop):
+            crd = storage.buffers[level][-1]
+            wanted = crd.dtype.type(place[form.order[level]])
+            segment = crd[low:high]
+            found = int(segment.searchsorted(wanted))
+            if found == len(segment) or segment[found] != wanted:
+                return -1
+            if level + 1 < stop:
+                high = low + int(segment.searchsorted(wanted, "right"))
+            low += found
+        here = low
+    return here
+
+
+def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] | None:
+    """(number, vals): which of the places with the coordinates `columns`, one vector of int64 for every dimension, are stored, and the values
+    there. None for arrays of 2^63 places or more whose format is not `searched`. A binary search per level, place by place, where that
+    is all; else linear in the entries too.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
+    >>> located(A, [np.array([1, 1, 0]), np.array([0, 1, 1])])
+    (array([0, 2]), array([6., 5.]))
+    """
+    form, shape = storage.format, storage.shape
+    if not searched(form) or any(stop - first > 1 for first, stop in form.runs):
+        return _by_numbers(storage, columns)
+    number: Array | None = None
+    here: Array | None = None
+    many = passes.over(max(len(columns[0]), 1))
+    for level, d in enumerate(form.order):
+        wanted = columns[d] if number is None else columns[d][number]
+        buffers = storage.buffers[level]
+        if not buffers:
+            here = wanted if here is None else here * shape[d] + wanted
+            continue
+        parent = np.zeros(len(wanted), np.int64) if here is None else here
+        here = many.located(buffers[0], buffers[1], parent, wanted)
+        found = np.flatnonzero(here >= 0)
+        if len(found) < len(here):
+            here, number = here[found], found if number is None else number[found]
+    assert here is not None
+    return np.arange(len(here)) if number is None else number, many.take(storage.vals, here)
+
+
+def _by_numbers(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] | None:
+    """As `located`, by the numbers of places in row-major order."""
+    if math.prod(storage.shape) >= 2**63:
+        return None
+    coords, vals = convert.to_coords(lines.distinct(storage))
+    stored, wanted = (_flat(given, storage.shape) for given in (coords, columns))
+    place = np.searchsorted(stored, wanted)
+    inside = place < len(stored)
+    inside[inside] = stored[place[inside]] == wanted[inside]
+    return np.flatnonzero(inside), vals[place[inside]]
+
+
+def _flat(columns: Sequence[Array] | Array, shape: Sequence[int]) -> Array:
+    made = np.zeros(len(columns[0]), np.int64)
+    for column, extent in zip(columns, shape, strict=True):
+        made = made * extent + column
+    return made
+
+
+def listed_rows(form: Format) -> tuple[int, int] | None:
+    """(row, column): the dimensions of a matrix whose rows a dense level holds, and whose columns a level lists, in order and each once."""
+    if form.ndim != 2 or form.blocked or not isinstance(form.levels[0], Dense):
+        return None
+    below = form.levels[1]
+    return (form.order[0], form.order[1]) if isinstance(below, Compressed | Coordinate) and below.unique else None
+
+
+def line(storage: Storage, first: int, count: int, start: int, step: int) -> Storage:
+    """Of a matrix in `listed_rows`, the entries of the rows from `first` on, one each, at column `start + step * k` for the k-th: as a sparse
+    vector (coo). Linear in the rows, and in the entries of short ones.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
+    >>> line(A, 0, 2, 1, -1).vals
+    array([5., 6.])
+    """
+    pos, crd = storage.buffers[1]
+    pos = pos[first : first + count + 1]
+    entries = max(count, int(pos[-1] - pos[0]))
+    number, vals = passes.over(entries).met(pos, crd, start, step, storage.vals)
+    return _coo(number.astype(crd_dtype(count), copy=False), vals, count, storage.fill_value)
+
+
+def _coo(crd: Array, vals: Array, count: int, fill: Any) -> Storage:
+    """A sparse vector of so many places."""
+    return Storage(_VECTOR, (count,), fill, ((np.array([0, len(crd)]), crd),), vals)
+
+
+_VECTOR = Format.parse("coo", 1)
+
+
+def gathered(storage: Storage, columns: Sequence[Array]) -> Storage | None:
+    """The array of the values at places, as a sparse vector (coo) over the fill; None as `located`.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(gathered(A, [np.array([1, 1, 0]), np.array([0, 1, 1])]))
+    array([6., 0., 5.])
+    """
+    found = located(storage, columns)
+    if found is None:
+        return None
+    count = len(columns[0])
+    return _coo(found[0].astype(crd_dtype(count), copy=False), found[1], count, storage.fill_value)

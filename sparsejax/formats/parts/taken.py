@@ -1,0 +1,298 @@
+"""What is kept of every dimension: all of it, a range, or the coordinates that a vector names.
+
+    csr  A[lo:hi]       rows lo to hi      a part of pos, of crd and of vals
+         A[idx]         rows idx           pos from their lengths; crd and vals, segment by segment
+         A[:, lo:hi]    all rows           entries inside, counted and copied
+         A[:, idx]      all rows           entries as often as idx names them, ordered in their segments
+
+What is kept of a level is a range of its positions, or a list of them; below a range of positions a level without a key stays as it is.
+Formats with other levels than dense, compressed and coordinate ones go by the coordinates of their entries (`by_coordinates`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsejax.formats import convert, passes
+from sparsejax.formats.compressed import Compressed
+from sparsejax.formats.coordinate import Coordinate
+from sparsejax.formats.dense import Dense
+from sparsejax.formats.format import Format
+from sparsejax.formats.parts import located
+from sparsejax.formats.passes import Array, crd_dtype
+from sparsejax.formats.segments import check_size, ranges
+from sparsejax.formats.storage import Storage
+
+Key = range | Array | None
+"""What is kept of a dimension: a range of coordinates, those that a vector of int64 names, or all."""
+
+SHARED = 4
+"""A part of a buffer is a view where the memory is at most so many times as large, which the view keeps alive."""
+
+
+class Kept(NamedTuple):
+    """The positions of a level that are kept, in order: from `first` to `stop`, or those `listed`."""
+
+    first: int
+    stop: int
+    listed: Array | None = None
+
+
+_WHOLE = Kept(0, 1)
+
+
+def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: Format) -> Storage:
+    """The entries that `keys` keep, one for every dimension, numbered by their places; `axes`, of which a range of one coordinate remains,
+    are left out. Buffers are shared where most of them stays.
+
+    Linear in the outermost level's positions and in the entries below those that are kept of it.
+
+    >>> A = convert.from_dense(np.arange(6.0).reshape(2, 3), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(taken(A, (range(1, 2), np.array([2, 0])), (0,), Format.parse("csf", 1)))
+    array([5., 3.])
+    """
+    made = _column(storage, keys, axes) if axes else None
+    made = by_levels(storage, keys, axes, format) if made is None else made
+    return by_coordinates(storage, keys, axes, format) if made is None else made
+
+
+def by_coordinates(storage: Storage, keys: Sequence[Key], axes: Sequence[int], format: Format) -> Storage:
+    """As `taken`, for any formats: of all entries, those that are kept are ordered for `format` and assembled. O(n log n) for n entries and
+    coordinates that are named."""
+    columns, vals = storage.expand()
+    for d, key in enumerate(keys):
+        if isinstance(key, range):
+            inside = (columns[d] >= min(key.start, key[-1])) & (columns[d] <= max(key.start, key[-1])) if key else None
+            if inside is None:
+                number = np.empty(0, np.int64)
+            else:
+                if abs(key.step) > 1:
+                    inside &= (columns[d] - np.int64(key.start)) % key.step == 0
+                number = np.flatnonzero(inside)
+            columns, vals = [column[number] for column in columns], vals[number]
+            columns[d] = (columns[d].astype(np.int64) - key.start) // key.step
+        elif key is not None:
+            order = np.argsort(key, kind="stable")
+            ordered = key[order]
+            number, place = ranges(
+                np.searchsorted(ordered, columns[d], "left"), np.searchsorted(ordered, columns[d], "right")
+            )
+            columns, vals = [column[number] for column in columns], vals[number]
+            columns[d] = order[place]
+    shape = tuple(_length(key, n) for key, n in zip(keys, storage.shape, strict=True))
+    kept = [d for d in range(storage.ndim) if d not in axes]
+    distinct = all(level.unique for level in storage.format.levels)
+    own = [columns[d].astype(crd_dtype(shape[d]), copy=False) for d in kept]
+    return convert.from_columns(own, vals, tuple(shape[d] for d in kept), format, storage.fill_value, distinct)
+
+
+def _length(key: Key, extent: int) -> int:
+    return extent if key is None else len(key)
+
+
+def _column(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...]) -> Storage | None:
+    """As `taken`, for one column of consecutive rows of a matrix whose rows list their columns; else None."""
+    dims = located.listed_rows(storage.format)
+    if dims is None or axes != dims[1:]:
+        return None
+    rows, column = keys[dims[0]], keys[dims[1]]
+    assert isinstance(column, range)
+    if rows is None:
+        rows = range(storage.shape[dims[0]])
+    if not isinstance(rows, range) or rows.step != 1:
+        return None
+    return located.line(storage, rows.start, len(rows), column.start, 0)
+
+
+class _Run(NamedTuple):
+    """A run of levels, or a dense one: the first of them and the one behind them, and their dimensions, of which the only one may be left out."""
+
+    dense: bool
+    first: int
+    stop: int
+    dims: tuple[int, ...]
+    gone: bool
+
+
+@functools.lru_cache(maxsize=1024)
+def _runs(form: Format, axes: tuple[int, ...], format: Format) -> tuple[_Run, ...] | None:
+    """The runs of levels, if all are of the kinds that `by_levels` knows, and what remains is `format`."""
+    if form.blocked or not form.ndim or form.is_dense or format.blocked:
+        return None
+    made = []
+    for first, stop in form.runs:
+        level, dims = form.levels[first], form.order[first:stop]
+        run = _Run(isinstance(level, Dense), first, stop, dims, any(d in axes for d in dims))
+        if not (run.dense or (isinstance(level, Compressed | Coordinate) and level.unique and not run.gone)):
+            return None
+        made.append(run)
+    left = [form.levels[run.first : run.stop] for run in made if not run.gone]
+    return tuple(made) if [format.levels[first:stop] for first, stop in format.runs] == left else None
+
+
+def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: Format) -> Storage | None:
+    """As `taken`, level by level; None where a level is not dense, compressed or coordinate, or a key too much work for it."""
+    runs = _runs(storage.format, axes, format)
+    if runs is None:
+        return None
+    old, vals = storage.shape, storage.vals
+    shape = list(old)
+    for d, key in enumerate(keys):
+        if key is not None:
+            shape[d] = count = len(key)
+            if not count:
+                return None
+    kept, last = _WHOLE, len(old)
+    buffers: list[tuple[Array, ...]] = []
+    moved = listed = changed = False
+    for dense, first, stop, dims, gone in runs:
+        lead = dims[0]
+        if dense:
+            key = keys[lead]
+            kept = _below(kept, key, old[lead])
+            changed = changed or (listed and key is not None)
+            if not gone:
+                buffers.append(())
+            continue
+        pos, crd = storage.buffers[first]
+        more = [level[0] for level in storage.buffers[first + 1 : stop]]
+        keyed = keys[lead] is not None or (bool(more) and any(keys[d] is not None for d in dims))
+        if not keyed and kept.listed is None:
+            begin, end = int(pos[kept.first]), int(pos[kept.stop])
+            if begin or end != len(crd) or len(pos) != kept.stop + 1:
+                pos = (
+                    _part(pos, kept.first, kept.stop + 1)
+                    if not begin
+                    else _frozen(pos[kept.first : kept.stop + 1] - begin)
+                )
+                crd, more = _part(crd, begin, end), [_part(c, begin, end) for c in more]
+            kept = Kept(begin, end)
+        else:
+            columns: list[Array] = [crd, *more, vals if stop == last else np.arange(len(crd))]
+            if kept.listed is None:
+                pos = pos[kept.first : kept.stop + 1]
+            else:
+                count = len(kept.listed)
+                start, pos = passes.over(count).picked(pos, kept.listed)
+                columns = passes.over(max(count, int(pos[-1]))).copied(start, pos, columns)
+            if keyed:
+                found = _inside(pos, columns, [keys[d] for d in dims], [old[d] for d in dims])
+                if found is None:
+                    return None
+                pos, columns = found
+                changed = changed or listed
+            if changed and not (pos[1:] > pos[:-1]).all():  # what is left empty is not stored in the levels above
+                return None
+            crd, *more, carried = columns
+            _frozen(pos)
+            _frozen(crd)
+            if stop == last:
+                vals, moved = _frozen(carried), True
+            else:
+                kept = Kept(0, 0, carried)
+        listed = True
+        buffers.append((pos, crd))
+        for column in more:
+            buffers.append((_frozen(column),))
+    if not moved:
+        if kept.listed is None:
+            vals = _frozen(_part(vals, kept.first, kept.stop))
+        else:
+            vals = _frozen(passes.over(len(kept.listed)).take(vals, kept.listed))
+    if axes:
+        shape = [n for d, n in enumerate(shape) if d not in axes]
+    return Storage.of_frozen(format, tuple(shape), storage.fill_value, tuple(buffers), vals)
+
+
+def _frozen(array: Array) -> Array:
+    if array.flags.writeable:
+        array.flags.writeable = False
+    return array
+
+
+def _part(buffer: Array, first: int, stop: int) -> Array:
+    """`buffer[first:stop]`: the buffer itself, a view where that keeps little else alive, or a copy."""
+    made = buffer[first:stop]
+    if made.size == buffer.size:
+        return buffer
+    whole = buffer.base if isinstance(buffer.base, np.ndarray) else buffer
+    return made if SHARED * made.nbytes >= whole.nbytes else made.copy()
+
+
+def _below(kept: Kept, key: Key, extent: int) -> Kept:
+    """The positions of a dense level that are kept below `kept` positions above it."""
+    if kept.listed is None:
+        if key is None:
+            return Kept(kept.first * extent, kept.stop * extent)
+        if kept.stop - kept.first == 1:
+            base = kept.first * extent
+            if isinstance(key, range):
+                if key.step == 1 or len(key) == 1:
+                    return Kept(base + key.start, base + key.start + len(key))
+                return Kept(0, 0, np.arange(base + key.start, base + key.stop, key.step))
+            return Kept(0, 0, key + base if base else key)
+    above = np.arange(kept.first, kept.stop) if kept.listed is None else kept.listed
+    if isinstance(key, range) and len(key) == 1:
+        return Kept(0, 0, above * extent + key.start)
+    inner = np.arange(extent) if key is None else np.asarray(key, np.int64)
+    check_size(len(above) * len(inner), "a dense level")
+    return Kept(0, 0, np.add.outer(above * extent, inner).reshape(-1))
+
+
+def _inside(
+    pos: Array, columns: list[Array], keys: Sequence[Key], extents: Sequence[int]
+) -> tuple[Array, list[Array]] | None:
+    """`pos` and columns, those of the coordinates first, of the entries that `keys` keep of a run of levels; None for what is left to
+    `by_coordinates`: lists of coordinates in runs of several levels, or that are short for their extent."""
+    if len(keys) > 1:
+        return _masked(pos, columns, keys)
+    ((key,), (extent,)) = keys, extents
+    crd, *rest = columns
+    entries = int(pos[-1] - pos[0])
+    if isinstance(key, range) and key.step > 0:
+        pos, crd, rest = passes.over(entries).within(pos, crd, key, rest)
+        return pos, [crd, *rest]
+    listed = np.arange(key.start, key.stop, key.step) if isinstance(key, range) else key
+    assert listed is not None
+    if extent > max(passes.MANY, 4 * (entries + len(listed))):
+        return None
+    many = passes.over(max(entries, len(listed)))
+    found = many.named(pos, crd, many.numbered(listed, extent), rest)
+    return None if found is None else (found[0], [found[1], *found[2]])
+
+
+def _masked(pos: Array, columns: list[Array], keys: Sequence[Key]) -> tuple[Array, list[Array]] | None:
+    """As `_inside`, by ranges of rising coordinates of several levels."""
+    first, end = int(pos[0]), int(pos[-1])
+    lead = keys[0]
+    if isinstance(lead, range) and lead.step == 1 and len(pos) == 2:  # sorted by it
+        inner = columns[0][first:end]
+        first, end = (first + int(k) for k in np.searchsorted(inner, (lead.start, max(lead.start, lead.stop))))
+        pos = np.array([first, end])
+    columns = [column[first:end] for column in columns]
+    inside: Array | None = None
+    for crd, key in zip(columns, keys, strict=False):
+        if key is None or (key is lead and len(pos) == 2 and isinstance(key, range) and key.step == 1):
+            continue
+        if not isinstance(key, range) or key.step < 0:
+            return None
+        here = (crd >= key.start) & (crd < key.stop)
+        if key.step > 1:
+            here &= (crd - crd.dtype.type(key.start)) % key.step == 0
+        inside = here if inside is None else inside & here
+    if inside is None:
+        pos = pos - first
+    else:
+        ends = np.append(0, np.cumsum(inside))
+        pos = ends[pos - first]
+        number = np.flatnonzero(inside)
+        columns = [column[number] for column in columns]
+    for k, key in enumerate(keys):
+        if isinstance(key, range):
+            shifted = (columns[k] - columns[k].dtype.type(key.start)) // columns[k].dtype.type(key.step)
+            columns[k] = shifted.astype(crd_dtype(len(key)), copy=False)
+    return pos, columns

@@ -1,0 +1,280 @@
+"""The loops of the passes that take parts of arrays (`formats.passes`), segment by segment: what one kernel for each runs.
+
+lengths    how many entries each segment of the result has: of segments that are picked, inside a range, or named; `summed` makes `pos`
+copied     the segments from where they begin to where they go; the beginnings of later ones are prefetched
+compacted  every entry is written at the next place, without a branch, which moves on where it is inside; until there are all
+named      entries are put where they belong among those of their segment, from behind: segments are short
+located    a binary search in every segment, without branches but for its end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparsejax.formats.walk import lower_bound
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.codegen.kernel_memory import clear
+from sparsejax.jit.runtime.conversion_loops import Pairs, Vector
+
+AHEAD = 16
+"""How many segments ahead entries are prefetched."""
+FEW = 16
+"""Entries of a segment of which all are looked at."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths of the segments from `first` to `end` of a result, each behind its place in `made`; where these are all (`alone`), `made`
+    becomes their `pos` at once, and `longest` gets the largest length."""
+
+    first: Val
+    end: Val
+    made: Vector
+    longest: Vector
+    alone: bool
+
+    def put(self, b: Builder, of: Callable[[Val], Val]) -> None:
+        if self.alone:
+            _summed(b, self.end, self.made, self.longest, of)
+            return
+        with b.for_(self.first, self.end, "r") as r:
+            self.made.put(b, b.add(r, 1), of(r))
+
+
+def summed(b: Builder, rows: Val, made: Vector, longest: Vector) -> None:
+    """Lengths become `pos`; and the longest of them."""
+    _summed(b, rows, made, longest, lambda r: made.get(b, b.add(r, 1)))
+
+
+def _summed(b: Builder, rows: Val, made: Vector, longest: Vector, of: Callable[[Val], Val]) -> None:
+    total, most = b.var("total", b.i64(0)), b.var("most", b.i64(0))
+    made.put(b, b.i64(0), b.i64(0))
+    with b.for_(b.i64(0), rows, "r") as r:
+        length = b.named("length", of(r))
+        b.increment(total, length)
+        b.set(most, b.max(b.get(most), length))
+        made.put(b, b.add(r, 1), b.get(total))
+    longest.put(b, b.i64(0), b.get(most))
+
+
+def numbered(b: Builder, count: Val, extent: Val, listed: Vector, ends: Vector, order: Vector) -> None:
+    """How often each coordinate comes, where its numbers begin, and the numbers: where they begin is moved on, and back again."""
+    clear(b, ends.pointer, b.i64(0), b.add(extent, 1), 8)
+    with b.for_(b.i64(0), count, "k") as k:
+        c = b.named("c", listed.number(b, k))
+        ends.put(b, c, b.add(ends.get(b, c), 1))
+    total = b.var("total", b.i64(0))
+    with b.for_(b.i64(0), b.add(extent, 1), "c") as c:
+        here = b.named("here", ends.get(b, c))
+        ends.put(b, c, b.get(total))
+        b.increment(total, here)
+    with b.for_(b.i64(0), count, "k") as k:
+        c = b.named("c", listed.number(b, k))
+        at = b.named("at", ends.get(b, c))
+        order.put(b, at, order.element(b, k))
+        ends.put(b, c, b.add(at, 1))
+    before = b.var("before", b.i64(0))
+    with b.for_(b.i64(0), extent, "c") as c:
+        here = b.named("here", ends.get(b, c))
+        ends.put(b, c, b.get(before))
+        b.set(before, here)
+
+
+def picked(b: Builder, lengths: Lengths, pos: Vector, index: Vector, start: Vector) -> None:
+    def length(r: Val) -> Val:
+        p = b.named("p", index.get(b, r))
+        begin = b.named("begin", pos.get(b, p))
+        start.put(b, r, begin)
+        return b.sub(pos.get(b, b.add(p, 1)), begin)
+
+    lengths.put(b, length)
+
+
+def copied(b: Builder, first: Val, end: Val, start: Vector, pos: Vector, moves: Pairs, ahead: bool) -> None:
+    last = b.sub(end, 1)
+    with b.for_(first, end, "r") as r:
+        if ahead:
+            later = b.named("later", start.get(b, b.min(b.add(r, AHEAD), last)))
+            for source, _ in moves:
+                source.prefetch(b, later)
+        begin, lo, hi = start.get(b, r), pos.get(b, r), pos.get(b, b.add(r, 1))
+        offset = b.named("offset", b.sub(begin, lo))
+        with b.for_(lo, hi, "p") as p:
+            for source, target in moves:
+                target.put(b, p, source.get(b, b.add(p, offset)))
+
+
+def counted(b: Builder, lengths: Lengths, pos: Vector, of: Callable[[Val], Val]) -> None:
+    """What the entries of every segment count, added up."""
+
+    def length(r: Val) -> Val:
+        total = b.var("sum", b.i64(0))
+        b.set(total, b.i64(0))
+        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+            b.increment(total, of(p))
+        return b.get(total)
+
+    lengths.put(b, length)
+
+
+def inside(b: Builder, c: Val, start: Val, span: Val, step: Val | None) -> Val:
+    """1 where a coordinate is one of `span` numbers from `start` on, of which every `step`-th counts; else 0."""
+    distance = b.named("distance", b.sub(c, start))
+    found = b.compare("ult", distance, span)
+    if step is not None:
+        found = b.and_(found, b.eq(b.binary("urem", distance, step), 0))
+    return b.convert("zext", found, "i64")
+
+
+def compacted(
+    b: Builder,
+    begin: Val,
+    place: Val,
+    stop: Val,
+    start: Val,
+    span: Val,
+    step: Val | None,
+    crd: Vector,
+    out: Vector,
+    moves: Pairs,
+) -> None:
+    """The entries from `begin` on that are inside, from `place` on, until there are `stop`."""
+    p, at = b.var("p", begin), b.var("at", place)
+    with b.while_(lambda: b.lt(b.get(at), stop)):
+        here, to = b.get(p), b.get(at)
+        c = b.named("c", crd.number(b, here))
+        distance = b.sub(c, start)
+        out.put(b, to, out.element(b, distance if step is None else b.binary("udiv", distance, step)))
+        for source, target in moves:
+            target.put(b, to, source.get(b, here))
+        b.increment(at, inside(b, c, start, span, step))
+        b.increment(p)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Segments `pos` of `crd`, the numbers `order[ends[c]:ends[c + 1]]` of coordinate c, and segments `made` of `out`."""
+
+    pos: Vector
+    made: Vector
+    crd: Vector
+    ends: Vector
+    order: Vector
+    out: Vector
+
+
+def named(b: Builder, first: Val, end: Val, v: Named, moves: Pairs) -> None:
+    with b.for_(first, end, "r") as r:
+        begin = b.named("begin", v.made.get(b, r))
+        at = b.var("at", begin)
+        b.set(at, begin)
+        with b.for_(v.pos.get(b, r), v.pos.get(b, b.add(r, 1)), "p") as p:
+            c = b.named("c", v.crd.number(b, p))
+            values = [source.get(b, p) for source, _ in moves]
+            with b.for_(v.ends.get(b, c), v.ends.get(b, b.add(c, 1)), "q") as q:
+                new = b.named("new", v.order.number(b, q))
+                _inserted(b, begin, b.get(at), new, v.out, [target for _, target in moves], values)
+                b.increment(at)
+
+
+def _inserted(
+    b: Builder, begin: Val, end: Val, new: Val, out: Vector, targets: Sequence[Vector], values: Sequence[Val]
+) -> None:
+    """An entry among those from `begin` to `end`, whose coordinates increase."""
+    place = b.var("place", end)
+    b.set(place, end)
+    going = b.var("going", b.lt(begin, end))
+    b.set(going, b.lt(begin, end))
+    with b.while_(lambda: b.get(going)):
+        here = b.named("here", b.get(place))
+        before = b.named("before", b.sub(here, 1))
+        larger = b.named("larger", b.lt(new, out.number(b, before)))
+        with b.if_(larger):
+            out.put(b, here, out.get(b, before))
+            for target in targets:
+                target.put(b, here, target.get(b, before))
+            b.set(place, before)
+        b.set(going, b.and_(larger, b.lt(begin, before)))
+    to = b.get(place)
+    out.put(b, to, out.element(b, new))
+    for target, value in zip(targets, values, strict=True):
+        target.put(b, to, value)
+
+
+def _searched(b: Builder, crd: Vector, lo: Val, hi: Val, c: Val) -> Val:
+    """The position of coordinate `c` between two others, -1 where it is not stored: all of a few are looked at, without a branch."""
+    found = b.var("found", b.i64(-1))
+    b.set(found, b.i64(-1))
+
+    def few() -> None:
+        with b.for_(lo, hi, "k") as k:
+            b.set(found, b.select(b.eq(crd.number(b, k), c), k, b.get(found)))
+
+    def many() -> None:
+        place = b.named("place", lower_bound(b, lambda k: b.lt(crd.number(b, k), c), lo, hi))
+        with b.if_(b.lt(place, hi)):
+            b.set(found, b.select(b.eq(crd.number(b, place), c), place, b.i64(-1)))
+
+    b.if_else(b.lt(b.sub(hi, lo), FEW), few, many)
+    return b.get(found)
+
+
+def located(
+    b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, parent: Vector, wanted: Vector, out: Vector
+) -> None:
+    with b.for_(first, end, "q") as q:
+        p, c = b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
+        out.put(b, q, _searched(b, crd, pos.get(b, p), pos.get(b, b.add(p, 1)), c))
+
+
+def met(
+    b: Builder,
+    first: Val,
+    end: Val,
+    line: tuple[Val, Val],
+    pos: Vector,
+    crd: Vector,
+    number: Vector,
+    count: Vector,
+    move: Pairs,
+) -> None:
+    """Of the segments from `first` to `end`; what is found goes from `first` on, and how many they are to `count`."""
+    (start, step), ((source, target),) = line, move
+    at = b.var("at", first)
+    with b.for_(first, end, "r") as r:
+        c = b.named("c", b.add(start, b.mul(r, step)))
+        here = b.named("here", _searched(b, crd, pos.get(b, r), pos.get(b, b.add(r, 1)), c))
+        with b.if_(b.lt(b.i64(-1), here)):
+            number.put(b, b.get(at), number.element(b, r))
+            target.put(b, b.get(at), source.get(b, here))
+            b.increment(at)
+    count.put(b, b.i64(0), b.sub(b.get(at), first))
+
+
+def strung(b: Builder, count: Val, shift: Val | None, source: Vector, target: Vector) -> None:
+    with b.for_(b.i64(0), count, "p") as p:
+        if shift is None:
+            target.put(b, p, source.get(b, p))
+        else:
+            target.put(b, p, target.element(b, b.add(source.number(b, p), shift)))
+
+
+def interleaved(
+    b: Builder, first: Val, end: Val, parts: Val, table: Vector, made: Vector, crd: Vector, vals: Vector
+) -> None:
+    """The table holds, for every part, the addresses of its pos, crd and vals, and what is added to its coordinates."""
+    with b.for_(first, end, "r") as r:
+        at = b.var("at", b.i64(0))
+        b.set(at, made.get(b, r))
+        with b.for_(b.i64(0), parts, "k") as k:
+            own = [b.named("word", table.get(b, b.add(b.mul(k, 4), n))) for n in range(4)]
+            pos, crds, values = (
+                Vector(b.convert("inttoptr", word, "ptr"), size)
+                for word, size in zip(own, (8, crd.size, vals.size), strict=False)
+            )
+            with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+                to = b.get(at)
+                crd.put(b, to, crd.element(b, b.add(crds.number(b, p), own[3])))
+                vals.put(b, to, values.get(b, p))
+                b.increment(at)

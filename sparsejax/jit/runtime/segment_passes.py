@@ -1,0 +1,290 @@
+"""The passes that take parts of arrays as machine code: see `formats.passes`. Their loops are in `segment_loops`."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.formats.passes import Array, Passes, crd_dtype
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.cost.machine import FAR
+from sparsejax.jit.runtime import segment_loops, threads
+from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
+
+SHORT = 64
+"""Entries of a segment up to which each is put in its place by moving others."""
+
+
+class SegmentPasses(Passes):
+    """The passes over segments in machine code. What they return is read-only. Of many entries, each thread takes a part."""
+
+    def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
+        listed = np.ascontiguousarray(listed)
+        ends, order = empty(extent + 1, INT64), empty(len(listed), crd_dtype(len(listed)))
+        run(_numbered(listed.itemsize, order.itemsize), len(listed), extent, listed, ends, order)
+        return ends, order
+
+    def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
+        index = np.ascontiguousarray(index, INT64)
+        start, made = empty(len(index), INT64), empty(len(index) + 1, INT64)
+        _lengths(_picked, (), made, _shares(0, len(index), len(index)), pos, index, start)
+        return start, made
+
+    def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
+        entries = int(pos[-1])
+        moved, pairs, sizes = _targets(columns, entries)
+        behind = address(start), address(pos), *pairs
+        run_parts(_copied(sizes, entries >= FAR), [(*pair, *behind) for pair in _rows(pos)])
+        return moved
+
+    def within(
+        self, pos: Array, crd: Array, chosen: range, columns: Sequence[Array]
+    ) -> tuple[Array, Array, list[Array]]:
+        made, parts = empty(len(pos), INT64), _rows(pos)
+        crd, steps, bounds = (
+            np.ascontiguousarray(crd),
+            chosen.step > 1,
+            (chosen.start, len(chosen) * chosen.step, chosen.step),
+        )
+        _lengths(_counted_within, (crd.itemsize, steps), made, parts, pos, crd, *bounds)
+        source = address(crd)
+        found = int(made[-1])
+        out = empty(found, crd_dtype(len(chosen)))
+        moved, pairs, sizes = _targets(columns, found)
+        rows = [
+            (int(pos[first]), int(made[first]), int(made[end]), *bounds, source, address(out), *pairs)
+            for first, end in parts
+        ]
+        run_parts(_compacted(crd.itemsize, out.itemsize, sizes, steps), rows)
+        return made, out, moved
+
+    def named(
+        self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
+    ) -> tuple[Array, Array, list[Array]] | None:
+        ends, order = (np.ascontiguousarray(a) for a in places)
+        crd, made, parts = np.ascontiguousarray(crd), empty(len(pos), INT64), _rows(pos)
+        if _lengths(_counted_named, (crd.itemsize,), made, parts, pos, crd, ends) > SHORT:
+            return None
+        found = int(made[-1])
+        out = empty(found, crd_dtype(len(order)))
+        moved, pairs, sizes = _targets(columns, found)
+        behind = *(address(a) for a in (pos, made, crd, ends, order, out)), *pairs
+        run_parts(_named(crd.itemsize, order.itemsize, out.itemsize, sizes), [(*pair, *behind) for pair in parts])
+        return made, out, moved
+
+    def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
+        out = empty(len(wanted), INT64)
+        crd, parent, wanted = (np.ascontiguousarray(a) for a in (crd, parent, wanted))
+        behind = [address(a) for a in (pos, crd, parent, wanted, out)]
+        kernel = _located(crd.itemsize, parent.itemsize, wanted.itemsize)
+        run_parts(kernel, [(*pair, *behind) for pair in _shares(0, len(wanted), len(wanted))])
+        return out
+
+    def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
+        rows = len(pos) - 1
+        vals, number, parts = np.ascontiguousarray(vals), empty(rows, crd_dtype(rows + 1)), _rows(pos)
+        made, count = empty(rows, vals.dtype), np.zeros(len(parts), np.int64)
+        behind = start, step, *(address(a) for a in (pos, crd, number)), address(vals), address(made)
+        counts, kernel = address(count), _met(crd.itemsize, number.itemsize, vals.itemsize)
+        run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(parts)])
+        if len(parts) == 1:
+            found = int(count[0])
+            number, made = number[:found], made[:found]
+            return (number.copy(), made.copy()) if 2 * found < rows else (number, made)
+        pieces = [slice(first, first + int(n)) for (first, _), n in zip(parts, count, strict=True)]
+        return np.concatenate([number[p] for p in pieces]), np.concatenate([made[p] for p in pieces])
+
+    def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
+        if any(column.itemsize > dtype.itemsize or (shifts is None and column.dtype != dtype) for column in columns):
+            return super().strung(columns, shifts, dtype)
+        made, kept = empty(sum(map(len, columns)), dtype), [np.ascontiguousarray(column) for column in columns]
+        rows: dict[int, list[tuple[int, ...]]] = {}
+        place = address(made)
+        for k, column in enumerate(kept):
+            source, size, shift = address(column), column.itemsize, 0 if shifts is None else shifts[k]
+            for first, end in _shares(0, len(column), len(column)):
+                ends = source + first * size, place + first * dtype.itemsize
+                rows.setdefault(size, []).append((end - first, shift, *ends))
+            place += len(column) * dtype.itemsize
+        for size, own in rows.items():
+            run_parts(_strung(size, dtype.itemsize, shifts is not None), own)
+        return made
+
+    def interleaved(
+        self, parts: Sequence[tuple[Array, Array, Array]], shifts: Sequence[int]
+    ) -> tuple[Array, Array, Array]:
+        kept = [tuple(np.ascontiguousarray(a) for a in part) for part in parts]
+        pos = np.asarray(sum(part[0] for part in kept))
+        entries = int(pos[-1])
+        crd, vals = empty(entries, kept[0][1].dtype), empty(entries, kept[0][2].dtype)
+        table = np.array([[*map(address, part), shift] for part, shift in zip(kept, shifts, strict=True)], np.int64)
+        behind = len(kept), *map(address, (table, pos, crd, vals))
+        run_parts(_interleaved(crd.itemsize, vals.itemsize), [(*pair, *behind) for pair in _rows(pos)])
+        return pos, crd, vals
+
+
+def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
+    """The numbers from `first` to `end` in parts, one for every thread where there are many entries."""
+    parts = threads.count() if entries >= FAR else 1
+    return list(itertools.pairwise(first + (end - first) * k // parts for k in range(parts + 1)))
+
+
+def _rows(pos: Array) -> list[tuple[int, int]]:
+    """Segments in parts of about as many entries each."""
+    first, end = int(pos[0]), int(pos[-1])
+    parts = threads.count() if end - first >= FAR else 1
+    if parts == 1:
+        return [(0, len(pos) - 1)]
+    inner = np.searchsorted(pos, [first + (end - first) * k // parts for k in range(1, parts)]).tolist()
+    return list(itertools.pairwise([0, *inner, len(pos) - 1]))
+
+
+def _targets(columns: Sequence[Array], count: int) -> tuple[list[Array], list[int], tuple[int, ...]]:
+    """Columns for so many entries, the addresses of sources and targets in turns, and the sizes of elements."""
+    sources = [np.ascontiguousarray(column) for column in columns]
+    moved = [empty(count, column.dtype) for column in sources]
+    pairs = [address(a) for pair in zip(sources, moved, strict=True) for a in pair]
+    return moved, pairs, tuple(column.itemsize for column in sources)
+
+
+def _lengths(
+    kernel: Any, sizes: tuple[Any, ...], made: Array, parts: Sequence[tuple[int, int]], *slots: int | Array
+) -> int:
+    """`made` becomes the `pos` of segments whose lengths a pass finds, from these slots; the longest of them."""
+    longest, numbers = np.zeros(1, np.int64), [s if isinstance(s, int) else address(s) for s in slots]
+    behind = address(made), address(longest), *numbers
+    alone = len(parts) == 1
+    run_parts(kernel(*sizes, alone), [(*pair, *behind) for pair in parts])
+    if not alone:
+        run(_summed_lengths(), len(made) - 1, made, longest)
+    return int(longest[0])
+
+
+@functools.cache
+def _summed_lengths() -> compiler.Kernel:
+    b = LLVMBuilder()
+    segment_loops.summed(b, b.slot(0, "i64", "rows"), *vectors(b, 1, (8, 8), ("made", "longest")))
+    return compiled(b)
+
+
+def _share(b: Builder) -> tuple[Val, Val]:
+    """The first two slots of a pass over a part."""
+    return b.slot(0, "i64", "first"), b.slot(1, "i64", "end")
+
+
+def _counting(b: Builder, alone: bool) -> segment_loops.Lengths:
+    """The first four slots of a pass that finds lengths: of all segments, or of a part."""
+    (first, end), (made, longest) = _share(b), vectors(b, 2, (8, 8), ("made", "longest"))
+    return segment_loops.Lengths(first, end, made, longest, alone)
+
+
+@functools.cache
+def _numbered(size: int, order_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
+    listed, ends, order = vectors(b, 2, (size, 8, order_size), ("listed", "ends", "order"))
+    segment_loops.numbered(b, count, extent, listed, ends, order)
+    return compiled(b)
+
+
+@functools.cache
+def _picked(alone: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    segment_loops.picked(b, _counting(b, alone), *vectors(b, 4, (8, 8, 8), ("pos", "index", "start")))
+    return compiled(b)
+
+
+@functools.cache
+def _copied(sizes: tuple[int, ...], ahead: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), (start, pos) = _share(b), vectors(b, 2, (8, 8), ("start", "pos"))
+    segment_loops.copied(b, first, end, start, pos, pairs_of(b, 4, sizes), ahead)
+    return compiled(b)
+
+
+def _bounds(b: Builder, first: int, steps: bool) -> tuple[Val, Val, Val | None]:
+    """Where a range begins, how far it reaches, and its step if it has one."""
+    step = b.slot(first + 2, "i64", "step") if steps else None
+    return b.slot(first, "i64", "start"), b.slot(first + 1, "i64", "span"), step
+
+
+@functools.cache
+def _counted_within(size: int, steps: bool, alone: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    counting, (pos, crd) = _counting(b, alone), vectors(b, 4, (8, size), ("pos", "crd"))
+    bounds = _bounds(b, 6, steps)
+    segment_loops.counted(b, counting, pos, lambda p: segment_loops.inside(b, crd.number(b, p), *bounds))
+    return compiled(b)
+
+
+@functools.cache
+def _compacted(size: int, out_size: int, sizes: tuple[int, ...], steps: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
+    crd, out = vectors(b, 6, (size, out_size), ("crd", "out"))
+    segment_loops.compacted(b, begin, place, stop, *_bounds(b, 3, steps), crd, out, pairs_of(b, 8, sizes))
+    return compiled(b)
+
+
+@functools.cache
+def _counted_named(size: int, alone: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    counting, (pos, crd, ends) = _counting(b, alone), vectors(b, 4, (8, size, 8), ("pos", "crd", "ends"))
+
+    def times(p: Val) -> Val:
+        c = b.named("c", crd.number(b, p))
+        return b.sub(ends.get(b, b.add(c, 1)), ends.get(b, c))
+
+    segment_loops.counted(b, counting, pos, times)
+    return compiled(b)
+
+
+@functools.cache
+def _named(size: int, order_size: int, out_size: int, sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    names = "pos", "made", "crd", "ends", "order", "out"
+    (first, end), given = _share(b), vectors(b, 2, (8, 8, size, 8, order_size, out_size), names)
+    segment_loops.named(b, first, end, segment_loops.Named(*given), pairs_of(b, 8, sizes))
+    return compiled(b)
+
+
+@functools.cache
+def _located(size: int, parent_size: int, wanted_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    names = "pos", "crd", "parent", "wanted", "out"
+    segment_loops.located(b, *_share(b), *vectors(b, 2, (8, size, parent_size, wanted_size, 8), names))
+    return compiled(b)
+
+
+@functools.cache
+def _met(size: int, number_size: int, vals_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), (count,) = _share(b), vectors(b, 2, (8,), ("count",))
+    line = b.slot(3, "i64", "start"), b.slot(4, "i64", "step")
+    pos, crd, number = vectors(b, 5, (8, size, number_size), ("pos", "crd", "number"))
+    segment_loops.met(b, first, end, line, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
+    return compiled(b)
+
+
+@functools.cache
+def _strung(size: int, out_size: int, shifted: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    count, shift = b.slot(0, "i64", "count"), b.slot(1, "i64", "shift") if shifted else None
+    source, target = vectors(b, 2, (size, out_size), ("source", "target"))
+    segment_loops.strung(b, count, shift, source, target)
+    return compiled(b)
+
+
+@functools.cache
+def _interleaved(size: int, vals_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), parts = _share(b), b.slot(2, "i64", "parts")
+    table, made, crd, vals = vectors(b, 3, (8, 8, size, vals_size), ("table", "made", "crd", "vals"))
+    segment_loops.interleaved(b, first, end, parts, table, made, crd, vals)
+    return compiled(b)

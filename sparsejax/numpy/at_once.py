@@ -1,0 +1,124 @@
+"""Indexing outside `jit`: parts of sparse arrays are taken by `formats.parts`, without a program in between.
+
+Keys of integers, slices and one vector, which are most, are read here; others by `indexing.parse`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax.core.array import Array, made
+from sparsejax.core.avals import Aval
+from sparsejax.formats import Format, selection, structural
+from sparsejax.formats.parts import located, taken
+from sparsejax.formats.storage import Storage
+
+_SCALAR = Format(())
+
+
+def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...]] | None:
+    """What a key of integers, slices and at most one vector keeps of every dimension, and the dimensions that integers remove; None for
+    other keys, and those that are wrong.
+
+    >>> simple((1, slice(None)), (2, 3))
+    ([range(1, 2), None], (0,))
+    """
+    parts = key if type(key) is tuple else (key,)
+    if len(parts) > len(shape):
+        return None
+    keys: list[Any] = [None] * len(shape)
+    axes: tuple[int, ...] = ()
+    vector = False
+    for d, part in enumerate(parts):
+        kind, n = type(part), shape[d]
+        if kind is slice:
+            chosen = range(*part.indices(n))
+            if len(chosen) != n or chosen.step < 0:
+                keys[d] = chosen
+        elif kind is int:
+            if not -n <= part < n:
+                return None
+            part = part + n if part < 0 else part
+            keys[d] = range(part, part + 1)
+            axes = (*axes, d)
+        elif kind is np.ndarray and part.ndim == 1 and not vector:
+            if part.dtype.kind == "b":
+                if len(part) != n:
+                    return None
+                keys[d] = part.nonzero()[0]
+            elif part.dtype.kind in "iu":
+                keys[d] = selection.numbers(part, n, d)
+            else:
+                return None
+            vector = True
+        else:
+            return None
+    return None if vector and axes else (keys, axes)
+
+
+def vectors(key: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    """Vectors of integers of one length, one for every dimension of a matrix or larger array, as coordinates; None for other keys."""
+    if type(key) is not tuple or len(key) != len(shape) or len(shape) < 2:
+        return None
+    first = key[0]
+    if type(first) is not np.ndarray or first.ndim != 1:
+        return None
+    for part in key:
+        if type(part) is not np.ndarray or part.shape != first.shape or part.dtype.kind not in "iu":
+            return None
+    return [selection.numbers(part, n, d) for d, (part, n) in enumerate(zip(key, shape, strict=True))]
+
+
+def part(x: Array, keys: Sequence[Any], axes: tuple[int, ...]) -> Array:
+    """What `keys` keep of every dimension (see `formats.parts.taken`), without `axes`."""
+    storage = x._storage
+    if len(axes) == len(keys) and located.searched(storage.format) and all(type(key) is range for key in keys):
+        return _one(x, storage, keys)
+    if not axes and all(key is None for key in keys):
+        return x
+    aval = x._aval
+    shape = list(aval.shape)
+    for d, key in enumerate(keys):
+        if key is not None:
+            shape[d] = len(key)
+    aval = typed(aval, tuple([n for d, n in enumerate(shape) if d not in axes] if axes else shape), axes)
+    result = taken.taken(storage, keys, axes, aval.format)
+    if aval.format.is_dense:
+        result = structural.refill(result, 0)
+    return made(result, aval)
+
+
+@functools.lru_cache(maxsize=4096)
+def typed(x: Aval, shape: tuple[int, ...], axes: tuple[int, ...]) -> Aval:
+    """The type of what is left of an array of type `x`."""
+    form = selection.without(x.format, axes)
+    return Aval(shape, x.dtype, form, 0 if form.is_dense else x.fill_value)
+
+
+@functools.lru_cache(maxsize=64)
+def _scalar(dtype: np.dtype[Any]) -> tuple[Aval, Any]:
+    return Aval((), dtype, _SCALAR, 0), dtype.type(0)
+
+
+def _one(x: Array, storage: Storage, keys: Sequence[range]) -> Array:
+    """The value at one place, as an array of no dimensions."""
+    at = located.position(storage, [key.start for key in keys])
+    vals = storage.vals[at : at + 1].copy() if at >= 0 else np.array([storage.fill_value])
+    vals.flags.writeable = False
+    aval, zero = _scalar(storage.dtype)
+    return made(Storage.of_frozen(_SCALAR, (), zero, (), vals), aval)
+
+
+@functools.lru_cache(maxsize=4096)
+def _vector(x: Aval, count: int) -> Aval:
+    return Aval((count,), x.dtype, Format.parse("coo", 1), x.fill_value)
+
+
+def places(x: Array, columns: Sequence[Any]) -> Array | None:
+    """The values at places, one vector of coordinates for every dimension, as a sparse vector (coo); None where it takes another road."""
+    result = located.gathered(x._storage, columns)
+    return None if result is None else made(result, _vector(x.aval, result.shape[0]))
