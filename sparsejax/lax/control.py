@@ -20,8 +20,8 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr, evaluate
 from sparsejax.core.primitive import Primitive
 from sparsejax.errors import JaxprTypeError
+from sparsejax.formats.parts import stacking
 from sparsejax.formats.storage import Storage
-from sparsejax.lax.library import stacking
 from sparsejax.lax.rounds import Body, run_scan, run_while
 from sparsejax.transforms import staging
 

@@ -19,10 +19,10 @@ from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import Format, ingest
+from sparsejax.formats.parts import stacking
 from sparsejax.formats.structural import same_bits
 from sparsejax.lax.control import cond_p, plain, scan_p, while_p
 from sparsejax.lax.elementwise import convert_element_type, elementwise, strong
-from sparsejax.lax.library import stacking
 from sparsejax.lax.structural import convert_format
 from sparsejax.transforms import staging
 
@@ -316,7 +316,7 @@ def scan(
     """`(carry, ys)` of the loop `for x in xs: carry, y = f(carry, x)` from `carry = init`, where `ys` stacks every `y`.
 
     `xs` is a pytree of arrays of one extent along the first axis (None: `length` runs). Slices of a sparse array are sparse, with
-    its other levels (`library/stacking`); sparse ys are stacked below a dense level. Every leaf of the carry keeps shape,
+    its other levels (`formats/parts/stacking`); sparse ys are stacked below a dense level. Every leaf of the carry keeps shape,
     dtype, fill and format (what `f` returns is converted to it); its number of entries may change. With `reverse` from the
     last to the first. `unroll` is accepted and has no effect.
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.core.avals import Aval
+from sparsejax.formats.parts import stacking
 from sparsejax.formats.storage import Storage
-from sparsejax.lax.library import stacking
 
 FIRST = 8
 """Rounds before buffers are bound, which costs as much as some rounds."""

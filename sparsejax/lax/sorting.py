@@ -13,12 +13,12 @@ from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert
+from sparsejax.formats.parts import lines
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.batching import faithful, moved, spread
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
-from sparsejax.lax.library import lines
 from sparsejax.lax.linear import keep, sample
 from sparsejax.lax.structural import convert_format, normal_axis
 

@@ -15,13 +15,13 @@ from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
-from sparsejax.formats import Format, lines
+from sparsejax.formats import Format
+from sparsejax.formats.parts import lines
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
 from sparsejax.lax.extents import along
-from sparsejax.lax.library import lines
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import MOST, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort

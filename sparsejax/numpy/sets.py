@@ -8,8 +8,8 @@ import numpy as np
 
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
+from sparsejax.formats.parts import lines
 from sparsejax.lax import sorting
-from sparsejax.lax.library import lines
 from sparsejax.lax.library import searching as rules
 from sparsejax.lax.library.searching import different
 from sparsejax.lax.structural import convert_format, integer

@@ -13,11 +13,11 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.formats import convert
+from sparsejax.formats.parts import lines
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.batching import faithful, moved, spread
 from sparsejax.lax.elementwise import elementwise, where
-from sparsejax.lax.library import lines
 from sparsejax.lax.library.calls import on_arrays, stored
 from sparsejax.lax.structural import convert_format, pattern, reshape
 
