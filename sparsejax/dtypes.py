@@ -18,6 +18,13 @@ SHORT_NAMES = {
 _CANONICAL: dict[DType, DType] = {np.dtype(name): np.dtype(name) for name in SHORT_NAMES}
 
 
+_PLAIN = frozenset([type(None), type, str])
+_USUAL: dict[Any, DType] = {
+    kind: np.dtype(kind) for kind in (None, bool, int, float, complex, *(d.type for d in _CANONICAL), *SHORT_NAMES)
+}
+"""What else stands for a dtype, as it is usually spelled."""
+
+
 def canonical(dtype: Any) -> DType:
     """The supported dtype for `dtype`: native byte order.
 
@@ -26,7 +33,9 @@ def canonical(dtype: Any) -> DType:
     >>> canonical(">f4")
     dtype('float32')
     """
-    known = _CANONICAL.get(dtype) if isinstance(dtype, np.dtype) else None
+    known = (
+        _CANONICAL.get(dtype) if isinstance(dtype, np.dtype) else _USUAL.get(dtype) if type(dtype) in _PLAIN else None
+    )
     if known is not None:
         return known
     try:

@@ -16,10 +16,11 @@ from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.symbolic import span
-from sparsejax.core.trace import Tracer
+from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest, structural
 from sparsejax.formats.ownership import refuse_copy
+from sparsejax.formats.parts import diagonals
 from sparsejax.formats.segments import check_size, offsets
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape as _checked_shape
@@ -218,10 +219,8 @@ def _filled(shape: Any, value: Any, dtype: Any, format: Any = None, device: Any 
         return made if format is None else _convert_format(made, format)
     if not sparse:
         return Array(ingest.as_storage(np.full(new, value, wanted), format))
-    coords, fill = np.empty((len(new), 0), np.int64), ingest.fill_scalar(value, wanted)
-    return Array(
-        convert.from_coords(coords, np.empty(0, wanted), new, Format.parse(format, len(new)), fill, canonical=True)
-    )
+    form = Format.parse(format, len(new))
+    return Array(diagonals.without_entries(new, wanted, form, ingest.fill_scalar(value, wanted)))
 
 
 def zeros(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
@@ -298,11 +297,8 @@ def eye(
     k = _integer(k, "k")
     first = max(0, -k)
     count = max(0, min(n - first, columns - max(0, k)))
-    rows = np.arange(first, first + count, dtype=np.int64)
-    coords = np.stack([rows, rows + k])
     values = np.ones(count, dtypes.canonical(dtype))
-    made = convert.from_coords(coords, values, (n, columns), Format.parse(format, 2), 0)
-    return Array(made)
+    return Array(diagonals.on_diagonal(values, (n, columns), k, Format.parse(format, 2)))
 
 
 def identity(n: int, dtype: Any = None, format: str | Format = "csr") -> Any:
@@ -416,6 +412,8 @@ def diag(x: Any, k: int = 0) -> Any:
         raise ValueError(f"diag takes a vector or a matrix, not an array of shape {x.shape}")
     (n,) = x.shape
     total = n + abs(k)
+    if type(x) is Array and current() is None and x.format.is_dense:
+        return Array(diagonals.on_diagonal(x._storage.vals, (total, total), k, Format.parse("csr", 2)))
     # the rows that have an entry: row i holds x[i]; then these rows are put where they belong
     placed = _elementwise("multiply", reshape(x, (n, 1)), eye(n, total, max(0, k), dtype=bool))
     return placed if total == n else tensordot(eye(total, n, min(0, k), dtype=x.dtype), placed, 1)

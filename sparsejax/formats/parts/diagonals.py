@@ -1,0 +1,79 @@
+"""Arrays with entries on one diagonal, and without entries, put together level by level.
+
+csr  values a b c, k = 1, shape (4, 4)       pos 0 1 2 3 3      crd 1 2 3      vals a b c
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from sparsejax.formats import convert, segments
+from sparsejax.formats.compressed import Compressed
+from sparsejax.formats.coordinate import Coordinate
+from sparsejax.formats.dense import Dense
+from sparsejax.formats.format import Format
+from sparsejax.formats.passes import Array, crd_dtype
+from sparsejax.formats.storage import Storage
+
+SMALL = 1 << 12
+"""Elements of the longest dense dimension up to which arrays without entries are kept to be given again."""
+
+
+def on_diagonal(values: Array, shape: tuple[int, int], k: int, format: Format) -> Storage:
+    """The matrix with `values`, which nobody writes to, on its k-th diagonal, and fill 0. O(values and rows).
+
+    >>> made = on_diagonal(np.array([1.0, 2.0]), (2, 3), 1, Format.parse("csc", 2))
+    >>> convert.to_dense(made)
+    array([[0., 1., 0.],
+           [0., 0., 2.]])
+    """
+    first, fill = (max(0, -k), max(0, k)), values.dtype.type(0)
+    kinds = tuple(map(type, format.levels))
+    if not format.blocked and all(level.unique for level in format.levels):
+        outer, inner = format.order
+        columns = [np.arange(first[d], first[d] + len(values), dtype=crd_dtype(shape[d])) for d in (outer, inner)]
+        if kinds == (Dense, Compressed):
+            ends = np.arange(-first[outer], shape[outer] + 1 - first[outer])
+            pos = ends if not first[outer] and len(values) == shape[outer] else ends.clip(0, len(values))
+            return Storage(format, shape, fill, ((), (pos, columns[1])), values)
+        if kinds == (Coordinate, Coordinate):
+            return Storage(format, shape, fill, ((np.array([0, len(values)]), columns[0]), (columns[1],)), values)
+    coords = np.stack([np.arange(n, n + len(values)) for n in first])
+    return convert.from_coords(coords, values, shape, format, fill)
+
+
+def without_entries(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: Any) -> Storage:
+    """The array of which nothing is stored. O(positions of dense levels)."""
+    if max(shape, default=0) <= SMALL:
+        return _kept(shape, dtype, format, fill.tobytes())
+    return _empty(shape, dtype, format, fill)
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: bytes) -> Storage:
+    return _empty(shape, dtype, format, np.frombuffer(fill, dtype)[0])
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: Any) -> Storage:
+    if (
+        format.is_dense
+        or format.blocked
+        or not all(isinstance(x, Dense | Compressed | Coordinate) for x in format.levels)
+    ):
+        coords = np.empty((len(shape), 0), np.int64)
+        return convert.from_coords(coords, np.empty(0, dtype), shape, format, fill, canonical=True)
+    buffers: list[tuple[Array, ...]] = []
+    positions = 1
+    for number, level in enumerate(format.levels):
+        extent = shape[format.order[number]]
+        if isinstance(level, Dense):
+            buffers.append(())
+            positions = segments.check_size(positions * extent, "the dense levels of an array without entries")
+            continue
+        crd = np.empty(0, crd_dtype(extent))
+        buffers.append((crd,) if format.continues(number) else (np.zeros(positions + 1, np.int64), crd))
+        positions = 0
+    return Storage(format, shape, fill, tuple(buffers), np.empty(0, dtype))
