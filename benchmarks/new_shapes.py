@@ -1,7 +1,7 @@
 """What a shape costs that was never seen before: `python -m benchmarks.new_shapes`.
 
-Operands of random shapes, each used twice: the first call is one of a new shape, the second is warm. Microseconds of the thread, medians; SciPy's
-call beside it, and how many kernels were scheduled and compiled after the first forty shapes.
+Operands of random shapes, each used five times: the first call is one of a new shape, the second makes a plan for it, as it came back, the last is
+warm. Microseconds of the thread, medians; SciPy's call beside it, and how many kernels were scheduled after the first forty shapes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHAPES, KNOWN = 200, 40
 
 
 def operands(rng: np.random.Generator, columns: int) -> tuple[Any, ...]:
-    n, m = (int(x) for x in rng.integers(40, 90, 2))
+    n, m = (int(x) for x in rng.integers(40, 240, 2))
     matrix = sp.random_array((n, m), density=0.1, format="csr", rng=rng)
     other = rng.standard_normal((m, columns) if columns else m)
     return matrix, other
@@ -53,20 +53,21 @@ def measured(name: str, jitted: bool) -> str:
 
     pipeline.schedule_of = counted  # type: ignore[assignment]
     run = sj.jit(function) if jitted else function
-    rows: list[tuple[float, float, float]] = []
+    rows: list[tuple[float, float, float, float]] = []
     late = 0
     for number in range(SHAPES):
         matrix, other = operands(rng, columns)
         ours = sj.array(matrix), sj.array(other)
         before = scheduled
-        row = timed(run, ours), timed(run, ours), timed(plain, (matrix, other))
+        first, again, *_, warm = (timed(run, ours) for _ in range(5))
+        row = first, again, warm, timed(plain, (matrix, other))
         if number >= KNOWN:
             rows.append(row)
             late += scheduled - before
     pipeline.schedule_of = original
-    new, warm, scipy = np.median(np.array(rows), axis=0)
+    new, again, warm, scipy = np.median(np.array(rows), axis=0)
     how = "jit" if jitted else "at once"
-    return f"{name:8} {how:8} new {new:7.0f}   warm {warm:6.0f}   SciPy {scipy:6.0f}   scheduled {late}"
+    return f"{name:8} {how:8} new {new:6.1f}   again {again:6.1f}   warm {warm:6.1f}   SciPy {scipy:6.1f}   scheduled {late}"
 
 
 if __name__ == "__main__":
