@@ -185,6 +185,15 @@ def from_columns(
     return _ordered(columns, vals, shape, format, fill_value, None, distinct, places)
 
 
+def assembled(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
+    """Storage of distinct entries that are sorted by `keys`, their coordinates in every level of `format`; vectors may be shared."""
+    return (
+        _assemble(keys, vals, shape, format, fill_value)
+        if format.ndim
+        else from_columns([], vals, shape, format, fill_value)
+    )
+
+
 def _ordered(
     columns: Sequence[Array],
     vals: Array,
@@ -306,10 +315,27 @@ def to_dense(storage: Storage) -> Array:
     if not all(level.unique for level in form.levels):
         coo = Format((Coordinate(),) * form.ndim)
         return to_dense(_ordered(*storage.expand(), storage.shape, coo, storage.fill_value, None, distinct=False))
-    out = np.full(storage.shape, storage.fill_value, storage.dtype)
+    fill = storage.fill_value
+    out = (
+        np.full(storage.shape, fill, storage.dtype)
+        if fill or fill != 0 or _signed(fill)
+        else np.zeros(storage.shape, storage.dtype)
+    )
     columns, vals = storage.expand()
-    out[tuple(columns)] = vals
+    if len(columns) == 1:
+        out[columns[0]] = vals
+    elif out.size:
+        flat = columns[0].astype(np.int64)
+        for column, extent in zip(columns[1:], storage.shape[1:], strict=True):
+            flat *= extent
+            flat += column
+        out.reshape(-1)[flat] = vals
     return out
+
+
+def _signed(zero: Any) -> bool:
+    """Whether a zero has a sign."""
+    return any(np.asarray(zero).tobytes())
 
 
 def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:

@@ -49,7 +49,7 @@ def _gathered(storage: Storage, form: Format) -> Storage:
         return convert.convert(storage, form)
     width = _side_by_side(storage.format, form, storage.shape)
     sources, gaps = _sources(places, width)
-    if width == 1:
+    if width == 1 and gaps is None:
         vals = passes.over(sources.size).take(storage.vals, sources)
     else:
         vals = np.take(storage.vals.reshape(-1, width), sources, axis=0)

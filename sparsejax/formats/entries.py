@@ -6,6 +6,7 @@ and nothing is looked up. All walks are linear in the entries (and in the words 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,13 @@ def expand(
     With a range of coordinates per dimension, the entries `within` these alone: linear in the entries of the outermost level and
     in those below coordinates that are inside.
     """
+    listed = _listed(form) if within is None else -1
+    if listed >= 0:
+        pos, *_ = buffers[listed]
+        found = [level[-1] for level in buffers[listed:]]
+        if listed:
+            found.insert(0, passes.over(max(len(pos), len(found[0]))).owners(pos))
+        return [found[k] for k in _places(form)], None
     columns: list[Array] = []
     position, counted = ROOT.position, False
     for run in walk(form, shape, buffers, len(form.levels), within):
@@ -38,6 +46,22 @@ def expand(
         columns += run.found
         position = run.below.position
     return form.join(columns, shape), position
+
+
+@functools.lru_cache(maxsize=1024)
+def _listed(form: Format) -> int:
+    """Where the only run of levels that list coordinates begins, at the root or below one dense level; -1 in other formats."""
+    first, stop = form.runs[-1] if form.levels else (0, 0)
+    if form.blocked or first > 1 or not form.levels or stop < len(form.levels):
+        return -1
+    above, below = form.levels[:first], form.levels[first]
+    return first if below.listed and below.compact and all(level.full for level in above) else -1
+
+
+@functools.lru_cache(maxsize=1024)
+def _places(form: Format) -> tuple[int, ...]:
+    """The level of every dimension."""
+    return tuple(form.order.index(d) for d in range(form.ndim))
 
 
 def counts(form: Format, shape: Sequence[int], buffers: Buffers) -> list[int]:

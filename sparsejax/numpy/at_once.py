@@ -14,8 +14,9 @@ import numpy as np
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.formats import Format, selection, structural
-from sparsejax.formats.parts import located, taken
+from sparsejax.formats.parts import located, taken, written
 from sparsejax.formats.storage import Storage
+from sparsejax.lax.elementwise import where_p
 
 _SCALAR = Format(())
 
@@ -122,3 +123,33 @@ def places(x: Array, columns: Sequence[Any]) -> Array | None:
     """The values at places, one vector of coordinates for every dimension, as a sparse vector (coo); None where it takes another road."""
     result = located.gathered(x._storage, columns)
     return None if result is None else made(result, _vector(x.aval, result.shape[0]))
+
+
+def updated(
+    x: Array, ranges: Sequence[range], vectors: dict[int, Any], first: int, single: Sequence[int], values: Any
+) -> Array:
+    """`x` with `values`, of its dtype and of the shape of the places, at these: coordinates of vectors of one length, all others in ranges.
+    The vectors' axis is the one before which there are `first` others in `values`."""
+    shape = x.aval.shape
+    if vectors or len(single) < len(shape):
+        rest = [d for d in range(len(shape)) if d not in vectors and d not in single]
+        axes = [*rest[:first], None, *rest[first:]] if vectors else list(rest)
+        columns = []
+        for d, chosen in enumerate(ranges):
+            along = vectors.get(d, np.arange(chosen.start, chosen.stop, chosen.step))
+            own = None if d in vectors else d
+            place = [len(along) if a == own else 1 for a in axes] if d not in single else [1] * len(axes)
+            columns.append(np.broadcast_to(along.reshape(place), values.shape).reshape(-1))
+    else:
+        columns = [np.array([chosen.start]) for chosen in ranges]
+    aval = _written(x.aval)
+    return made(written.written(x._storage, columns, values.reshape(-1), aval.format), aval)
+
+
+@functools.lru_cache(maxsize=1024)
+def _written(x: Aval) -> Aval:
+    """The type of an array with entries written to it: that of the program that does so under `jit`."""
+    coo = Format.parse("coo", len(x.shape))
+    mask, spread = Aval(x.shape, np.bool_, coo, False), Aval(x.shape, x.dtype, coo, 0)
+    found: Aval = where_p.typing(mask, spread, x, dtype=x.dtype)
+    return found.strong()

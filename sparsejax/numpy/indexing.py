@@ -314,6 +314,19 @@ def _concrete(array: Any) -> Any:
     return None if isinstance(array, Tracer) else array.todense() if isinstance(array, Array) else array
 
 
+def _numbers(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Python's numbers, and numbers and arrays of NumPy's with the dtype, as an array of it; None for others."""
+    if isinstance(values, bool | int | float):
+        return np.asarray(values).astype(dtype) if dtype.kind in "fc" or not isinstance(values, float) else None
+    return np.asarray(values) if isinstance(values, np.generic | np.ndarray) and values.dtype == dtype else None
+
+
+def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Whether an array of `shape` is repeated to `into` by NumPy's rules."""
+    pairs = zip(reversed(shape), reversed(into), strict=False)
+    return len(shape) <= len(into) and all(n in (1, m) for n, m in pairs)
+
+
 @dataclass(frozen=True)
 class At:
     """`x.at`: functional updates of parts, `x.at[key].set(values)`; see `Ref`.
@@ -349,10 +362,36 @@ class Ref:
 
     def set(self, values: Any) -> Any:
         """`x` with `values` there; of values for one coordinate, the last."""
+        found = self._set_at_once(values)
+        if found is not None:
+            return self._whole(found)
         made = self._values(values)
         if self.index.arrays:
             made = where(self._last(), made, made.dtype.type(0))
         return self._whole(where(self._mask(), self._spread(made), self.x))
+
+    def _set_at_once(self, values: Any) -> Any:
+        """`set` on a sparse array that is there, outside `jit`; else None."""
+        x, index = self.x, self.index
+        if type(x) is not Array or x.format.is_dense or not x.ndim or current() is not None:
+            return None
+        vectors = {d: _concrete(a) for d, a in index.arrays.items()}
+        if isinstance(values, Tracer) or any(v is None for v in vectors.values()):
+            return None
+        given = _numbers(values, x.dtype)
+        if given is None:
+            given = convert_element_type(asarray(values), x.dtype).todense()
+        if given.shape != index.result:
+            given = (
+                np.broadcast_to(given, index.result)
+                if _fits(given.shape, index.result)
+                else broadcast_to(given, index.result)
+            )
+        vectors = {d: selection.numbers(v, x.shape[d], d) for d, v in vectors.items()}
+        rest = [length(index.ranges[d]) for d in index.sliced]
+        flat = [math.prod(index.advanced)] if index.arrays else []
+        given = given.reshape([*rest[: index.first], *flat, *rest[index.first :]])
+        return at_once.updated(x, index.ranges, vectors, index.first, index.single, given)
 
     def add(self, values: Any) -> Any:
         """`x` with `values` added there; all of those for one coordinate."""

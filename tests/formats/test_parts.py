@@ -7,7 +7,7 @@ import pytest
 
 from sparsejax import config
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, selection
-from sparsejax.formats.parts import joined, located, taken
+from sparsejax.formats.parts import joined, located, taken, written
 from sparsejax.formats.validate import validate
 from tests.fuzz.levels import OUTPUTS, random_format
 
@@ -138,3 +138,28 @@ def test_matrices_are_joined_without_ordering_entries():
         storage = convert.from_dense(np.eye(3), Format.parse(name, 2), 0.0)
         for axis in axes:
             assert joined.joined([storage, storage], axis) is not None
+
+
+@pytest.mark.parametrize("choose", PASSES)
+@pytest.mark.parametrize("seed", range(80))
+def test_written(seed, choose):
+    rng = random.Random(seed)
+    storage = drawn(rng, rng.choice((SIMPLE, OUTPUTS)))
+    nrng = np.random.default_rng(seed)
+    count = rng.choice((0, 1, 1, 1, 6))
+    columns = [nrng.integers(0, n, count) for n in storage.shape]
+    if rng.random() < 0.4 and not storage.format.is_dense and storage.nnz:  # at places that are stored
+        number = nrng.integers(0, storage.nnz, count)
+        columns = list(convert.to_coords(storage)[0][:, number])
+    vals = nrng.integers(0, 9, count).astype(storage.dtype)
+    form = storage.format if rng.random() < 0.7 else Format.parse("coo", storage.ndim)
+    expected = convert.to_dense(storage).copy()
+    for k in range(count):
+        expected[tuple(c[k] for c in columns)] = vals[k]
+    with config.using(choose=choose):
+        made = written.written(storage, columns, vals, form)
+    validate(made)
+    assert made.format == form
+    np.testing.assert_array_equal(convert.to_dense(made), expected, strict=True)
+    if located.searched(form) and not form.is_dense:
+        assert all(located.position(made, place) >= 0 for place in zip(*(c.tolist() for c in columns), strict=True))

@@ -69,25 +69,48 @@ def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] |
     >>> located(A, [np.array([1, 1, 0]), np.array([0, 1, 1])])
     (array([0, 2]), array([6., 5.]))
     """
-    form, shape = storage.format, storage.shape
+    form = storage.format
     if not searched(form) or any(stop - first > 1 for first, stop in form.runs):
         return _by_numbers(storage, columns)
-    number: Array | None = None
+    here = positions(storage, columns)
+    assert here is not None
+    number = np.flatnonzero(here >= 0)
+    if len(number) < len(here):
+        here = here[number]
+    return number, passes.over(max(len(here), 1)).take(storage.vals, here)
+
+
+def positions(storage: Storage, columns: Sequence[Array]) -> Array | None:
+    """Where the entries at the coordinates `columns` are stored, -1 where they are not; None for formats that are not `searched`, or that list
+    coordinates of several dimensions side by side. A binary search per level and place.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
+    >>> positions(A, [np.array([1, 1, 0]), np.array([0, 1, 1])])
+    array([ 1, -1,  0])
+    """
+    form, shape = storage.format, storage.shape
+    if not searched(form) or any(stop - first > 1 for first, stop in form.runs):
+        return None
     here: Array | None = None
+    inside: Array | None = None
     many = passes.over(max(len(columns[0]), 1))
     for level, d in enumerate(form.order):
-        wanted = columns[d] if number is None else columns[d][number]
         buffers = storage.buffers[level]
         if not buffers:
-            here = wanted if here is None else here * shape[d] + wanted
+            here = columns[d] if here is None else here * shape[d] + columns[d]
             continue
-        parent = np.zeros(len(wanted), np.int64) if here is None else here
-        here = many.located(buffers[0], buffers[1], parent, wanted)
-        found = np.flatnonzero(here >= 0)
-        if len(found) < len(here):
-            here, number = here[found], found if number is None else number[found]
+        parent = np.zeros(len(columns[d]), np.int64) if here is None else here
+        if inside is not None:
+            parent = np.where(inside, parent, 0)
+        if len(buffers[0]) == 1:
+            return np.full(len(parent), -1)
+        here = many.located(buffers[0], buffers[1], parent, columns[d])
+        if inside is not None:
+            here = np.where(inside, here, -1)
+        if level + 1 < len(form.order):
+            inside = here >= 0
     assert here is not None
-    return np.arange(len(here)) if number is None else number, many.take(storage.vals, here)
+    return here if inside is None else np.where(inside, here, -1)
 
 
 def _by_numbers(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] | None:
