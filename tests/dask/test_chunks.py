@@ -250,7 +250,7 @@ def test_meta():
     assert "sparsejax.Array" in repr(lazy)
 
 
-@pytest.mark.parametrize("form", ["csr", "coo", "csc", "dense", "bitmap", "lil", "bsr:4x5", "dia", "rle"])
+@pytest.mark.parametrize("form", ["csr", "coo", "csc", "dense", "bitmap", "lil", "groupcoo:2", "bsr:4x5", "dia", "rle"])
 def test_tokens(form):
     x, y = sj.array(D, format=form), sj.array(D, format=form)
     assert tokenize(x) == tokenize(y) == tokenize(pickle.loads(pickle.dumps(x)))

@@ -35,7 +35,7 @@ COPIES = {"pairs": 2, "unrolled": 4, "side_by_side": 4}
 """Running sums of a walk: two where segments have few entries, else as many as additions that are under way at once."""
 GATHERED = (4, 8)
 """Bytes of what can be gathered."""
-SLOTS = 8
+SLOTS = 4
 """Slots of a group for which code is written, at most: of larger groups a part that divides them."""
 LONG = 8
 """Groups of a segment, on average, from which on whole groups are visited without questions (`loops/groups`)."""

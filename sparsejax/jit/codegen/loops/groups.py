@@ -7,9 +7,9 @@
     for p in end .. hi:                        what is left of the last one, whose other slots are no entries
       t += vals[p] * B[crd[p], k]
 
-Pays where segments have many groups. Elsewhere the ends of two loops in place of one are not foreseen: products with 8 to 32 columns of matrices of 44 and
-60 entries a row take 0.85 to 0.95 of the time that places one by one take, those of 3 to 22 entries 1.05 to 1.15; with 128 columns, where
-rows of the other operand are waited for, there is no difference (an EPYC, groups of four, the graphs and matrices of the tests).
+Pays where segments have many groups. Elsewhere the ends of two loops in place of one are not foreseen: products with 8 or 16 columns of matrices of 22
+to 76 entries a row take 0.96 of the time that places one by one take, those of 3 to 12 entries 1.02 to 1.3; with 128 columns, where
+rows of the other operand are waited for, there is no difference (an EPYC, float32, groups of four: `benchmarks/groups.py`).
 
 Entries come in the order in which they come one by one, and results have the same bits. Of groups of many slots, a part that divides them is
 visited at a time.
