@@ -103,6 +103,7 @@ def test_docstrings_become_markup():
     module = extension("docstrings")
     assert doctest.testmod(module).attempted and not doctest.testmod(module).failed
     assert module.as_rst(["`Array`s, a_ and **kwargs"]) == [r"`Array`\ s, a\_ and \*\*kwargs"]
+    assert module.as_rst(["**read-only**, 2**x + 2**y"])[0] == r"**read-only**, 2\*\*x + 2\*\*y"
     assert module.as_rst([">>> f(*x)", "1"]) == [">>> f(*x)", "1"]
     assert module.as_rst(["a_b   one", "      two", "c     three"]) == [
         "`a_b`",

@@ -27,8 +27,8 @@ def as_rst(lines):
 
 
 def escaped(line):
-    """A line whose asterisks, bars and underscores outside of code are not markup."""
-    parts = re.split(r"(``[^`]*``|`[^`]*`)", line)
+    """A line whose asterisks, bars and underscores outside of code and **bold words** are not markup."""
+    parts = re.split(r"(``[^`]*``|`[^`]*`|(?<![\w)])\*\*[^*\s][^*]*\*\*(?!\w))", line)
     for k, part in enumerate(parts):
         if k % 2 == 0:
             parts[k] = re.sub(r"(?<!\\)([*|])", r"\\\1", re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part))
