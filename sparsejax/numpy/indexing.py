@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import SymbolicDim, length, sliced, span
 from sparsejax.core.trace import Tracer, current
-from sparsejax.errors import NonConcreteBooleanIndexError
+from sparsejax.errors import NonConcreteBooleanIndexError, SparseEfficiencyWarning
 from sparsejax.formats import Format, convert, selection
 from sparsejax.lax import indexing
 from sparsejax.lax.contract import contract
@@ -327,6 +328,10 @@ def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
     return len(shape) <= len(into) and all(n in (1, m) for n, m in pairs)
 
 
+FEW = 64
+"""Entries that may be added though they equal the fill, before `set` warns."""
+
+
 @dataclass(frozen=True)
 class At:
     """`x.at`: functional updates of parts, `x.at[key].set(values)`; see `Ref`.
@@ -364,11 +369,23 @@ class Ref:
         """`x` with `values` there; of values for one coordinate, the last."""
         found = self._set_at_once(values)
         if found is not None:
+            self._warn_of_fills(values, found)
             return self._whole(found)
         made = self._values(values)
         if self.index.arrays:
             made = where(self._last(), made, made.dtype.type(0))
         return self._whole(where(self._mask(), self._spread(made), self.x))
+
+    def _warn_of_fills(self, values: Any, made: Array) -> None:
+        """Warn where as many entries as there were have been added that equal the fill."""
+        added = made.nnz - self.x.nnz
+        if added > max(self.x.nnz, FEW) and np.ndim(values) == 0 and np.asarray(values) == made.fill_value:
+            warnings.warn(
+                f"set stored {added} more entries that equal the fill {made.fill_value}, in an array of {self.x.nnz}; "
+                "sparsejax.numpy.where(mask, fill, x) changes what is stored and adds nothing, and sparsejax.prune(x) drops such entries",
+                SparseEfficiencyWarning,
+                stacklevel=3,
+            )
 
     def _set_at_once(self, values: Any) -> Any:
         """`set` on a sparse array that is there, outside `jit`; else None."""

@@ -1,6 +1,7 @@
 """Indexing, updates of parts and concatenation against NumPy, over random formats and random keys."""
 
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -250,3 +251,17 @@ def test_format_of_a_part():
     A = sj.array(np.ones((2, 3, 4)), format=Format.parse("(d,d,c)", 3))
     assert str(A[0].format) == "csr" and A[:, 0].format == A[0].format
     assert A[:, :, 0].format == Format.parse("coo", 2) and A[0, 0].format.ndim == 1
+
+
+def test_filling_a_sparse_array_with_its_fill_warns():
+    A, mask = sj.array(np.eye(40), format="csr"), np.tri(40, dtype=bool)
+    with pytest.warns(
+        sj.SparseEfficiencyWarning, match="set stored 780 more entries that equal the fill 0.0, in an array of 40"
+    ) as told:
+        made = A.at[mask].set(0)
+    assert told[0].filename == __file__
+    np.testing.assert_array_equal(made.todense(), np.where(mask, 0, np.eye(40)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        A.at[mask].set(1.0), A.at[3].set(0), A.at[mask].set(np.zeros(820)), snp.where(mask, 0, A)
+        assert snp.where(mask, 0, A).nnz <= 40
