@@ -260,12 +260,40 @@ def table(sizes: list[int], only: str, seconds: float) -> Iterator[tuple[int, Ro
                 yield n, row, ratio(row, ours, theirs, seconds) if right else "results differ"
 
 
+def session() -> None:
+    """Fifty operations on operands of fifty shapes, each once, as in an interactive session: the time of all of them."""
+    rng = np.random.default_rng(0)
+    rows = [row for row in ROWS if row.name != "todense"][:50]
+    data = [operands(2 * int(n)) for n in rng.integers(15, 150, len(rows))]
+    slowest = []
+    started = time.perf_counter()
+    for row, (ours, _) in zip(rows, data, strict=True):
+        before = time.perf_counter()
+        row.ours(ours)
+        slowest.append((1e3 * (time.perf_counter() - before), row.name))
+    middle = time.perf_counter()
+    for row, (_, theirs) in zip(rows, data, strict=True):
+        row.scipy(theirs)
+    ended = time.perf_counter()
+    print(
+        f"{len(rows)} operations on {len(rows)} shapes: {1e3 * (middle - started):.1f} ms, SciPy {1e3 * (ended - middle):.1f} ms"
+    )
+    print("slowest:", ", ".join(f"{name} {ms:.1f}" for ms, name in sorted(slowest, reverse=True)[:6]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--only", default="", help="a group or the name of a row")
     parser.add_argument("--seconds", type=float, default=0.5, help="of a row at a size")
+    parser.add_argument(
+        "--session",
+        action="store_true",
+        help="instead: fifty operations on fifty shapes, once each, in a fresh process",
+    )
     options = parser.parse_args()
+    if options.session:
+        return session()
     collected: dict[int, list[float]] = {}
     for n, row, found in table([int(s) for s in options.sizes.split(",")], options.only, options.seconds):
         if isinstance(found, str):

@@ -18,7 +18,7 @@ from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.loops import prefetch
 from sparsejax.jit.codegen.loops.walker import Loop
 from sparsejax.jit.codegen.operands import Scalar
-from sparsejax.jit.codegen.vectors import Follow, VectorLoop
+from sparsejax.jit.codegen.vectors import COPIES, Follow, VectorLoop
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.loop_plans import Leaders
 
@@ -32,12 +32,14 @@ class Ranges:
     `add` may be called in a loop; `finish` comes after it.
     """
 
-    def __init__(self, loop: Loop, key: Leaders, kind: str, fixed: Collection[cin.Access] = ()) -> None:
+    def __init__(
+        self, loop: Loop, key: Leaders, kind: str, fixed: Collection[cin.Access] = (), copies: int = 1
+    ) -> None:
         self.loop, self.key, self.kind = loop, key, kind
         body = loop.cases[key]
         self.body, self.vector, self._prepared = body, None, None
         if self.kind == "lanes" and isinstance(body, cin.Assign):
-            vector = self.vector = VectorLoop(loop.context, loop.env, loop.var, body, fixed)
+            vector = self.vector = VectorLoop(loop.context, loop.env, loop.var, body, fixed, copies=copies)
             self._prepared = None if fixed else vector.prepared(loop.env)
 
     def add(
@@ -71,8 +73,9 @@ class Ranges:
 
 
 def counted(loop: Loop) -> None:
-    """The whole extent, without leaders."""
-    ranges = Ranges(loop, frozenset(), loop.plan.range)
+    """The whole extent, without leaders; a chunk of a reduction is long enough for several sets of lanes."""
+    copies = 1 if loop.span is None else COPIES
+    ranges = Ranges(loop, frozenset(), loop.plan.range, copies=copies)
     ranges.add(loop.begin, loop.extent)
     ranges.finish()
 
