@@ -68,6 +68,15 @@ def test_every_error_has_a_page():
     assert pages == own | {"index", "LayoutError"}
 
 
+@pytest.mark.parametrize("page", [p for p in PAGES if "/errors/" in p and "except" in (ROOT / p).read_text()])
+def test_pages_of_errors_show_the_message(page, capsys):
+    names = {}
+    for block in blocks(page):
+        exec(compile(block, "your_file.py", "exec"), names)
+        told = re.sub(r"your_file.py:\d+", "your_file.py:5", capsys.readouterr().out)
+        assert "except" not in block or f"```text\n{told}```" in (ROOT / page).read_text()
+
+
 def extension(name):
     """A module of docs/_ext, which needs no Sphinx to be imported."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_ext" / f"{name}.py")

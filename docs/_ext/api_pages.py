@@ -65,7 +65,8 @@ def page(module_name, name, value, known):
     if isinstance(value, type) and known.setdefault(value, f"{module_name}.{name}") != f"{module_name}.{name}":
         return f"{text}.. class:: {name}\n   :no-contents-entry:\n\n   The same class as :class:`{known[value]}`.\n"
     options = "   :members:\n   :inherited-members: object, dict, tuple, Exception\n" if made == "autoclass" else ""
-    return f"{text}.. {made}:: {name}\n{options}"
+    told = f"\nAn example, and what to do: :doc:`/reference/errors/{name}`.\n" if made == "autoexception" else ""
+    return f"{text}.. {made}:: {name}\n{options}{told}"
 
 
 def module_page(module, listed):
