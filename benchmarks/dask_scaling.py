@@ -318,6 +318,11 @@ def _even(extent: int, tile: int) -> tuple[int, ...]:
     return (*range(0, extent, tile), extent)
 
 
+def multiplications(A: sp.csr_array) -> Any:
+    """Those of A @ A.T for every row of A: the counts of its columns, summed."""
+    return sp.csr_array(A.astype(bool), dtype=np.int64) @ np.bincount(A.indices, minlength=A.shape[1])
+
+
 def cut_ways(A: sp.csr_array, shards: int) -> dict[str, Any]:
     """Ways to cut A for A @ A.T: by stored entries as `shard` does; by the multiplications of its rows, or these and the entries; and into tiles of
     `tile_sizes`, for a buffer of half a second-level cache and for one of 8 MiB, where results stream and where they stay."""
@@ -325,9 +330,8 @@ def cut_ways(A: sp.csr_array, shards: int) -> dict[str, Any]:
     from sparsejax.dask.cuts import balanced
 
     B = sj.array(A)
-    work = A.astype(bool).astype(np.int64) @ np.bincount(A.indices, minlength=A.shape[1])
     made = {"entries": sd.shard(B, rows=shards)}
-    made["multiplications"] = sd.shard(B, rows=balanced(work, shards))
+    made["multiplications"] = sd.shard(B, rows=balanced(multiplications(A), shards))
     for buffer in ("512 KiB", "8 MiB"):
         for order in ("ikj", "ijk"):
             tiles = sj.tile_sizes(lambda A: A @ A.T, buffer=buffer, order=order)(B).tiles
@@ -356,7 +360,7 @@ def compare_cuts(rounds: int, only: list[str]) -> None:
     ):
         for name in only or CUT:
             A = datasets.matrix(name)
-            work = A.astype(bool).astype(np.int64) @ np.bincount(A.indices, minlength=A.shape[1])
+            work = multiplications(A)
             print(
                 f"\n{name}: {A.shape[0]} x {A.shape[1]}, {A.nnz:,} entries, {work.sum():,} multiplications", flush=True
             )
