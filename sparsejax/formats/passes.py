@@ -21,6 +21,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
     strung     vectors, shifts              -> one behind the other, a number added to each
     interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
+    regrouped  columns, extents, others     -> the same places in row-major order under other extents
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
@@ -290,6 +291,23 @@ class Passes:
         order = np.concatenate(rows).argsort(kind="stable")
         crd = self.strung([part[1] for part in parts], shifts, parts[0][1].dtype)
         return np.asarray(pos), crd[order], np.concatenate([part[2] for part in parts])[order]
+
+    def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
+        """Coordinates under extents `new` of places that have coordinates `columns` under `old`, in row-major order; fewer than 2^63 places.
+
+        >>> Passes().regrouped([np.array([0, 2]), np.array([1, 0])], (3, 2), (2, 3))
+        [array([0, 1], dtype=int32), array([1, 1], dtype=int32)]
+        """
+        flat = columns[0].astype(np.int64)
+        for column, extent in zip(columns[1:], old[1:], strict=True):
+            flat *= extent
+            flat += column
+        made = []
+        for extent in reversed(new[1:]):
+            above = flat // max(1, extent)
+            made.append((flat - above * extent).astype(crd_dtype(extent), copy=False))
+            flat = above
+        return [flat.astype(crd_dtype(new[0]), copy=False), *reversed(made)]
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:

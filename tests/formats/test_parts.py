@@ -163,3 +163,17 @@ def test_written(seed, choose):
     np.testing.assert_array_equal(convert.to_dense(made), expected, strict=True)
     if located.searched(form) and not form.is_dense:
         assert all(located.position(made, place) >= 0 for place in zip(*(c.tolist() for c in columns), strict=True))
+
+
+@pytest.mark.parametrize("name", ["csr", "csc", "(d,q)@(0,1)"])
+def test_ranges_beside_lines_without_entries(name):
+    values = np.zeros((5, 5))
+    values[2, 2] = 1
+    storage = convert.from_dense(values, Format.parse(name, 2), 0.0)
+    for start in range(6):
+        for stop in range(start, 6):
+            for keys in ((range(start, stop), None), (None, range(start, stop))):
+                made = taken.taken(storage, keys, (), storage.format)
+                validate(made)
+                rows, columns = (slice(None) if k is None else slice(start, stop) for k in keys)
+                np.testing.assert_array_equal(convert.to_dense(made), values[rows, columns])

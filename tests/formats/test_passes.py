@@ -170,3 +170,15 @@ def test_parts_of_segments(parents, longest, first):
 def test_long_segments_are_not_ordered_by_moving_entries():
     crd, ends = np.arange(500, dtype=np.int32), np.arange(501)
     assert MANY.named(np.array([0, 500]), crd, (ends, np.arange(500)), []) is None
+
+
+@pytest.mark.parametrize("entries", [0, 1, 3000, 300_000])
+@pytest.mark.parametrize("old", [(60, 100), (6000,), (6, 100, 10)])
+@pytest.mark.parametrize("new", [(6000,), (30, 200), (2, 3, 1000), (6000, 1)])
+def test_regrouped(old, new, entries):
+    flat = np.random.default_rng(entries).integers(0, 6000, entries)
+    columns = [c.astype(np.int32) for c in np.unravel_index(flat, old)]
+    with sj.config.using(num_threads=3):
+        same_parts(MANY.regrouped(columns, old, new), FEW.regrouped(columns, old, new))
+    for made, expected in zip(MANY.regrouped(columns, old, new), np.unravel_index(flat, new), strict=True):
+        np.testing.assert_array_equal(made, expected)

@@ -278,3 +278,26 @@ def interleaved(
                 crd.put(b, to, crd.element(b, b.add(crds.number(b, p), own[3])))
                 vals.put(b, to, values.get(b, p))
                 b.increment(at)
+
+
+def regrouped(
+    b: Builder, first: Val, end: Val, sources: Sequence[tuple[Val, Vector]], targets: Sequence[tuple[Val, Vector]]
+) -> None:
+    """Columns with their extents, and columns to be written with theirs."""
+    *outer, (row, inner) = targets
+    base, kept = b.var("base", b.sub(b.i64(0), row)), [b.var("kept", b.i64(0)) for _ in outer]
+    with b.for_(first, end, "p") as p:
+        flat = b.i64(0)
+        for extent, source in sources:
+            flat = b.add(b.mul(flat, extent), source.number(b, p))
+        flat = b.named("flat", flat)
+        with b.if_(b.compare("uge", b.sub(flat, b.get(base)), row)):
+            rest = b.named("rest", b.binary("udiv", flat, row))
+            b.set(base, b.mul(rest, row))
+            for (extent, _), var in zip(reversed(outer), reversed(kept), strict=True):
+                above = b.named("above", b.binary("udiv", rest, extent))
+                b.set(var, b.sub(rest, b.mul(above, extent)))
+                rest = above
+        inner.put(b, p, inner.element(b, b.sub(flat, b.get(base))))
+        for (_, target), var in zip(outer, kept, strict=True):
+            target.put(b, p, target.element(b, b.get(var)))

@@ -15,6 +15,7 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime import segment_loops, threads
+from sparsejax.jit.runtime.conversion_loops import Vector
 from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
 
 SHORT = 64
@@ -127,6 +128,18 @@ class SegmentPasses(Passes):
         behind = len(kept), *map(address, (table, pos, crd, vals))
         run_parts(_interleaved(crd.itemsize, vals.itemsize), [(*pair, *behind) for pair in _rows(pos)])
         return pos, crd, vals
+
+    def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
+        entries = len(columns[0])
+        kept = [np.ascontiguousarray(column) for column in columns]
+        made = [empty(entries, crd_dtype(n)) for n in new]
+        behind: list[int] = []
+        for extents, own in ((old, kept), (new, made)):
+            for extent, vector in zip(extents, own, strict=True):
+                behind += max(1, extent), address(vector)
+        kernel = _regrouped(tuple(c.itemsize for c in kept), tuple(c.itemsize for c in made))
+        run_parts(kernel, [(*pair, *behind) for pair in _shares(0, entries, entries)])
+        return made
 
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
@@ -287,4 +300,16 @@ def _interleaved(size: int, vals_size: int) -> compiler.Kernel:
     (first, end), parts = _share(b), b.slot(2, "i64", "parts")
     table, made, crd, vals = vectors(b, 3, (8, 8, size, vals_size), ("table", "made", "crd", "vals"))
     segment_loops.interleaved(b, first, end, parts, table, made, crd, vals)
+    return compiled(b)
+
+
+@functools.cache
+def _regrouped(sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    first, end = _share(b)
+    both = [
+        (b.slot(2 + 2 * k, "i64", "extent"), Vector.in_slot(b, 3 + 2 * k, size, "column"))
+        for k, size in enumerate((*sizes, *out_sizes))
+    ]
+    segment_loops.regrouped(b, first, end, both[: len(sizes)], both[len(sizes) :])
     return compiled(b)
