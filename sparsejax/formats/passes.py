@@ -22,6 +22,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     strung     vectors, shifts              -> one behind the other, a number added to each
     interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
+    chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
@@ -308,6 +309,18 @@ class Passes:
             made.append((flat - above * extent).astype(crd_dtype(extent), copy=False))
             flat = above
         return [flat.astype(crd_dtype(new[0]), copy=False), *reversed(made)]
+
+    def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """`pos`, which begins at 0, and columns of the entries whose flags hold.
+
+        >>> Passes().chosen(np.array([0, 2, 3]), np.array([False, True, True]), [np.array([5, 6, 7])])
+        (array([0, 1, 2]), [array([6, 7])])
+        """
+        number = flags.nonzero()[0]
+        ends = np.empty(len(flags) + 1, np.int64)
+        ends[0] = 0
+        np.cumsum(flags, out=ends[1:])
+        return ends[pos], [column[number] for column in columns]
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:

@@ -152,6 +152,8 @@ def test_parts_of_segments(parents, longest, first):
         parts.append((*others, rng.random(len(others[1]))))
         shifts = [0, 50, 100, 7]
         if not first:
+            for flags in (columns[1], np.zeros(len(crd), bool), np.ones(len(crd), bool)):
+                same_parts(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
             same_parts(MANY.interleaved(parts, shifts), FEW.interleaved(parts, shifts))
         for own in (0, 1, 2):
             strings, dtype = [part[own] for part in parts], parts[0][own].dtype

@@ -301,3 +301,14 @@ def regrouped(
         inner.put(b, p, inner.element(b, b.sub(flat, b.get(base))))
         for (_, target), var in zip(outer, kept, strict=True):
             target.put(b, p, target.element(b, b.get(var)))
+
+
+def chosen(b: Builder, begin: Val, place: Val, stop: Val, flags: Vector, moves: Pairs) -> None:
+    """The entries from `begin` on whose flags hold, from `place` on, until there are `stop`."""
+    p, at = b.var("p", begin), b.var("at", place)
+    with b.while_(lambda: b.lt(b.get(at), stop)):
+        here, to = b.get(p), b.get(at)
+        for source, target in moves:
+            target.put(b, to, source.get(b, here))
+        b.increment(at, flags.number(b, here))
+        b.increment(p)

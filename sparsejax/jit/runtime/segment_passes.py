@@ -141,6 +141,15 @@ class SegmentPasses(Passes):
         run_parts(kernel, [(*pair, *behind) for pair in _shares(0, entries, entries)])
         return made
 
+    def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+        made, parts, flags = empty(len(pos), INT64), _rows(pos), np.ascontiguousarray(flags)
+        _lengths(_counted_flags, (), made, parts, pos, flags)
+        moved, pairs, sizes = _targets(columns, int(made[-1]))
+        source = address(flags)
+        rows = [(int(pos[first]), int(made[first]), int(made[end]), source, *pairs) for first, end in parts]
+        run_parts(_chosen(sizes), rows)
+        return made, moved
+
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
     """The numbers from `first` to `end` in parts, one for every thread where there are many entries."""
@@ -312,4 +321,21 @@ def _regrouped(sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -> compiler.K
         for k, size in enumerate((*sizes, *out_sizes))
     ]
     segment_loops.regrouped(b, first, end, both[: len(sizes)], both[len(sizes) :])
+    return compiled(b)
+
+
+@functools.cache
+def _counted_flags(alone: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    counting, (pos, flags) = _counting(b, alone), vectors(b, 4, (8, 1), ("pos", "flags"))
+    segment_loops.counted(b, counting, pos, lambda p: flags.number(b, p))
+    return compiled(b)
+
+
+@functools.cache
+def _chosen(sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
+    (flags,) = vectors(b, 3, (1,), ("flags",))
+    segment_loops.chosen(b, begin, place, stop, flags, pairs_of(b, 4, sizes))
     return compiled(b)
