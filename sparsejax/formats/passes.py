@@ -23,6 +23,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
+    tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
@@ -321,6 +322,21 @@ class Passes:
         ends[0] = 0
         np.cumsum(flags, out=ends[1:])
         return ends[pos], [column[number] for column in columns]
+
+    def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
+        """(crd, vals, distinct): entries ordered, stably, by their coordinates in every segment, and whether these differ; `pos` begins at 0.
+        The vectors are given up, and may be overwritten. None where that is no work for this pass.
+
+        >>> Passes().tidied(np.array([0, 2, 3]), np.array([4, 1, 0]), np.array([5, 6, 7]))
+        (array([1, 4, 0]), array([6, 5, 7]), True)
+        """
+        if not len(crd):
+            return crd, vals, True
+        extent = np.int64(int(crd.max()) + 1)
+        key = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1]) * extent + crd
+        order = key.argsort(kind="stable")
+        key = key[order]
+        return crd[order], vals[order], not bool((key[1:] == key[:-1]).any())
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:

@@ -184,3 +184,21 @@ def test_regrouped(old, new, entries):
         same_parts(MANY.regrouped(columns, old, new), FEW.regrouped(columns, old, new))
     for made, expected in zip(MANY.regrouped(columns, old, new), np.unravel_index(flat, new), strict=True):
         np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize("extent", [20, 5000])
+@pytest.mark.parametrize(("parents", "longest"), [(0, 1), (1, 40), (900, 12), (60_000, 12)])
+def test_tidied(parents, longest, extent):
+    rng = np.random.default_rng(parents)
+    pos = np.append(0, np.cumsum(rng.integers(0, longest + 1, parents)))
+    crd, vals = rng.integers(0, extent, pos[-1]).astype(np.int32), rng.random(pos[-1])
+    with sj.config.using(num_threads=3):
+        for own in (crd, np.arange(len(crd), dtype=np.int32)[::-1].copy()):
+            expected, wanted, distinct = FEW.tidied(pos, own, vals)
+            made, moved, same = MANY.tidied(pos, own.copy(), vals.copy())
+            same_parts([made, moved], [expected, wanted])
+            assert same is distinct
+
+
+def test_long_segments_are_not_tidied_by_moving_entries():
+    assert MANY.tidied(np.array([0, 500]), np.arange(500), np.ones(500)) is None

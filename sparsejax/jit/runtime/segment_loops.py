@@ -312,3 +312,18 @@ def chosen(b: Builder, begin: Val, place: Val, stop: Val, flags: Vector, moves: 
             target.put(b, to, source.get(b, here))
         b.increment(at, flags.number(b, here))
         b.increment(p)
+
+
+def tidied(b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, vals: Vector, twice: Vector) -> None:
+    """Segments in place, and at `twice` how many coordinates are equal to the one before."""
+    count = b.var("count", b.i64(0))
+    with b.for_(first, end, "r") as r:
+        begin = b.named("begin", pos.get(b, r))
+        with b.for_(b.add(begin, 1), pos.get(b, b.add(r, 1)), "p") as p:
+            new, before = b.named("new", crd.number(b, p)), b.named("before", crd.number(b, b.sub(p, 1)))
+            with b.if_(b.lt(new, before)):
+                _inserted(b, begin, p, new, crd, [vals], [vals.get(b, p)])
+        with b.for_(b.add(begin, 1), pos.get(b, b.add(r, 1)), "p") as p:
+            equal = b.eq(crd.number(b, p), crd.number(b, b.sub(p, 1)))
+            b.increment(count, b.convert("zext", equal, "i64"))
+    twice.put(b, b.i64(0), b.get(count))

@@ -150,6 +150,17 @@ class SegmentPasses(Passes):
         run_parts(_chosen(sizes), rows)
         return made, moved
 
+    def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
+        if len(pos) > 1 and int((pos[1:] - pos[:-1]).max()) > SHORT:
+            return None
+        crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
+        twice = np.zeros(len(parts), np.int64)
+        behind, counts = [address(a) for a in (pos, crd, vals)], address(twice)
+        run_parts(
+            _tidied(crd.itemsize, vals.itemsize), [(*pair, *behind, counts + 8 * k) for k, pair in enumerate(parts)]
+        )
+        return crd, vals, not twice.any()
+
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
     """The numbers from `first` to `end` in parts, one for every thread where there are many entries."""
@@ -338,4 +349,12 @@ def _chosen(sizes: tuple[int, ...]) -> compiler.Kernel:
     begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
     (flags,) = vectors(b, 3, (1,), ("flags",))
     segment_loops.chosen(b, begin, place, stop, flags, pairs_of(b, 4, sizes))
+    return compiled(b)
+
+
+@functools.cache
+def _tidied(size: int, vals_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), given = _share(b), vectors(b, 2, (8, size, vals_size, 8), ("pos", "crd", "vals", "twice"))
+    segment_loops.tidied(b, first, end, *given)
     return compiled(b)
