@@ -11,6 +11,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import convert, scipy_io, structural
 from sparsejax.formats.format import Format
 from sparsejax.formats.ownership import copied, own, refuse_copy
+from sparsejax.formats.parts import rows
 from sparsejax.formats.segments import Array
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape, validate
@@ -43,6 +44,18 @@ def as_storage(
     >>> as_storage(([3.0, 4.0], [[0, 2], [1, 1]]), format="csr").shape
     (3, 2)
     """
+    if (
+        type(obj) is tuple
+        and format is not None
+        and dtype is None
+        and copy is not False
+        and type(fill_value) is int
+        and not fill_value
+        and len(obj) == 2
+    ):
+        listed = rows.of_entries(*obj, shape, format)
+        if listed is not None:
+            return listed
     viewed = False
     if isinstance(obj, Storage):
         made, fill_value = _from_storage(obj, copy), obj.fill_value

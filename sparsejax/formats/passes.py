@@ -21,6 +21,9 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
     strung     vectors, shifts              -> one behind the other, a number added to each
     interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
+    regrouped  columns, extents, others     -> the same places in row-major order under other extents
+    chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
+    tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
@@ -290,6 +293,50 @@ class Passes:
         order = np.concatenate(rows).argsort(kind="stable")
         crd = self.strung([part[1] for part in parts], shifts, parts[0][1].dtype)
         return np.asarray(pos), crd[order], np.concatenate([part[2] for part in parts])[order]
+
+    def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
+        """Coordinates under extents `new` of places that have coordinates `columns` under `old`, in row-major order; fewer than 2^63 places.
+
+        >>> Passes().regrouped([np.array([0, 2]), np.array([1, 0])], (3, 2), (2, 3))
+        [array([0, 1], dtype=int32), array([1, 1], dtype=int32)]
+        """
+        flat = columns[0].astype(np.int64)
+        for column, extent in zip(columns[1:], old[1:], strict=True):
+            flat *= extent
+            flat += column
+        made = []
+        for extent in reversed(new[1:]):
+            above = flat // max(1, extent)
+            made.append((flat - above * extent).astype(crd_dtype(extent), copy=False))
+            flat = above
+        return [flat.astype(crd_dtype(new[0]), copy=False), *reversed(made)]
+
+    def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """`pos`, which begins at 0, and columns of the entries whose flags hold.
+
+        >>> Passes().chosen(np.array([0, 2, 3]), np.array([False, True, True]), [np.array([5, 6, 7])])
+        (array([0, 1, 2]), [array([6, 7])])
+        """
+        number = flags.nonzero()[0]
+        ends = np.empty(len(flags) + 1, np.int64)
+        ends[0] = 0
+        np.cumsum(flags, out=ends[1:])
+        return ends[pos], [column[number] for column in columns]
+
+    def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
+        """(crd, vals, distinct): entries ordered, stably, by their coordinates in every segment, and whether these differ; `pos` begins at 0.
+        The vectors are given up, and may be overwritten. None where that is no work for this pass.
+
+        >>> Passes().tidied(np.array([0, 2, 3]), np.array([4, 1, 0]), np.array([5, 6, 7]))
+        (array([1, 4, 0]), array([6, 5, 7]), True)
+        """
+        if not len(crd):
+            return crd, vals, True
+        extent = np.int64(int(crd.max()) + 1)
+        key = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1]) * extent + crd
+        order = key.argsort(kind="stable")
+        key = key[order]
+        return crd[order], vals[order], not bool((key[1:] == key[:-1]).any())
 
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:

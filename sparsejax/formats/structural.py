@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import convert, entries
+from sparsejax.formats import convert, entries, passes
 from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
 from sparsejax.formats.parts import located
+from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape
 
@@ -173,17 +173,34 @@ def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
         raise FormatError(f"cannot reshape an array of shape {storage.shape} into {new}: the sizes differ")
     if storage.format.is_dense:
         return convert.from_dense(convert.to_dense(storage).reshape(new), format, storage.fill_value)
-    coords, vals = convert.to_coords(storage)
-    moved = np.zeros((len(new), coords.shape[1]), np.int64)
+    columns, vals = storage.expand()
+    moved: list[Array] = [np.zeros(0)] * len(new)
     for old_axes, new_axes in groups(storage.shape, new):
         size = math.prod(storage.shape[a] for a in old_axes)
-        flat: NDArray[Any] = np.zeros(coords.shape[1], np.int64 if size < 2**63 else object)
-        for axis in old_axes:
-            flat = flat * storage.shape[axis] + coords[axis]
-        for axis in reversed(new_axes):
-            extent = max(1, new[axis])
-            flat, moved[axis] = flat // extent, flat % extent
-    return convert.from_coords(moved, vals, new, format, storage.fill_value)
+        own, extents = [columns[a] for a in old_axes], [new[a] for a in new_axes]
+        if size < 2**63 and own and extents:
+            made = passes.over(len(vals)).regrouped(own, [storage.shape[a] for a in old_axes], extents)
+        else:
+            made = _regrouped_exactly(own, [storage.shape[a] for a in old_axes], extents, len(vals))
+        for axis, column in zip(new_axes, made, strict=True):
+            moved[axis] = column
+    form = storage.format
+    in_order = form.order == tuple(range(form.ndim)) and all(level.ordered for level in form.levels)
+    in_order = in_order and format.order == tuple(range(format.ndim)) and not form.blocked and not format.blocked
+    distinct = all(level.unique for level in form.levels)
+    return convert.from_columns(moved, vals, new, format, storage.fill_value, distinct, 0 if in_order else None)
+
+
+def _regrouped_exactly(columns: Sequence[Array], old: Sequence[int], new: Sequence[int], count: int) -> list[Array]:
+    """As `passes.Passes.regrouped`, of any number of places, in Python's integers; none of either extents is the extent one."""
+    flat: Array = np.zeros(count, object)
+    for column, extent in zip(columns, old, strict=True):
+        flat = flat * extent + column
+    made = []
+    for extent in reversed(new):
+        made.append((flat % max(1, extent)).astype(crd_dtype(extent)))
+        flat = flat // max(1, extent)
+    return made[::-1]
 
 
 def groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:

@@ -177,7 +177,13 @@ def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Any:
         form = Format(())
     if x.format.is_dense and form == Format.parse("dense", len(new)) and _squeezed(x.shape) == _squeezed(new):
         return unit_axes_p.bind(x, shape=tuple(new))
+    if type(x) is Array and not x.format.is_dense and current() is None:
+        aval = _reshaped_aval(x.aval, tuple(new), form)
+        return made(structural.reshape(x._storage, aval.shape, form), aval)
     return reshape_p.bind(x, shape=tuple(new), format=form)
+
+
+_reshaped_aval = functools.lru_cache(maxsize=1024)(_reshape_typing)
 
 
 def _unit_axes_notation(x: rules.Operand, shape: tuple[int, ...]) -> cin.Definition:

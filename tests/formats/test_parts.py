@@ -7,7 +7,7 @@ import pytest
 
 from sparsejax import config
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, selection
-from sparsejax.formats.parts import joined, located, taken, written
+from sparsejax.formats.parts import joined, located, rows, taken, written
 from sparsejax.formats.validate import validate
 from tests.fuzz.levels import OUTPUTS, random_format
 
@@ -163,3 +163,43 @@ def test_written(seed, choose):
     np.testing.assert_array_equal(convert.to_dense(made), expected, strict=True)
     if located.searched(form) and not form.is_dense:
         assert all(located.position(made, place) >= 0 for place in zip(*(c.tolist() for c in columns), strict=True))
+
+
+@pytest.mark.parametrize("name", ["csr", "csc", "(d,q)@(0,1)"])
+def test_ranges_beside_lines_without_entries(name):
+    values = np.zeros((5, 5))
+    values[2, 2] = 1
+    storage = convert.from_dense(values, Format.parse(name, 2), 0.0)
+    for start in range(6):
+        for stop in range(start, 6):
+            for keys in ((range(start, stop), None), (None, range(start, stop))):
+                made = taken.taken(storage, keys, (), storage.format)
+                validate(made)
+                rows, columns = (slice(None) if k is None else slice(start, stop) for k in keys)
+                np.testing.assert_array_equal(convert.to_dense(made), values[rows, columns])
+
+
+@pytest.mark.parametrize("choose", PASSES)
+@pytest.mark.parametrize("seed", range(40))
+def test_entries_in_rows(seed, choose):
+    rng, nrng = random.Random(seed), np.random.default_rng(seed)
+    shape = rng.choice((1, 5, 60)), rng.choice((1, 7, 300))
+    count = rng.choice((1, 3, 20, 400))
+    coords = tuple(nrng.integers(0, n, count).astype(rng.choice((np.int32, np.int64))) for n in shape)
+    data = nrng.integers(0, 5, count).astype(rng.choice(("f8", "f4", "i8", "?", "c16")))
+    form = Format.parse(rng.choice(("csr", "csc", "(d,q)@(0,1)")), 2)
+    kept = data.copy(), *(c.copy() for c in coords)
+    expected = convert.from_coords(list(coords), data, shape, form, 0)
+    with config.using(choose=choose):
+        made = rows.of_entries(data, coords, shape, form)
+    for ours, theirs in zip((data, *coords), kept, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.flags.writeable
+    if made is None:
+        assert choose == "passes=compiled" and count > 60
+        return
+    validate(made)
+    assert made.format == form
+    np.testing.assert_array_equal(made.vals, expected.vals, strict=True)
+    for own, other in zip(made.buffers[1], expected.buffers[1], strict=True):
+        np.testing.assert_array_equal(own, other, strict=True)

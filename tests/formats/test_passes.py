@@ -152,6 +152,8 @@ def test_parts_of_segments(parents, longest, first):
         parts.append((*others, rng.random(len(others[1]))))
         shifts = [0, 50, 100, 7]
         if not first:
+            for flags in (columns[1], np.zeros(len(crd), bool), np.ones(len(crd), bool)):
+                same_parts(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
             same_parts(MANY.interleaved(parts, shifts), FEW.interleaved(parts, shifts))
         for own in (0, 1, 2):
             strings, dtype = [part[own] for part in parts], parts[0][own].dtype
@@ -170,3 +172,33 @@ def test_parts_of_segments(parents, longest, first):
 def test_long_segments_are_not_ordered_by_moving_entries():
     crd, ends = np.arange(500, dtype=np.int32), np.arange(501)
     assert MANY.named(np.array([0, 500]), crd, (ends, np.arange(500)), []) is None
+
+
+@pytest.mark.parametrize("entries", [0, 1, 3000, 300_000])
+@pytest.mark.parametrize("old", [(60, 100), (6000,), (6, 100, 10)])
+@pytest.mark.parametrize("new", [(6000,), (30, 200), (2, 3, 1000), (6000, 1)])
+def test_regrouped(old, new, entries):
+    flat = np.random.default_rng(entries).integers(0, 6000, entries)
+    columns = [c.astype(np.int32) for c in np.unravel_index(flat, old)]
+    with sj.config.using(num_threads=3):
+        same_parts(MANY.regrouped(columns, old, new), FEW.regrouped(columns, old, new))
+    for made, expected in zip(MANY.regrouped(columns, old, new), np.unravel_index(flat, new), strict=True):
+        np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize("extent", [20, 5000])
+@pytest.mark.parametrize(("parents", "longest"), [(0, 1), (1, 40), (900, 12), (60_000, 12)])
+def test_tidied(parents, longest, extent):
+    rng = np.random.default_rng(parents)
+    pos = np.append(0, np.cumsum(rng.integers(0, longest + 1, parents)))
+    crd, vals = rng.integers(0, extent, pos[-1]).astype(np.int32), rng.random(pos[-1])
+    with sj.config.using(num_threads=3):
+        for own in (crd, np.arange(len(crd), dtype=np.int32)[::-1].copy()):
+            expected, wanted, distinct = FEW.tidied(pos, own, vals)
+            made, moved, same = MANY.tidied(pos, own.copy(), vals.copy())
+            same_parts([made, moved], [expected, wanted])
+            assert same is distinct
+
+
+def test_long_segments_are_not_tidied_by_moving_entries():
+    assert MANY.tidied(np.array([0, 500]), np.arange(500), np.ones(500)) is None

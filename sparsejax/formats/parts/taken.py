@@ -163,7 +163,7 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
         keyed = keys[lead] is not None or (bool(more) and any(keys[d] is not None for d in dims))
         if not keyed and kept.listed is None:
             begin, end = int(pos[kept.first]), int(pos[kept.stop])
-            if begin or end != len(crd) or len(pos) != kept.stop + 1:
+            if kept.first or end != len(crd) or len(pos) != kept.stop + 1:
                 pos = (
                     _part(pos, kept.first, kept.stop + 1)
                     if not begin

@@ -278,3 +278,52 @@ def interleaved(
                 crd.put(b, to, crd.element(b, b.add(crds.number(b, p), own[3])))
                 vals.put(b, to, values.get(b, p))
                 b.increment(at)
+
+
+def regrouped(
+    b: Builder, first: Val, end: Val, sources: Sequence[tuple[Val, Vector]], targets: Sequence[tuple[Val, Vector]]
+) -> None:
+    """Columns with their extents, and columns to be written with theirs."""
+    *outer, (row, inner) = targets
+    base, kept = b.var("base", b.sub(b.i64(0), row)), [b.var("kept", b.i64(0)) for _ in outer]
+    with b.for_(first, end, "p") as p:
+        flat = b.i64(0)
+        for extent, source in sources:
+            flat = b.add(b.mul(flat, extent), source.number(b, p))
+        flat = b.named("flat", flat)
+        with b.if_(b.compare("uge", b.sub(flat, b.get(base)), row)):
+            rest = b.named("rest", b.binary("udiv", flat, row))
+            b.set(base, b.mul(rest, row))
+            for (extent, _), var in zip(reversed(outer), reversed(kept), strict=True):
+                above = b.named("above", b.binary("udiv", rest, extent))
+                b.set(var, b.sub(rest, b.mul(above, extent)))
+                rest = above
+        inner.put(b, p, inner.element(b, b.sub(flat, b.get(base))))
+        for (_, target), var in zip(outer, kept, strict=True):
+            target.put(b, p, target.element(b, b.get(var)))
+
+
+def chosen(b: Builder, begin: Val, place: Val, stop: Val, flags: Vector, moves: Pairs) -> None:
+    """The entries from `begin` on whose flags hold, from `place` on, until there are `stop`."""
+    p, at = b.var("p", begin), b.var("at", place)
+    with b.while_(lambda: b.lt(b.get(at), stop)):
+        here, to = b.get(p), b.get(at)
+        for source, target in moves:
+            target.put(b, to, source.get(b, here))
+        b.increment(at, flags.number(b, here))
+        b.increment(p)
+
+
+def tidied(b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, vals: Vector, twice: Vector) -> None:
+    """Segments in place, and at `twice` how many coordinates are equal to the one before."""
+    count = b.var("count", b.i64(0))
+    with b.for_(first, end, "r") as r:
+        begin = b.named("begin", pos.get(b, r))
+        with b.for_(b.add(begin, 1), pos.get(b, b.add(r, 1)), "p") as p:
+            new, before = b.named("new", crd.number(b, p)), b.named("before", crd.number(b, b.sub(p, 1)))
+            with b.if_(b.lt(new, before)):
+                _inserted(b, begin, p, new, crd, [vals], [vals.get(b, p)])
+        with b.for_(b.add(begin, 1), pos.get(b, b.add(r, 1)), "p") as p:
+            equal = b.eq(crd.number(b, p), crd.number(b, b.sub(p, 1)))
+            b.increment(count, b.convert("zext", equal, "i64"))
+    twice.put(b, b.i64(0), b.get(count))

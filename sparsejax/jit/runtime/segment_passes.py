@@ -15,6 +15,7 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime import segment_loops, threads
+from sparsejax.jit.runtime.conversion_loops import Vector
 from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
 
 SHORT = 64
@@ -127,6 +128,38 @@ class SegmentPasses(Passes):
         behind = len(kept), *map(address, (table, pos, crd, vals))
         run_parts(_interleaved(crd.itemsize, vals.itemsize), [(*pair, *behind) for pair in _rows(pos)])
         return pos, crd, vals
+
+    def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
+        entries = len(columns[0])
+        kept = [np.ascontiguousarray(column) for column in columns]
+        made = [empty(entries, crd_dtype(n)) for n in new]
+        behind: list[int] = []
+        for extents, own in ((old, kept), (new, made)):
+            for extent, vector in zip(extents, own, strict=True):
+                behind += max(1, extent), address(vector)
+        kernel = _regrouped(tuple(c.itemsize for c in kept), tuple(c.itemsize for c in made))
+        run_parts(kernel, [(*pair, *behind) for pair in _shares(0, entries, entries)])
+        return made
+
+    def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+        made, parts, flags = empty(len(pos), INT64), _rows(pos), np.ascontiguousarray(flags)
+        _lengths(_counted_flags, (), made, parts, pos, flags)
+        moved, pairs, sizes = _targets(columns, int(made[-1]))
+        source = address(flags)
+        rows = [(int(pos[first]), int(made[first]), int(made[end]), source, *pairs) for first, end in parts]
+        run_parts(_chosen(sizes), rows)
+        return made, moved
+
+    def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
+        if len(pos) > 1 and int((pos[1:] - pos[:-1]).max()) > SHORT:
+            return None
+        crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
+        twice = np.zeros(len(parts), np.int64)
+        behind, counts = [address(a) for a in (pos, crd, vals)], address(twice)
+        run_parts(
+            _tidied(crd.itemsize, vals.itemsize), [(*pair, *behind, counts + 8 * k) for k, pair in enumerate(parts)]
+        )
+        return crd, vals, not twice.any()
 
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
@@ -287,4 +320,41 @@ def _interleaved(size: int, vals_size: int) -> compiler.Kernel:
     (first, end), parts = _share(b), b.slot(2, "i64", "parts")
     table, made, crd, vals = vectors(b, 3, (8, 8, size, vals_size), ("table", "made", "crd", "vals"))
     segment_loops.interleaved(b, first, end, parts, table, made, crd, vals)
+    return compiled(b)
+
+
+@functools.cache
+def _regrouped(sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    first, end = _share(b)
+    both = [
+        (b.slot(2 + 2 * k, "i64", "extent"), Vector.in_slot(b, 3 + 2 * k, size, "column"))
+        for k, size in enumerate((*sizes, *out_sizes))
+    ]
+    segment_loops.regrouped(b, first, end, both[: len(sizes)], both[len(sizes) :])
+    return compiled(b)
+
+
+@functools.cache
+def _counted_flags(alone: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    counting, (pos, flags) = _counting(b, alone), vectors(b, 4, (8, 1), ("pos", "flags"))
+    segment_loops.counted(b, counting, pos, lambda p: flags.number(b, p))
+    return compiled(b)
+
+
+@functools.cache
+def _chosen(sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
+    (flags,) = vectors(b, 3, (1,), ("flags",))
+    segment_loops.chosen(b, begin, place, stop, flags, pairs_of(b, 4, sizes))
+    return compiled(b)
+
+
+@functools.cache
+def _tidied(size: int, vals_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), given = _share(b), vectors(b, 2, (8, size, vals_size, 8), ("pos", "crd", "vals", "twice"))
+    segment_loops.tidied(b, first, end, *given)
     return compiled(b)

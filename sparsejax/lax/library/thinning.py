@@ -9,6 +9,7 @@ holds the fill.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,20 +85,9 @@ def thinned(x: Storage, flags: Storage) -> Storage:
     form = x.format
     if not all(level.unique for level in form.levels):
         x = convert.convert(convert.convert(x, Format.parse("coo", x.ndim)), form)
-    last = len(form.levels) - form.runs[-1][0]
-    above, below = form.levels[:-last], form.levels[-last:]
-    plain = x.packed and all(level.listed and level.unique for level in below)
-    if plain and same_positions(x, flags):
-        chosen = flags.vals
-        if chosen.all():
-            return x
-        if all(isinstance(level, Dense) for level in above):
-            (pos, first), *rest = x.buffers[-last:]
-            crds = [first, *(crd for (crd,) in rest)]
-            *crds, vals = _selected([*crds, x.vals], chosen)
-            ends = np.array([0, len(vals)]) if len(pos) == 2 else _ends(chosen, pos)
-            buffers = (*x.buffers[:-last], (ends, crds[0]), *((crd,) for crd in crds[1:]))
-            return Storage(form, x.shape, x.fill_value, buffers, vals)
+    last = _lists(form)
+    if last and x.packed and same_positions(x, flags):
+        return _at_positions(x, flags.vals, last)
     columns, position = entries.expand(form, x.shape, x.buffers)
     chosen = _flags_at(flags, x, lambda: columns, position)
     if chosen.all():
@@ -108,29 +98,32 @@ def thinned(x: Storage, flags: Storage) -> Storage:
     return convert.from_columns([c[number] for c in columns], vals, x.shape, form, x.fill_value, True, places)
 
 
-def _selected(columns: Sequence[Array], chosen: Flags) -> list[Array]:
-    """The entries of columns that are chosen, block by block, so that their numbers stay in the cache."""
-    made = [np.empty(np.count_nonzero(chosen), column.dtype) for column in columns]
-    done = 0
-    for start in range(0, len(chosen), IN_CACHE):
-        here = slice(start, start + IN_CACHE)
-        number = np.flatnonzero(chosen[here])
-        for column, out in zip(columns, made, strict=True):
-            # numbers are in bounds: "clip" writes to `out` at once, where "raise" takes a copy
-            np.take(column[here], number, out=out[done : done + len(number)], mode="clip")
-        done += len(number)
-    return made
+def without_fill(x: Storage) -> Storage:
+    """`thinned` by what differs from the fill."""
+    last = _lists(x.format)
+    if last and x.packed:
+        return _at_positions(x, differs(x.vals, x.fill_value), last)
+    return thinned(x, kept(x, 0, None, None, ()))
 
 
-def _ends(chosen: Flags, pos: Array) -> Array:
-    """`pos` of the entries chosen."""
-    filled = pos[1:] > pos[:-1]
-    made = np.zeros(len(pos), np.int64)
-    if filled.all():
-        np.add.reduceat(chosen, pos[:-1], dtype=np.int64, out=made[1:])
-    elif len(chosen):
-        made[1:][filled] = np.add.reduceat(chosen, pos[:-1][filled], dtype=np.int64)
-    return np.cumsum(made, out=made)
+@functools.lru_cache(maxsize=1024)
+def _lists(form: Format) -> int:
+    """How many levels list coordinates, each once, below dense levels, if these are all; else 0."""
+    first = form.runs[-1][0] if form.levels else 0
+    above, below = form.levels[:first], form.levels[first:]
+    listed = bool(below) and all(level.listed and level.unique for level in below)
+    return len(below) if listed and all(isinstance(level, Dense) for level in above) else 0
+
+
+def _at_positions(x: Storage, chosen: Flags, last: int) -> Storage:
+    """The entries of `x` at the positions that are chosen; the `last` levels list coordinates, below dense ones."""
+    if chosen.all():
+        return x
+    (pos, first), *rest = x.buffers[-last:]
+    columns = [first, *(crd for (crd,) in rest), x.vals]
+    ends, (first, *others, vals) = passes.over(max(len(chosen), len(pos))).chosen(pos, chosen, columns)
+    buffers = (*x.buffers[:-last], (ends, first), *((crd,) for crd in others))
+    return Storage(x.format, x.shape, x.fill_value, buffers, vals)
 
 
 def same_positions(x: Storage, y: Storage) -> bool:

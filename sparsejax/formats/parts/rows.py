@@ -1,0 +1,60 @@
+"""Entries in any order become rows that list their columns: put into their rows by one counting pass, then ordered in each row, which is
+short; of other entries by counting passes over all coordinates (`ordering`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsejax import dtypes
+from sparsejax.formats import convert, passes
+from sparsejax.formats.format import Format
+from sparsejax.formats.parts import located
+from sparsejax.formats.passes import crd_dtype
+from sparsejax.formats.storage import Storage
+
+_CROWDED = 4
+"""Rows that there may be for each entry."""
+
+
+def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Storage | None:
+    """The matrix of the entries `data` at `coords`, (rows, columns), duplicates summed, over fill 0. None where `format` does not list the columns
+    of dense rows (or the reverse), rows are long or too many, or something is not of the usual type or wrong, to be told by others.
+
+    >>> of_entries(np.array([1.0, 2.0, 3.0]), (np.array([1, 0, 1]), np.array([0, 1, 0])), (2, 2), "csr").vals
+    array([2., 4.])
+    """
+    if type(coords) is not tuple or len(coords) != 2 or type(shape) is not tuple or len(shape) != 2:
+        return None
+    for vector in (data, *coords):
+        if type(vector) is not np.ndarray or vector.ndim != 1 or len(vector) != len(data):
+            return None
+    form = Format.parse(format, 2)
+    dims = located.listed_rows(form)
+    if dims is None or not len(data) or dtypes.canonical(data.dtype) != data.dtype:
+        return None
+    for vector, extent in zip(coords, shape, strict=True):
+        if type(extent) is not int or vector.dtype not in _WIDTHS:
+            return None
+        unsigned = vector.view(_WIDTHS[vector.dtype]) if vector.flags.c_contiguous else None
+        if unsigned is None or int(unsigned.max()) >= extent:
+            return None
+    row, column = (coords[d] for d in dims)
+    rows, extent = (shape[d] for d in dims)
+    if rows > max(passes.MANY, _CROWDED * len(data)):
+        return None
+    column = column.astype(crd_dtype(extent), copy=False)
+    many = passes.over(len(data))
+    pos, (crd, vals) = many.bucketed(row, [column, data], rows)
+    found = many.tidied(pos, crd, vals)
+    if found is None:
+        return None
+    crd, vals, distinct = found
+    if distinct:
+        return Storage(form, shape, data.dtype.type(0), ((), (pos, crd)), vals)
+    columns = [many.owners(pos), crd]
+    return convert.from_columns([columns[dims.index(d)] for d in range(2)], vals, shape, form, 0, False, 0)
+
+
+_WIDTHS = {np.dtype(np.int32): np.dtype(np.uint32), np.dtype(np.int64): np.dtype(np.uint64)}
