@@ -27,9 +27,10 @@ poison.install()
 objects.install()
 
 
-@pytest.fixture(autouse=True)
-def _optimisation(request):
-    objects.choose(request.node.nodeid)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Before the fixtures of the test, of which those of its module may compile."""
+    objects.choose(item.nodeid)
 
 
 OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|networkx|sparse|dask)\b", re.MULTILINE)

@@ -23,6 +23,7 @@ OPTIMISED = (
     "tests/examples",
     "tests/jit/test_jammed",
     "tests/jit/test_tuning",
+    "tests/dask/test_cluster",
     "tests/threads",
 )
 """Tests whose kernels run on large data, or whose speed or bits are in question."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsejax.core.primitive import asarray
-from sparsejax.lax.elementwise import convert_element_type, elementwise
+from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.linear import zeros_like
 from sparsejax.tree_util import tree_map
 
@@ -61,6 +61,12 @@ class AdamState(NamedTuple):
     square: Any
 
 
+def _root(v: Any) -> Any:
+    """The square root, whose derivative at zero is taken to be zero: nothing moves where no gradient has been."""
+    there = elementwise("greater", v, 0)
+    return where(there, elementwise("sqrt", where(there, v, 1.0)), 0.0)
+
+
 def adam(
     learning_rate: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.0
 ) -> Optimizer:
@@ -92,7 +98,7 @@ def _adam(rate: float, b1: float, b2: float, eps: float, decay: float, decoupled
 
         def step(m: Any, v: Any) -> Any:
             scale = (convert_element_type(s, m.dtype) for s in (-rate / first, second))
-            return m * next(scale) / (elementwise("sqrt", v / next(scale)) + eps)
+            return m * next(scale) / (_root(v / next(scale)) + eps)
 
         updates = tree_map(step, mean, square)
         if decay and decoupled:

@@ -421,9 +421,11 @@ def diag(x: Any, k: int = 0) -> Any:
 
 @again(1, whole=True)
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
-    """The sum of a diagonal; see `diagonal`. The main one of square matrices is looked up row by row, others are selected first."""
+    """The sum of a diagonal; see `diagonal`. The main one of a square matrix that is there is looked up row by row; others are selected first,
+    of products computed alone."""
     x = _asarray(x)
-    if x.ndim >= 2 and offset == 0 and not x.fill_value:
+    made = isinstance(x, Tracer) and any(x.variable in e.outputs for e in x.maker.eqns)
+    if x.ndim >= 2 and offset == 0 and not made and not x.fill_value:
         first, second = _normal_axis(axis1, x.ndim), _normal_axis(axis2, x.ndim)
         if first != second and x.shape[first] == x.shape[second]:
             axes = [first if d == second else d for d in range(x.ndim)]

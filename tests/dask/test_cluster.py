@@ -54,6 +54,7 @@ def cluster(workers=2, **how):
 def here():
     """Results without a cluster."""
     limits = pytest.importorskip("threadpoolctl").threadpool_limits
+    sj.clear_caches()  # of kernels that other tests have compiled without optimisation
     with limits(1):  # dense products are BLAS's, whose bits depend on its threads; workers run it on one
         return results("threads"), results("sync")
 
