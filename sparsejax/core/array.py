@@ -136,8 +136,8 @@ class Array(_Fields):
         return self._storage is _DELETED
 
     def todense(self) -> NDArray[Any]:
-        """The array as a NumPy array."""
-        return conversion.to_dense(self.storage)
+        """The array as a NumPy array: a view of a dense one, which cannot be written to."""
+        return conversion.to_dense(self.storage if self._aval.format.is_dense else self._storage)
 
     toarray = todense
 

@@ -29,6 +29,9 @@ SURPRISE = 4
 """How many times more entries than expected a result may have: with more, what the other order would gain is not known (two operands whose
 patterns are alike, where chance would have them meet in a few entries)."""
 
+ACCOUNT = 2e3
+"""Nanoseconds that keeping the account of a call takes: what gains less is left as it is."""
+
 Order = tuple[str, ...]
 """A loop order, by name; empty: the scheduler's."""
 
@@ -67,6 +70,8 @@ def later(chosen: Schedule, given: Nest, nest: Nest, known: Facts) -> Later | No
             price = conversion_price.cost(tensor.format, form, tensor.shape, entries)
             copied.append((number, form, price, here.remember + here.take * entries))
     gain = chosen.cost.running - found.cost.running
+    if gain < ACCOUNT and not chosen.at_once:
+        return None
     expected = search.level_counts(nest, known)[-1] if nest.output.lacks else None
     if chosen.at_once:
         gain, expected = math.inf, None
