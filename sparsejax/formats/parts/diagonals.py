@@ -34,13 +34,16 @@ def on_diagonal(values: Array, shape: tuple[int, int], k: int, format: Format) -
     kinds = tuple(map(type, format.levels))
     if not format.blocked and all(level.unique for level in format.levels):
         outer, inner = format.order
-        columns = [np.arange(first[d], first[d] + len(values), dtype=crd_dtype(shape[d])) for d in (outer, inner)]
+
+        def column(d: int) -> Array:
+            return np.arange(first[d], first[d] + len(values), dtype=crd_dtype(shape[d]))
+
         if kinds == (Dense, Compressed):
             ends = np.arange(-first[outer], shape[outer] + 1 - first[outer])
             pos = ends if not first[outer] and len(values) == shape[outer] else ends.clip(0, len(values))
-            return Storage(format, shape, fill, ((), (pos, columns[1])), values)
+            return Storage(format, shape, fill, ((), (pos, column(inner))), values)
         if kinds == (Coordinate, Coordinate):
-            return Storage(format, shape, fill, ((np.array([0, len(values)]), columns[0]), (columns[1],)), values)
+            return Storage(format, shape, fill, ((np.array([0, len(values)]), column(outer)), (column(inner),)), values)
     coords = np.stack([np.arange(n, n + len(values)) for n in first])
     return convert.from_coords(coords, values, shape, format, fill)
 
