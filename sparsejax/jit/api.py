@@ -42,7 +42,7 @@ from sparsejax.transforms.staging import trace_to_jaxpr
 primitive.set_executor(plans.execute)
 primitive.set_families(Family)
 primitive.set_direct(plans.directly)
-again.set_compiler(lambda function: jit(function))
+again.set_compiler(lambda function: jit(function, autotune=False))
 
 SIGNATURES = 1024
 """Signatures that a jitted function remembers, about 60 KB each with their plans; of more, the quarter that was called longest ago is

@@ -182,3 +182,10 @@ def test_errors_are_those_of_the_program(folder):
     compiled = sj.jit(lambda A, x: A @ x, autotune=True)
     with pytest.raises(ValueError, match="inner dimensions"):
         compiled(A, np.ones(3))
+
+
+def test_operations_at_once_are_not_timed(monkeypatch):
+    monkeypatch.setattr(tuning, "_measured", lambda *args: pytest.fail("timed"))
+    with config.using(autotune="any"):
+        for _ in range(3):
+            snp.linalg.norm(A), snp.max(A), A @ X
