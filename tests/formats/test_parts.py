@@ -189,7 +189,7 @@ def test_entries_in_rows(seed, choose):
     data = nrng.integers(0, 5, count).astype(rng.choice(("f8", "f4", "i8", "?", "c16")))
     form = Format.parse(rng.choice(("csr", "csc", "(d,q)@(0,1)")), 2)
     kept = data.copy(), *(c.copy() for c in coords)
-    expected = convert.from_coords(list(coords), data, shape, form, 0)
+    expected = convert.from_coords([c.copy() for c in coords], data.copy(), shape, form, 0)
     with config.using(choose=choose):
         made = rows.of_entries(data, coords, shape, form)
     for ours, theirs in zip((data, *coords), kept, strict=True):
