@@ -254,14 +254,14 @@ def getitem(x: Any, key: Any) -> Any:
     """
     if type(x) is Array and not x.format.is_dense and current() is None:
         shape = x._aval.shape
-        found = at_once.simple(key, shape)
-        if found is not None:
-            return at_once.part(x, *found)
         columns = at_once.vectors(key, shape)
         if columns is not None:
             made = at_once.places(x, columns)
             if made is not None:
                 return made
+        found = at_once.simple(key, shape)
+        if found is not None:
+            return at_once.part(x, *found)
     x, key, _ = _without_bools(asarray(x), key)
     index = parse(key, x.shape)
     if type(x) is Array and not x.format.is_dense and current() is None:

@@ -156,11 +156,11 @@ def test_parts_of_segments(parents, longest, first):
                 same_parts(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
             same_parts(MANY.interleaved(parts, shifts), FEW.interleaved(parts, shifts))
         for own in (0, 1, 2):
-            strings, dtype = [part[own] for part in parts], parts[0][own].dtype
+            strings, dtype = [part[own] for part in parts] * 2, parts[0][own].dtype
             same_parts([MANY.strung(strings, None, dtype)], [FEW.strung(strings, None, dtype)])
             if own < 2:
                 for wide in (dtype, np.dtype(np.int64)):
-                    same_parts([MANY.strung(strings, shifts, wide)], [FEW.strung(strings, shifts, wide)])
+                    same_parts([MANY.strung(strings, shifts * 2, wide)], [FEW.strung(strings, shifts * 2, wide)])
         if parents:
             parent, wanted = rng.integers(0, parents, 3 * parents), rng.integers(0, extent, 3 * parents)
             same_parts([MANY.located(pos, crd, parent, wanted)], [FEW.located(pos, crd, parent, wanted)])

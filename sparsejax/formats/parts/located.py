@@ -5,6 +5,7 @@ csr  A[i, j]     position i of the rows, then j among the columns from pos[i] to
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
 
+@functools.lru_cache(maxsize=1024)
 def searched(form: Format) -> bool:
     """Whether `position` knows all levels of a format: they are dense, or list coordinates in order, each once."""
     return not form.blocked and all(
@@ -132,6 +134,7 @@ def _flat(columns: Sequence[Array] | Array, shape: Sequence[int]) -> Array:
     return made
 
 
+@functools.lru_cache(maxsize=1024)
 def listed_rows(form: Format) -> tuple[int, int] | None:
     """(row, column): the dimensions of a matrix whose rows a dense level holds, and whose columns a level lists, in order and each once."""
     if form.ndim != 2 or form.blocked or not isinstance(form.levels[0], Dense):

@@ -152,6 +152,32 @@ def compacted(
         b.increment(p)
 
 
+def filtered(
+    b: Builder,
+    rows: Val,
+    start: Val,
+    span: Val,
+    step: Val | None,
+    pos: Vector,
+    crd: Vector,
+    made: Vector,
+    out: Vector,
+    moves: Pairs,
+) -> None:
+    """What `counted` and `compacted` do, at once: there is room for all entries."""
+    at = b.var("at", b.i64(0))
+    made.put(b, b.i64(0), b.i64(0))
+    with b.for_(b.i64(0), rows, "r") as r:
+        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+            to, c = b.get(at), b.named("c", crd.number(b, p))
+            distance = b.sub(c, start)
+            out.put(b, to, out.element(b, distance if step is None else b.binary("udiv", distance, step)))
+            for source, target in moves:
+                target.put(b, to, source.get(b, p))
+            b.increment(at, inside(b, c, start, span, step))
+        made.put(b, b.add(r, 1), b.get(at))
+
+
 @dataclass(frozen=True)
 class Named:
     """Segments `pos` of `crd`, the numbers `order[ends[c]:ends[c + 1]]` of coordinate c, and segments `made` of `out`."""
@@ -253,11 +279,11 @@ def met(
 
 
 def strung(b: Builder, count: Val, shift: Val | None, source: Vector, target: Vector) -> None:
+    if shift is None:
+        b.call("memcpy", "ptr", [target.pointer, source.pointer, b.mul(count, source.size)])
+        return
     with b.for_(b.i64(0), count, "p") as p:
-        if shift is None:
-            target.put(b, p, source.get(b, p))
-        else:
-            target.put(b, p, target.element(b, b.add(source.number(b, p), shift)))
+        target.put(b, p, target.element(b, b.add(source.number(b, p), shift)))
 
 
 def interleaved(

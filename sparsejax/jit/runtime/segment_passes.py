@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.passes import Array, Passes, crd_dtype
+from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
@@ -23,7 +23,7 @@ SHORT = 64
 
 
 class SegmentPasses(Passes):
-    """The passes over segments in machine code. What they return is read-only. Of many entries, each thread takes a part."""
+    """The passes over segments in machine code. What they return is read-only, but for few entries. Of many, each thread takes a part."""
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         listed = np.ascontiguousarray(listed)
@@ -47,6 +47,9 @@ class SegmentPasses(Passes):
     def within(
         self, pos: Array, crd: Array, chosen: range, columns: Sequence[Array]
     ) -> tuple[Array, Array, list[Array]]:
+        entries = int(pos[-1]) - int(pos[0])
+        if entries < MANY:
+            return self._filtered(pos, crd, chosen, columns, entries)
         made, parts = empty(len(pos), INT64), _rows(pos)
         crd, steps, bounds = (
             np.ascontiguousarray(crd),
@@ -64,6 +67,22 @@ class SegmentPasses(Passes):
         ]
         run_parts(_compacted(crd.itemsize, out.itemsize, sizes, steps), rows)
         return made, out, moved
+
+    def _filtered(
+        self, pos: Array, crd: Array, chosen: range, columns: Sequence[Array], entries: int
+    ) -> tuple[Array, Array, list[Array]]:
+        """`within` of few entries, in one call: what there is room for is cut."""
+        start, step = chosen.start, chosen.step
+        made, out = empty(len(pos), INT64), np.empty(entries, crd_dtype(len(chosen)))
+        moved = [np.empty(entries, column.dtype) for column in columns]
+        pairs = [a for pair in zip(columns, moved, strict=True) for a in pair]
+        sizes = tuple([column.itemsize for column in columns])
+        kernel = _filtered(crd.itemsize, out.itemsize, sizes, step > 1)
+        run(kernel, len(pos) - 1, start, len(chosen) * step, step, pos, crd, made, out, *pairs)
+        found = int(made[-1])
+        if 2 * found < entries:
+            return made, out[:found].copy(), [column[:found].copy() for column in moved]
+        return made, out[:found], [column[:found] for column in moved]
 
     def named(
         self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
@@ -102,6 +121,8 @@ class SegmentPasses(Passes):
         return np.concatenate([number[p] for p in pieces]), np.concatenate([made[p] for p in pieces])
 
     def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
+        if sum(map(len, columns)) < FAR:  # NumPy copies in vectors, and takes memory that is in the cache
+            return super().strung(columns, shifts, dtype)
         if any(column.itemsize > dtype.itemsize or (shifts is None and column.dtype != dtype) for column in columns):
             return super().strung(columns, shifts, dtype)
         made, kept = empty(sum(map(len, columns)), dtype), [np.ascontiguousarray(column) for column in columns]
@@ -262,6 +283,17 @@ def _compacted(size: int, out_size: int, sizes: tuple[int, ...], steps: bool) ->
     begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
     crd, out = vectors(b, 6, (size, out_size), ("crd", "out"))
     segment_loops.compacted(b, begin, place, stop, *_bounds(b, 3, steps), crd, out, pairs_of(b, 8, sizes))
+    return compiled(b)
+
+
+@functools.cache
+def _filtered(size: int, out_size: int, sizes: tuple[int, ...], steps: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (start, span, step), (pos, crd, made, out) = (
+        _bounds(b, 1, steps),
+        vectors(b, 4, (8, size, 8, out_size), ("pos", "crd", "made", "out")),
+    )
+    segment_loops.filtered(b, b.slot(0, "i64", "rows"), start, span, step, pos, crd, made, out, pairs_of(b, 8, sizes))
     return compiled(b)
 
 
