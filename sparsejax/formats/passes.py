@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -353,19 +353,13 @@ class Learning(Passes):
     """The passes over few entries, in NumPy until one of them has run `often` times: from then on it pays to load its machine code, which
     takes a third of the time."""
 
+    LEARNT: ClassVar = (
+        *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within", "named", "located", "met"),
+        *("interleaved", "regrouped", "chosen", "tidied"),
+    )
+
     def __init__(self, many: Passes, often: int = OFTEN) -> None:
-        for name in (
-            "owners",
-            "offsets",
-            "take",
-            "spread",
-            "numbered",
-            "picked",
-            "copied",
-            "within",
-            "named",
-            "located",
-        ):
+        for name in self.LEARNT:
             setattr(self, name, self._counted(name, many, often))
 
     def _counted(self, name: str, many: Passes, often: int) -> Callable[..., Any]:

@@ -137,20 +137,18 @@ def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Form
     >>> convert.to_dense(diagonal(A, 1, 0, 1, Format.parse("coo", 1)))
     array([1., 5.])
     """
-    rest = [a for a in range(storage.ndim) if a not in (axis1, axis2)]
     first, second = max(0, -offset), max(0, offset)
     count = max(0, min(storage.shape[axis1] - first, storage.shape[axis2] - second))
+    dims = located.listed_rows(storage.format)
+    if dims is not None and count:
+        begin = (first, second) if dims == (axis1, axis2) else (second, first)
+        return located.line(storage, begin[0], count, begin[1], 1)
+    rest = [a for a in range(storage.ndim) if a not in (axis1, axis2)]
     shape = (*(storage.shape[a] for a in rest), count)
     if storage.format.is_dense:
         dense = convert.to_dense(storage)
         found = np.diagonal(dense, offset, axis1, axis2) if count else np.empty(shape, dense.dtype)
         return convert.from_dense(np.array(found), format, storage.fill_value)
-    dims = located.listed_rows(storage.format)
-    if dims is not None:
-        if not count:
-            return convert.from_columns([np.empty(0, np.int32)], storage.vals[:0], shape, format, storage.fill_value)
-        begin = (first, second) if dims == (axis1, axis2) else (second, first)
-        return located.line(storage, begin[0], count, begin[1], 1)
     coords, vals = convert.to_coords(storage)
     on = np.flatnonzero(coords[axis2] - coords[axis1] == offset)
     kept = np.stack([*(coords[a][on] for a in rest), coords[axis1][on] - first])

@@ -234,6 +234,10 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     >>> diagonal(sj.array(np.arange(6.0).reshape(2, 3)), 1)
     Array([1., 5.], dtype=float64)
     """
+    if type(x) is Array and type(offset) is int and not axis1 and axis2 == 1 and current() is None:
+        form = x._aval.format
+        if form.ndim == 2 and not form.is_dense:
+            return _diagonal_at_once(x, offset, 0, 1)
     x = asarray(x)
     if x.ndim < 2:
         raise ValueError("diagonal requires an array of at least two dimensions")
@@ -242,9 +246,13 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         raise ValueError("axis1 and axis2 cannot be the same")
     place = integer(offset, "offset")
     if type(x) is Array and not x.format.is_dense and current() is None:
-        aval = _diagonal_aval(x.aval, place, first, second)
-        return made(structural.diagonal(x._storage, place, first, second, aval.format), aval)
+        return _diagonal_at_once(x, place, first, second)
     return diagonal_p.bind(x, offset=place, axis1=first, axis2=second)
+
+
+def _diagonal_at_once(x: Array, offset: int, first: int, second: int) -> Array:
+    aval = _diagonal_aval(x._aval, offset, first, second)
+    return made(structural.diagonal(x._storage, offset, first, second, aval.format), aval)
 
 
 _diagonal_aval = functools.lru_cache(maxsize=1024)(_diagonal_typing)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.formats.passes import Passes
+from sparsejax.formats.passes import Learning, Passes
 from sparsejax.jit.runtime.conversion_passes import CompiledPasses
 
 pytestmark = pytest.mark.rotating(4)
@@ -109,6 +109,16 @@ def test_spread(count, fill, dtype):
     position = rng.permutation(count)[: len(vals)]
     ours, theirs = (passes.spread(vals, position, count, fill) for passes in (MANY, FEW))
     assert ours.tobytes() == theirs.tobytes() and ours.dtype == theirs.dtype
+
+
+def test_passes_over_few_entries_become_machine_code_where_they_come_often():
+    learning, many = Learning(MANY, 3), []
+    pos = np.array([0, 2, 3])
+    for _ in range(5):
+        equal(learning.owners(pos), FEW.owners(pos))
+        many.append("owners" in vars(learning) and learning.owners == MANY.owners)
+    assert many == [False, False, True, True, True]
+    assert all(hasattr(learning, name) for name in Learning.LEARNT)
 
 
 def segments_of(rng, parents, longest, extent, first=0):

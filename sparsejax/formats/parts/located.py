@@ -76,10 +76,11 @@ def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] |
         return _by_numbers(storage, columns)
     here = positions(storage, columns)
     assert here is not None
-    number = np.flatnonzero(here >= 0)
+    number = (here >= 0).nonzero()[0]
     if len(number) < len(here):
         here = here[number]
-    return number, passes.over(max(len(here), 1)).take(storage.vals, here)
+    vals = storage.vals
+    return number, vals[here] if len(here) < passes.MANY else passes.over(len(here)).take(vals, here)
 
 
 def positions(storage: Storage, columns: Sequence[Array]) -> Array | None:
@@ -160,7 +161,10 @@ def line(storage: Storage, first: int, count: int, start: int, step: int) -> Sto
 
 def _coo(crd: Array, vals: Array, count: int, fill: Any) -> Storage:
     """A sparse vector of so many places."""
-    return Storage(_VECTOR, (count,), fill, ((np.array([0, len(crd)]), crd),), vals)
+    pos = np.array((0, len(crd)))
+    for array in (pos, crd, vals):
+        array.flags.writeable = False
+    return Storage.of_frozen(_VECTOR, (count,), fill, ((pos, crd),), vals)
 
 
 _VECTOR = Format.parse("coo", 1)

@@ -108,7 +108,7 @@ class SegmentPasses(Passes):
 
     def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
         rows = len(pos) - 1
-        vals, number, parts = np.ascontiguousarray(vals), empty(rows, crd_dtype(rows + 1)), _rows(pos)
+        number, parts = empty(rows, crd_dtype(rows + 1)), _rows(pos)
         made, count = empty(rows, vals.dtype), np.zeros(len(parts), np.int64)
         behind = start, step, *(address(a) for a in (pos, crd, number)), address(vals), address(made)
         counts, kernel = address(count), _met(crd.itemsize, number.itemsize, vals.itemsize)
