@@ -22,6 +22,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     strung     vectors, shifts              -> one behind the other, a number added to each
     interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
+    crossed    (pos, crd, vals) of two     -> rows, columns and both values of every pair of entries: those of a Kronecker product
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
     tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
@@ -293,6 +294,26 @@ class Passes:
         order = np.concatenate(rows).argsort(kind="stable")
         crd = self.strung([part[1] for part in parts], shifts, parts[0][1].dtype)
         return np.asarray(pos), crd[order], np.concatenate([part[2] for part in parts])[order]
+
+    def crossed(
+        self, one: tuple[Array, Array, Array], other: tuple[Array, Array, Array], width: int, extents: tuple[int, int]
+    ) -> tuple[Array, Array, Array, Array]:
+        """(rows, columns, values, values) of every pair of entries of two matrices, row by row of both: coordinates i * m + j, k * width + l,
+        where the other has m segments and coordinates below `width`; `extents` are those of the result.
+
+        >>> eye = np.array([0, 1, 2]), np.array([0, 1]), np.array([5.0, 6.0])
+        >>> [a.tolist() for a in Passes().crossed(eye, eye, 2, (4, 4))]
+        [[0, 1, 2, 3], [0, 1, 2, 3], [5.0, 5.0, 6.0, 6.0], [5.0, 6.0, 5.0, 6.0]]
+        """
+        (pos, crd, vals), (pos2, crd2, vals2) = one, other
+        count, count2 = np.diff(pos), np.diff(pos2)
+        m, lengths = len(count2), np.outer(count, count2).ravel()
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        i, j = row // max(1, m), row % max(1, m)
+        p, q = pos[i] + place // np.maximum(1, count2[j]), pos2[j] + place % np.maximum(1, count2[j])
+        column = crd[p].astype(np.int64) * width + crd2[q]
+        return row.astype(crd_dtype(extents[0])), column.astype(crd_dtype(extents[1])), vals[p], vals2[q]
 
     def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
         """Coordinates under extents `new` of places that have coordinates `columns` under `old`, in row-major order; fewer than 2^63 places.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax import dtypes
+from sparsejax import config, dtypes
 from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
@@ -18,7 +18,7 @@ from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.symbolic import span
 from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import FormatError
-from sparsejax.formats import Format, convert, ingest, structural
+from sparsejax.formats import Format, convert, ingest, passes, structural
 from sparsejax.formats.ownership import refuse_copy
 from sparsejax.formats.parts import diagonals
 from sparsejax.formats.segments import check_size, offsets
@@ -392,10 +392,28 @@ def kron(a: Any, b: Any) -> Any:
            [0., 0., 1., 1.]])
     """
     a, b = _asarray(a), _asarray(b)
+    if current() is None and not config.forcing and _is_matrix(a) and _is_matrix(b):
+        return _crossed(_convert_format(a, "csr"), _convert_format(b, "csr"))
     ndim = max(a.ndim, b.ndim)
     a, b = (reshape(x, (1,) * (ndim - x.ndim) + x.shape) for x in (a, b))
     both = transpose(tensordot(a, b, 0), [axis for k in range(ndim) for axis in (k, ndim + k)])
     return reshape(both, tuple(n * m for n, m in zip(a.shape, b.shape, strict=True)))
+
+
+def _is_matrix(x: Any) -> bool:
+    """Whether it is a sparse matrix over zero, with values."""
+    return type(x) is Array and x.ndim == 2 and not x.format.is_dense and not x.fill_value
+
+
+def _crossed(a: Array, b: Array) -> Array:
+    """The Kronecker product of two matrices in csr, whose fills are zero, as coo."""
+    one, other = ((x._storage.buffers[1][0], x._storage.buffers[1][1], x._storage.vals) for x in (a, b))
+    shape = a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]
+    entries = check_size(a.nnz * b.nnz, "the entries of a Kronecker product")
+    row, column, left, right = passes.over(entries).crossed(one, other, b.shape[1], shape)
+    vals = _elementwise("multiply", own(left), own(right))._storage.vals
+    buffers = (np.array([0, entries]), row), (column,)
+    return Array(Storage(Format.parse("coo", 2), shape, vals.dtype.type(0), buffers, vals))
 
 
 def diag(x: Any, k: int = 0) -> Any:

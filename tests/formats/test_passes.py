@@ -165,6 +165,9 @@ def test_parts_of_segments(parents, longest, first):
             for flags in (columns[1], np.zeros(len(crd), bool), np.ones(len(crd), bool)):
                 same_parts(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
             same_parts(MANY.interleaved(parts, shifts), FEW.interleaved(parts, shifts))
+            small = segments_of(rng, 5, 3, 7)
+            pair, extents = (parts[0], (*small, rng.random(len(small[1])))), (5 * parents, 7 * extent)
+            same_parts(MANY.crossed(*pair, 7, extents), FEW.crossed(*pair, 7, extents))
         for own in (0, 1, 2):
             strings, dtype = [part[own] for part in parts] * 2, parts[0][own].dtype
             same_parts([MANY.strung(strings, None, dtype)], [FEW.strung(strings, None, dtype)])

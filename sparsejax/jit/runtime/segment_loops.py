@@ -306,6 +306,35 @@ def interleaved(
                 b.increment(at)
 
 
+def crossed(
+    b: Builder,
+    first: Val,
+    end: Val,
+    rows: Val,
+    width: Val,
+    one: Sequence[Vector],
+    other: Sequence[Vector],
+    made: Sequence[Vector],
+) -> None:
+    """Of the segments from `first` to `end` of one matrix: before them stand as many pairs as entries before, times all entries of the other."""
+    (pos, crd, vals), (pos2, crd2, vals2), (row, column, left, right) = one, other, made
+    at = b.var("at", b.mul(pos.get(b, first), pos2.get(b, rows)))
+    with b.for_(first, end, "i") as i:
+        lo, hi = b.named("lo", pos.get(b, i)), b.named("hi", pos.get(b, b.add(i, 1)))
+        with b.for_(b.i64(0), rows, "j") as j:
+            lo2, hi2 = b.named("lo", pos2.get(b, j)), b.named("hi", pos2.get(b, b.add(j, 1)))
+            number = b.named("number", row.element(b, b.add(b.mul(i, rows), j)))
+            with b.for_(lo, hi, "p") as p:
+                before, value = b.named("before", b.mul(crd.number(b, p), width)), vals.get(b, p)
+                with b.for_(lo2, hi2, "q") as q:
+                    to = b.get(at)
+                    row.put(b, to, number)
+                    column.put(b, to, column.element(b, b.add(before, crd2.number(b, q))))
+                    left.put(b, to, value)
+                    right.put(b, to, vals2.get(b, q))
+                    b.increment(at)
+
+
 def regrouped(
     b: Builder, first: Val, end: Val, sources: Sequence[tuple[Val, Vector]], targets: Sequence[tuple[Val, Vector]]
 ) -> None:

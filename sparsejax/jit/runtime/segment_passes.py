@@ -150,6 +150,20 @@ class SegmentPasses(Passes):
         run_parts(_interleaved(crd.itemsize, vals.itemsize), [(*pair, *behind) for pair in _rows(pos)])
         return pos, crd, vals
 
+    def crossed(
+        self, one: tuple[Array, Array, Array], other: tuple[Array, Array, Array], width: int, extents: tuple[int, int]
+    ) -> tuple[Array, Array, Array, Array]:
+        kept = [np.ascontiguousarray(a) for a in (*one, *other)]
+        entries = len(kept[1]) * len(kept[4])
+        dtypes = crd_dtype(extents[0]), crd_dtype(extents[1]), kept[2].dtype, kept[5].dtype
+        made = tuple(empty(entries, dtype) for dtype in dtypes)
+        behind = len(kept[3]) - 1, width, *map(address, (*kept, *made))
+        kernel = _crossed(tuple(a.itemsize for a in (*kept, *made)))
+        run_parts(
+            kernel, [(*pair, *behind) for pair in (_rows(kept[0]) if entries >= FAR else [(0, len(kept[0]) - 1)])]
+        )
+        return made  # type: ignore[return-value]
+
     def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
         entries = len(columns[0])
         kept = [np.ascontiguousarray(column) for column in columns]
@@ -352,6 +366,15 @@ def _interleaved(size: int, vals_size: int) -> compiler.Kernel:
     (first, end), parts = _share(b), b.slot(2, "i64", "parts")
     table, made, crd, vals = vectors(b, 3, (8, 8, size, vals_size), ("table", "made", "crd", "vals"))
     segment_loops.interleaved(b, first, end, parts, table, made, crd, vals)
+    return compiled(b)
+
+
+@functools.cache
+def _crossed(sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), rows, width = _share(b), b.slot(2, "i64", "rows"), b.slot(3, "i64", "width")
+    given = vectors(b, 4, sizes, ("pos", "crd", "vals", "pos", "crd", "vals", "row", "column", "left", "right"))
+    segment_loops.crossed(b, first, end, rows, width, given[:3], given[3:6], given[6:])
     return compiled(b)
 
 
