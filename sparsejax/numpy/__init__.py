@@ -104,20 +104,16 @@ from sparsejax.numpy.functions import (
     clip,
     copy,
     diag,
-    dot,
     expand_dims,
     eye,
     full,
     full_like,
     identity,
-    inner,
     isclose,
-    kron,
     moveaxis,
     ndim,
     ones,
     ones_like,
-    outer,
     ravel,
     round,
     shape,
@@ -127,7 +123,6 @@ from sparsejax.numpy.functions import (
     trace,
     tril,
     triu,
-    vdot,
     zeros,
     zeros_like,
 )
@@ -168,6 +163,7 @@ from sparsejax.numpy.nans import (
     nansum,
     nanvar,
 )
+from sparsejax.numpy.products import dot, inner, kron, outer, vdot
 from sparsejax.numpy.reductions import (
     all,
     any,
