@@ -13,6 +13,8 @@ import numpy as np
 from sparsejax.formats import passes
 from sparsejax.formats.passes import Array
 
+CROWDED = 4
+"""Lines that there may be for each entry where entries are put into lines, and ordered in each."""
 HEAD = 4096  # entries looked at first, since unsorted entries mostly show early
 
 
@@ -38,6 +40,12 @@ def arranged(keys: Sequence[Array], vals: Array, extents: Sequence[int], places:
     >>> arranged([np.array([2, 0]), np.array([0, 5])], np.array([1.0, 2.0]), (3, 6), 1)
     ([array([0, 2]), array([5, 0])], array([2., 1.]))
     """
+    if places == len(keys) == 2 and extents[0] <= max(passes.MANY, CROWDED * len(vals)):
+        many = passes.over(len(vals))
+        pos, (inner, moved) = many.bucketed(keys[0], [keys[1], vals], extents[0])
+        found = many.tidied(pos, inner, moved)  # a pass less, where lines are short
+        if found is not None:
+            return [many.owners(pos), found[0]], found[1]
     columns = list(keys)
     for place in reversed(range(places)):
         key = columns.pop(place)

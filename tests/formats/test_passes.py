@@ -215,3 +215,7 @@ def test_tidied(parents, longest, extent):
 
 def test_long_segments_are_not_tidied_by_moving_entries():
     assert MANY.tidied(np.array([0, 500]), np.arange(500), np.ones(500)) is None
+    rng = np.random.default_rng(0)
+    pos = np.append(0, np.cumsum(np.append(rng.integers(0, 12, 5000), 3000)))
+    crd, vals = rng.integers(0, 10_000, pos[-1]).astype(np.int32), rng.random(pos[-1])
+    same_parts(MANY.tidied(pos, crd.copy(), vals.copy())[:2], FEW.tidied(pos, crd, vals)[:2])

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
-from sparsejax.formats import convert, passes
+from sparsejax.formats import convert, ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import crd_dtype
 from sparsejax.formats.storage import Storage
-
-_CROWDED = 4
-"""Rows that there may be for each entry."""
 
 
 def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Storage | None:
@@ -42,7 +39,7 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
             return None
     row, column = (coords[d] for d in dims)
     rows, extent = (shape[d] for d in dims)
-    if rows > max(passes.MANY, _CROWDED * len(data)):
+    if rows > max(passes.MANY, ordering.CROWDED * len(data)):
         return None
     column = column.astype(crd_dtype(extent), copy=False)
     many = passes.over(len(data))

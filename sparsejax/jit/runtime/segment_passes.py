@@ -20,6 +20,8 @@ from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, 
 
 SHORT = 64
 """Entries of a segment up to which each is put in its place by moving others."""
+RARE = 2000
+"""Entries that there must be for each segment that is longer, where these are ordered one by one."""
 
 
 class SegmentPasses(Passes):
@@ -186,8 +188,14 @@ class SegmentPasses(Passes):
         return made, moved
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
-        if len(pos) > 1 and int((pos[1:] - pos[:-1]).max()) > SHORT:
+        long = np.flatnonzero(pos[1:] - pos[:-1] > SHORT)
+        if len(long) * RARE > len(crd):
             return None
+        if len(long):  # in order before the others, so that nothing is moved in them
+            crd, vals = crd.copy(), vals.copy()
+            for first, end in zip(pos[long].tolist(), pos[long + 1].tolist(), strict=True):
+                order = crd[first:end].argsort(kind="stable")
+                crd[first:end], vals[first:end] = crd[first:end][order], vals[first:end][order]
         crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
         twice = np.zeros(len(parts), np.int64)
         behind, counts = [address(a) for a in (pos, crd, vals)], address(twice)
