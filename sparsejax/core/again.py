@@ -28,6 +28,8 @@ from sparsejax.formats.storage import Storage
 Function = TypeVar("Function", bound=Callable[..., Any])
 Run = Callable[[list[Storage]], Any]
 
+REMEMBERED = 512
+"""Calls that are remembered of every function, with their plans."""
 _FLOATING = frozenset([float, complex])
 _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
 """Types of arguments that are remembered by value: equal ones of one of these types are alike."""
@@ -171,7 +173,7 @@ def _by_value(storages: Sequence[Storage]) -> Any:
 def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
     with _lock:
         known[key] = value
-        primitive.forget(known)
+        primitive.forget(known, REMEMBERED)
 
 
 def _straight(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: bool) -> Run | None:

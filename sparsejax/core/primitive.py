@@ -37,10 +37,10 @@ REMEMBERED = 2048
 """How many operations that ran at once are remembered with their plans."""
 
 
-def forget(cache: dict[Any, Any]) -> None:
-    """Drop the oldest of a cache that is full, down to three quarters, so that numbers that keep changing do not fill the memory."""
-    if len(cache) > REMEMBERED:
-        for key in list(cache)[: len(cache) - 3 * REMEMBERED // 4]:
+def forget(cache: dict[Any, Any], most: int = REMEMBERED) -> None:
+    """Drop the oldest of a cache of more than `most`, down to three quarters, so that numbers that keep changing do not fill the memory."""
+    if len(cache) > most:
+        for key in list(cache)[: len(cache) - 3 * most // 4]:
             del cache[key]
 
 
