@@ -1,8 +1,8 @@
 """A sparse convolution of a point cloud: the map of neighbours from a sparse array of numbers of voxels, and one indirect einsum over it.
 
-    python examples/insum_pointcloud.py                              a wavy surface
-    python examples/insum_pointcloud.py --data PATH/room_scan1.npz   points of an npz file (`xyz`), in voxels of 5 cm (--voxel)
-    python examples/insum_pointcloud.py --quick                      a small surface
+    python examples/insum_pointcloud.py --quick                                        a small surface
+    OMP_NUM_THREADS=1 python examples/insum_pointcloud.py                              a wavy surface
+    OMP_NUM_THREADS=1 python examples/insum_pointcloud.py --data PATH/room_scan1.npz   points of an npz file (`xyz`), in voxels of 5 cm (--voxel)
 
 V holds the number of every occupied voxel at its place, and stores nothing else. N = V[X, Y, Z] reads it at the 27 places around every voxel: a sparse array of
 numbers, which as an index array visits only what it stores. Map and convolution are compared with the same in NumPy (a sorted search; then for each
@@ -15,6 +15,7 @@ Layers: Choy, Gwak and Savarese, "4D Spatio-Temporal ConvNets: Minkowski Convolu
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
@@ -138,6 +139,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"In[N] is not made: {N.nnz * channels * 4 / 1e6:.1f} MB, {N.size * channels * 4 / 1e6:.1f} MB with places that are empty"
     )
+    if os.environ.get("OMP_NUM_THREADS") != "1":
+        print(
+            "processor time of all threads: those of NumPy's BLAS that wait count too; OMP_NUM_THREADS=1 for one thread"
+        )
     print(f"maps are {'equal' if same else 'NOT EQUAL'}; largest difference to NumPy {worst:.1e} of the largest value")
     return 0 if same and worst < 1e-5 else 1
 

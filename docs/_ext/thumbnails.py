@@ -67,6 +67,37 @@ def graphs(axes, example):
     axes.set(xlabel="edges from node 0 (-1: not reached)", ylabel="nodes", title="Breadth-first search")
 
 
+def insum_blocks(axes, example):
+    stored = sj.array(example.blocks(256, 16, 0.2, np.random.default_rng(0)), format="bsr:16x16")
+    R, K, _ = sj.formats.to_groupcoo(stored)
+    for group, (row, columns) in enumerate(zip(R, K, strict=True)):
+        axes.scatter(columns, [row] * len(columns), marker="s", s=34, color=(BLUE, ORANGE)[group % 2])
+    axes.set(xlabel="column of blocks", ylabel="row of blocks", title="Blocks in groups", ylim=(15.5, -0.5))
+
+
+def insum_graphs(axes, example):
+    counts = np.diff(example.power_law(5000, np.random.default_rng(0)).indptr)
+    sizes = 2 ** np.arange(8)
+    axes.semilogx(sizes, [g * np.ceil(counts / g).sum() / counts.sum() for g in sizes], "o-", color=BLUE, base=2)
+    axes.set(xlabel="entries of a group", ylabel="slots for an entry", title="Groups of edges, 5,000 nodes")
+
+
+def insum_pointcloud(axes, example):
+    rng = np.random.default_rng(0)
+    voxels = example.occupied(example.surface(4000, rng), 0.05)
+    N = example.neighbours(example.numbers(voxels), *example.around(voxels))
+    count = example.convolution(N, np.ones((len(voxels), 1), np.float32), np.ones((27, 1, 1), np.float32)).todense()
+    shown = axes.scatter(voxels[:, 0], voxels[:, 1], c=count[:, 0], cmap="viridis", s=6, marker="s")
+    axes.figure.colorbar(shown)
+    axes.set(xlabel="x", ylabel="y", title="Occupied voxels around each")
+
+
+def insum_equivariant(axes, example):
+    cg = example.coefficients()
+    axes.imshow(np.hstack(cg.reshape(5, 4, 16).swapaxes(1, 2)).T, cmap="RdBu", vmin=-1, vmax=1)
+    axes.set(xlabel="j and k", ylabel="paths and i", title="Clebsch-Gordan coefficients, l up to 1")
+
+
 def minibatches(axes, example):
     rng = np.random.default_rng(0)
     graph = example.power_law(5000, rng)
