@@ -112,21 +112,23 @@ def parse(key: Any, shape: tuple[int, ...]) -> Index:
 def _expanded(parts: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
     """The key with masks as integer arrays, lists as arrays, and one slice per dimension that it does not name."""
     found: list[Any] = []
-    for part in parts:
+    for k, part in enumerate(parts):
         if isinstance(part, list | np.ndarray | ArrayBase):
             made = part if isinstance(part, ArrayBase) else np.asarray(part)
             if isinstance(part, list) and not part:
                 made = np.asarray(part, np.int64)
             if made.dtype == np.bool_:
-                start = sum(p is not None and p is not Ellipsis for p in found)
-                found += _true(made, shape, None if any(p is Ellipsis for p in found) else start)
+                start = _taken(found)
+                if any(p is Ellipsis for p in found):
+                    start = max(start, len(shape) - _taken(parts[k:]))
+                found += _true(made, shape, start)
             elif made.dtype.kind in "iu":
                 found.append(made)
             else:
                 raise IndexError(_KINDS)
         else:
             found.append(part)
-    named = sum(p is not None and p is not Ellipsis for p in found)
+    named = _taken(found)
     if named > len(shape):
         raise IndexError(f"too many indices for array: array is {len(shape)}-dimensional, but {named} were indexed")
     dots = [k for k, p in enumerate(found) if p is Ellipsis]
@@ -160,6 +162,11 @@ def _without_bools(x: Any, key: Any) -> tuple[Any, Any, list[int]]:
             d += 1
         d += rest if part is Ellipsis else taken[k]
     return x, tuple(parts), axes
+
+
+def _taken(parts: Sequence[Any]) -> int:
+    """How many dimensions these parts of a key take, but for what an ellipsis stands for."""
+    return sum(_dimensions(p) for p in parts if p is not None and p is not Ellipsis)
 
 
 def _dimensions(part: Any) -> int:

@@ -225,6 +225,11 @@ def test_masks():
         ((Ellipsis, Ellipsis), "single ellipsis"),
         (([0, 1], [0, 1, 2]), "shape mismatch"),
         ([0, 2], "index 2 is out of bounds for axis 0 with size 2"),
+        ((Ellipsis, [True, False, False]), "boolean index did not match indexed array along axis 1"),
+        ((Ellipsis, [True], 0), "boolean index did not match indexed array along axis 0"),
+        ((0, Ellipsis, [True]), "boolean index did not match indexed array along axis 1"),
+        ((Ellipsis, np.zeros((2, 3), bool)), "boolean index did not match indexed array along axis 1"),
+        ((Ellipsis, [True, False], None, 0, 0), "too many indices"),
     ],
 )
 def test_errors(key, words):
