@@ -110,12 +110,12 @@ def parse(key: Any, shape: tuple[int, ...]) -> Index:
 
 
 def _expanded(parts: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
-    """The key with masks as integer arrays, lists as arrays, and one slice per dimension that it does not name."""
+    """The key with masks as integer arrays, lists and tuples as arrays, and one slice per dimension that it does not name."""
     found: list[Any] = []
     for k, part in enumerate(parts):
-        if isinstance(part, list | np.ndarray | ArrayBase):
+        if isinstance(part, list | tuple | np.ndarray | ArrayBase):
             made = part if isinstance(part, ArrayBase) else np.asarray(part)
-            if isinstance(part, list) and not part:
+            if isinstance(part, list | tuple) and not part:
                 made = np.asarray(part, np.int64)
             if made.dtype == np.bool_:
                 start = _taken(found)
@@ -171,7 +171,7 @@ def _taken(parts: Sequence[Any]) -> int:
 
 def _dimensions(part: Any) -> int:
     """How many dimensions a part of a key takes: masks as many as they have."""
-    found = np.asarray(part) if isinstance(part, list) else part
+    found = np.asarray(part) if isinstance(part, list | tuple) else part
     return found.ndim if isinstance(found, np.ndarray | ArrayBase) and found.dtype == np.bool_ else 1
 
 
@@ -325,8 +325,15 @@ def _concrete(array: Any) -> Any:
 def _numbers(values: Any, dtype: np.dtype[Any]) -> Any:
     """Python's numbers, and numbers and arrays of NumPy's with the dtype, as an array of it; None for others."""
     if isinstance(values, bool | int | float):
+        _check_fits(values, dtype)
         return np.asarray(values).astype(dtype) if dtype.kind in "fc" or not isinstance(values, float) else None
     return np.asarray(values) if isinstance(values, np.generic | np.ndarray) and values.dtype == dtype else None
+
+
+def _check_fits(value: Any, dtype: np.dtype[Any]) -> None:
+    """OverflowError for a Python integer that `dtype` cannot hold."""
+    if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
 
 
 def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
@@ -359,7 +366,8 @@ class At:
 class Ref:
     """A part of `x`. Every method gives a new array of the shape, dtype and fill of `x`.
 
-    Values broadcast to the shape of `x[key]`. A sparse `x` gains the entries that are written, even where their values are zero.
+    Values broadcast to the shape of `x[key]` and are cast to the dtype of `x`; OverflowError for Python integers that do not fit.
+    A sparse `x` gains the entries that are written, even where their values are zero.
     """
 
     x: Any
@@ -446,6 +454,7 @@ class Ref:
     def _values(self, values: Any) -> Any:
         """`values` of the dtype of `x`, one axis for the index arrays in front."""
         index = self.index
+        _check_fits(values, self.x.dtype)
         made = convert_element_type(asarray(values), self.x.dtype)
         made = reshape(broadcast_to(made, index.result), index.plain)
         if not index.arrays:

@@ -237,6 +237,38 @@ def test_errors(key, words):
         sj.array(np.eye(2), format="csr")[key]
 
 
+@pytest.mark.parametrize("form", ["dense", "csr", "bitmap"])
+@pytest.mark.parametrize("number", [128, -129, 2**63, 2**80])
+@pytest.mark.parametrize("method", ["set", "add", "min", "max"])
+def test_integers_that_do_not_fit(form, number, method):
+    x = sj.array(np.eye(2, dtype=np.int8), format=form)
+    for key in ((0, 1), 0, np.array([[True, False], [True, True]])):
+        for _ in range(2):
+            with pytest.raises(OverflowError, match=f"Python integer {number} out of bounds for int8"):
+                getattr(x.at[key], method)(number)
+    with pytest.raises(OverflowError, match="out of bounds for int8"):
+        sj.jit(lambda x: getattr(x.at[0], method)(number))(x)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "coo"])
+def test_tuples_in_keys_are_arrays(form):
+    values = np.arange(12.0).reshape(3, 4)
+    x = sj.array(values, format=form)
+    for key in (
+        ((0, 2), (1, 1)),
+        ((0, 2),),
+        (slice(None), (1, 3)),
+        (0, (3, 3)),
+        ((),),
+        ((True, False, True),),
+        (((0,), (1,)), (1, 3)),
+    ):
+        np.testing.assert_array_equal(x[key].todense(), values[key])
+        changed = values.copy()
+        changed[key] = 5
+        np.testing.assert_array_equal(x.at[key].set(5).todense(), changed)
+
+
 def test_concatenation_refuses():
     A = sj.array(np.eye(2), format="csr")
     with pytest.raises(ValueError, match="array 1 has shape"):
