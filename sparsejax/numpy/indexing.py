@@ -110,23 +110,25 @@ def parse(key: Any, shape: tuple[int, ...]) -> Index:
 
 
 def _expanded(parts: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
-    """The key with masks as integer arrays, lists as arrays, and one slice per dimension that it does not name."""
+    """The key with masks as integer arrays, lists and tuples as arrays, and one slice per dimension that it does not name."""
     found: list[Any] = []
-    for part in parts:
-        if isinstance(part, list | np.ndarray | ArrayBase):
+    for k, part in enumerate(parts):
+        if isinstance(part, list | tuple | np.ndarray | ArrayBase):
             made = part if isinstance(part, ArrayBase) else np.asarray(part)
-            if isinstance(part, list) and not part:
+            if isinstance(part, list | tuple) and not part:
                 made = np.asarray(part, np.int64)
             if made.dtype == np.bool_:
-                start = sum(p is not None and p is not Ellipsis for p in found)
-                found += _true(made, shape, None if any(p is Ellipsis for p in found) else start)
+                start = _taken(found)
+                if any(p is Ellipsis for p in found):
+                    start = max(start, len(shape) - _taken(parts[k:]))
+                found += _true(made, shape, start)
             elif made.dtype.kind in "iu":
                 found.append(made)
             else:
                 raise IndexError(_KINDS)
         else:
             found.append(part)
-    named = sum(p is not None and p is not Ellipsis for p in found)
+    named = _taken(found)
     if named > len(shape):
         raise IndexError(f"too many indices for array: array is {len(shape)}-dimensional, but {named} were indexed")
     dots = [k for k, p in enumerate(found) if p is Ellipsis]
@@ -162,9 +164,14 @@ def _without_bools(x: Any, key: Any) -> tuple[Any, Any, list[int]]:
     return x, tuple(parts), axes
 
 
+def _taken(parts: Sequence[Any]) -> int:
+    """How many dimensions these parts of a key take, but for what an ellipsis stands for."""
+    return sum(_dimensions(p) for p in parts if p is not None and p is not Ellipsis)
+
+
 def _dimensions(part: Any) -> int:
     """How many dimensions a part of a key takes: masks as many as they have."""
-    found = np.asarray(part) if isinstance(part, list) else part
+    found = np.asarray(part) if isinstance(part, list | tuple) else part
     return found.ndim if isinstance(found, np.ndarray | ArrayBase) and found.dtype == np.bool_ else 1
 
 
@@ -318,8 +325,15 @@ def _concrete(array: Any) -> Any:
 def _numbers(values: Any, dtype: np.dtype[Any]) -> Any:
     """Python's numbers, and numbers and arrays of NumPy's with the dtype, as an array of it; None for others."""
     if isinstance(values, bool | int | float):
+        _check_fits(values, dtype)
         return np.asarray(values).astype(dtype) if dtype.kind in "fc" or not isinstance(values, float) else None
     return np.asarray(values) if isinstance(values, np.generic | np.ndarray) and values.dtype == dtype else None
+
+
+def _check_fits(value: Any, dtype: np.dtype[Any]) -> None:
+    """OverflowError for a Python integer that `dtype` cannot hold."""
+    if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
 
 
 def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
@@ -352,7 +366,8 @@ class At:
 class Ref:
     """A part of `x`. Every method gives a new array of the shape, dtype and fill of `x`.
 
-    Values broadcast to the shape of `x[key]`. A sparse `x` gains the entries that are written, even where their values are zero.
+    Values broadcast to the shape of `x[key]` and are cast to the dtype of `x`; OverflowError for Python integers that do not fit.
+    A sparse `x` gains the entries that are written, even where their values are zero.
     """
 
     x: Any
@@ -439,6 +454,7 @@ class Ref:
     def _values(self, values: Any) -> Any:
         """`values` of the dtype of `x`, one axis for the index arrays in front."""
         index = self.index
+        _check_fits(values, self.x.dtype)
         made = convert_element_type(asarray(values), self.x.dtype)
         made = reshape(broadcast_to(made, index.result), index.plain)
         if not index.arrays:

@@ -225,11 +225,48 @@ def test_masks():
         ((Ellipsis, Ellipsis), "single ellipsis"),
         (([0, 1], [0, 1, 2]), "shape mismatch"),
         ([0, 2], "index 2 is out of bounds for axis 0 with size 2"),
+        ((Ellipsis, [True, False, False]), "boolean index did not match indexed array along axis 1"),
+        ((Ellipsis, [True], 0), "boolean index did not match indexed array along axis 0"),
+        ((0, Ellipsis, [True]), "boolean index did not match indexed array along axis 1"),
+        ((Ellipsis, np.zeros((2, 3), bool)), "boolean index did not match indexed array along axis 1"),
+        ((Ellipsis, [True, False], None, 0, 0), "too many indices"),
     ],
 )
 def test_errors(key, words):
     with pytest.raises(IndexError, match=words):
         sj.array(np.eye(2), format="csr")[key]
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "bitmap"])
+@pytest.mark.parametrize("number", [128, -129, 2**63, 2**80])
+@pytest.mark.parametrize("method", ["set", "add", "min", "max"])
+def test_integers_that_do_not_fit(form, number, method):
+    x = sj.array(np.eye(2, dtype=np.int8), format=form)
+    for key in ((0, 1), 0, np.array([[True, False], [True, True]])):
+        for _ in range(2):
+            with pytest.raises(OverflowError, match=f"Python integer {number} out of bounds for int8"):
+                getattr(x.at[key], method)(number)
+    with pytest.raises(OverflowError, match="out of bounds for int8"):
+        sj.jit(lambda x: getattr(x.at[0], method)(number))(x)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "coo"])
+def test_tuples_in_keys_are_arrays(form):
+    values = np.arange(12.0).reshape(3, 4)
+    x = sj.array(values, format=form)
+    for key in (
+        ((0, 2), (1, 1)),
+        ((0, 2),),
+        (slice(None), (1, 3)),
+        (0, (3, 3)),
+        ((),),
+        ((True, False, True),),
+        (((0,), (1,)), (1, 3)),
+    ):
+        np.testing.assert_array_equal(x[key].todense(), values[key])
+        changed = values.copy()
+        changed[key] = 5
+        np.testing.assert_array_equal(x.at[key].set(5).todense(), changed)
 
 
 def test_concatenation_refuses():

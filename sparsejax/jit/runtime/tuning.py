@@ -18,6 +18,7 @@ import statistics as numbers
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sparsejax import config
 from sparsejax.alternatives import EXACT
@@ -135,8 +136,13 @@ def _candidate(closed: ClosedJaxpr, storages: Sequence[Storage], choose: str) ->
     return Candidate(choose, plan, price, (*texts, *(_spelled(s) for s in plan.steps)))
 
 
-def _spelled(step: object) -> str:
-    return "kernel" if isinstance(step, KernelRunner) else str(getattr(step, "eqn", step))
+def _spelled(step: Any) -> str:
+    """What tells one step of a plan from another; of programs that it runs and that were made as steps, these."""
+    eqn = None if isinstance(step, KernelRunner) else getattr(step, "eqn", None)
+    if eqn is None:
+        return "kernel" if isinstance(step, KernelRunner) else str(step)
+    made = [str(getattr(s, "nest", s)) for body in eqn.bodies for s in body.cache.get("steps", ())]
+    return f"{eqn.primitive.name} {made}" if made else str(eqn)
 
 
 def _kernels(plan: plans.Plan, storages: Sequence[Storage]) -> Iterator[tuple[float, str]]:
