@@ -37,8 +37,9 @@ REMEMBERED = 2048
 """How many operations that ran at once are remembered with their plans."""
 
 
-def forget(cache: dict[Any, Any], most: int = REMEMBERED) -> None:
-    """Drop the oldest of a cache of more than `most`, down to three quarters, so that numbers that keep changing do not fill the memory."""
+def forget(cache: dict[Any, Any], most: int | None = None) -> None:
+    """Drop the oldest of a cache of more than `most` (REMEMBERED), down to three quarters, so that numbers that keep changing do not fill the memory."""
+    most = REMEMBERED if most is None else most
     if len(cache) > most:
         for key in list(cache)[: len(cache) - 3 * most // 4]:
             del cache[key]
