@@ -124,6 +124,14 @@ def test_docstrings_become_markup():
     ]
 
 
+def test_every_example_has_a_picture():
+    """In the gallery, which only the slow test builds."""
+    drawn = re.findall(
+        r"^def (\w+)\(axes, example\)", (ROOT / "docs" / "_ext" / "thumbnails.py").read_text(), re.MULTILINE
+    )
+    assert sorted(drawn) == sorted(p.stem for p in (ROOT / "examples").glob("*.py") if p.stem != "__init__")
+
+
 def test_flow_charts_are_drawn():
     module = extension("flowcharts")
     assert doctest.testmod(module).attempted and not doctest.testmod(module).failed

@@ -24,6 +24,16 @@ def centred_pca(axes, example):
     axes.set(xlabel="first component", ylabel="second", title="Cells by kind")
 
 
+def crossvalidation(axes, example):
+    rng = np.random.default_rng(0)
+    matrix, topics = example.documents(300, 120, rng)
+    X, weights = sj.array(matrix), example.expected(matrix, topics, 40)
+    for topic, color in ((0, BLUE), (1, ORANGE)):
+        axes.hist((X @ weights).todense()[topics == topic], bins=30, color=color, alpha=0.7, label=f"topic {topic}")
+    axes.legend()
+    axes.set(xlabel="score", ylabel="documents", title="Scores of 300 documents")
+
+
 def dask_atlas(axes, example):
     import sparsejax.dask as sd
 
@@ -106,6 +116,30 @@ def minibatches(axes, example):
     ]
     axes.scatter(*np.array(found).T, s=14, color=BLUE)
     axes.set(xlabel="nodes of the batch", ylabel="nodes that they reach", title="60 batches, one compiled program")
+
+
+def refinement(axes, example):
+    nodes = np.linspace(0, 1, 9)
+    while len(nodes) < 70:
+        A, b = example.assembled(nodes)
+        u = np.concatenate([[0], example.solved(A, b).todense(), [0]])
+        shown, nodes = (nodes, u), example.refined(nodes, u)
+    axes.plot(*shown, "o-", color=BLUE, markersize=3)
+    axes.set(xlabel="x", ylabel="solution", title=f"{len(shown[0])} nodes where it bends")
+
+
+def streaming(axes, example):
+    total, sizes = snp.zeros((1, 1), format="csr"), []
+    for values, users, items in example.points(30, 300, np.random.default_rng(0)):
+        shape = max(total.shape[0], int(users.max()) + 1), max(total.shape[1], int(items.max()) + 1)
+        total = example.grown(total, shape) + sj.array((values, (users, items)), shape=shape, format="csr")
+        sizes.append((*shape, total.nnz))
+    for column, label, color in zip(
+        np.array(sizes).T, ("users", "items", "entries"), (BLUE, ORANGE, "#555555"), strict=True
+    ):
+        axes.semilogy(range(1, 31), column, color=color, label=label)
+    axes.legend()
+    axes.set(xlabel="batch", title="A matrix that grows")
 
 
 def sparse_autoencoder(axes, example):
