@@ -59,11 +59,15 @@ class Calls:
         """What serves operands of any extents, by all but these."""
         self.programs: dict[Any, Any] = {}
         """The function compiled, by its other arguments."""
+        self.several: dict[Any, bool] = {}
+        """Calls that took several operations."""
+        self.met: dict[Any, bool] = {}
+        """Calls that were served by what serves any extents."""
         _all.add(self)
 
     def clear(self) -> None:
         """Forget all."""
-        for cache in (self.runs, self.families, self.programs):
+        for cache in (self.runs, self.families, self.programs, self.several, self.met):
             cache.clear()
 
 
@@ -123,7 +127,6 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                 return _first(calls, args, kwargs, noted, valued)
             return run(storages)
 
-        call.calls = calls  # type: ignore[attr-defined]
         return call  # type: ignore[return-value]
 
     return decorate
@@ -132,21 +135,21 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
 def _first(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, valued: bool) -> Any:
     """A call of types that are not known yet; what is learnt of it is kept."""
     function, known = calls.function, calls.runs
-    if calls.whole or (key, "steps") in known:
+    if calls.whole or key in calls.several:
         return _compiled(calls, args, kwargs, key)
     kinds = None
-    if all(type(a) is Array for a in args) and (key, "met") not in known:
+    if all(type(a) is Array for a in args) and key not in calls.met:
         kinds = tuple([a._aval.kind for a in args]), key[len(args) :]
         family = calls.families.get(kinds)
         found = None if family is None else family.once(primitive.extents_of(args), args)
         if found is not None:
-            _keep(known, (key, "met"), _never)  # should they come back, they get a plan of their own
+            _keep(calls.met, key, True)  # should they come back, they get a plan of their own
             return found[0][0]
     with primitive.noting() as notes:
         result = function(*args, **kwargs)
     if len(notes) > 1:
         if all(type(a) is Array or type(a) is np.ndarray for a in args[: calls.operands]):
-            _keep(known, (key, "steps"), _never)
+            _keep(calls.several, key, True)
     elif notes and type(result) is Array:
         run = _straight(notes[0], args, result, valued)
         if run is not None:
@@ -162,11 +165,8 @@ def _is_all(note: primitive.Note, args: tuple[Any, ...], result: Array) -> bool:
     return alone and all(map(operator.is_, args, note.args))
 
 
-def _never(storages: Sequence[Storage]) -> Any:
-    raise AssertionError("a mark is no plan")
-
-
 def _by_value(storages: Sequence[Storage]) -> Any:
+    """In place of a plan, where there is one for every value of the numbers."""
     raise AssertionError("a mark is no plan")
 
 

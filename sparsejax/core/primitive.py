@@ -25,7 +25,7 @@ Executor = Callable[[ClosedJaxpr, Sequence[Array]], list[Array]]
 _executor: list[Executor] = []
 _eager: dict[Any, ClosedJaxpr] = {}
 _once: dict[Any, bool] = {}
-"""Library calls that ran once."""
+"""Operations that ran once, without a plan of their own: should they come back, they get one."""
 _direct: list[Callable[..., Array]] = []
 _lifts: dict[Any, bool] = {}
 _families: dict[Any, Any] = {}

@@ -144,7 +144,7 @@ class JitFunction:
                 return made(last.kernel.call(storages), last.result)
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
-        if traced is None and not self._donated and key not in self._met and self._varies():
+        if traced is None and not self._donated and key not in self._met and self._varies:
             found = self._once(key, leaves)
             if found is not None:
                 return tree_util.tree_unflatten(*found)
@@ -154,7 +154,7 @@ class JitFunction:
             traced = traced or self._trace_once(key, leaves, args, kwargs, run=True)
         else:
             again = True
-        tunes = config.autotune() if self._autotune is None else self._autotune
+        tunes = self._tunes
         if tunes != "off" and not config.forcing and not self._donated:
             self._tune(traced, leaves, tunes == "any")
         traced.used = next(signature.clock)
@@ -167,9 +167,15 @@ class JitFunction:
             self._last = traced.shortcut(key) if again and not config.forcing else None
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
+    @property
+    def _tunes(self) -> str:
+        """Whether plans are measured: "off", "exact" or "any"."""
+        return config.autotune() if self._autotune is None else self._autotune
+
+    @property
     def _varies(self) -> bool:
         """Whether a trace may serve several shapes: not where plans are measured, each on operands of its own."""
-        return (config.autotune() if self._autotune is None else self._autotune) == "off"
+        return self._tunes == "off"
 
     def _tune(self, traced: Signature, leaves: Sequence[Any], any_bits: bool) -> None:
         """Give a trace the plan that is fastest on these operands."""
@@ -280,7 +286,7 @@ class JitFunction:
             return closed, (out_trees.pop(), signature.limits_of(closed.jaxpr))
 
         avals = [leaf_aval(x) for x in leaves]
-        dynamic = self._dynamic and self._varies()
+        dynamic = self._dynamic and self._varies
         family = self._family(key, avals, args, kwargs) if run and trace.current() is None and dynamic else None
         found = None if family is None else family.find(avals, leaves, make)
         if config.explain_cache_misses():
@@ -318,7 +324,7 @@ class JitFunction:
 
     def _known(self, key: Any, leaves: Sequence[Any]) -> Signature | None:
         """A new signature of a shape that an earlier trace serves."""
-        if trace.current() is not None or not self._varies():
+        if trace.current() is not None or not self._varies:
             return None
         avals = [leaf_aval(x) for x in leaves]
         family = self._families.get(signature.structure_of(key, avals))

@@ -17,7 +17,8 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
 from sparsejax.core.symbolic import SymbolicDim, length, span
 from sparsejax.core.trace import current
-from sparsejax.formats import Format, convert, ingest
+from sparsejax.formats import Format, ingest
+from sparsejax.formats.parts import diagonals
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise
@@ -43,9 +44,7 @@ empty_p = Primitive(
     "empty",
     typing=lambda shape, dtype, format, fill: Aval(shape, dtype, format, fill),
     reference=lambda shape, dtype, format, fill: np.full(shape, fill, dtype),
-    call=lambda out_aval, shape, dtype, format, fill: convert.from_coords(
-        np.empty((len(shape), 0), np.int64), np.empty(0, dtype), shape, format, fill, canonical=True
-    ),
+    call=lambda out_aval, shape, dtype, format, fill: diagonals.without_entries(shape, dtype, format, fill),
 )
 """A sparse array without entries."""
 

@@ -17,6 +17,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert, structural
+from sparsejax.formats.parts import diagonals
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
 from sparsejax.lax import extents as sizes
@@ -159,8 +160,7 @@ def empty(aval: Aval) -> Any:
         return convert_format(zeros(aval), aval.format)
     if not sizes.is_known(aval.shape):
         return sizes.empty(aval.shape, aval.dtype, aval.format, aval.fill_value)
-    nothing = np.zeros((aval.ndim, 0), np.int64), np.zeros(0, aval.dtype)
-    return Array(convert.from_coords(*nothing, aval.shape, aval.format, aval.fill_value))
+    return Array(diagonals.without_entries(aval.shape, aval.dtype, aval.format, aval.fill_value))
 
 
 def full(aval: Aval, value: Any) -> Any:
@@ -268,10 +268,7 @@ def _contracted(factors: Sequence[Factor], kept: list[int], shape: list[int], ma
 
 
 def _identity(n: int, dtype: Any) -> Any:
-    diagonal = np.arange(n)
-    return Array(
-        convert.from_coords(np.stack([diagonal, diagonal]), np.ones(n, dtype), (n, n), Format.parse("csr", 2), 0)
-    )
+    return Array(diagonals.on_diagonal(np.ones(n, dtype), (n, n), 0, Format.parse("csr", 2)))
 
 
 # ----------------------------------------------------------------------------------------------------------- fills

@@ -15,9 +15,8 @@ from itertools import accumulate
 import numpy as np
 
 from sparsejax.formats import passes
-from sparsejax.formats.compressed import Compressed
-from sparsejax.formats.coordinate import Coordinate
 from sparsejax.formats.dense import Dense
+from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -34,9 +33,7 @@ def joined(storages: Sequence[Storage], axis: int) -> Storage | None:
     form = storages[0].format
     place = form.order.index(axis)
     level = form.levels[place]
-    if form.blocked or not all(
-        isinstance(lv, Dense) or (isinstance(lv, Compressed | Coordinate) and lv.unique) for lv in form.levels
-    ):
+    if not located.searched(form):
         return None
     if place and not isinstance(level, Dense) and all(isinstance(lv, Dense) for lv in form.levels[:place]):
         return _interleaved(storages, axis) if place + 1 == len(form.levels) else None

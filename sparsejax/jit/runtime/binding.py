@@ -226,11 +226,7 @@ class Binding:
         slots, size = self._first, math.prod(shape)
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
-        if size * self._dtype.itemsize < result_memory.SMALLEST:
-            vals, address = result_memory.aligned(size, self._dtype, self._content)
-            result_memory.freeze(vals, False)
-        else:
-            vals, address = result_memory.full(size, self._dtype, self._content)
+        vals, address = result_memory.fresh(size, self._dtype, self._content)
         last = _packer(len(shape) + 1)(*shape, address)
         if self._partial is None:
             status = (self._call or self._callable())(slots + last)

@@ -112,8 +112,13 @@ class Bodies:
         """The results for these inputs."""
 
 
-def owned(result: Storage, borrowed: Sequence[Storage]) -> Storage:
-    """`result`, copied where it shares memory that the caller may change after the call."""
+def all_owned(results: list[Storage], operands: Sequence[Storage]) -> list[Storage]:
+    """Results, those copied that share memory with operands which the caller may change after the call."""
+    borrowed = [s for s in operands if "transient" in s.cache]
+    return [_owned(s, borrowed) for s in results] if borrowed else results
+
+
+def _owned(result: Storage, borrowed: Sequence[Storage]) -> Storage:
     if not any(np.may_share_memory(result.vals, s.vals) for s in borrowed):
         return result
     return Storage(result.format, result.shape, result.fill_value, result.buffers, result.vals.copy())

@@ -131,8 +131,7 @@ class Plan(Body):
                 registers[k] = sequence.FREED
         results = [registers[k] for k in self.results]
         if not self.fresh:
-            borrowed = [s for s in storages if "transient" in s.cache]
-            results = [library_call.owned(s, borrowed) for s in results] if borrowed else results
+            results = library_call.all_owned(results, storages)
         return [made(s, a.resized(change)) for s, a in zip(results, self.out_avals, strict=True)]
 
     def _once_called(
@@ -149,19 +148,15 @@ class Plan(Body):
     @functools.cached_property
     def _sized(self) -> list[library_call.Sized | None]:
         """The library calls of one result, for operands of any extents."""
-        plain = [
-            isinstance(s, partition.CallStep) and not (s.eqn.bodies or s.eqn.primitive.multiple) for s in self.steps
-        ]
         return [
-            library_call.Sized(s.eqn) if p and isinstance(s, partition.CallStep) else None
-            for s, p in zip(self.steps, plain, strict=True)
+            None if isinstance(s, KernelRunner) or _is_several(s.eqn) else library_call.Sized(s.eqn) for s in self.steps
         ]
 
     def _call(self, number: int) -> sequence.Step:
         step = self.steps[number]
         if isinstance(step, KernelRunner):
             return step
-        if step.eqn.bodies or step.eqn.primitive.multiple:
+        if _is_several(step.eqn):
             return library_call.Bodies(step, self._bodies.get(number, list))
         return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
 
@@ -279,10 +274,7 @@ class Plan(Body):
     def outcome(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
         """As `run`; results are copied where they would share memory that the caller may change after the call."""
         results = self.run(storages, donated)
-        if self.fresh:
-            return results
-        borrowed = [s for s in storages if "transient" in s.cache]
-        return [library_call.owned(s, borrowed) for s in results] if borrowed else results
+        return results if self.fresh else library_call.all_owned(results, storages)
 
     def call(self, storages: Sequence[Storage]) -> Storage:
         """The first result, as `outcome`."""
@@ -317,6 +309,11 @@ def _all_resized(given: Callable[[], list[Plan]], change: Callable[[Any], Any]) 
     return [plan.resized(change) for plan in given()]
 
 
+def _is_several(eqn: Eqn) -> bool:
+    """Whether a library call has several results, or runs other jaxprs."""
+    return bool(eqn.bodies) or eqn.primitive.multiple
+
+
 def _outputs(step: KernelRunner | partition.CallStep) -> tuple[Var, ...]:
     return step.step.outputs if isinstance(step, KernelRunner) else step.outputs
 
@@ -339,9 +336,8 @@ def directly(primitive: Primitive, arrays: Sequence[Array], aval: Aval, params: 
     """The result of one library call, of this type, without a plan."""
     assert primitive.call is not None
     storages = [a._storage for a in arrays]
-    result = primitive.call(*storages, out_aval=aval, **params)
-    borrowed = [s for s in storages if "transient" in s.cache]
-    return made(library_call.owned(result, borrowed) if borrowed else result, aval.strong())
+    (result,) = library_call.all_owned([primitive.call(*storages, out_aval=aval, **params)], storages)
+    return made(result, aval.strong())
 
 
 def execute(closed: ClosedJaxpr, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:

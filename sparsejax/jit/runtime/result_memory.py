@@ -111,11 +111,7 @@ class Results:
                     again[0].base.fill(self._value)  # type: ignore[union-attr]
                 return again
         self._slots = 2
-        if self._size < SMALLEST:
-            vals, address = aligned(self._count, self._dtype, self._value)
-            freeze(vals, False)
-        else:
-            vals, address = full(self._count, self._dtype, self._value)
+        vals, address = fresh(self._count, self._dtype, self._value)
         slots = self._behind(self._prefix, address)
         if self.recycled is not None:
             self.recycled.keep(vals, slots)
@@ -129,6 +125,15 @@ class Results:
         freeze(whole, False)
         slots = map(functools.partial(self._behind, self._prefix), range(start, start + number * stride, stride))
         return list(zip(whole.reshape(number, step)[:, : self._count], slots, strict=True))
+
+
+def fresh(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
+    """A read-only array of `count` elements that are `value` (None: anything) for a kernel to write, and its address. O(count)."""
+    if count * dtype.itemsize >= SMALLEST:
+        return full(count, dtype, value)
+    vals, address = aligned(count, dtype, value)
+    freeze(vals, False)
+    return vals, address
 
 
 def aligned(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
