@@ -15,7 +15,7 @@ from typing import Any
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.lax.control import Bodies, Loop, cond_p, scan_p, while_p
 from sparsejax.transforms import staging
-from sparsejax.transforms.patterns import Pattern, Place, Rows, everything, loops, propagate, stored, union
+from sparsejax.transforms.patterns import Pattern, Place, Rows, everything, loops, propagate, rules, stored, union
 
 ROUNDS = 256
 """Loops of more rounds depend on everything."""
@@ -24,7 +24,7 @@ Results = list[Rows | None]
 
 
 def _inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
-    return ClosedJaxpr(staging.clean(closed.jaxpr), ())
+    return ClosedJaxpr(staging.clean(closed.jaxpr, keep=rules), ())
 
 
 def _spread(p: Pattern, place: Place) -> Rows | None:

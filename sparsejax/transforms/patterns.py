@@ -149,7 +149,7 @@ def derivative_pattern(closed: ClosedJaxpr, values: Sequence[Array | None]) -> t
     lin = ad.linearized(closed, [False] * (len(closed.in_avals) - 1) + [True])
     (moved,) = lin.out_tangents
     outputs = (lin.outs[0] if moved is None else moved,)
-    jaxpr = staging.clean(Jaxpr(lin.jaxpr.inputs, lin.jaxpr.consts, lin.jaxpr.eqns, outputs))
+    jaxpr = staging.clean(Jaxpr(lin.jaxpr.inputs, lin.jaxpr.consts, lin.jaxpr.eqns, outputs), keep=rules)
     shape = closed.in_avals[-1].shape
     operands = [Pattern.of(v) if v is not None else Pattern(Place(a.shape), None) for v, a in _pairs(closed, values)]
     operands.append(Pattern(Place(shape), sp.eye_array(math.prod(shape), dtype=bool, format="csr")))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, check_jaxpr, substitute
-from sparsejax.core.primitive import execute, forget
+from sparsejax.core.primitive import Primitive, execute, forget
 from sparsejax.core.trace import current, tracing
 
 
@@ -58,8 +58,8 @@ def at_once(program: Callable[..., list[Any]], arrays: Sequence[Any]) -> list[An
     return list(execute(trace_to_jaxpr(program, [x.aval for x in arrays]), arrays))
 
 
-def inline(jaxpr: Jaxpr) -> Jaxpr:
-    """Replace every equation that stands for a jaxpr by the equations of that jaxpr.
+def inline(jaxpr: Jaxpr, keep: Container[Primitive] = ()) -> Jaxpr:
+    """Replace every equation that stands for a jaxpr, but for those of the primitives in `keep`, by the equations of that jaxpr.
 
     before:  b = custom_jvp[f] a        after:  c = sin a; b = mul c c
     """
@@ -69,10 +69,10 @@ def inline(jaxpr: Jaxpr) -> Jaxpr:
     kept: list[Eqn] = []
     for eqn in jaxpr.eqns:
         inputs = substitute(eqn.inputs, env)
-        if eqn.primitive.inline is None:
+        if eqn.primitive.inline is None or eqn.primitive in keep:
             kept.append(Eqn(eqn.primitive, inputs, eqn.params, eqn.outputs, eqn.source))
             continue
-        body = inline(eqn.primitive.inline(**eqn.param_dict))
+        body = inline(eqn.primitive.inline(**eqn.param_dict), keep)
         local: dict[Var, Atom] = dict(zip((*body.consts, *body.inputs), inputs, strict=True))
         for inner in body.eqns:
             outputs = tuple(Var(v.aval) for v in inner.outputs)
@@ -224,8 +224,8 @@ def _pushed(eqn: Eqn, maker: Eqn) -> list[Eqn] | None:
     return made
 
 
-def clean(jaxpr: Jaxpr) -> Jaxpr:
-    """All clean-ups, in order."""
-    cleaned = dead_code(common_subexpressions(inline(jaxpr)))
+def clean(jaxpr: Jaxpr, keep: Container[Primitive] = ()) -> Jaxpr:
+    """All clean-ups, in order; equations of the primitives in `keep` stand for no other jaxpr."""
+    cleaned = dead_code(common_subexpressions(inline(jaxpr, keep)))
     pushed = pushdown(cleaned)
     return cleaned if pushed is cleaned else common_subexpressions(pushed)
