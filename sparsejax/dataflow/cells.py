@@ -35,6 +35,8 @@ STRETCH, PASSES = 0.05, 6
 """The longest tiles of k for which nothing else is cut are found to within this share."""
 EVEN, FEW = 0.95, 4
 """Few tiles are made equally long, too, where that is a share of EVEN or less."""
+EVENLY = 12
+"""So few tiles of k are made equally long."""
 SMALL = 1 << 15
 """Of fewer entries, more shapes are looked at: where tiles begin matters more."""
 FINEST = 64
@@ -153,11 +155,14 @@ class Side:
 
     def cut_to(self, extent: int, k_tile: int, buffer: int) -> Panels | None:
         """Tiles of these extents, if they fit."""
-        if self.at_k == 1:
-            found: Panels | None = Panels.of(extent, table(self.pattern, (extent, k_tile)), self.pattern.entries)
-        else:
-            found = self._cut(extent, k_tile)
+        found = self.cut(extent, k_tile)
         return found if found is not None and int(found.words.max()) <= buffer else None
+
+    def cut(self, extent: int, k_tile: int) -> Panels | None:
+        """Tiles of these extents. None where they are too many."""
+        if self.at_k == 0:
+            return self._cut(extent, k_tile)
+        return Panels.of(extent, table(self.pattern, (extent, k_tile)), self.pattern.entries)
 
     def tiles(self, panels: Panels) -> Tiles:
         """The tiles that hold entries, as they are stored."""
@@ -244,9 +249,51 @@ class Search:
             tiles += [1 << n for n in range((self.extent - 1).bit_length())]
         self._look_at([t for t in tiles if t > uncut])
         if self.known and (best := self._best()) != uncut:
-            self._look_at([t for t in (best * 3 // 4, best * 3 // 2) if t > uncut])
+            if -(-self.extent // best) > EVENLY:
+                self._look_at([t for t in (best * 3 // 4, best * 3 // 2) if t > uncut])
+            else:
+                self._cut_evenly(best)
             self.at(self._best(), fine=True)
+            self._stretch()
         return self.candidates
+
+    def _cut_evenly(self, k_tile: int) -> None:
+        """Tiles of k of which there are one less or one more, all equally long, as long as less moves: what is left over in a short last tile makes
+        nearly as many partial results as a long one."""
+        count = -(-self.extent // k_tile)
+        for step in (-1, 1):
+            at, moved = count, False
+            while at + step > 0:
+                at += step
+                before = min(self.known.values())
+                self.at(-(-self.extent // at))
+                if min(self.known.values()) >= before:
+                    break
+                moved = True
+            if moved:
+                return
+
+    def _stretch(self) -> None:
+        """The best shape with the longest tiles of k that fit: as many tiles of the other variables, and partial results of fewer tiles of k."""
+        if self.best is None:
+            return
+        low, left, right = self.best
+        high, middle, found = self.extent + 1, low, None
+        for _ in range(PASSES):
+            fullest = max(int(panels.words.max()) for panels in (left, right))
+            if fullest > self.buffer:
+                high = middle
+            else:
+                low, found = middle, (left, right)
+            if high - low <= max(1, STRETCH * low / 2):
+                break
+            middle = min(max(int(middle * (1 - STRETCH / 4) * self.buffer / fullest), low + 1), high - 1)
+            cut = [s.cut(p.extent, middle) for s, p in zip(self.sides, (left, right), strict=True)]
+            if cut[0] is None or cut[1] is None:
+                break
+            left, right = cut
+        if found and low > self.best[0]:
+            self._keep(*found, low)
 
     def _best(self) -> int:
         return min(self.known, key=lambda t: self.known[t])

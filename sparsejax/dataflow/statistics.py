@@ -209,9 +209,10 @@ def _overlaps(others: Sequence[Array], extents: Sequence[int], at: Array, extent
     """Per shift: how many points have one with the same other coordinates that lies so much further on, in proportion to all. Of many, some
     are looked at, at equal distances."""
     shifts = max(shifts, 1)
-    keys = packed([*others, at], [*extents, extent + shifts])  # between groups of points lie more than all shifts
+    whole = [*extents, extent + shifts]  # between groups of points lie more than all shifts
+    keys = packed([*others, at], whole)
     if len(keys) and (keys[1:] < keys[:-1]).any():
-        keys = np.sort(keys)
+        keys = distinct(keys, math.prod(whole))
     left = np.arange(0, len(keys), max(1, len(keys) // POINTS))
     return tally.overlaps(keys, left, shifts) / max(len(left), 1)
 

@@ -65,11 +65,13 @@ def listed_words(coordinates: Sequence[Array], tiles: Sequence[int], grid: Seque
     (array([0, 1, 2]), array([6, 4, 4]))
     """
     rows, columns = coordinates
-    made = np.zeros(grid[0] * grid[1], np.int64)
-    found = np.empty(min(len(rows), len(made)) + 2, np.int64)
-    _run(_words(False, 8, True), "3qd4q", len(rows), grid[1], tiles[0], 1 / tiles[1], rows, columns, made, found)
-    keys = np.sort(found[1 : found[0] + 1])
-    return keys, made[keys]
+    places = grid[0] * grid[1]
+    made = np.zeros(places, np.int32 if len(rows) < FEW else np.int64)
+    marks = np.zeros(-(-places // 64), np.int64)
+    found, words = (np.empty(min(len(rows), places) + 1, np.int64) for _ in range(2))
+    kernel, share = _words(False, made.itemsize, True), 1 / tiles[1]
+    _run(kernel, "3qd7q", len(rows), grid[1], tiles[0], share, rows, columns, made, marks, len(marks), found, words)
+    return found[1 : found[0] + 1], words[1 : found[0] + 1]
 
 
 def degrees(column: Array, extent: int) -> Array:
@@ -136,14 +138,14 @@ def _run(kernel: compiler.Kernel, slots: str, *given: Any) -> None:
 
 @functools.cache
 def _words(shifted: bool, size: int, listed: bool) -> compiler.Kernel:
-    """Extents of columns that are powers of two are `shifted` by their logarithm, others multiplied with their reciprocal; tiles that hold entries
-    are `listed` in the order in which they are found, behind their number."""
+    """Extents of columns that are powers of two are `shifted` by their logarithm, others multiplied with their reciprocal. Tiles that hold entries
+    are `listed` in their order, behind their number, and their words: one bit marks each of them, 64 in a word."""
     b = LLVMBuilder()
     entries, width, height = (b.slot(k, "i64", name) for k, name in enumerate(("entries", "width", "height")))
     share = b.slot(3, "i64" if shifted else "double", "share")
     rows, columns, made = (b.slot(4 + k, "ptr", name) for k, name in enumerate(("rows", "columns", "made")))
     counter = f"i{8 * size}"
-    found, count = b.slot(7, "ptr", "found") if listed else made, b.var("count", b.i64(0))
+    marks = b.slot(7, "ptr", "marks") if listed else made
     row_before, tile_before = b.var("row_before", b.i64(-1)), b.var("tile_before", b.i64(-1))
     first, end = (
         b.var("first", b.i64(0)),
@@ -163,12 +165,30 @@ def _words(shifted: bool, size: int, listed: bool) -> compiler.Kernel:
         more = b.select(fresh, b.const(counter, 4), b.const(counter, 2))
         before = b.named("before", b.load(made, tile, counter))
         b.store(made, tile, b.add(before, more))
-        if listed:  # the next tile overwrites one that was listed already
-            b.store(found, b.add(b.get(count), 1), tile)
-            b.increment(count, b.convert("zext", b.eq(before, 0), "i64"))
+        if listed:
+            word, bit = b.binary("lshr", tile, b.i64(6)), b.binary("and", tile, b.i64(63))
+            marked = b.binary("or", b.load(marks, word, "i64"), b.binary("shl", b.i64(1), bit))
+            b.store(marks, word, marked)
     if listed:
-        b.store(found, b.i64(0), b.get(count))
+        _list_marked(b, marks, made, counter)
     return _compiled(b)
+
+
+def _list_marked(b: Builder, marks: Val, made: Val, counter: str) -> None:
+    """The numbers of the bits that are set, behind how many these are, and what `made` holds at them."""
+    count, left = b.var("count", b.i64(0)), b.var("left", b.i64(0))
+    found, words = b.slot(9, "ptr", "found"), b.slot(10, "ptr", "words")
+    with b.for_(b.i64(0), b.slot(8, "i64", "length"), "w") as w:
+        b.set(left, b.load(marks, w, "i64"))
+        with b.while_(lambda: b.ne(b.get(left), 0)):
+            bit = b.call("llvm.cttz.i64", "i64", [b.get(left), b.const("i1", 1)])
+            b.set(left, b.binary("and", b.get(left), b.sub(b.get(left), 1)))
+            tile = b.named("tile", b.add(b.binary("shl", w, b.i64(6)), bit))
+            b.increment(count)
+            b.store(found, b.get(count), tile)
+            held = b.load(made, tile, counter)
+            b.store(words, b.get(count), held if counter == "i64" else b.convert("sext", held, "i64"))
+    b.store(found, b.i64(0), b.get(count))
 
 
 @functools.cache
