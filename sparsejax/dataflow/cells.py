@@ -35,6 +35,8 @@ STRETCH, PASSES = 0.05, 6
 """The longest tiles of k for which nothing else is cut are found to within this share."""
 EVEN, FEW = 0.95, 4
 """Few tiles are made equally long, too, where that is a share of EVEN or less."""
+SHORT = 64
+"""Near an extent of k this short, all are looked at: tiles that begin where blocks of the matrix do move less, and fit where shorter ones do not."""
 EVENLY = 12
 """So few tiles of k are made equally long."""
 SMALL = 1 << 15
@@ -244,6 +246,8 @@ class Search:
             even = -(-self.extent // -(-self.extent // uncut))
             if even < EVEN * uncut and self.extent <= FEW * even:
                 self.at(even)
+            if uncut <= SHORT:
+                self._look_at([t for t in range(uncut - uncut // 8, uncut + uncut // 16 + 1) if t != uncut])
         tiles = [*self.counted, *(base >> n for n in range(1, base.bit_length()))]
         if self.small:
             tiles += [1 << n for n in range((self.extent - 1).bit_length())]

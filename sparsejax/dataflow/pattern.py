@@ -7,6 +7,7 @@ Every function takes O(entries), or O(entries log entries) where the grid of til
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.dataflow import tally
-from sparsejax.formats import Compressed, Coordinate, Dense, ordering, passes
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, ordering, passes
 from sparsejax.formats.passes import changes, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -30,11 +31,13 @@ SORTED = Dense, Compressed, Coordinate
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Coordinates of the entries of an operand: one array per variable, sorted lexicographically, each entry once."""
+    """Coordinates of the entries of an operand: one array per variable, sorted lexicographically, each entry once.
+
+    `given` holds these; None for the first variable where `positions` are given, and its coordinates are made when they are asked for."""
 
     variables: tuple[str, ...]
     extents: tuple[int, ...]
-    columns: tuple[Array, ...]
+    given: tuple[Array | None, ...]
     _runs: dict[int, Runs] = field(default_factory=dict, init=False, repr=False)
     _degrees: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
     _starts: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False, repr=False)
@@ -47,9 +50,29 @@ class Pattern:
             self._positions.append(passes.over(self.entries).offsets(self.columns[0], self.extents[0]))
         return self._positions[0]
 
-    @property
+    @functools.cached_property
+    def columns(self) -> tuple[Array, ...]:
+        return tuple(passes.over(self.entries).owners(self.positions) if c is None else c for c in self.given)
+
+    @functools.cached_property
     def entries(self) -> int:
-        return len(self.columns[0])
+        return len(self.column(-1))
+
+    def column(self, dimension: int) -> Array:
+        """The coordinates of one variable."""
+        found = self.given[dimension]
+        return self.columns[dimension] if found is None else found
+
+    @functools.cached_property
+    def is_counted(self) -> bool:
+        """Whether machine code counts the entries (`tally`)."""
+        return tally.applies(*(c for c in self.given if c is not None))
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        """What machine code reads of a matrix: where its rows start, or, where most rows are empty, the row of each entry; and the columns."""
+        in_rows = bool(self._positions) or self.extents[0] <= self.entries
+        return self.positions if in_rows else self.columns[0], self.column(1)
 
     def runs(self, tile: int) -> Runs:
         """Entries that agree in all coordinates but the last, and in the last divided by `tile`; the last few are kept."""
@@ -66,10 +89,14 @@ class Pattern:
     def degrees(self, dimension: int) -> Array:
         """Entries per coordinate."""
         if dimension not in self._degrees:
-            column, extent = self.columns[dimension], self.extents[dimension]
-            counted = tally.degrees if tally.applies(column) else lambda c, n: np.bincount(c, minlength=n)
-            self._degrees[dimension] = counted(column, extent)
+            self._degrees[dimension] = self._counts(dimension)
         return self._degrees[dimension]
+
+    def _counts(self, dimension: int) -> Array:
+        if dimension == 0 and self._positions:
+            return np.diff(self._positions[0])
+        column, extent = self.column(dimension), self.extents[dimension]
+        return tally.degrees(column, extent) if tally.applies(column) else np.bincount(column, minlength=extent)
 
     def starts(self, tile: int) -> tuple[Array, Array]:
         """The last coordinate of every entry, divided, and whether it starts a run (`runs`); the last few are kept."""
@@ -128,22 +155,27 @@ def words_of_dense(extents: Sequence[int]) -> int:
 
 def pattern_of(storage: Storage, dimensions: Sequence[str], variables: tuple[str, ...]) -> Pattern:
     """Where `storage`, with a variable per dimension, has entries, sorted by `variables`."""
+    extents = tuple(storage.shape[dimensions.index(v)] for v in variables)
+    form = storage.format
+    if tuple(dimensions[d] for d in form.order) == variables and _in_rows(form):
+        positions, columns_of = storage.buffers[1]
+        return Pattern(
+            variables,
+            extents,
+            (None, np.asarray(columns_of).astype(crd_dtype(extents[1]), copy=False)),
+            _positions=[positions],
+        )
     coords = storage.expand()[0]
     columns = [np.asarray(coords[dimensions.index(v)]) for v in variables]
-    extents = tuple(storage.shape[dimensions.index(v)] for v in variables)
     columns = [c.astype(crd_dtype(n), copy=False) for c, n in zip(columns, extents, strict=True)]
-    form = storage.format
     if not form.blocked and all(level.unique and isinstance(level, SORTED) for level in form.levels):
         stored = tuple(dimensions[d] for d in form.order)
         if stored == variables:
-            in_rows = (
-                len(form.levels) == 2 and isinstance(form.levels[0], Dense) and isinstance(form.levels[1], Compressed)
-            )
-            return Pattern(variables, extents, tuple(columns), _positions=[storage.buffers[1][0]] if in_rows else [])
+            return Pattern(variables, extents, tuple(columns))
         if stored == variables[::-1] and len(variables) == 2 and is_roomy(extents[0], len(columns[0])):
             moves = passes.over(len(columns[0]))
             positions, (second,) = moves.bucketed(columns[0], [columns[1]], extents[0])
-            return Pattern(variables, extents, (moves.owners(positions), second), _positions=[positions])
+            return Pattern(variables, extents, (None, second), _positions=[positions])
     order = ordering.sort_order(columns, extents)
     if order is not None:
         columns = [c[order] for c in columns]
@@ -152,6 +184,17 @@ def pattern_of(storage: Storage, dimensions: Sequence[str], variables: tuple[str
         if not first.all():
             columns = [c[first] for c in columns]
     return Pattern(variables, extents, tuple(columns))
+
+
+def _in_rows(form: Format) -> bool:
+    """Whether a matrix is stored as where its rows start, and columns."""
+    return (
+        not form.blocked
+        and len(form.levels) == 2
+        and isinstance(form.levels[0], Dense)
+        and isinstance(form.levels[1], Compressed)
+        and form.levels[1].unique
+    )
 
 
 def divided(column: Array, tile: int) -> Array:
@@ -247,7 +290,7 @@ def fits(pattern: Pattern, tiles: Sequence[int], buffer: int) -> bool:
         most = int(np.add.reduceat(*_slabs(pattern, grid, tiles)).max())
         if 2 * most + 5 > buffer or 4 * most + 3 <= buffer:
             return 2 * most + 5 <= buffer
-    if tally.applies(*pattern.columns):
+    if pattern.is_counted:
         return int(table(pattern, tiles).max()) + 3 <= buffer
     key = _tile_keys(pattern, tiles, grid)
     entries = np.bincount(key, minlength=space)
@@ -276,8 +319,8 @@ def _tile_keys(pattern: Pattern, tiles: Sequence[int], grid: Sequence[int]) -> A
 def table(pattern: Pattern, tiles: Sequence[int]) -> Array:
     """Words of all tiles of a matrix, but for the three that each takes: one place per tile of the grid, empty ones too."""
     grid = grid_of(pattern.extents, tiles)
-    if tally.applies(*pattern.columns):
-        return tally.words(pattern.columns, tiles, grid).reshape(grid)
+    if pattern.is_counted:
+        return tally.words(pattern.rows, pattern.extents[0], tiles, grid).reshape(grid)
     key = _tile_keys(pattern, tiles, grid)
     entries = np.bincount(key, minlength=math.prod(grid))
     rows = np.bincount(key[pattern.starts(tiles[1])[1]], minlength=len(entries))
@@ -288,8 +331,8 @@ def tiles_of(pattern: Pattern, tiles: Sequence[int]) -> Tiles:
     """The tiles of a pattern, of `tiles` coordinates per variable."""
     grid = grid_of(pattern.extents, tiles)
     if len(tiles) == 2 and is_roomy(math.prod(grid), pattern.entries) and pattern.entries:
-        if math.prod(grid) > pattern.entries and tally.applies(*pattern.columns):
-            found, words = tally.listed_words(pattern.columns, tiles, grid)
+        if math.prod(grid) > pattern.entries and pattern.is_counted:
+            found, words = tally.listed_words(pattern.rows, pattern.extents[0], tiles, grid)
             return Tiles(pattern.variables, grid, unpacked(found, grid), words + 3)
         words = table(pattern, tiles).reshape(-1)
         found = np.flatnonzero(words > 0)  # three times as fast as of numbers

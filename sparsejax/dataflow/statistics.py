@@ -222,15 +222,23 @@ def _sampled(pattern: Pattern, edge: int) -> tuple[Array, ...]:
     n = pattern.entries
     if n * 16 <= PAIRS:
         return pattern.columns
-    if is_roomy(pattern.extents[0], n):
+
+    def drawn(slabs: int) -> Array:
+        share = min(max(1, round(slabs * PAIRS / (16 * n))), slabs)
+        return np.arange(share) * (slabs - 1) // max(share - 1, 1)
+
+    if is_roomy(pattern.extents[0], n):  # rows are known by where they start
         ends = np.append(pattern.positions[:-1:edge], n)
-        held = ends[1:] > ends[:-1]
-        starts, ends = ends[:-1][held], ends[1:][held]
-    else:
-        starts = np.flatnonzero(changes([divided(pattern.columns[0], edge)]))
-        ends = np.append(starts[1:], n)
-    share = min(max(1, round(len(starts) * PAIRS / (16 * n))), len(starts))
-    chosen = np.arange(share) * (len(starts) - 1) // max(share - 1, 1)
+        slabs = np.flatnonzero(ends[1:] > ends[:-1])
+        slabs = slabs[drawn(len(slabs))]
+        rows = ranges(slabs * edge, np.minimum((slabs + 1) * edge, pattern.extents[0]))[1]
+        most = ends[rows // edge] + PAIRS
+        starts, ends = (np.minimum(pattern.positions[r], most) for r in (rows, rows + 1))
+        owner, place = ranges(starts, ends)
+        return rows[owner], *(pattern.column(d)[place] for d in range(1, len(pattern.extents)))
+    starts = np.flatnonzero(changes([divided(pattern.columns[0], edge)]))
+    ends = np.append(starts[1:], n)
+    chosen = drawn(len(starts))
     place = ranges(starts[chosen], np.minimum(ends[chosen], starts[chosen] + PAIRS))[1]
     return tuple(c[place] for c in pattern.columns)
 
@@ -253,15 +261,10 @@ def _corrs(
 
 def _histogram(pattern: Pattern, dimension: int) -> Array:
     """How many coordinates have 0, 1, 2 to 3, 4 to 7, ... entries."""
-    column, extent = pattern.columns[dimension], pattern.extents[dimension]
-    absent = 0
-    if extent <= 4 * len(column) + 1024:
-        counts = np.diff(pattern.positions) if dimension == 0 else pattern.degrees(dimension)
-    else:
-        keys, counts = sums(column.astype(np.int64), np.ones(len(column), np.int64), extent)
-        absent = extent - len(keys)
-    of_each = np.bincount(counts, minlength=1)  # how many coordinates have so many entries
-    found = np.flatnonzero(of_each > 0)
-    bins = np.bincount(np.frexp(found.astype(np.float64))[1], of_each[found], 1).astype(np.int64)
-    bins[0] += absent
-    return bins
+    extent, entries = pattern.extents[dimension], pattern.entries
+    if extent <= 4 * entries + 1024:
+        return tally.bins(pattern.degrees(dimension))
+    keys, counts = sums(pattern.column(dimension).astype(np.int64), np.ones(entries, np.int64), extent)
+    made = tally.bins(counts)
+    made[0] += extent - len(keys)
+    return made

@@ -1,6 +1,7 @@
 """Counts in single passes over entries, by machine code: words of tiles of a matrix, and entries of partial results of products of two.
 
     degrees   how often every coordinate occurs
+    bins      of counts:  made[bits(count)] += 1
     words     tile = row // height, column // width;  words[tile] += 4 where an entry is the first of its row in that tile, else 2
     pairs     of rows of a product:  for entries (r, k) of the left operand, for entries (k, y) of the right one:
                   where y met r first: first += weight[r];  else classes[bits(k ^ the k before)] += weight[r]
@@ -43,35 +44,51 @@ def applies(*columns: Array) -> bool:
     return all(c.dtype == np.int32 and len(c) >= MANY for c in columns)
 
 
-def words(coordinates: Sequence[Array], tiles: Sequence[int], grid: Sequence[int]) -> Array:
-    """2 n + 2 r for every tile of a grid, with n entries in r rows; entries are sorted by row, then column, each once.
+def words(rows: tuple[Array, Array], extent: int, tiles: Sequence[int], grid: Sequence[int]) -> Array:
+    """2 n + 2 r for every tile of a grid, with n entries in r rows; entries are sorted by row, then column, each once. `rows` holds the row of
+    every entry, as 32 bits, or where each of the `extent` rows starts, as 64; and the columns.
 
-    >>> words([np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])], (2, 3), (2, 2)).tolist()
-    [6, 4, 4, 0]
+    >>> rows, columns = (np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2]))
+    >>> words((rows, columns), 4, (2, 3), (2, 2)).tolist(), words((np.array([0, 2, 3, 3, 4]), columns), 4, (2, 3), (2, 2)).tolist()
+    ([6, 4, 4, 0], [6, 4, 4, 0])
     """
-    rows, columns = coordinates
-    made = np.zeros(grid[0] * grid[1], np.int32 if len(rows) < FEW else np.int64)
+    made = np.zeros(grid[0] * grid[1], np.int32 if len(rows[1]) < FEW else np.int64)
     power = tiles[1].bit_length() - 1 if tiles[1] & (tiles[1] - 1) == 0 else -1
-    share = power if power >= 0 else 1 / tiles[1]
-    kernel, slots = _words(power >= 0, made.itemsize, False), "7q" if power >= 0 else "3qd3q"
-    _run(kernel, slots, len(rows), grid[1], tiles[0], share, rows, columns, made)
+    _run_words(rows, extent, tiles, grid, made, power)
     return made
 
 
-def listed_words(coordinates: Sequence[Array], tiles: Sequence[int], grid: Sequence[int]) -> tuple[Array, Array]:
+def listed_words(
+    rows: tuple[Array, Array], extent: int, tiles: Sequence[int], grid: Sequence[int]
+) -> tuple[Array, Array]:
     """The numbers of the tiles that hold entries, and their `words`: for grids of which most tiles hold none.
 
-    >>> listed_words([np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])], (2, 3), (2, 2))
+    >>> listed_words(tuple(np.array(x, np.int32) for x in ([0, 0, 1, 3], [0, 1, 5, 2])), 4, (2, 3), (2, 2))
     (array([0, 1, 2]), array([6, 4, 4]))
     """
-    rows, columns = coordinates
-    places = grid[0] * grid[1]
-    made = np.zeros(places, np.int32 if len(rows) < FEW else np.int64)
+    places, entries = grid[0] * grid[1], len(rows[1])
+    made = np.zeros(places, np.int32 if entries < FEW else np.int64)
     marks = np.zeros(-(-places // 64), np.int64)
-    found, words = (np.empty(min(len(rows), places) + 1, np.int64) for _ in range(2))
-    kernel, share = _words(False, made.itemsize, True), 1 / tiles[1]
-    _run(kernel, "3qd7q", len(rows), grid[1], tiles[0], share, rows, columns, made, marks, len(marks), found, words)
-    return found[1 : found[0] + 1], words[1 : found[0] + 1]
+    found, counted = (np.empty(min(entries, places) + 1, np.int64) for _ in range(2))
+    _run_words(rows, extent, tiles, grid, made, -1, marks, len(marks), found, counted)
+    return found[1 : found[0] + 1], counted[1 : found[0] + 1]
+
+
+def _run_words(
+    rows: tuple[Array, Array],
+    extent: int,
+    tiles: Sequence[int],
+    grid: Sequence[int],
+    made: Array,
+    power: int,
+    *listed: Any,
+) -> None:
+    """Adds words to `made`; tiles of 2^power columns, or any (-1)."""
+    starts = rows[0].dtype == np.int64
+    kernel = _words(power >= 0, made.itemsize, bool(listed), starts)
+    share: float = power if power >= 0 else 1 / tiles[1]
+    slots = f"3q{'q' if power >= 0 else 'd'}{3 + len(listed)}q"
+    _run(kernel, slots, extent if starts else len(rows[1]), grid[1], tiles[0], share, *rows, made, *listed)
 
 
 def degrees(column: Array, extent: int) -> Array:
@@ -83,6 +100,18 @@ def degrees(column: Array, extent: int) -> Array:
     made = np.zeros(extent, np.int64)
     _run(_degrees(), "3q", len(column), column, made)
     return made
+
+
+def bins(counts: Array) -> Array:
+    """How many of these are 0, 1, 2 to 3, 4 to 7, ... up to the largest.
+
+    >>> bins(np.array([0, 3, 4, 7, 0]))
+    array([2, 0, 1, 2])
+    """
+    made = np.zeros(65, np.int64)
+    _run(_bins(), "3q", len(counts), counts.astype(np.int64, copy=False), made)
+    held = np.flatnonzero(made)
+    return made[: int(held[-1]) + 1 if len(held) else 1]
 
 
 def multiplications(starts: Array, indices: Array, lengths: Array) -> Array:
@@ -137,11 +166,12 @@ def _run(kernel: compiler.Kernel, slots: str, *given: Any) -> None:
 
 
 @functools.cache
-def _words(shifted: bool, size: int, listed: bool) -> compiler.Kernel:
+def _words(shifted: bool, size: int, listed: bool, starts: bool) -> compiler.Kernel:
     """Extents of columns that are powers of two are `shifted` by their logarithm, others multiplied with their reciprocal. Tiles that hold entries
-    are `listed` in their order, behind their number, and their words: one bit marks each of them, 64 in a word."""
+    are `listed` in their order, behind their number, and their words: one bit marks each of them, 64 in a word. Rows are where they start
+    (`starts`), or one number per entry."""
     b = LLVMBuilder()
-    entries, width, height = (b.slot(k, "i64", name) for k, name in enumerate(("entries", "width", "height")))
+    count, width, height = (b.slot(k, "i64", name) for k, name in enumerate(("count", "width", "height")))
     share = b.slot(3, "i64" if shifted else "double", "share")
     rows, columns, made = (b.slot(4 + k, "ptr", name) for k, name in enumerate(("rows", "columns", "made")))
     counter = f"i{8 * size}"
@@ -151,16 +181,20 @@ def _words(shifted: bool, size: int, listed: bool) -> compiler.Kernel:
         b.var("first", b.i64(0)),
         b.var("end", b.i64(0)),
     )  # of a row of tiles: its first tile, the row behind it
-    with b.for_(b.i64(0), entries, "p") as p:
-        row, column = _coordinate(b, rows, p), _coordinate(b, columns, p)
+
+    def enter(row: Val) -> None:
         with b.if_(b.lt(b.sub(b.get(end), 1), row)):
             number = b.named("number", b.binary("sdiv", row, height))
             b.set(first, b.mul(number, width))
             b.set(end, b.mul(b.add(number, 1), height))
+
+    def add(p: Val, starts_row: Val | None) -> None:
+        column = _coordinate(b, columns, p)
         across = b.binary("lshr", column, share) if shifted else _quotient(b, column, share)
         tile = b.named("tile", b.add(b.get(first), across))
-        fresh = b.binary("or", b.ne(row, b.get(row_before)), b.ne(tile, b.get(tile_before)))
-        b.set(row_before, row)
+        fresh = b.ne(tile, b.get(tile_before))
+        if starts_row is not None:
+            fresh = b.binary("or", starts_row, fresh)
         b.set(tile_before, tile)
         more = b.select(fresh, b.const(counter, 4), b.const(counter, 2))
         before = b.named("before", b.load(made, tile, counter))
@@ -169,6 +203,20 @@ def _words(shifted: bool, size: int, listed: bool) -> compiler.Kernel:
             word, bit = b.binary("lshr", tile, b.i64(6)), b.binary("and", tile, b.i64(63))
             marked = b.binary("or", b.load(marks, word, "i64"), b.binary("shl", b.i64(1), bit))
             b.store(marks, word, marked)
+
+    if starts:
+        with b.for_(b.i64(0), count, "row") as row:
+            enter(row)
+            b.set(tile_before, b.i64(-1))
+            with b.for_(b.load(rows, row, "i64"), b.load(rows, b.add(row, 1), "i64"), "p") as p:
+                add(p, None)
+    else:
+        with b.for_(b.i64(0), count, "p") as p:
+            row = _coordinate(b, rows, p)
+            enter(row)
+            starts_row = b.ne(row, b.get(row_before))
+            b.set(row_before, row)
+            add(p, starts_row)
     if listed:
         _list_marked(b, marks, made, counter)
     return _compiled(b)
@@ -198,6 +246,17 @@ def _degrees() -> compiler.Kernel:
     with b.for_(b.i64(0), entries, "p") as p:
         at = b.named("at", _coordinate(b, column, p))
         b.store(made, at, b.add(b.load(made, at, "i64"), 1))
+    return _compiled(b)
+
+
+@functools.cache
+def _bins() -> compiler.Kernel:
+    b = LLVMBuilder()
+    entries, counts, made = b.slot(0, "i64", "entries"), b.slot(1, "ptr", "counts"), b.slot(2, "ptr", "made")
+    with b.for_(b.i64(0), entries, "p") as p:
+        count = b.load(counts, p, "i64")
+        bits = b.sub(b.i64(64), b.call("llvm.ctlz.i64", "i64", [count, b.const("i1", 0)]))
+        b.store(made, bits, b.add(b.load(made, bits, "i64"), 1))
     return _compiled(b)
 
 

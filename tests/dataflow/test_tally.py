@@ -15,17 +15,23 @@ PATTERN = pattern.pattern_of(sj.array(MATRIX).storage, ("i", "k"), ("i", "k"))
 @pytest.mark.parametrize("tiles", [(1, 2048), (128, 128), (100, 7), (2048, 1), (37, 300), (2048, 2048), (900, 64)])
 def test_words_of_tiles(tiles, monkeypatch):
     grid = pattern.grid_of(PATTERN.extents, tiles)
-    assert tally.applies(*PATTERN.columns)
-    made = tally.words(PATTERN.columns, tiles, grid)
-    keys, words = tally.listed_words(PATTERN.columns, tiles, grid)
+    assert PATTERN.is_counted and PATTERN.rows[0].dtype == np.int64
+    made = tally.words(PATTERN.rows, 2048, tiles, grid)
+    keys, words = tally.listed_words(PATTERN.rows, 2048, tiles, grid)
+    assert np.array_equal(tally.words(PATTERN.columns, 2048, tiles, grid), made)
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(tally.listed_words(PATTERN.columns, 2048, tiles, grid), (keys, words), strict=True)
+    )
     found, held = pattern.tiles_of(PATTERN, tiles), [pattern.fits(PATTERN, tiles, b) for b in (500, 5000, 50_000)]
     monkeypatch.setattr(tally, "applies", lambda *_: False)
-    wanted = pattern.tiles_of(PATTERN, tiles)
+    slow = pattern.pattern_of(sj.array(MATRIX).storage, ("i", "k"), ("i", "k"))
+    wanted = pattern.tiles_of(slow, tiles)
     assert all(np.array_equal(a, b) for a, b in zip(found.columns, wanted.columns, strict=True))
     assert np.array_equal(found.words, wanted.words)
     assert np.array_equal(made[made > 0], words) and np.array_equal(np.flatnonzero(made), keys)
     assert np.array_equal(words + 3, wanted.words)
-    assert held == [pattern.fits(PATTERN, tiles, b) for b in (500, 5000, 50_000)]
+    assert not slow.is_counted and held == [pattern.fits(slow, tiles, b) for b in (500, 5000, 50_000)]
 
 
 def test_quotients_at_the_ends_of_tiles():
@@ -36,7 +42,7 @@ def test_quotients_at_the_ends_of_tiles():
         width = -(-extent // tile)
         if width > 10**6:
             columns, width = columns[columns < 1000], 1000
-        counted = tally.words((np.zeros(len(columns), np.int32), columns), (1, tile), (1, width))
+        counted = tally.words((np.zeros(len(columns), np.int32), columns), 1, (1, tile), (1, width))
         wanted = np.bincount(columns.astype(np.int64) // tile, minlength=width)
         assert np.array_equal(counted, np.where(wanted > 0, 2 * wanted + 2, 0)), tile
 
@@ -45,6 +51,9 @@ def test_degrees_and_overlaps():
     assert np.array_equal(
         tally.degrees(PATTERN.columns[1], 2048), np.bincount(PATTERN.columns[1].astype(np.int64), minlength=2048)
     )
+    counts = np.append(np.random.default_rng(0).integers(0, 40, 50), [2**40, 2**40 - 1])
+    wanted = [int(((counts >= (1 << n >> 1)) & (counts < (1 << n))).sum()) for n in range(42)]
+    assert tally.bins(counts).tolist() == wanted and tally.bins(counts[:0]).tolist() == [0]
     keys = np.unique(np.random.default_rng(0).integers(0, 3000, 900))
     for shifts in (1, 5, 400):
         chosen = np.arange(0, len(keys), 7)
