@@ -253,11 +253,10 @@ class Search:
             tiles += [1 << n for n in range((self.extent - 1).bit_length())]
         self._look_at([t for t in tiles if t > uncut])
         if self.known and (best := self._best()) != uncut:
-            if -(-self.extent // best) > EVENLY:
-                self._look_at([t for t in (best * 3 // 4, best * 3 // 2) if t > uncut])
-            else:
-                self._cut_evenly(best)
+            self._look_at([t for t in (best * 3 // 4, best * 3 // 2) if t > uncut])
             self.at(self._best(), fine=True)
+            if -(-self.extent // self._best()) <= EVENLY:
+                self._cut_evenly(self._best())
             self._stretch()
         return self.candidates
 
@@ -270,7 +269,7 @@ class Search:
             while at + step > 0:
                 at += step
                 before = min(self.known.values())
-                self.at(-(-self.extent // at))
+                self.at(-(-self.extent // at), fine=True)
                 if min(self.known.values()) >= before:
                     break
                 moved = True

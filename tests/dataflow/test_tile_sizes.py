@@ -93,6 +93,25 @@ def test_tensors():
         assert words["counted"] <= min(words["prescient"], words["conservative"])
 
 
+def test_few_tiles_of_what_is_summed_over_are_equally_long():
+    given = sj.array(matrices.uniform(700, 1900, 50_000))
+    chosen = sj.tile_sizes(square, 12_000)(given)
+    words = []
+    for parts in (1, 2, 3, 4):
+        tiles = {"i": 350, "j": 350, "k": -(-1900 // parts)}
+        while not sj.traffic(square, tiles, 12_000)(given).fits:
+            tiles |= {"i": tiles["i"] - 14, "j": tiles["j"] - 14}
+        words.append(sj.traffic(square, tiles, exact=True)(given).total)
+    assert sj.traffic(square, chosen.tiles, exact=True)(given).total <= 1.005 * min(words)
+
+
+def test_short_tiles_begin_where_blocks_do():
+    blocks = sj.array(sp.csr_array(sp.kron(matrices.uniform(200, 200, 2000), np.ones((6, 6)))))
+    chosen = sj.tile_sizes(square, 8000)(blocks)
+    assert chosen.tiles["i"] == chosen.tiles["j"] == 1200 and chosen.tiles["k"] <= 64
+    assert chosen.tiles["k"] % 6 == 0
+
+
 def test_tiles_are_applied():
     dense = np.asarray(A.todense())
     for method in ("counted", "conservative"):
