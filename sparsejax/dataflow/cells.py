@@ -11,6 +11,7 @@ often as the other one has tiles if all were full. Shapes are looked at in the o
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,24 +46,34 @@ FINEST = 64
 """Where nothing fits uncut, extents of k are its dimension, halved and rounded up, down to about this one, and this one halved."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Panels:
-    """Tiles of one operand: the extent of its own variable, and words by tile of it and of k (0: no entries)."""
+    """Tiles of one operand: the extent of its own variable, and words by tile of it and of k, but for the three that each takes (0: no entries)."""
 
     extent: int
-    words: Array
-    runs: int = 0
-    """Rows in tiles: the sum over all of how many rows of one there are."""
+    counted: Array
+    entries: int
 
-    @property
-    def present(self) -> Array:
-        """Per tile of k: how many tiles hold entries."""
-        found: Array = np.count_nonzero(self.words, axis=0)
+    @functools.cached_property
+    def fullest(self) -> int:
+        return int(self.counted.max()) + PER_TILE
+
+    @functools.cached_property
+    def words(self) -> Array:
+        """Words by tile."""
+        found: Array = self.counted + PER_TILE * (self.counted > 0)
         return found
 
-    @staticmethod
-    def of(extent: int, counted: Array, entries: int) -> Panels:
-        return Panels(extent, np.where(counted > 0, counted + PER_TILE, 0), int(counted.sum()) // 2 - entries)
+    @property
+    def runs(self) -> int:
+        """Rows in tiles: the sum over all of how many rows of one there are."""
+        return int(self.counted.sum()) // 2 - self.entries
+
+    @functools.cached_property
+    def present(self) -> Array:
+        """Per tile of k: how many tiles hold entries."""
+        found: Array = np.count_nonzero(self.counted, axis=0)
+        return found
 
 
 @dataclass
@@ -89,11 +100,13 @@ class Side:
         """The longest tiles with this extent of k that fit, to within a cell, or, where every extent takes a pass and not `fine`, to a quarter; None where none
         do, too many would have to be counted, or longer ones that do not fit are `hopeless` already. `guess`: into how many tiles, perhaps."""
         limit = buffer - PER_TILE
-        return self._by_k(k_tile, limit, guess, fine, hopeless) if self.at_k == 0 else self._by_own(k_tile, limit)
+        found = self._by_own(k_tile, limit) if self.at_k == 1 else None
+        return found or self._by_passes(k_tile, limit, guess, fine, hopeless)
 
     def _by_own(self, k_tile: int, limit: int) -> Panels | None:
+        """From one pass over cells of its own variable; None where these are too many."""
         if k_tile in self._whole and int(self._whole[k_tile].max()) <= limit:
-            return Panels.of(self.extent, self._whole[k_tile][None], self.pattern.entries)
+            return Panels(self.extent, self._whole[k_tile][None], self.pattern.entries)
         tiles = -(-self.extent_k // k_tile)
         cells = min(max(self.pattern.entries // (8 * tiles), CELLS), MOST_CELLS)
         cells = max(1, min(cells, room(self.pattern.entries) // tiles))
@@ -103,8 +116,9 @@ class Side:
             count = -(-self.extent // cell)
             if count * tiles > room(self.pattern.entries):
                 return best
-            running = np.zeros((count + 1, tiles), np.int64)
-            np.cumsum(table(self.pattern, (cell, k_tile)), axis=0, out=running[1:])
+            found = table(self.pattern, (cell, k_tile))
+            running = np.zeros((count + 1, tiles), found.dtype)
+            np.cumsum(found, axis=0, out=running[1:])
 
             def words(parts: int, count: int = count, running: Array = running) -> Array:
                 length = -(-count // parts)
@@ -115,7 +129,7 @@ class Side:
             length = -(-count // parts) if parts else 0
             if parts:
                 extent = min(length * cell, self.extent)
-                best = Panels.of(extent, words(parts), self.pattern.entries)
+                best = Panels(extent, words(parts), self.pattern.entries)
             if parts == 1 or length >= COARSE or cell == 1:
                 return best
             cells *= 16
@@ -133,38 +147,60 @@ class Side:
                 self._whole[k_tile] = np.add.reduceat(self._words[0], np.arange(0, self.extent_k, k_tile))
         return self._whole[k_tile]
 
-    def _by_k(
+    def _by_passes(
         self, k_tile: int, limit: int, guess: int, fine: bool, hopeless: Callable[[Panels], bool]
     ) -> Panels | None:
-        whole = Panels.of(self.extent, self.whole(k_tile)[None], self.pattern.entries)
-        least = (int(whole.words.max()) - 1) // (limit + PER_TILE) + 1
+        whole = Panels(self.extent, self.whole(k_tile)[None], self.pattern.entries)
+        least = (whole.fullest - 1) // (limit + PER_TILE) + 1
         if least <= 1:
             return whole
-        if hopeless(whole) or least > self.extent:
+        if hopeless(whole):
+            return None
+        least = self._least(k_tile, int(whole.counted.argmax()), limit, least)
+        if not least:
             return None
         tried: dict[int, Panels | None] = {}
 
         def fits(parts: int) -> bool:
-            tried[parts] = found = self._cut(-(-self.extent // parts), k_tile)
-            if found is None or (bad := int(found.words.max()) > limit + PER_TILE and hopeless(found)):
+            tried[parts] = found = self.cut(-(-self.extent // parts), k_tile)
+            if found is None or (found.fullest > limit + PER_TILE and hopeless(found)):
                 raise _Hopeless
-            return not bad and int(found.words.max()) <= limit + PER_TILE
+            return found.fullest <= limit + PER_TILE
 
         try:
             return tried.get(fewest(fits, least, max(guess, least), self.extent, fine))
         except _Hopeless:
             return None
 
+    def _least(self, k_tile: int, fullest: int, limit: int, start: int) -> int:
+        """Into how many tiles its own variable is cut at least, for the sake of one tile of k; 0: no cut helps."""
+        low, high = fullest * k_tile, (fullest + 1) * k_tile
+        if self.at_k == 0:
+            ends = self.pattern.positions[[low, min(high, self.extent_k)]]
+            own = self.pattern.column(1)[ends[0] : ends[1]]
+        else:
+            found = self.pattern.column(1)
+            place = np.flatnonzero((found >= low) & (found < high))
+            own = np.searchsorted(self.pattern.positions, place, "right") - 1
+            own = np.append(own, own[np.diff(own, prepend=-1) > 0])  # rows take as much as entries
+
+        def fits(parts: int) -> bool:
+            return 2 * int(np.bincount(own // -(-self.extent // parts)).max()) <= limit
+
+        return fewest(fits, start, start, self.extent, True) if start <= self.extent else 0
+
     def cut_to(self, extent: int, k_tile: int, buffer: int) -> Panels | None:
         """Tiles of these extents, if they fit."""
         found = self.cut(extent, k_tile)
-        return found if found is not None and int(found.words.max()) <= buffer else None
+        return found if found is not None and found.fullest <= buffer else None
 
     def cut(self, extent: int, k_tile: int) -> Panels | None:
         """Tiles of these extents. None where they are too many."""
         if self.at_k == 0:
             return self._cut(extent, k_tile)
-        return Panels.of(extent, table(self.pattern, (extent, k_tile)), self.pattern.entries)
+        if not is_roomy(-(-self.extent // extent) * -(-self.extent_k // k_tile), self.pattern.entries):
+            return None
+        return Panels(extent, table(self.pattern, (extent, k_tile)), self.pattern.entries)
 
     def tiles(self, panels: Panels) -> Tiles:
         """The tiles that hold entries, as they are stored."""
@@ -187,8 +223,9 @@ class Side:
                 return None
             found = table(self.pattern, (cell, extent))
             self._tables[extent] = cell, found
-        starts = np.arange(0, self.extent_k, k_tile) // cell
-        return Panels.of(extent, np.add.reduceat(found, starts, axis=0).T, self.pattern.entries)
+        if cell < k_tile:
+            found = np.add.reduceat(found, np.arange(0, self.extent_k, k_tile) // cell, axis=0)
+        return Panels(extent, found.T, self.pattern.entries)
 
 
 class _Hopeless(Exception):
@@ -283,7 +320,7 @@ class Search:
         low, left, right = self.best
         high, middle, found = self.extent + 1, low, None
         for _ in range(PASSES):
-            fullest = max(int(panels.words.max()) for panels in (left, right))
+            fullest = max(left.fullest, right.fullest)
             if fullest > self.buffer:
                 high = middle
             else:
@@ -292,9 +329,9 @@ class Search:
                 break
             middle = min(max(int(middle * (1 - STRETCH / 4) * self.buffer / fullest), low + 1), high - 1)
             cut = [s.cut(p.extent, middle) for s, p in zip(self.sides, (left, right), strict=True)]
-            if cut[0] is None or cut[1] is None:
+            if not cut[0] or not cut[1]:
                 break
-            left, right = cut
+            left, right = cut[0], cut[1]
         if found and low > self.best[0]:
             self._keep(*found, low)
 
@@ -408,10 +445,13 @@ class Search:
         if self.streams:
             met = int((left.present * right.present).sum())
         else:
-            met = int(np.count_nonzero((left.words > 0).astype(np.float32) @ (right.words > 0).astype(np.float32).T))
+            met = int(
+                np.count_nonzero((left.counted > 0).astype(np.float32) @ (right.counted > 0).astype(np.float32).T)
+            )
         if self.streams and self.rows.all_meet and len(right.words) == 1 and self.sides[0].at_k == 1:
-            rows: float = left.runs
-            self.rows.know(k_tile, left.runs)
+            runs = left.runs
+            rows: float = runs
+            self.rows.know(k_tile, runs)
         else:
             rows = self.merged(k_tile, right.extent)
         return self.fetched(left, right) + 2 * self.merged(k_tile) + 2 * rows + PER_TILE * met
