@@ -4,7 +4,7 @@
     python -m benchmarks.traffic --ijk         the same in the order i,j,k, where results stay
     python -m benchmarks.traffic --buffer 32   a buffer that holds a dense tile of 32 x 32 (default 128)
     python -m benchmarks.traffic --errors      predicted against simulated traffic over the reorder factor RF
-    python -m benchmarks.traffic --regret      the chosen tiles against the best of all candidates, simulated
+    python -m benchmarks.traffic --regret      the chosen tiles against a scan of extents, simulated; with --full also all candidates of the full search
     python -m benchmarks.traffic --tensors     TTM and MTTKRP of the real tensors
     python -m benchmarks.traffic --named       matrices of the paper: those at hand, others rebuilt from their descriptions
     python -m benchmarks.traffic --two         a buffer of 2,115 words inside one of 33,027
@@ -32,12 +32,13 @@ import scipy.sparse as sp
 import sparsejax as sj
 from benchmarks import datasets, paper_matrices
 from sparsejax.core.array import Array
-from sparsejax.dataflow import contraction, drawn, methods
+from sparsejax.dataflow import cells, contraction, drawn, methods
 from sparsejax.dataflow.analysis import chosen
 from sparsejax.dataflow.model import Model
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import words_of_dense
 from sparsejax.dataflow.progress import Progress
+from sparsejax.dataflow.report import Candidate
 from sparsejax.dataflow.simulate import Simulator
 from sparsejax.formats import Format, convert
 
@@ -150,24 +151,41 @@ def errors(options: Any, buffer: int, order: str) -> dict[str, list[float]]:
 
 
 def regret(options: Any, buffer: int, order: str) -> None:
-    """Chosen tiles over the best of all candidates of the full search, all of them simulated."""
+    """Chosen tiles over the best of a scan of extents of k (and of all candidates of the full search, with --full), all of them simulated."""
     quick, whole = [], []
     for name, A in matrices(options.largest, buffer, options.only):
         s = simulator(A, order)
-        with Progress("full search") as progress:
-            full = chosen(s, buffer, "counted", True, progress)
         tiles = choose(s, buffer, "counted")
-        near = sorted(full.candidates, key=lambda c: c.total)[:6]
-        true = [sum(s.words(Nest(s.order, c.tiles), True)) for c in near]
-        best = min([*true, sum(s.words(Nest(s.order, tiles), True))])
-        whole.append(sum(s.words(Nest(s.order, full.tiles), True)) / best)
-        quick.append(sum(s.words(Nest(s.order, tiles), True)) / best)
-        print(
-            f"{name:36} search {quick[-1]:.3f}, full search {whole[-1]:.3f} of {len(full.candidates)} candidates' best",
-            flush=True,
-        )
+        near = scanned(s, buffer, tiles["k"])
+        if options.full:
+            with Progress("full search") as progress:
+                full = chosen(s, buffer, "counted", True, progress)
+            near += sorted(full.candidates, key=lambda c: c.total)[:6]
+        mine = sum(s.words(Nest(s.order, tiles), True))
+        best = min(mine, *(sum(s.words(Nest(s.order, c.tiles), True)) for c in near))
+        quick.append(mine / best)
+        line = f"{name:36} search {quick[-1]:.3f}"
+        if options.full:
+            whole.append(sum(s.words(Nest(s.order, full.tiles), True)) / best)
+            line += f", full search {whole[-1]:.3f}"
+        print(f"{line}  {tiles}", flush=True)
     for what, values in (("search", quick), ("full search", whole)):
-        print(f"{what:12} regret: mean {mean(values):.4f}, p90 {np.quantile(values, 0.9):.3f}, max {max(values):.3f}")
+        if values:
+            found = f"mean {mean(values):.4f}, p90 {np.quantile(values, 0.9):.3f}, max {max(values):.3f}"
+            print(f"{what:12} regret: {found}")
+
+
+def scanned(s: Simulator, buffer: int, k_tile: int) -> list[Candidate]:
+    """The best of eighty extents of k between a quarter and four times this one, and of all that cut it into up to forty equal tiles; each with the
+    longest tiles of the other variables that fit."""
+    with Progress("scan") as progress:
+        search = cells.prepared(s, buffer, progress)
+        assert search is not None
+        extents = {int(k_tile * x) for x in np.geomspace(0.25, 4, 80)}
+        for extent in sorted(extents | {-(-search.extent // n) for n in range(1, 41)}):
+            if 1 <= extent <= search.extent:
+                search.at(extent, fine=True)
+    return sorted(search.candidates, key=lambda c: c.total)[:3]
 
 
 def timing(options: Any, buffer: int, order: str) -> None:

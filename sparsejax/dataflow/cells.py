@@ -457,8 +457,8 @@ class Search:
         return self.fetched(left, right) + 2 * self.merged(k_tile) + 2 * rows + PER_TILE * met
 
 
-def search(simulator: Simulator, buffer: int, progress: Progress) -> list[Candidate] | None:
-    """Candidates of the method; None where it is for other contractions, or nothing of them fits."""
+def prepared(simulator: Simulator, buffer: int, progress: Progress) -> Search | None:
+    """A search that has looked at nothing; None where it is for other contractions."""
     contraction, order = simulator.contraction, simulator.order
     found, rows = matrix_product(contraction, order), simulator.outputs.rows
     if found is None or rows is None:
@@ -470,12 +470,19 @@ def search(simulator: Simulator, buffer: int, progress: Progress) -> list[Candid
         sides.append(Side(contraction.pattern(operand, variables), k))
     if not all(is_roomy(max(side.pattern.extents), side.pattern.entries) for side in sides):
         return None
-    made = Search(simulator, buffer, progress, rows, (x, k, y), (sides[0], sides[1]))
-    candidates = made.run()
-    if made.best is None:
+    return Search(simulator, buffer, progress, rows, (x, k, y), (sides[0], sides[1]))
+
+
+def search(simulator: Simulator, buffer: int, progress: Progress) -> list[Candidate] | None:
+    """Candidates of the method; None where it is for other contractions, or nothing of them fits."""
+    made = prepared(simulator, buffer, progress)
+    candidates = made.run() if made else []
+    if made is None or made.best is None:
         return None
     k_tile, *panels = made.best
-    for operand, side, kept in zip((lead, 1 - lead), sides, panels, strict=True):
+    k, inputs = made.variables[1], simulator.contraction.inputs
+    lead = next(n for n, vs in enumerate(inputs) if made.variables[0] in vs)
+    for operand, side, kept in zip((lead, 1 - lead), made.sides, panels, strict=True):
         extents = {k: min(k_tile, side.extent_k)}
         simulator.keep(operand, tuple(extents.get(v, kept.extent) for v in side.pattern.variables), side.tiles(kept))
     return candidates
