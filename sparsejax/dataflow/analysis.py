@@ -85,7 +85,8 @@ def tile_sizes(
     `function`, `buffer`, `order` and `word` as in `traffic`. Methods:
 
     - "counted": for extents of what is summed over, the longest tiles that fit by an exact count; traffic of inputs counted, of the output
-      estimated from drawn rows. It climbs down from the largest square that fits, over powers of two; with `full` it tries all of them.
+      estimated from drawn rows. Of products of two matrices, extents are looked at in the order of what they move at least; of others, from the
+      largest square that fits on, over powers of two; with `full` all powers of two are.
     - "paper": D2T2, section 5: shapes of equal area by the model of the paper, then grown by buffer over fullest tile.
     - "prescient": the largest square whose fullest tile fits. "conservative": the largest that fits when it is dense.
     - "tailors": the largest square of which 10 % of the tiles overflow; `predicted` lets the excess stream, `strict` fetches it again at every use.

@@ -5,8 +5,10 @@ tiles that are made of whole cells are known. Of an operand whose entries are so
 over, cells are those of its own variable, and a pass per extent of k finds its longest tiles; of one that is sorted by k first, cells are those of k,
 and a pass per extent of its own variable serves all extents of k. Partial results come from drawn rows (`drawn`).
 
-Extents of k are powers of two, and one and a half times the best. What a shape moves at least is known without a pass: partial results, and every operand as
-often as the other one has tiles if all were full. Shapes are looked at in the order of these bounds, until none can be better.
+Extents of k are powers of two times the longest for which nothing else is cut; then near the best: three quarters and one and a half of
+it, few equal tiles of k, and the longest that fits. Where cells would be too many (thin tiles, rows longer than the buffer), every
+extent takes a pass. What a shape moves at least is known without a pass: partial results, and every operand as often as the other one
+has tiles if all were full. Shapes are looked at in the order of these bounds, until none can be better.
 """
 
 from __future__ import annotations
