@@ -108,7 +108,7 @@ def fold_in(key: Any, data: int) -> Any:
     return random_bits(_key(key), (), first=_FOLD + number)
 
 
-def bits(key: Any, shape: Any = (), *, like: Any = None) -> Any:
+def bits(key: Any, shape: Any = (), *, like: Any = None) -> Array:
     """64 random bits per entry, as uint64; with `like`, for the stored entries of a sparse array."""
     wanted = extents(shape) if like is None else asarray(like, "like").shape
     if any(n < 0 for n in wanted):
@@ -132,7 +132,7 @@ def _sampled(x: Any, like: Any) -> Any:
 
 def uniform(
     key: Any, shape: Any = (), dtype: Any = float, minval: Any = 0.0, maxval: Any = 1.0, *, like: Any = None
-) -> Any:
+) -> Array:
     """Numbers in [minval, maxval), all equally likely.
 
     >>> 0 <= float(uniform(key(0)).todense()) < 1
@@ -145,7 +145,7 @@ def uniform(
     return convert_element_type(_sampled(elementwise("add", scaled, minval), like), made.dtype)
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -> Array:
     """Numbers of the normal distribution of mean 0 and variance 1 (Box and Muller, 1958)."""
     first, second = split(key)
     wanted = dtypes.canonical(dtype)
@@ -154,13 +154,13 @@ def normal(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -
     return _sampled(made, like)
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, like: Any = None) -> Any:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, like: Any = None) -> Array:
     """True with probability `p`; `shape` is that of `p` unless given."""
     made = _unit(key, np.shape(p) if shape is None else shape, np.dtype(np.float64), like)
     return _sampled(elementwise("less", made, p), like)
 
 
-def randint(key: Any, shape: Any, minval: int, maxval: int, dtype: Any = int, *, like: Any = None) -> Any:
+def randint(key: Any, shape: Any, minval: int, maxval: int, dtype: Any = int, *, like: Any = None) -> Array:
     """Integers from `minval` to `maxval - 1`, equally likely up to 2^-64 times their number."""
     low, high = integer(minval, "minval"), integer(maxval, "maxval")
     wanted = dtypes.canonical(dtype)
@@ -171,7 +171,7 @@ def randint(key: Any, shape: Any, minval: int, maxval: int, dtype: Any = int, *,
     return _sampled(elementwise("add", convert_element_type(within, wanted), low), like)
 
 
-def permutation(key: Any, x: Any) -> Any:
+def permutation(key: Any, x: Any) -> Array:
     """The numbers 0 to `x` - 1 in random order; for an array, its rows (dense or sparse) in random order."""
     if isinstance(x, int):
         return _permutation(_key(key), integer(x, "x"))
@@ -194,7 +194,7 @@ def _open(key: Any, shape: Any, dtype: np.dtype[Any], like: Any = None) -> Any:
     return 1.0 - _unit(_key(key), shape, dtype, like)
 
 
-def exponential(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -> Array:
     """Numbers of the exponential distribution of mean 1.
 
     >>> round(float(exponential(key(0), (1000,)).mean()))
@@ -203,7 +203,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = No
     return _sampled(-elementwise("log", _open(key, shape, dtypes.canonical(dtype), like)), like)
 
 
-def gumbel(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -> Array:
     """Numbers of the Gumbel distribution: -log(-log(u))."""
     wanted = dtypes.canonical(dtype)
     tiny = float(np.finfo(wanted).tiny)
@@ -211,7 +211,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = float, *, like: Any = None) -
     return _sampled(-elementwise("log", -elementwise("log", drawn)), like)
 
 
-def laplace(key: Any, shape: Any = (), dtype: Any = float) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Numbers of the Laplace distribution of mean 0 and scale 1."""
     wanted = dtypes.canonical(dtype)
     drawn = _unit(_key(key), shape, wanted, None) - 0.5
@@ -219,24 +219,24 @@ def laplace(key: Any, shape: Any = (), dtype: Any = float) -> Any:
     return -elementwise("sign", drawn) * elementwise("log", inside)
 
 
-def logistic(key: Any, shape: Any = (), dtype: Any = float) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Numbers of the logistic distribution."""
     wanted = dtypes.canonical(dtype)
     u = elementwise("maximum", _unit(_key(key), shape, wanted, None), float(np.finfo(wanted).tiny))
     return elementwise("log", u) - elementwise("log1p", -u)
 
 
-def cauchy(key: Any, shape: Any = (), dtype: Any = float) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Numbers of the Cauchy distribution."""
     return elementwise("tan", (_unit(_key(key), shape, dtypes.canonical(dtype), None) - 0.5) * math.pi)
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = int) -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = int) -> Array:
     """1 or -1, equally likely."""
     return convert_element_type(elementwise("right_shift", bits(key, shape), 63), dtypes.canonical(dtype)) * 2 - 1
 
 
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = (), dtype: Any = float) -> Any:
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Numbers of the normal distribution of mean 0 and variance 1, given that they lie between `lower` and `upper`.
 
     >>> x = truncated_normal(key(0), -1.0, 2.0, (100,)).todense()
@@ -250,7 +250,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = (), dtype: A
     return convert_element_type(elementwise("minimum", elementwise("maximum", made, lower), upper), wanted)
 
 
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any:
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Array:
     """Numbers of categories, drawn with probabilities proportional to exp(`logits`) along `axis`, by Gumbel's maximum; with `shape`, which
     ends with that of `logits` without `axis`, several draws.
 
@@ -269,7 +269,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any
     return argmax(elementwise("add", noise, x), place + lead, np.int64)
 
 
-def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Any:
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Array:
     """Random entries along `axis` of an array, or random numbers below an integer `a`: equally likely, or with probabilities `p`.
 
     Without `replace` none is drawn twice (Gumbel's maxima where `p` is given: Efraimidis and Spirakis, 2006).
@@ -304,7 +304,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     return reshape(made, (*pool.shape[:place], *new, *pool.shape[place + 1 :]))
 
 
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Any:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Numbers of the gamma distribution of shape `a` and scale 1 (Marsaglia and Tsang, 2000), by rejection.
 
     >>> round(float(gamma(key(0), 3.0, (2000,)).mean()))
@@ -341,7 +341,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Any:
     return where(small, made * raised, made)
 
 
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = float) -> Any:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Numbers of the beta distribution, as a share of two of the gamma distribution."""
     first, second = split(key)
     new = np.broadcast_shapes(np.shape(a), np.shape(b)) if shape is None else extents(shape)
@@ -349,7 +349,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = float) -> Any
     return x / (x + y)
 
 
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = float) -> Any:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Vectors of the Dirichlet distribution: of positive numbers along the last axis whose sum is 1."""
     weights = asarray(alpha, "alpha")
     outer = weights.shape[:-1] if shape is None else extents(shape)
@@ -357,7 +357,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = float) -> An
     return drawn / reduce("sum", drawn, -1, keepdims=True)
 
 
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Any:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
     """Numbers of the Poisson distribution of mean `lam`: arrivals are counted up to a mean of 10 (Knuth), else by rejection (Hörmann's PTRS,
     1993).
 
@@ -417,7 +417,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Any:
     return where(few, convert_element_type(counted, wanted), convert_element_type(rejected, wanted))
 
 
-def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = float) -> Any:
+def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Vectors of the normal distribution of a mean and a covariance matrix, by its Cholesky factor."""
     center = asarray(mean, "mean")
     outer = center.shape[:-1] if shape is None else extents(shape)
@@ -433,7 +433,7 @@ def sparse(
     format: str | Format = "csr",
     *,
     sampler: Callable[..., Any] | None = None,
-) -> Any:
+) -> Array:
     """A random sparse array of round(`density` * size) entries in random places, all equally likely, with values of `sampler(key, shape,
     dtype)` (`uniform`). Outside `jit`, since the places are read. O(entries).
 

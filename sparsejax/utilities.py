@@ -143,7 +143,7 @@ def _compressed(format: str, data: Any, indices: Any, indptr: Any, shape: Any, d
     return array((data, coords), dtype, format=format, shape=shape)
 
 
-def csr_array(arg1: Any, shape: Any = None, dtype: Any = None) -> Any:
+def csr_array(arg1: Any, shape: Any = None, dtype: Any = None) -> Array:
     """A csr array from what `scipy.sparse.csr_array` takes: an array, a shape, `(data, (rows, columns))`, `(data, indices, indptr)`.
 
     >>> csr_array(([1.0, 2.0], [1, 0], [0, 1, 2])).todense()
@@ -153,11 +153,11 @@ def csr_array(arg1: Any, shape: Any = None, dtype: Any = None) -> Any:
     return _constructed("csr", arg1, shape, dtype)
 
 
-def csc_array(arg1: Any, shape: Any = None, dtype: Any = None) -> Any:
+def csc_array(arg1: Any, shape: Any = None, dtype: Any = None) -> Array:
     """A csc array from what `scipy.sparse.csc_array` takes; see `csr_array`."""
     return _constructed("csc", arg1, shape, dtype)
 
 
-def coo_array(arg1: Any, shape: Any = None, dtype: Any = None) -> Any:
+def coo_array(arg1: Any, shape: Any = None, dtype: Any = None) -> Array:
     """A coo array from what `scipy.sparse.coo_array` takes: an array, a shape, `(data, coords)`; any number of dimensions."""
     return _constructed("coo", arg1, shape, dtype)

@@ -6,13 +6,17 @@ The implementations live on higher floors; they are registered by name in `surfa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.formats import Format, scipy_io
+
+if TYPE_CHECKING:
+    from sparsejax.core.array import Array  # what users see: a tracer stands for an array
+    from sparsejax.core.updates import Updates
 
 DEVICE = "cpu"
 """The device of all arrays."""
@@ -31,7 +35,7 @@ def register_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
     numpy_names.update(functions)
 
 
-def _binary(name: str) -> Callable[[Any, Any], Any]:
+def _binary(name: str) -> Callable[[Any, Any], Array]:
     multiplies = name == "multiply"
 
     def method(self: Any, other: Any) -> Any:
@@ -42,7 +46,7 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
     return method
 
 
-def _reflected(name: str) -> Callable[[Any, Any], Any]:
+def _reflected(name: str) -> Callable[[Any, Any], Array]:
     def method(self: Any, other: Any) -> Any:
         if name == "multiply" and scipy_io.is_matrix(other):
             _ambiguous("SciPy's sparse matrices", "a SciPy sparse array")
@@ -61,7 +65,7 @@ def _divmod(first: Any, second: Any) -> Any:
     return surface["floor_divide"](first, second), surface["remainder"](first, second)
 
 
-def _unary(name: str) -> Callable[[Any], Any]:
+def _unary(name: str) -> Callable[[Any], Array]:
     def method(self: Any) -> Any:
         return surface[name](self)
 
@@ -152,99 +156,99 @@ class ArrayBase:
         """Where the array is: "cpu"."""
         return DEVICE
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Self:
         """The array itself: there is one device, "cpu". ValueError for another."""
         if device != DEVICE:
             raise ValueError(f"device={device!r} is not known here; arrays are on the device {DEVICE!r}")
         return self
 
-    def block_until_ready(self) -> Any:
+    def block_until_ready(self) -> Self:
         """The array itself: values are there when an operation returns (in JAX they may not be)."""
         return self
 
     @property
-    def mT(self) -> Any:
+    def mT(self) -> Array:
         """The array with its last two dimensions exchanged, over the same buffers."""
         return surface["matrix_transpose"](self)
 
     @property
-    def H(self) -> Any:
+    def H(self) -> Array:
         """The conjugate transpose."""
         return surface["matrix_transpose"](self.conj())
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Array:
         """The transpose, over the same buffers."""
         return surface["transpose"](self)
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: Any) -> Array:
         """Permute the dimensions, over the same buffers."""
         if not axes:
             return surface["transpose"](self)
         single = len(axes) == 1 and (axes[0] is None or np.iterable(axes[0]))
         return surface["transpose"](self, axes[0] if single else axes)
 
-    def reshape(self, *shape: Any) -> Any:
+    def reshape(self, *shape: Any) -> Array:
         """The same entries under another shape; see `sparsejax.numpy.reshape`."""
         return surface["reshape"](self, shape[0] if len(shape) == 1 else shape)
 
-    def ravel(self) -> Any:
+    def ravel(self) -> Array:
         """The array flattened in row-major order."""
         return surface["ravel"](self)
 
-    def flatten(self) -> Any:
+    def flatten(self) -> Array:
         """The array flattened in row-major order."""
         return surface["ravel"](self)
 
-    def squeeze(self, axis: Any = None) -> Any:
+    def squeeze(self, axis: Any = None) -> Array:
         """The array without axes of extent one."""
         return surface["squeeze"](self, axis)
 
-    def swapaxes(self, axis1: int, axis2: int) -> Any:
+    def swapaxes(self, axis1: int, axis2: int) -> Array:
         """The array with two axes exchanged, over the same buffers."""
         return surface["swapaxes"](self, axis1, axis2)
 
-    def take(self, indices: Any, axis: int | None = None) -> Any:
+    def take(self, indices: Any, axis: int | None = None) -> Array:
         """Entries at integer indices along an axis, or of the array flattened."""
         return surface["take"](self, indices, axis)
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> Any:
+    def repeat(self, repeats: Any, axis: int | None = None) -> Array:
         """Every entry some times."""
         return surface["repeat"](self, repeats, axis)
 
-    def copy(self) -> Any:
+    def copy(self) -> Array:
         """The array in memory of its own."""
         return surface["copy"](self)
 
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: Any) -> Array:
         """The array converted to `dtype`."""
         return surface["astype"](self, dtype)
 
-    def asformat(self, format: str | Format) -> Any:
+    def asformat(self, format: str | Format) -> Array:
         """The array stored as `format`."""
         return surface["asformat"](self, format)
 
-    def tocsr(self) -> Any:
+    def tocsr(self) -> Array:
         """The array stored as csr."""
         return self.asformat("csr")
 
-    def tocsc(self) -> Any:
+    def tocsc(self) -> Array:
         """The array stored as csc."""
         return self.asformat("csc")
 
-    def tocoo(self) -> Any:
+    def tocoo(self) -> Array:
         """The array stored as coo."""
         return self.asformat("coo")
 
-    def tolil(self) -> Any:
+    def tolil(self) -> Array:
         """The array stored as lil: rows with room to grow."""
         return self.asformat("lil")
 
-    def todia(self) -> Any:
+    def todia(self) -> Array:
         """The array stored as dia: by diagonals."""
         return self.asformat("dia")
 
-    def tobsr(self, blocksize: tuple[int, int]) -> Any:
+    def tobsr(self, blocksize: tuple[int, int]) -> Array:
         """The array stored as bsr, in dense blocks of `blocksize`."""
         return self.asformat("bsr:" + "x".join(map(str, blocksize)))
 
@@ -265,84 +269,84 @@ class ArrayBase:
         """The product of the conjugate transpose with a matrix; see `matvec`."""
         return _like_operand(surface["matmul"](self.H, X), X)
 
-    def getrow(self, i: int) -> Any:
+    def getrow(self, i: int) -> Array:
         """Row `i` of a matrix, as a matrix of one row."""
         return self[i : i + 1 if i != -1 else None]
 
-    def getcol(self, j: int) -> Any:
+    def getcol(self, j: int) -> Array:
         """Column `j` of a matrix, as a matrix of one column."""
         return self[:, j : j + 1 if j != -1 else None]
 
-    def setdiag(self, values: Any, k: int = 0) -> Any:
+    def setdiag(self, values: Any, k: int = 0) -> Array:
         """The array with `values` on its k-th diagonal: a new array, where SciPy's method changes its own."""
         return surface["setdiag"](self, values, k)
 
-    def eliminate_zeros(self) -> Any:
+    def eliminate_zeros(self) -> Array:
         """The array without stored entries that equal the fill: a new array, where SciPy's method changes its own; a dense array stays as
         it is. See `sparsejax.prune`. O(stored entries)."""
         return surface["eliminate_zeros"](self)
 
-    def sum_duplicates(self) -> Any:
+    def sum_duplicates(self) -> Self:
         """The array itself: duplicates are summed when arrays are made."""
         return self
 
-    def sort_indices(self) -> Any:
+    def sort_indices(self) -> Self:
         """The array itself: entries are always sorted."""
         return self
 
-    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
         """The sum along axes, or of all entries; see `sparsejax.numpy.sum`."""
         return surface["sum"](self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
         """The product along axes, or of all entries."""
         return surface["prod"](self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def max(self, axis: Any = None, keepdims: bool = False) -> Array:
         """The maximum along axes, or of all entries; those that are not stored count with the fill."""
         return surface["max"](self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def min(self, axis: Any = None, keepdims: bool = False) -> Array:
         """The minimum along axes, or of all entries; those that are not stored count with the fill."""
         return surface["min"](self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def any(self, axis: Any = None, keepdims: bool = False) -> Array:
         """Whether any entry along axes is not zero."""
         return surface["any"](self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def all(self, axis: Any = None, keepdims: bool = False) -> Array:
         """Whether all entries along axes are not zero."""
         return surface["all"](self, axis=axis, keepdims=keepdims)
 
-    def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
         """The mean along axes, or of all entries."""
         return surface["mean"](self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def std(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    def std(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Array:
         """The standard deviation along axes, or of all entries."""
         return surface["std"](self, axis, dtype, ddof, keepdims)
 
-    def var(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    def var(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Array:
         """The variance along axes, or of all entries."""
         return surface["var"](self, axis, dtype, ddof, keepdims)
 
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Any:
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Array:
         """Where the maximum is first, along an axis or in the array flattened."""
         return surface["argmax"](self, axis, keepdims)
 
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Any:
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Array:
         """Where the minimum is first, along an axis or in the array flattened."""
         return surface["argmin"](self, axis, keepdims)
 
-    def argsort(self, axis: int | None = -1) -> Any:
+    def argsort(self, axis: int | None = -1) -> Array:
         """The coordinates that sort every line along an axis; stable."""
         return surface["argsort"](self, axis)
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Any:
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Array:
         """Running sums along an axis, or of the array flattened; dense."""
         return surface["cumsum"](self, axis, dtype)
 
-    def count_nonzero(self, axis: Any = None) -> Any:
+    def count_nonzero(self, axis: Any = None) -> Array:
         """How many values are not zero, stored or not."""
         return surface["count_nonzero"](self, axis)
 
@@ -350,65 +354,65 @@ class ArrayBase:
         """The coordinates where values are not zero; outside `jit` only."""
         return surface["nonzero"](self)
 
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
         """The sum of a diagonal."""
         return surface["trace"](self, offset, axis1, axis2, dtype)
 
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
         """A diagonal of two axes, as the last axis."""
         return surface["diagonal"](self, offset, axis1, axis2)
 
-    def clip(self, min: Any = None, max: Any = None) -> Any:
+    def clip(self, min: Any = None, max: Any = None) -> Array:
         """The array limited to [min, max]; None leaves a side open."""
         return surface["clip"](self, min, max)
 
-    def round(self, decimals: int = 0) -> Any:
+    def round(self, decimals: int = 0) -> Array:
         """The array rounded to `decimals` places, halves to even."""
         return surface["round"](self, decimals)
 
-    def __round__(self, ndigits: int | None = None) -> Any:
+    def __round__(self, ndigits: int | None = None) -> Array:
         return surface["round"](self, 0 if ndigits is None else ndigits)
 
-    def multiply(self, other: Any) -> Any:
+    def multiply(self, other: Any) -> Array:
         """The product with `other`, entry by entry, as `*` and as SciPy's method of that name."""
         return surface["multiply"](self, other)
 
-    def power(self, n: Any) -> Any:
+    def power(self, n: Any) -> Array:
         """Every entry to the power of `n`, as `**`."""
         return surface["power"](self, n)
 
-    def maximum(self, other: Any) -> Any:
+    def maximum(self, other: Any) -> Array:
         """The maximum with `other`, entry by entry."""
         return surface["maximum"](self, other)
 
-    def minimum(self, other: Any) -> Any:
+    def minimum(self, other: Any) -> Array:
         """The minimum with `other`, entry by entry."""
         return surface["minimum"](self, other)
 
-    def dot(self, other: Any) -> Any:
+    def dot(self, other: Any) -> Array:
         """`numpy.dot`: the product of vectors and matrices."""
         return surface["dot"](self, other)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Array:
         """A part of the array by NumPy's rules for keys; see `sparsejax.numpy.indexing.getitem`."""
         return surface["getitem"](self, key)
 
     @property
-    def at(self) -> Any:
+    def at(self) -> Updates:
         """Updates of parts: `x.at[key].set(values)`, also add, min, max, get; a new array each."""
         return surface["at"](self)
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Array:
         """The real part."""
         return surface["real"](self)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Array:
         """The imaginary part."""
         return surface["imag"](self)
 
-    def conj(self) -> Any:
+    def conj(self) -> Array:
         """The complex conjugate."""
         return surface["conjugate"](self)
 
@@ -445,7 +449,12 @@ class ArrayBase:
     __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
     __lshift__, __rlshift__ = _binary("left_shift"), _reflected("left_shift")
     __rshift__, __rrshift__ = _binary("right_shift"), _reflected("right_shift")
-    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    if TYPE_CHECKING:
+
+        def __eq__(self, other: Any) -> Array: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Array: ...  # type: ignore[override]
+    else:
+        __eq__, __ne__ = _binary("equal"), _binary("not_equal")
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
     __neg__, __pos__ = _unary("negative"), _unary("positive")

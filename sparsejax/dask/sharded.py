@@ -136,7 +136,7 @@ class Sharded:
 
 def _gathered(blocks: Sequence[Array], grid: tuple[int, ...], aval: Aval) -> Array:
     made = assemble(list(blocks), grid)
-    return made if made.format == aval.format else convert_format(made, aval.format)  # type: ignore[no-any-return]
+    return made if made.format == aval.format else convert_format(made, aval.format)
 
 
 def _persisted(

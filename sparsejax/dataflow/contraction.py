@@ -74,7 +74,7 @@ class _Value:
     output: Labels
 
 
-def traceable(function: Callable[..., Any]) -> api.JitFunction:
+def traceable(function: Callable[..., Any]) -> api.JitFunction[Any]:
     """`function`, which is traced once per type of its arguments."""
     return function if isinstance(function, api.JitFunction) else api.jit(function)
 

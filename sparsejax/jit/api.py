@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 import cloudpickle
 import numpy as np
@@ -24,14 +24,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.inspect import cache_misses
 from sparsejax.jit.inspect import explain as explanation
-from sparsejax.jit.inspect.ahead_of_time import (
-    Call,
-    Lowered,
-    Traced,
-    as_leaf,
-    leaf_aval,
-    once,
-)
+from sparsejax.jit.inspect.ahead_of_time import Call, Lowered, Traced, as_leaf, leaf_aval, once
 from sparsejax.jit.runtime import plans, signature, tuning
 from sparsejax.jit.runtime.call_cache import Shortcut
 from sparsejax.jit.runtime.shapes import Family
@@ -53,12 +46,15 @@ _stack = trace.stack
 _NUMBERS = frozenset([bool, int, float, complex])
 
 
-class JitFunction:
+Result = TypeVar("Result")
+
+
+class JitFunction(Generic[Result]):
     """A function compiled per signature: types of the arrays, values of the static arguments, structure of the arguments."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Result],
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         donate_argnums: Sequence[int],
@@ -93,10 +89,10 @@ class JitFunction:
         self._families.clear()
         self._last = None
 
-    def __copy__(self) -> JitFunction:
+    def __copy__(self) -> JitFunction[Result]:
         return self
 
-    def __deepcopy__(self, memo: Any) -> JitFunction:
+    def __deepcopy__(self, memo: Any) -> JitFunction[Result]:
         return self
 
     def __reduce__(self) -> Any:
@@ -116,7 +112,7 @@ class JitFunction:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Result:
         if _stack.traces:
             return tree_util.tree_map(_inlined, self._function(*args, **kwargs))
         last = self._last
@@ -141,7 +137,7 @@ class JitFunction:
             else:
                 if last.several is not None:
                     return last.several(storages)
-                return made(last.kernel.call(storages), last.result)
+                return made(last.kernel.call(storages), last.result)  # type: ignore[return-value]
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
         if traced is None and not self._donated and key not in self._met and self._varies:
@@ -374,7 +370,7 @@ _TYPED = (Array, ShapeDtypeStruct)
 
 class _Pickling(threading.local):
     def __init__(self) -> None:
-        self.functions: list[JitFunction] = []
+        self.functions: list[JitFunction[Any]] = []
 
 
 _pickling = _Pickling()
@@ -387,7 +383,7 @@ def _unpickled(
     donate_argnums: Sequence[int] = (),
     dynamic: Any = True,
     autotune: Any = None,
-) -> JitFunction:
+) -> JitFunction[Any]:
     return JitFunction(pickle.loads(function), static_argnums, static_argnames, donate_argnums, dynamic, autotune)
 
 
@@ -418,6 +414,30 @@ def _inlined(value: Any) -> Any:
     if trace.is_python_scalar(value):
         return primitive.asarray(value)
     return strong(value) if isinstance(value, Tracer) else value
+
+
+@overload
+def jit(
+    function: Callable[..., Result],
+    *,
+    static_argnums: Any = (),
+    static_argnames: Any = (),
+    donate_argnums: Any = (),
+    dynamic: bool | dict[str, Any] = True,
+    autotune: bool | str | None = None,
+) -> JitFunction[Result]: ...
+
+
+@overload
+def jit(
+    function: None = None,
+    *,
+    static_argnums: Any = (),
+    static_argnames: Any = (),
+    donate_argnums: Any = (),
+    dynamic: bool | dict[str, Any] = True,
+    autotune: bool | str | None = None,
+) -> Callable[[Callable[..., Result]], JitFunction[Result]]: ...
 
 
 def jit(

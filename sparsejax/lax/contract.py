@@ -12,6 +12,7 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.core.again import again
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, as_operand
 from sparsejax.core.symbolic import hint
@@ -360,7 +361,7 @@ def einsum(
     complement: bool = False,
     optimize: Any = "auto",
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """NumPy's einsum over arrays in any formats, over any semiring, under a mask.
 
     Takes everything that `numpy.einsum` takes as subscripts: implicit output, ellipses, repeated subscripts, spaces,
@@ -536,7 +537,7 @@ def _sublist(labels: Any) -> str:
 @again(2)
 def matmul(
     a: Any, b: Any, *, semiring: str | Semiring | None = None, mask: Any = None, complement: bool = False
-) -> Any:
+) -> Array:
     """NumPy's matmul: vectors are promoted, leading dimensions broadcast. Semirings and masks as in `einsum`."""
     a, b = as_operand(a, "the first operand of matmul"), as_operand(b, "the second operand of matmul")
     if not a.ndim or not b.ndim:
@@ -554,7 +555,7 @@ def matmul(
     return contract([a, b], [left, right], output, semiring=semiring, mask=mask, complement=complement)
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """NumPy's tensordot: sum over pairs of axes, or over the last `axes` axes of `a` and the first of `b`."""
     a, b = as_operand(a, "the first operand of tensordot"), as_operand(b, "the second operand of tensordot")
     if not np.iterable(axes):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import contract, matmul
@@ -69,12 +70,12 @@ BINARY = _elementwise(
 )  # fmt: skip
 
 
-def rem(x: Any, y: Any) -> Any:
+def rem(x: Any, y: Any) -> Array:
     """The remainder with the sign of `x` (C's), where `numpy.remainder` has that of `y`."""
     return elementwise("subtract", x, elementwise("multiply", y, elementwise("trunc", elementwise("divide", x, y))))
 
 
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Any) -> Array:
     """1 / sqrt(x).
 
     >>> rsqrt(np.array([4.0]))
@@ -83,17 +84,17 @@ def rsqrt(x: Any) -> Any:
     return elementwise("divide", 1, elementwise("sqrt", x))
 
 
-def reciprocal(x: Any) -> Any:
+def reciprocal(x: Any) -> Array:
     """1 / x."""
     return elementwise("divide", 1, x)
 
 
-def integer_pow(x: Any, y: int) -> Any:
+def integer_pow(x: Any, y: int) -> Array:
     """`x` to a power that is a Python integer."""
     return elementwise("power", x, integer(y, "y"))
 
 
-def lgamma(x: Any) -> Any:
+def lgamma(x: Any) -> Array:
     """The logarithm of the absolute value of the gamma function.
 
     >>> lgamma(np.array([1.0, 3.0])).todense().round(6)
@@ -102,37 +103,37 @@ def lgamma(x: Any) -> Any:
     return special("gammaln", x)
 
 
-def digamma(x: Any) -> Any:
+def digamma(x: Any) -> Array:
     """The derivative of `lgamma`."""
     return special("psi", x)
 
 
-def erfc(x: Any) -> Any:
+def erfc(x: Any) -> Array:
     """1 - erf(x), without cancellation."""
     return special("erfc", x)
 
 
-def erf_inv(x: Any) -> Any:
+def erf_inv(x: Any) -> Array:
     """The inverse of erf."""
     return special("erfinv", x)
 
 
-def igamma(a: Any, x: Any) -> Any:
+def igamma(a: Any, x: Any) -> Array:
     """The regularised lower incomplete gamma function; differentiable by `x`."""
     return special("gammainc", a, x)
 
 
-def igammac(a: Any, x: Any) -> Any:
+def igammac(a: Any, x: Any) -> Array:
     """The regularised upper incomplete gamma function; differentiable by `x`."""
     return special("gammaincc", a, x)
 
 
-def nextafter(x: Any, y: Any) -> Any:
+def nextafter(x: Any, y: Any) -> Array:
     """The next number that the dtype has from `x` towards `y`; dense."""
     return special("nextafter", x, y)
 
 
-def clamp(min: Any, x: Any, max: Any) -> Any:
+def clamp(min: Any, x: Any, max: Any) -> Array:
     """`x` limited to [min, max].
 
     >>> clamp(0, np.array([-1, 5]), 3)
@@ -141,7 +142,7 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
     return elementwise("minimum", elementwise("maximum", x, min), max)
 
 
-def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+def select(pred: Any, on_true: Any, on_false: Any) -> Array:
     """`on_true` where `pred` holds, else `on_false`: arrays of one shape, or a `pred` of no dimensions.
 
     >>> select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
@@ -150,7 +151,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     return where(pred, on_true, on_false)
 
 
-def select_n(which: Any, *cases: Any) -> Any:
+def select_n(which: Any, *cases: Any) -> Array:
     """Of every place the case whose number `which` is there (False is 0, True is 1)."""
     made = cases[-1]
     for k in builtins.range(len(cases) - 2, -1, -1):
@@ -161,12 +162,12 @@ def select_n(which: Any, *cases: Any) -> Any:
 # ------------------------------------------------------------------------------------------------- creation and shapes
 
 
-def iota(dtype: Any, size: int) -> Any:
+def iota(dtype: Any, size: int) -> Array:
     """0, 1, … `size` - 1 as `dtype`."""
     return asarray(np.arange(integer(size, "size"), dtype=dtypes.canonical(dtype)))
 
 
-def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
     """An array whose entries are their coordinate along `dimension`."""
     new = extents(shape)
     place = normal_axis(dimension, len(new))
@@ -175,18 +176,18 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
     )
 
 
-def full(shape: Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
+def full(shape: Sequence[int], fill_value: Any, dtype: Any = None) -> Array:
     """A dense array of one value."""
     value = asarray(fill_value)
     return broadcast_to(value if dtype is None else convert_element_type(value, dtype), extents(shape))
 
 
-def concatenate(operands: Sequence[Any], dimension: int) -> Any:
+def concatenate(operands: Sequence[Any], dimension: int) -> Array:
     """Arrays one behind the other along `dimension`."""
     return _concatenate(operands, dimension)
 
 
-def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+def rev(operand: Any, dimensions: Sequence[int]) -> Array:
     """The order along some dimensions reversed."""
     x = asarray(operand)
     turned = {normal_axis(d, x.ndim) for d in dimensions}
@@ -195,14 +196,16 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
 
 def slice(
     operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
-) -> Any:
+) -> Array:
     """A window: from, to and steps per dimension."""
     x = asarray(operand)
     steps = [1] * x.ndim if strides is None else list(strides)
     return window(x, [builtins.range(a, b, s) for a, b, s in zip(start_indices, limit_indices, steps, strict=True)])
 
 
-def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
+def slice_in_dim(
+    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+) -> Array:
     """A window along one axis."""
     x = asarray(operand)
     place = normal_axis(axis, x.ndim)
@@ -229,7 +232,7 @@ def _starts(x: Any, start_indices: Any, sizes: Sequence[int]) -> list[Any]:
     return made
 
 
-def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Any:
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:
     """A window of known extents from a place that may be traced, which is moved so that it lies inside, as in JAX. A sparse array
     gives a sparse one: a contraction with a selection per dimension.
 
@@ -243,7 +246,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
     return x
 
 
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
     """`operand` with `update` in the place of a window, moved so that it lies inside. Of the format of `operand`, or coo.
 
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), (1,))
@@ -265,7 +268,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
     return where(convert_format(mask, form), convert_format(made, form), x)
 
 
-def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
     """`dynamic_slice` along one axis."""
     x = asarray(operand)
     place = normal_axis(axis, x.ndim)
@@ -273,21 +276,21 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     return dynamic_slice(x, starts, [slice_size if d == place else n for d, n in enumerate(x.shape)])
 
 
-def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
     """One slice along an axis, at a place that may be traced."""
     made = dynamic_slice_in_dim(operand, index, 1, axis)
     place = normal_axis(axis, made.ndim)
     return made if keepdims else reshape(made, [n for d, n in enumerate(made.shape) if d != place])
 
 
-def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Any:
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
     """`dynamic_update_slice` along one axis."""
     x = asarray(operand)
     place = normal_axis(axis, x.ndim)
     return dynamic_update_slice(x, update, [start_index if d == place else 0 for d in builtins.range(x.ndim)])
 
 
-def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Array:
     """One slice along an axis replaced."""
     x, new = asarray(operand), asarray(update)
     place = normal_axis(axis, x.ndim)
@@ -299,12 +302,12 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 # ------------------------------------------------------------------------------------------- products, sums and order
 
 
-def dot(lhs: Any, rhs: Any) -> Any:
+def dot(lhs: Any, rhs: Any) -> Array:
     """The product of vectors and matrices."""
     return matmul(lhs, rhs)
 
 
-def batch_matmul(lhs: Any, rhs: Any) -> Any:
+def batch_matmul(lhs: Any, rhs: Any) -> Array:
     """The products of stacks of matrices."""
     return matmul(lhs, rhs)
 
@@ -322,17 +325,17 @@ reduce_sum, reduce_prod, reduce_max, reduce_min = (_reduction(kind) for kind in 
 reduce_and, reduce_or = _reduction("all"), _reduction("any")
 
 
-def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     """Running sums along an axis; dense, of the dtype of the operand."""
     return sorting.cumsum(operand, axis, reverse)
 
 
-def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     """Running products along an axis; dense."""
     return cumulative("prod", operand, axis, reverse)
 
 
-def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     """Running maxima along an axis; dense.
 
     >>> cummax(np.array([1, 3, 2]))
@@ -341,12 +344,12 @@ def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     return cumulative("max", operand, axis, reverse)
 
 
-def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     """Running minima along an axis; dense."""
     return cumulative("min", operand, axis, reverse)
 
 
-def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     """Running logarithms of sums of exponentials along an axis, relative to the maximum; dense."""
     x = convert_format(asarray(operand), "dense")
     place = normal_axis(axis, x.ndim)
@@ -375,12 +378,12 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     return tuple(arrays)
 
 
-def argmax(operand: Any, axis: int, index_dtype: Any = np.int64) -> Any:
+def argmax(operand: Any, axis: int, index_dtype: Any = np.int64) -> Array:
     """Where the maximum of a line is first."""
     return convert_element_type(_first(operand, axis, "max"), index_dtype)
 
 
-def argmin(operand: Any, axis: int, index_dtype: Any = np.int64) -> Any:
+def argmin(operand: Any, axis: int, index_dtype: Any = np.int64) -> Array:
     """Where the minimum of a line is first."""
     return convert_element_type(_first(operand, axis, "min"), index_dtype)
 

@@ -272,7 +272,7 @@ def _checked(operation: Any, more: tuple[str, ...]) -> Operation:
             ) from None
         except ValueError:  # what is not written in Python may have no signature
             pass
-        return operation  # type: ignore[no-any-return]
+        return operation
     if not isinstance(operation, str):
         raise TypeError(
             f"an operation of a semiring is a name or a function of two scalars, not {type(operation).__name__}"

@@ -36,7 +36,7 @@ transpose_p = Primitive(
 )
 
 
-def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
+def transpose(x: Any, axes: Sequence[int] | None = None) -> Array:
     """`x` with its dimensions permuted, over the same buffers (csr becomes csc). O(1).
 
     >>> import sparsejax as sj, numpy as np
@@ -118,7 +118,7 @@ squeeze_p = Primitive(
 )
 
 
-def expand_dims(x: Any, axis: int) -> Any:
+def expand_dims(x: Any, axis: int) -> Array:
     """`x` with a new axis of extent one, over the same buffers: one more dense level, the outermost where `x` is sparse. O(1).
 
     >>> import sparsejax as sj, numpy as np
@@ -129,7 +129,7 @@ def expand_dims(x: Any, axis: int) -> Any:
     return expand_p.bind(x, axis=normal_axis(axis, x.ndim + 1))
 
 
-def squeeze(x: Any, axis: int) -> Any:
+def squeeze(x: Any, axis: int) -> Array:
     """`x` without an axis of extent one, in the format that its other levels make (else coo). O(1) where the axis is a dense level.
 
     >>> import sparsejax as sj, numpy as np
@@ -155,7 +155,7 @@ reshape_p = Primitive(
 )
 
 
-def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Any:
+def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Array:
     """`x` under another shape, entries in row-major order; one extent may be -1.
 
     A dense array stays dense; a sparse one comes out as coo unless `format` says otherwise. O(stored entries).
@@ -225,7 +225,7 @@ diagonal_p = Primitive(
 )
 
 
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The entries of `x` where the index of `axis2` is that of `axis1` plus `offset`, as the last axis; any extents.
 
     A dense array gives a dense one, a sparse array coo. O(stored entries).
@@ -274,7 +274,7 @@ broadcast_p = Primitive(
 )
 
 
-def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
+def broadcast_to(x: Any, shape: Sequence[int]) -> Array:
     """`x` repeated to `shape` by NumPy's broadcasting rules."""
     x = asarray(x)
     new = extents(shape)
@@ -304,7 +304,7 @@ convert_p = Primitive(
 )
 
 
-def convert_format(x: Any, format: str | Format) -> Any:
+def convert_format(x: Any, format: str | Format) -> Array:
     """`x` stored as `format`, by counting. O(stored entries), or O(size) to or from dense.
 
     "groupcoo" and "blockgroupcoo:32x32" without a size of groups take that of `sparsejax.formats.group_size`, outside of `jit` and other
@@ -337,7 +337,7 @@ refill_p = Primitive(
 )
 
 
-def refill(x: Any, fill: Any) -> Any:
+def refill(x: Any, fill: Any) -> Array:
     """The stored entries of `x` over another fill (so entries that are not stored change their value). O(1)."""
     return refill_p.bind(asarray(x), fill=fill)
 
@@ -350,7 +350,7 @@ pattern_p = Primitive(
 )
 
 
-def pattern(x: Any, dtype: Any = np.float64) -> Any:
+def pattern(x: Any, dtype: Any = np.float64) -> Array:
     """One for every stored entry of `x`, over fill 0. O(stored entries)."""
     return pattern_p.bind(asarray(x), dtype=np.dtype(dtype))
 

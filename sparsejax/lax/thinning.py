@@ -97,7 +97,7 @@ thin_p: Primitive = Primitive(
 
 def prune(
     A: Any, *, tol: Any = None, predicate: Any = None, keep: Any = None, axis: int | Sequence[int] | None = -1
-) -> Any:
+) -> Array:
     """The sparse array `A` without some of its stored entries: a new array of the same shape, dtype, format and fill.
 
     Without other arguments, stored entries that equal the fill are dropped, as by `A.eliminate_zeros()`. An entry stays if it passes
@@ -157,7 +157,7 @@ def prune(
     return thin_p.bind(x, kept_p.bind(x, *operands, bounded=bound is not None, **params))
 
 
-def eliminate_zeros(x: Any) -> Any:
+def eliminate_zeros(x: Any) -> Array:
     """`prune(x)`; a dense array stays as it is, since it stores everything."""
     x = asarray(x)
     return x if x.format.is_dense else prune(x)

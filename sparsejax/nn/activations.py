@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, logistic, where
 from sparsejax.lax.structural import normal_axis
@@ -19,7 +20,7 @@ def floating(x: Any) -> Any:
     return convert_element_type(x, dtype if dtype.kind in "fc" else np.float64)
 
 
-def relu(x: Any) -> Any:
+def relu(x: Any) -> Array:
     """max(x, 0), with derivative 0 at 0.
 
     >>> import numpy as np, sparsejax as sj
@@ -29,25 +30,25 @@ def relu(x: Any) -> Any:
     return elementwise("maximum", 0, x)
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
     """`x` where it is positive, else `negative_slope * x`."""
     x = floating(x)
     return where(elementwise("greater_equal", x, 0), x, x * negative_slope)
 
 
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: Any, alpha: float = 1.0) -> Array:
     """`x` where it is positive, else `alpha * (exp(x) - 1)` (Clevert, Unterthiner and Hochreiter, 2016)."""
     x = floating(x)
     return where(elementwise("greater", x, 0), x, elementwise("expm1", elementwise("minimum", x, 0)) * alpha)
 
 
-def silu(x: Any) -> Any:
+def silu(x: Any) -> Array:
     """`x * sigmoid(x)` (Elfwing, Uchibe and Doya, 2018)."""
     x = floating(x)
     return x * logistic(x)
 
 
-def gelu(x: Any) -> Any:
+def gelu(x: Any) -> Array:
     """The Gaussian error linear unit by its tanh approximation, as JAX's default (Hendrycks and Gimpel, 2016)."""
     x = floating(x)
     inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
@@ -65,17 +66,17 @@ def _softplus_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     return _softplus(x), t * logistic(x)
 
 
-def softplus(x: Any) -> Any:
+def softplus(x: Any) -> Array:
     """log(1 + exp(x)), without overflow."""
     return _softplus(floating(x))
 
 
-def swish(x: Any) -> Any:
+def swish(x: Any) -> Array:
     """Another name of `silu`."""
     return silu(x)
 
 
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: Any) -> Array:
     """log(sigmoid(x)), without overflow.
 
     >>> import numpy as np
@@ -85,39 +86,39 @@ def log_sigmoid(x: Any) -> Any:
     return -softplus(-floating(x))
 
 
-def relu6(x: Any) -> Any:
+def relu6(x: Any) -> Array:
     """min(max(x, 0), 6)."""
     return elementwise("minimum", relu(x), 6)
 
 
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x: Any) -> Array:
     """relu6(x + 3) / 6."""
     return relu6(floating(x) + 3) * (1 / 6)
 
 
-def hard_tanh(x: Any) -> Any:
+def hard_tanh(x: Any) -> Array:
     """`x` limited to [-1, 1]."""
     return elementwise("minimum", elementwise("maximum", x, -1), 1)
 
 
-def soft_sign(x: Any) -> Any:
+def soft_sign(x: Any) -> Array:
     """x / (1 + |x|)."""
     x = floating(x)
     return x / (elementwise("absolute", x) + 1)
 
 
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: Any, alpha: float = 1.0) -> Array:
     """`x` where it is positive, else `alpha * (exp(x / alpha) - 1)` (Barron, 2017)."""
     x = floating(x)
     return where(elementwise("greater", x, 0), x, elementwise("expm1", elementwise("minimum", x, 0) / alpha) * alpha)
 
 
-def selu(x: Any) -> Any:
+def selu(x: Any) -> Array:
     """The self-normalising exponential unit (Klambauer et al., 2017)."""
     return elu(x, 1.6732632423543772) * 1.0507009873554805
 
 
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: Any, axis: int = -1) -> Array:
     """The first half of `x` along `axis` times the sigmoid of the second (Dauphin et al., 2017)."""
     x = asarray(floating(x))
     place = normal_axis(axis, x.ndim)

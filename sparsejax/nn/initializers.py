@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes, random
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.library.decompositions import qr
@@ -47,12 +48,12 @@ def constant(value: Any, dtype: Any = float) -> Initializer:
     return init
 
 
-def zeros(key: Any, shape: Any, dtype: Any = float) -> Any:
+def zeros(key: Any, shape: Any, dtype: Any = float) -> Array:
     """Zeros."""
     return constant(0)(key, shape, dtype)
 
 
-def ones(key: Any, shape: Any, dtype: Any = float) -> Any:
+def ones(key: Any, shape: Any, dtype: Any = float) -> Array:
     """Ones."""
     return constant(1)(key, shape, dtype)
 

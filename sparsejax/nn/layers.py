@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from sparsejax import random
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.contract import einsum, matmul
 from sparsejax.lax.elementwise import elementwise, where
@@ -13,7 +14,7 @@ from sparsejax.nn.activations import floating
 from sparsejax.nn.stored import at, softmax
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def linear(x: Any, weight: Any, bias: Any = None) -> Array:
     """`x @ weight + bias`; `x` and `weight` may be sparse.
 
     >>> import numpy as np
@@ -24,7 +25,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     return made if bias is None else made + bias
 
 
-def dropout(key: Any, x: Any, rate: float) -> Any:
+def dropout(key: Any, x: Any, rate: float) -> Array:
     """Each entry zero with probability `rate`, else scaled by 1 / (1 - rate); of a sparse array, each stored entry (Srivastava et
     al., 2014). ValueError unless 0 <= rate < 1.
 
@@ -43,7 +44,7 @@ def dropout(key: Any, x: Any, rate: float) -> Any:
 
 def dot_product_attention(
     query: Any, key: Any, value: Any, mask: Any = None, scale: float | None = None, bias: Any = None
-) -> Any:
+) -> Array:
     """softmax(scale * query @ key.T + bias) @ value, of arrays (..., n, d), (..., m, d) and (..., m, e).
 
     Only where `mask` of shape (n, m) or (..., n, m) stores an entry (is true, where it is dense): a sampled product, a softmax over

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.reduce import mean, reduce
@@ -12,7 +13,7 @@ from sparsejax.nn.one_hot import one_hot
 from sparsejax.nn.stored import log_softmax, logsumexp
 
 
-def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Any:
+def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Array:
     """-log softmax(logits)[label], of every row of dense `logits`. O(logits).
 
     >>> import numpy as np
@@ -26,11 +27,11 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Any:
     return logsumexp(logits, -1) - chosen
 
 
-def softmax_cross_entropy(logits: Any, labels: Any) -> Any:
+def softmax_cross_entropy(logits: Any, labels: Any) -> Array:
     """-sum(labels * log softmax(logits)) along the last axis, where `labels` are probabilities."""
     return -reduce("sum", labels * log_softmax(logits), -1)
 
 
-def mean_squared_error(predictions: Any, targets: Any) -> Any:
+def mean_squared_error(predictions: Any, targets: Any) -> Array:
     """The mean of squared differences over all entries, stored or not."""
     return mean(elementwise("square", elementwise("subtract", predictions, targets)))

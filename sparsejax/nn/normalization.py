@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.reduce import mean, var
@@ -30,7 +31,7 @@ def standardize(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
     )
 
 
-def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Any = -1, epsilon: float = 1e-5) -> Any:
+def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Any = -1, epsilon: float = 1e-5) -> Array:
     """`standardize` over `axis`, times `scale`, plus `bias` (Ba, Kiros and Hinton, 2016). Dense.
 
     >>> import numpy as np
@@ -40,7 +41,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Any = -1, e
     return _scaled(standardize(x, axis, epsilon), scale, bias)
 
 
-def rms_norm(x: Any, scale: Any = None, *, axis: Any = -1, epsilon: float = 1e-5) -> Any:
+def rms_norm(x: Any, scale: Any = None, *, axis: Any = -1, epsilon: float = 1e-5) -> Array:
     """`x` over the root of its mean square along `axis`, times `scale` (Zhang and Sennrich, 2019). Zeros that are not stored stay so."""
     x = floating(asarray(x, "x"))
     size = mean(elementwise("multiply", x, x), axis, keepdims=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.indexing import select
@@ -14,7 +15,7 @@ from sparsejax.lax.indirect import rows
 from sparsejax.lax.structural import convert_format, reshape
 
 
-def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Any:
+def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Array:
     """One at `labels[i]` of every row `i`, sparse: csr for a vector of labels, one more axis than `labels` in general.
 
     A label outside of 0 to `count` - 1 gives an empty row. O(labels). TypeError for labels that are not integers.
@@ -31,7 +32,7 @@ def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Any:
     return select(labels, count, dtypes.canonical(dtype), drop=True)
 
 
-def embed(table: Any, labels: Any) -> Any:
+def embed(table: Any, labels: Any) -> Array:
     """The rows of `table` that integer `labels` name; zeros for labels outside. O(result).
 
     >>> import numpy as np

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.lax.contract import contract
@@ -55,7 +56,7 @@ def _spread(values: Any, ids: Any) -> Any:
     return rows.gathered(convert_format(values, "dense"), {0: ids}, drop=True)
 
 
-def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The sum of the rows of each of `num_segments` segments.
 
     >>> import numpy as np
@@ -65,17 +66,17 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) ->
     return _combined("add", *_segments(data, segment_ids, num_segments))
 
 
-def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The largest row entries of each segment; -inf (the least integer) for a segment without rows."""
     return _combined("maximum", *_segments(data, segment_ids, num_segments))
 
 
-def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The smallest row entries of each segment; inf (the largest integer) for a segment without rows."""
     return _combined("minimum", *_segments(data, segment_ids, num_segments))
 
 
-def segment_mean(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+def segment_mean(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The mean of the rows of each segment; 0 for a segment without rows."""
     data, ids, count = _segments(floating(data), segment_ids, num_segments)
     sizes = _combined("add", asarray(np.ones(data.shape[0], data.dtype)), ids, count)
@@ -87,7 +88,7 @@ def _column(x: Any, ndim: int) -> Any:
     return reshape(x, (x.shape[0], *[1] * (ndim - 1)))
 
 
-def segment_softmax(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+def segment_softmax(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """exp(data) over its sum in the segment of each row."""
     data, ids, count = _segments(floating(data), segment_ids, num_segments)
     most = _combined("maximum", data, ids, count)

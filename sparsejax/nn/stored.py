@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.linear import refilled, sample
@@ -57,7 +58,7 @@ def _prepared(x: Any, axis: Any) -> tuple[Any, Axes]:
     return made, axes
 
 
-def softmax(x: Any, axis: Any = -1) -> Any:
+def softmax(x: Any, axis: Any = -1) -> Array:
     """exp(x) over its sum along `axis` (an int, a tuple, or None for all), over stored entries.
 
     >>> import numpy as np, sparsejax as sj
@@ -83,7 +84,7 @@ def _softmax_jvp(axes: Axes, primals: tuple[Any], tangents: tuple[Any]) -> tuple
     return made, moved - made * at(reduce("sum", moved, axes, keepdims=True), primals[0])
 
 
-def log_softmax(x: Any, axis: Any = -1) -> Any:
+def log_softmax(x: Any, axis: Any = -1) -> Array:
     """The logarithm of `softmax(x, axis)`, over fill -inf."""
     x, axes = _prepared(x, axis)
     _, moved, grown = _shifted(x, axes)
@@ -91,7 +92,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Any:
     return refilled(_like(made, x), -np.inf)
 
 
-def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """log(sum(exp(x))) over stored entries along `axis` (default: all); -inf where there are none."""
     x, axes = _prepared(x, axis)
     most, _, grown = _shifted(x, axes)

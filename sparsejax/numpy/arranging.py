@@ -28,7 +28,7 @@ from sparsejax.lax.structural import (
 from sparsejax.numpy.indexing import flip, getitem, take
 
 
-def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+def roll(x: Any, shift: Any, axis: Any = None) -> Array:
     """`numpy.roll`: entries moved by `shift` places along `axis` (or along the array flattened), the last ones to the front.
 
     >>> import sparsejax as sj
@@ -47,7 +47,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     return x
 
 
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Array:
     """`numpy.repeat`: every entry along `axis` (or of the array flattened) `repeats` times, or each as often as it says.
 
     O(entries of the result).
@@ -92,7 +92,7 @@ def _counts(repeats: Any) -> Any:
     )
 
 
-def tile(x: Any, reps: Any) -> Any:
+def tile(x: Any, reps: Any) -> Array:
     """`numpy.tile`: `reps[d]` copies of the array behind each other along axis d. O(entries of the result).
 
     >>> import sparsejax as sj
@@ -124,17 +124,17 @@ def _spread(x: Any, counts: Sequence[tuple[int, int]]) -> Any:
     return reshape(broadcast_to(made, whole), [n * b * a for n, (b, a) in zip(shape, counts, strict=True)], form)
 
 
-def fliplr(x: Any) -> Any:
+def fliplr(x: Any) -> Array:
     """`numpy.fliplr`: the order along axis 1 reversed."""
     return flip(_matrix("fliplr", x), 1)
 
 
-def flipud(x: Any) -> Any:
+def flipud(x: Any) -> Array:
     """`numpy.flipud`: the order along axis 0 reversed."""
     return flip(x, 0)
 
 
-def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """`numpy.rot90`: turned by `k` quarters in the plane of two axes. A quarter of csr is csc.
 
     >>> rot90(np.array([[1, 2], [3, 4]]))
@@ -158,7 +158,7 @@ def _matrix(name: str, x: Any) -> Any:
     return x
 
 
-def column_stack(arrays: Sequence[Any]) -> Any:
+def column_stack(arrays: Sequence[Any]) -> Array:
     """`numpy.column_stack`: arrays beside each other; vectors are columns.
 
     >>> column_stack([np.array([1, 2]), np.array([3, 4])])
@@ -169,7 +169,7 @@ def column_stack(arrays: Sequence[Any]) -> Any:
     return concatenate([reshape(x, (-1, 1)) if x.ndim < 2 else x for x in parts], 1)
 
 
-def dstack(arrays: Sequence[Any]) -> Any:
+def dstack(arrays: Sequence[Any]) -> Array:
     """`numpy.dstack`: arrays behind each other along a third axis.
 
     >>> dstack([np.array([1, 2]), np.array([3, 4])]).shape
@@ -180,7 +180,7 @@ def dstack(arrays: Sequence[Any]) -> Any:
     return concatenate([expand_dims(x, 2) if x.ndim == 2 else x for x in parts], 2)
 
 
-def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Array:
     """`numpy.take_along_axis`: of every line along `axis` the entries at the `indices` of that line; a sparse array gives coo.
 
     >>> take_along_axis(np.array([[1, 2], [3, 4]]), np.array([[1], [0]]), 1)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.array import Array
 from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
@@ -17,17 +18,17 @@ from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zero
 from sparsejax.numpy.indexing import At
 
 
-def empty(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Array:
     """An array whose values mean nothing: zeros, since nothing can be written to it."""
     return zeros(shape, dtype, format, device=device)
 
 
-def empty_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Any:
+def empty_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Array:
     """An array like `x` whose values mean nothing: zeros."""
     return zeros_like(x, dtype, shape, format=format, device=device)
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """A dense array of the values of any object that speaks DLPack: of PyTorch, JAX, CuPy in host memory, NumPy.
 
     A copy, unless `copy=False`: then over its memory, which others can still write to; they must not.
@@ -40,14 +41,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return array(values, copy=False) if copy is False else own(np.array(values))
 
 
-def diagflat(v: Any, k: int = 0, *, format: str | Format = "csr") -> Any:
+def diagflat(v: Any, k: int = 0, *, format: str | Format = "csr") -> Array:
     """`numpy.diagflat`: the matrix with all entries of `v` on its k-th diagonal; sparse."""
     return diags([asarray(v).ravel()], [k], format=format)
 
 
 def diags(
     diagonals: Any, offsets: Any = 0, *, shape: Any = None, dtype: Any = None, format: str | Format = "csr"
-) -> Any:
+) -> Array:
     """The sparse matrix with vectors (or single numbers, repeated) on its diagonals, as `scipy.sparse.diags_array`. O(entries).
 
     >>> diags([[1.0, 2.0], [5.0]], [0, 1]).todense()
@@ -113,12 +114,12 @@ def linspace(
     return made if wanted is None else convert_element_type(made, wanted)
 
 
-def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Any:
+def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Array:
     """`numpy.tri`: ones on and below the k-th diagonal, dense."""
     return own(np.tri(n, m, k, dtype))
 
 
-def vander(x: Any, n: int | None = None, increasing: bool = False) -> Any:
+def vander(x: Any, n: int | None = None, increasing: bool = False) -> Array:
     """`numpy.vander`: powers of `x` as columns."""
     x = asarray(x)
     count = x.size if n is None else integer(n, "n")
@@ -126,7 +127,7 @@ def vander(x: Any, n: int | None = None, increasing: bool = False) -> Any:
     return elementwise("power", x.reshape((x.size, 1)), np.ascontiguousarray(powers))
 
 
-def setdiag(x: Any, values: Any, k: int = 0) -> Any:
+def setdiag(x: Any, values: Any, k: int = 0) -> Array:
     """`x` with `values` on its k-th diagonal: a new array, as `scipy.sparse`'s method changes its own.
 
     >>> import sparsejax as sj

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.again import again
+from sparsejax.core.array import Array
 from sparsejax.lax.elementwise import (
     BINARY,
     UNARY,
@@ -28,7 +29,7 @@ from sparsejax.lax.library.special import special
 from sparsejax.transforms.custom import custom_jvp
 
 
-def _unary(op: str) -> Callable[[Any], Any]:
+def _unary(op: str) -> Callable[[Any], Array]:
     def function(x: Any, /) -> Any:
         return strong(elementwise(op, x))
 
@@ -37,7 +38,7 @@ def _unary(op: str) -> Callable[[Any], Any]:
     return again(1)(function)
 
 
-def _binary(op: str) -> Callable[[Any, Any], Any]:
+def _binary(op: str) -> Callable[[Any, Any], Array]:
     def function(x: Any, y: Any, /) -> Any:
         return strong(elementwise(op, x, y))
 
@@ -64,7 +65,7 @@ operators: dict[str, Callable[..., Any]] = {
 """What Python's operators call: a number that a traced function computes from its Python numbers stays weakly typed."""
 
 
-def logaddexp(x: Any, y: Any, /) -> Any:
+def logaddexp(x: Any, y: Any, /) -> Array:
     """`numpy.logaddexp`: log(exp(x) + exp(y)) without overflow, entry by entry, broadcast; fills 0 give fill log(2).
 
     >>> import numpy as np
@@ -94,7 +95,7 @@ def _logaddexp_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple
     return _logaddexp(x, y), elementwise("add", elementwise("multiply", first, tx), elementwise("multiply", second, ty))
 
 
-def nextafter(x1: Any, x2: Any, /) -> Any:
+def nextafter(x1: Any, x2: Any, /) -> Array:
     """`numpy.nextafter`: the next number that the dtype has from `x1` towards `x2`, entry by entry, broadcast; dense.
 
     >>> float(nextafter(1.0, 2.0)) - 1 == 2.0**-52
@@ -103,17 +104,17 @@ def nextafter(x1: Any, x2: Any, /) -> Any:
     return special("nextafter", x1, x2)
 
 
-def deg2rad(x: Any, /) -> Any:
+def deg2rad(x: Any, /) -> Array:
     """`numpy.deg2rad`: degrees as radians."""
     return strong(elementwise("multiply", x, math.pi / 180))
 
 
-def rad2deg(x: Any, /) -> Any:
+def rad2deg(x: Any, /) -> Array:
     """`numpy.rad2deg`: radians as degrees."""
     return strong(elementwise("multiply", x, 180 / math.pi))
 
 
-def sinc(x: Any, /) -> Any:
+def sinc(x: Any, /) -> Array:
     """`numpy.sinc`: sin(pi x) / (pi x), 1 at 0; fill 0 gives fill 1."""
     away = elementwise("multiply", x, math.pi)
     at_zero = elementwise("equal", away, 0)
@@ -121,13 +122,13 @@ def sinc(x: Any, /) -> Any:
     return where(at_zero, 1.0, elementwise("divide", elementwise("sin", safe), safe))
 
 
-def heaviside(x1: Any, x2: Any, /) -> Any:
+def heaviside(x1: Any, x2: Any, /) -> Array:
     """`numpy.heaviside`: 0 below 0, 1 above it, `x2` there; NaN stays."""
     above = where(elementwise("greater", x1, 0), 1.0, elementwise("multiply", x2, 1.0))
     return where(elementwise("isnan", x1), np.nan, where(elementwise("less", x1, 0), 0.0, above))
 
 
-def angle(x: Any, deg: bool = False) -> Any:
+def angle(x: Any, deg: bool = False) -> Array:
     """`numpy.angle`: the argument of complex numbers, in radians or degrees."""
     made = elementwise("arctan2", imag(x), real(x))
     return rad2deg(made) if deg else made
@@ -138,44 +139,44 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     return binary["floor_divide"](x1, x2), binary["remainder"](x1, x2)
 
 
-def float_power(x1: Any, x2: Any, /) -> Any:
+def float_power(x1: Any, x2: Any, /) -> Array:
     """`numpy.float_power`: powers in float64 or complex128."""
     kind = np.complex128 if any(aval_of(x).dtype.kind == "c" for x in (x1, x2)) else np.float64
     return elementwise("power", convert_element_type(x1, kind), x2)
 
 
-def logaddexp2(x: Any, y: Any, /) -> Any:
+def logaddexp2(x: Any, y: Any, /) -> Array:
     """`numpy.logaddexp2`: log2(2**x + 2**y) without overflow."""
     scale = math.log(2)
     wide = (elementwise("multiply", v, scale) for v in (x, y))
     return strong(elementwise("multiply", logaddexp(*wide), 1 / scale))
 
 
-def fabs(x: Any, /) -> Any:
+def fabs(x: Any, /) -> Array:
     """`numpy.fabs`: absolute values as floating point numbers."""
     return elementwise("absolute", convert_element_type(x, loop_dtypes("sqrt", (aval_of(x),))[1]))
 
 
-def fix(x: Any, /) -> Any:
+def fix(x: Any, /) -> Array:
     """`numpy.fix`: rounded towards zero."""
     return unary["trunc"](x)
 
 
-def iscomplex(x: Any, /) -> Any:
+def iscomplex(x: Any, /) -> Array:
     """`numpy.iscomplex`: whether entries have an imaginary part."""
     return elementwise("not_equal", imag(x), 0)
 
 
-def isreal(x: Any, /) -> Any:
+def isreal(x: Any, /) -> Array:
     """`numpy.isreal`: whether entries have no imaginary part."""
     return elementwise("equal", imag(x), 0)
 
 
-def isposinf(x: Any, /) -> Any:
+def isposinf(x: Any, /) -> Array:
     """`numpy.isposinf`: whether entries are +inf."""
     return elementwise("equal", x, np.inf)
 
 
-def isneginf(x: Any, /) -> Any:
+def isneginf(x: Any, /) -> Array:
     """`numpy.isneginf`: whether entries are -inf."""
     return elementwise("equal", x, -np.inf)

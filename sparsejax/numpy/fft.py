@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.library.fourier import transform
@@ -44,7 +45,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`numpy.fft.fft`.
 
     >>> fft(np.array([1.0, 0.0]))
@@ -53,17 +54,17 @@ def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
     return transform("fft", x, n, axis, norm)
 
 
-def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`numpy.fft.ifft`."""
     return transform("ifft", x, n, axis, norm)
 
 
-def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`numpy.fft.rfft`: the first half of the transform of real numbers."""
     return transform("rfft", x, n, axis, norm)
 
 
-def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`numpy.fft.irfft`: the real numbers of which `x` is the first half of the transform."""
     return transform("irfft", x, n, axis, norm)
 
@@ -71,13 +72,13 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho", None: "forward"}
 
 
-def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`numpy.fft.hfft`: the real transform of a signal of which the second half is the conjugate of the first."""
     x = asarray(x)
     return transform("irfft", elementwise("conjugate", x), n, axis, _swapped(norm))
 
 
-def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`numpy.fft.ihfft`: the inverse of `hfft`."""
     return elementwise("conjugate", transform("rfft", x, n, axis, _swapped(norm)))
 
@@ -102,21 +103,21 @@ def _over(x: Any, s: Lengths, axes: Axes) -> list[tuple[int, int | None]]:
     return list(zip(places, lengths, strict=True))
 
 
-def fftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Any:
+def fftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Array:
     """`numpy.fft.fftn`."""
     for axis, n in reversed(_over(x, s, axes)):
         x = fft(x, n, axis, norm)
     return x
 
 
-def ifftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Any:
+def ifftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Array:
     """`numpy.fft.ifftn`."""
     for axis, n in reversed(_over(x, s, axes)):
         x = ifft(x, n, axis, norm)
     return x
 
 
-def rfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Any:
+def rfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Array:
     """`numpy.fft.rfftn`: `rfft` along the last of the axes, `fft` along the others."""
     *others, (last, n) = _over(x, s, axes)
     x = rfft(x, n, last, norm)
@@ -125,7 +126,7 @@ def rfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None)
     return x
 
 
-def irfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Any:
+def irfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None) -> Array:
     """`numpy.fft.irfftn`: the inverse of `rfftn`."""
     *others, (last, n) = _over(x, s, axes)
     for axis, m in others:
@@ -133,22 +134,22 @@ def irfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: str | None = None
     return irfft(x, n, last, norm)
 
 
-def fft2(x: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
+def fft2(x: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: str | None = None) -> Array:
     """`numpy.fft.fft2`: `fftn` along two axes."""
     return fftn(x, s, axes, norm)
 
 
-def ifft2(x: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
+def ifft2(x: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: str | None = None) -> Array:
     """`numpy.fft.ifft2`: `ifftn` along two axes."""
     return ifftn(x, s, axes, norm)
 
 
-def rfft2(x: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
+def rfft2(x: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: str | None = None) -> Array:
     """`numpy.fft.rfft2`: `rfftn` along two axes."""
     return rfftn(x, s, axes, norm)
 
 
-def irfft2(x: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
+def irfft2(x: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: str | None = None) -> Array:
     """`numpy.fft.irfft2`: `irfftn` along two axes."""
     return irfftn(x, s, axes, norm)
 
@@ -158,12 +159,12 @@ def _frequencies(made: Any, dtype: Any, device: Any) -> Any:
     return own(made if dtype is None else made.astype(dtypes.canonical(dtype)))
 
 
-def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
     """`numpy.fft.fftfreq`: the frequencies of the entries of a transform of `n` samples, `d` apart."""
     return _frequencies(np.fft.fftfreq(integer(n, "n"), d), dtype, device)
 
 
-def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
     """`numpy.fft.rfftfreq`: those of `rfft`."""
     return _frequencies(np.fft.rfftfreq(integer(n, "n"), d), dtype, device)
 
@@ -175,7 +176,7 @@ def _shifted(x: Any, axes: Any, sign: int) -> Any:
     return roll(x, shift, places) if places else x
 
 
-def fftshift(x: Any, axes: Any = None) -> Any:
+def fftshift(x: Any, axes: Any = None) -> Array:
     """`numpy.fft.fftshift`: frequency zero in the middle.
 
     >>> fftshift(np.array([0, 1, 2]))
@@ -184,6 +185,6 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     return _shifted(x, axes, 1)
 
 
-def ifftshift(x: Any, axes: Any = None) -> Any:
+def ifftshift(x: Any, axes: Any = None) -> Array:
     """`numpy.fft.ifftshift`: the inverse of `fftshift`."""
     return _shifted(x, axes, -1)

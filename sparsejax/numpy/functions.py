@@ -52,7 +52,7 @@ def array(
     fill_value: Any = None,
     shape: tuple[int, ...] | None = None,
     device: Any = None,
-) -> Any:
+) -> Array:
     """An array in memory of its own, from NumPy, SciPy sparse, nested lists, a number, `(data, coords)`, one of our arrays, or buffers
     as a `formats.Storage`. The source stays as it is, as with `numpy.array`; `asarray` shares its memory.
 
@@ -183,7 +183,7 @@ def asarray(
     fill_value: Any = None,
     shape: tuple[int, ...] | None = None,
     device: Any = None,
-) -> Any:
+) -> Array:
     """`array` over the memory of NumPy's and SciPy's arrays, where dtypes and layout allow; our own arrays pass through.
 
     Memory that is shared becomes **read-only**, since arrays never change: this function alone does that. Views that were made of it
@@ -223,19 +223,19 @@ def _filled(shape: Any, value: Any, dtype: Any, format: Any = None, device: Any 
     return Array(diagonals.without_entries(new, wanted, form, ingest.fill_scalar(value, wanted)))
 
 
-def zeros(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Array:
     """Zeros; with a sparse `format`, an array without stored entries."""
     return _filled(shape, 0, dtype, format, device)
 
 
-def ones(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Array:
     """Ones; with a sparse `format`, an array without stored entries over fill 1."""
     return _filled(shape, 1, dtype, format, device)
 
 
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None
-) -> Any:
+) -> Array:
     """An array of one value; with a sparse `format`, without stored entries over that fill."""
     if isinstance(fill_value, Array) and fill_value.ndim == 0:
         dtype, fill_value = fill_value.dtype if dtype is None else dtype, fill_value.todense()[()]
@@ -247,19 +247,19 @@ def full(
     return _filled(shape, fill_value, _asarray(fill_value).dtype if dtype is None else dtype, format, device)
 
 
-def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Any:
+def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Array:
     """A dense array of zeros with the shape of `x`; see `full_like`."""
     return full_like(x, 0, dtype, shape, format=format, device=device)
 
 
-def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Any:
+def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Array:
     """A dense array of ones with the shape of `x`; see `full_like`."""
     return full_like(x, 1, dtype, shape, format=format, device=device)
 
 
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None
-) -> Any:
+) -> Array:
     """An array of one value with the shape and dtype of `x`, unless `shape` and `dtype` say otherwise: dense, or with a sparse
     `format` without stored entries over that fill.
 
@@ -271,7 +271,7 @@ def full_like(
     return full(new, fill_value, x.dtype if dtype is None else dtype, format, device=device)
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Array:
     """`numpy.arange`."""
     check_device(device)
     for value in (a for a in (start, stop, step) if isinstance(a, Tracer)):
@@ -290,7 +290,7 @@ def eye(
     format: str | Format = "csr",
     *,
     device: Any = None,
-) -> Any:
+) -> Array:
     """Ones on the k-th diagonal, sparse (csr unless `format` says otherwise)."""
     check_device(device)
     n, columns = _checked_shape(_extents((n, n if m is None else m)))
@@ -301,7 +301,7 @@ def eye(
     return Array(diagonals.on_diagonal(values, (n, columns), k, Format.parse(format, 2)))
 
 
-def identity(n: int, dtype: Any = None, format: str | Format = "csr") -> Any:
+def identity(n: int, dtype: Any = None, format: str | Format = "csr") -> Array:
     """`eye(n)`: ones on the diagonal of a square matrix."""
     return eye(n, dtype=dtype, format=format)
 
@@ -328,7 +328,7 @@ def _part(name: str, x: Any, k: int, lower: bool) -> Any:
     return contract([x], [labels], labels, form, x.dtype, mask=mask)
 
 
-def tril(x: Any, k: int = 0) -> Any:
+def tril(x: Any, k: int = 0) -> Array:
     """`numpy.tril`: the entries on and below the k-th diagonal of the last two axes, in the format of `x`; nothing elsewhere.
 
     Under a mask of one run per row: O(stored entries and rows). An `x` whose fill is not zero is stored there, at every place.
@@ -341,7 +341,7 @@ def tril(x: Any, k: int = 0) -> Any:
     return _part("tril", x, k, True)
 
 
-def triu(x: Any, k: int = 0) -> Any:
+def triu(x: Any, k: int = 0) -> Array:
     """`numpy.triu`: the entries on and above the k-th diagonal of the last two axes; see `tril`.
 
     >>> import sparsejax as sj
@@ -352,7 +352,7 @@ def triu(x: Any, k: int = 0) -> Any:
     return _part("triu", x, k, False)
 
 
-def diag(x: Any, k: int = 0) -> Any:
+def diag(x: Any, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the sparse matrix with the vector `x` on its k-th diagonal (csr).
 
     >>> diag(np.array([1.0, 2.0])).todense()
@@ -374,7 +374,7 @@ def diag(x: Any, k: int = 0) -> Any:
 
 
 @again(1, whole=True)
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
     """The sum of a diagonal; see `diagonal`. The main one of a square matrix that is there is looked up row by row; others are selected first,
     of products computed alone."""
     x = _asarray(x)
@@ -391,23 +391,23 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 # ------------------------------------------------------------------------------------------------- shapes and types
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """`x` with values of `dtype`; arrays never change, so nothing is copied where it has that dtype, whatever `copy` says."""
     check_device(device)
     return _convert_element_type(_asarray(x), dtype)
 
 
-def ravel(x: Any) -> Any:
+def ravel(x: Any) -> Array:
     """`x` flattened in row-major order."""
     return reshape(x, (-1,)) if _asarray(x).size else reshape(x, (0,))
 
 
-def copy(x: Any) -> Any:
+def copy(x: Any) -> Array:
     """`x` in memory of its own."""
     return array(x, copy=True)
 
 
-def expand_dims(x: Any, axis: Any) -> Any:
+def expand_dims(x: Any, axis: Any) -> Array:
     """`x` with axes of extent one inserted."""
     x = _asarray(x)
     ndim = x.ndim + (len(axis) if isinstance(axis, tuple | list) else 1)
@@ -416,7 +416,7 @@ def expand_dims(x: Any, axis: Any) -> Any:
     return reshape(x, [1 if k in placed else next(rest) for k in range(ndim)])
 
 
-def squeeze(x: Any, axis: Any = None) -> Any:
+def squeeze(x: Any, axis: Any = None) -> Array:
     """`x` without axes of extent one."""
     x = _asarray(x)
     axes = [k for k, n in enumerate(x.shape) if n == 1] if axis is None else _normal_axes(axis, x.ndim)
@@ -428,7 +428,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
     return reshape(x, [n for k, n in enumerate(x.shape) if k not in axes])
 
 
-def moveaxis(x: Any, source: Any, destination: Any) -> Any:
+def moveaxis(x: Any, source: Any, destination: Any) -> Array:
     """`numpy.moveaxis`."""
     x = _asarray(x)
     old, new = _normal_axes(source, x.ndim, "source"), _normal_axes(destination, x.ndim, "destination")
@@ -440,7 +440,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     return transpose(x, order)
 
 
-def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
     """`numpy.swapaxes`."""
     x = _asarray(x)
     order = list(range(x.ndim))
@@ -449,7 +449,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return transpose(x, order)
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Any:
+def clip(x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
     """`x` limited to [min, max], also called a_min and a_max; None leaves a side open, and so does a Python integer beyond the dtype of `x`.
 
     All three are promoted together.
@@ -473,7 +473,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_ma
     return _strong(x if a_max is None else _elementwise("minimum", x, a_max))
 
 
-def round(x: Any, decimals: int = 0) -> Any:
+def round(x: Any, decimals: int = 0) -> Array:
     """`x` rounded to `decimals` places after the point (before it, where negative), halves to even, as `numpy.round`."""
     x, places = _asarray(x), _integer(decimals, "decimals")
     exact = x.dtype.kind not in "fc"
@@ -486,7 +486,7 @@ def round(x: Any, decimals: int = 0) -> Any:
     return _convert_element_type(made, x.dtype)
 
 
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Whether entries agree within `atol + rtol * |b|`; equal infinities do, NaN does with NaN for `equal_nan`. Integers and booleans are
     compared as float64."""
     if equal_nan:
@@ -504,12 +504,12 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     return apply("logical_or", apply("logical_and", near, finite), apply("equal", a, b))
 
 
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Whether all entries agree; see `isclose`."""
     return _reduce("all", isclose(a, b, rtol, atol, equal_nan))
 
 
-def array_equal(a: Any, b: Any, equal_nan: bool = False) -> Any:
+def array_equal(a: Any, b: Any, equal_nan: bool = False) -> Array:
     """Whether two arrays have one shape and equal entries, NaN being equal to NaN with `equal_nan`.
 
     >>> array_equal(np.array([1, 2]), [1, 2])

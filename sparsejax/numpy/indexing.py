@@ -512,7 +512,7 @@ class Ref:
         return reshape(last, (places.size, *[1] * len(index.sliced)))
 
 
-def take(x: Any, indices: Any, axis: int | None = None) -> Any:
+def take(x: Any, indices: Any, axis: int | None = None) -> Array:
     """Entries of `x` at integer indices along `axis`, or of `x` flattened; `numpy.take`."""
     x = asarray(x)
     if axis is None:
@@ -524,7 +524,7 @@ def _indices(indices: Any) -> Any:
     return indices if isinstance(indices, ArrayBase) else np.asarray(indices)
 
 
-def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+def stack(arrays: Sequence[Any], axis: int = 0) -> Array:
     """Arrays of one shape along a new axis. Sparse arrays give coo; see `concatenate`."""
     parts = [asarray(x) for x in arrays]
     if not parts:
@@ -537,13 +537,13 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     return indexing.concatenate([reshape(x, shape) for x in parts], place)
 
 
-def vstack(arrays: Sequence[Any]) -> Any:
+def vstack(arrays: Sequence[Any]) -> Array:
     """Arrays below each other; vectors are rows."""
     parts = [asarray(x) for x in arrays]
     return indexing.concatenate([reshape(x, (1, -1)) if x.ndim < 2 else x for x in parts], 0)
 
 
-def hstack(arrays: Sequence[Any]) -> Any:
+def hstack(arrays: Sequence[Any]) -> Array:
     """Arrays beside each other."""
     parts = [asarray(x) for x in arrays]
     parts = [reshape(x, (1,)) if not x.ndim else x for x in parts]
@@ -569,7 +569,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return [getitem(x, (*[slice(None)] * place, slice(a, b))) for a, b in ends]
 
 
-def flip(x: Any, axis: Any = None) -> Any:
+def flip(x: Any, axis: Any = None) -> Array:
     """`x` with the order along some axes (all by default) reversed."""
     x = asarray(x)
     listed = range(x.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from sparsejax.core.again import again
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax import structural
@@ -105,7 +106,7 @@ class SVDResult(NamedTuple):
 
 
 @again(1, whole=True)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.linalg.norm` of vectors (any `ord`) and matrices ("fro", 1, -1, inf, -inf). O(stored entries).
 
     The norms 2, -2 and "nuc" of matrices take all singular values, by LAPACK. ValueError for unknown ones.
@@ -164,7 +165,7 @@ def _squares(x: Any) -> Any:
 
 
 @again(1, whole=True)
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """The standard's norm of vectors along one axis or several, or of all entries.
 
     >>> float(vector_norm(np.array([[3.0], [4.0]])))
@@ -181,7 +182,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 @again(1, whole=True)
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """The standard's norm of matrices in the last two axes.
 
     >>> float(matrix_norm(np.eye(4)))
@@ -194,7 +195,7 @@ def _floating(x: Any) -> Any:
     return x if x.dtype.kind in "fc" else x.astype(float)
 
 
-def cond(x: Any, p: Any = None) -> Any:
+def cond(x: Any, p: Any = None) -> Array:
     """`numpy.linalg.cond`: the condition number, in the norm `p` (2)."""
     if p in (None, 2, -2):
         s = svdvals(x)
@@ -206,7 +207,7 @@ def cond(x: Any, p: Any = None) -> Any:
 # ----------------------------------------------------------------------------------------------------------- products
 
 
-def diagonal(x: Any, *, offset: int = 0) -> Any:
+def diagonal(x: Any, *, offset: int = 0) -> Array:
     """`numpy.linalg.diagonal`: of the last two axes.
 
     >>> diagonal(np.arange(8.0).reshape(2, 2, 2))
@@ -217,12 +218,12 @@ def diagonal(x: Any, *, offset: int = 0) -> Any:
 
 
 @again(1, whole=True)
-def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Array:
     """`numpy.linalg.trace`: the sum of a diagonal of the last two axes."""
     return reductions.sum(diagonal(x, offset=offset), -1, dtype)
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     """The standard's inner product along `axis`, of which the first operand is conjugated.
 
     >>> float(vecdot(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
@@ -241,7 +242,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return reductions.sum(product, normal_axis(axis, product.ndim), product.dtype)
 
 
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     """The vector product of vectors of three along `axis`, broadcast.
 
     >>> cross(np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]))
@@ -264,7 +265,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return stack(parts, normal_axis(axis, ndim) if axis < 0 else axis)
 
 
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1: Any, x2: Any, /) -> Array:
     """The products of all pairs of entries of two vectors."""
     x1, x2 = asarray(x1), asarray(x2)
     if x1.ndim != 1 or x2.ndim != 1:
@@ -272,7 +273,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return tensordot(x1, x2, 0)
 
 
-def multi_dot(arrays: Any) -> Any:
+def multi_dot(arrays: Any) -> Array:
     """`numpy.linalg.multi_dot`: the product of matrices in the cheapest order, that of `einsum`'s path; sparse ones too."""
     parts = [asarray(x) for x in arrays]
     if len(parts) < 2:
@@ -285,7 +286,7 @@ def multi_dot(arrays: Any) -> Any:
     return contract(parts, inputs, output)
 
 
-def matrix_power(x: Any, n: int, /) -> Any:
+def matrix_power(x: Any, n: int, /) -> Array:
     """`numpy.linalg.matrix_power`: `x @ x @ …`, by repeated squares; of the inverse for negative `n`. Sparse matrices stay sparse.
 
     >>> matrix_power(np.array([[1, 1], [0, 1]]), 5)
@@ -300,7 +301,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
     if not count:
         unit = eye(x.shape[-1], dtype=x.dtype, format="dense" if x.format.is_dense else "csr")
         return structural.broadcast_to(unit, x.shape) if x.ndim > 2 else unit
-    made = None
+    made: Any = None
     while count:
         if count & 1:
             made = x if made is None else matmul(made, x)
@@ -312,7 +313,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
 # ----------------------------------------------------------------------------------------------- equations and factors
 
 
-def solve(x1: Any, x2: Any, /) -> Any:
+def solve(x1: Any, x2: Any, /) -> Array:
     """`numpy.linalg.solve`: the solution of `x1 @ x = x2`; a vector `x2` is one column. By LU factors: of a
     sparse matrix `x1` by those of `sparsejax.scipy.sparse.linalg.spsolve`. O(n^3) where dense.
 
@@ -344,12 +345,12 @@ def _dense(name: str, x: Any) -> Any:
     return convert_format(x, "dense")
 
 
-def inv(x: Any, /) -> Any:
+def inv(x: Any, /) -> Array:
     """`numpy.linalg.inv`."""
     return solves.inv(_dense("inv", x))
 
 
-def det(x: Any, /) -> Any:
+def det(x: Any, /) -> Array:
     """`numpy.linalg.det`; differentiable, also where it is 0."""
     return solves.det(_dense("det", x))
 
@@ -359,7 +360,7 @@ def slogdet(x: Any, /) -> SlogdetResult:
     return SlogdetResult(*solves.slogdet(_dense("slogdet", x)))
 
 
-def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+def cholesky(x: Any, /, *, upper: bool = False) -> Array:
     """`numpy.linalg.cholesky`: the lower (upper) triangular factor, of the mean of `x` and its adjoint.
 
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 2.0]]))
@@ -387,7 +388,7 @@ def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return SVDResult(u, s, vh) if compute_uv else s
 
 
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: Any, /) -> Array:
     """The singular values, decreasing."""
     return svd(x, compute_uv=False)
 
@@ -397,7 +398,7 @@ def eigh(x: Any, /, UPLO: str | None = None) -> EighResult:
     return EighResult(*decompositions.eigh(_dense("eigh", x), UPLO))
 
 
-def eigvalsh(x: Any, /, UPLO: str | None = None) -> Any:
+def eigvalsh(x: Any, /, UPLO: str | None = None) -> Array:
     """`numpy.linalg.eigvalsh`: the eigenvalues of `eigh`."""
     return eigh(x, UPLO).eigenvalues
 
@@ -407,7 +408,7 @@ def eig(x: Any, /) -> EigResult:
     return EigResult(*decompositions.eig(_dense("eig", x)))
 
 
-def eigvals(x: Any, /) -> Any:
+def eigvals(x: Any, /) -> Array:
     """`numpy.linalg.eigvals`; always complex."""
     return eig(x).eigenvalues
 
@@ -424,7 +425,7 @@ def _cutoff(s: Any, rtol: Any, shape: tuple[int, ...]) -> Any:
     return elementwise("less_equal", s, limit)
 
 
-def matrix_rank(x: Any, /, tol: Any = None, *, rtol: Any = None) -> Any:
+def matrix_rank(x: Any, /, tol: Any = None, *, rtol: Any = None) -> Array:
     """`numpy.linalg.matrix_rank`: how many singular values are above `tol`, or `rtol` times the largest."""
     x = _dense("matrix_rank", x)
     if x.ndim < 2:
@@ -434,7 +435,7 @@ def matrix_rank(x: Any, /, tol: Any = None, *, rtol: Any = None) -> Any:
     return reductions.sum(elementwise("logical_not", small), -1, np.int64)
 
 
-def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+def pinv(x: Any, /, *, rtol: Any = None) -> Array:
     """`numpy.linalg.pinv`: the pseudoinverse, without singular values below `rtol` times the largest."""
     x = _dense("pinv", x)
     if rtol is None or is_python_scalar(rtol):
@@ -460,7 +461,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
     return x, reshape(squares, (squares.size,)), matrix_rank(a, rtol=least), svdvals(a)
 
 
-def tensorinv(x: Any, ind: int = 2) -> Any:
+def tensorinv(x: Any, ind: int = 2) -> Array:
     """`numpy.linalg.tensorinv`: the inverse of the matrix of the first `ind` axes by the others."""
     x = _dense("tensorinv", x)
     rows, columns = x.shape[:ind], x.shape[ind:]
@@ -468,7 +469,7 @@ def tensorinv(x: Any, ind: int = 2) -> Any:
     return reshape(made, (*columns, *rows))
 
 
-def tensorsolve(a: Any, b: Any) -> Any:
+def tensorsolve(a: Any, b: Any) -> Array:
     """`numpy.linalg.tensorsolve`: `x` with `tensordot(a, x, x.ndim) == b`."""
     a, b = _dense("tensorsolve", a), _dense("tensorsolve", b)
     rest = a.shape[b.ndim :]

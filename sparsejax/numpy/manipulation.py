@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
 from sparsejax.formats import structural
@@ -21,7 +22,7 @@ from sparsejax.lax.structural import broadcast_to, convert_format, integer, norm
 from sparsejax.numpy.indexing import getitem, take
 
 
-def reshape(x: Any, /, shape: Any, format: Any = None, *, order: str = "C", copy: bool | None = None) -> Any:
+def reshape(x: Any, /, shape: Any, format: Any = None, *, order: str = "C", copy: bool | None = None) -> Array:
     """`x` under another shape, entries in row-major order (column-major with `order="F"`); one extent may be -1.
 
     A dense array stays dense; a sparse one comes out as coo unless `format` says otherwise. O(stored entries). With `copy=False`
@@ -44,7 +45,7 @@ def reshape(x: Any, /, shape: Any, format: Any = None, *, order: str = "C", copy
     return elementwise("positive", made) if copy and made is x and x.dtype != bool else made
 
 
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
     """The standard's name of `concatenate`; `axis=None` joins the arrays flattened."""
     return concatenate_all(arrays, axis)
 
@@ -65,12 +66,12 @@ def concatenate_all(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any =
 concatenate_all.__name__ = concatenate_all.__qualname__ = "concatenate"
 
 
-def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
     """The standard's name of `transpose`: the dimensions in another order, over the same buffers."""
     return transpose(x, axes)
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Any, /) -> Array:
     """The last two dimensions exchanged, over the same buffers.
 
     >>> matrix_transpose(np.ones((5, 2, 3))).shape
@@ -129,7 +130,7 @@ def atleast_3d(*arrays: Any) -> Any:
     return made[0] if len(made) == 1 else made
 
 
-def block(arrays: Any) -> Any:
+def block(arrays: Any) -> Array:
     """`numpy.block`: nested lists of arrays, the innermost beside each other along the last axis. Sparse where all blocks are.
 
     >>> block([[np.eye(1), np.zeros((1, 2))]])
@@ -161,7 +162,7 @@ def _joined(arrays: Any, depth: int, ndim: int) -> Any:
     return concatenate([_joined(x, depth - 1, ndim) for x in arrays], ndim - depth)
 
 
-def block_diag(*arrays: Any, format: Any = "csr") -> Any:
+def block_diag(*arrays: Any, format: Any = "csr") -> Array:
     """Matrices along the diagonal of one matrix, nothing elsewhere: csr unless `format` says otherwise. O(stored entries).
 
     >>> block_diag(np.ones((1, 2)), np.ones((1, 1))).todense()
@@ -199,7 +200,7 @@ def _constant(x: Any, shape: Sequence[int], value: Any) -> Any:
     return asarray(np.full(shape, number)) if sizes.is_known(shape) else broadcast_to(number, shape)
 
 
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Array:
     """`numpy.pad` in the modes "constant", "edge", "reflect", "symmetric" and "wrap". A sparse array padded with its fill stays sparse,
     in its format.
 
@@ -234,7 +235,7 @@ def _widths(pad_width: Any, ndim: int) -> Any:
     return pad_width
 
 
-def append(x: Any, values: Any, axis: int | None = None) -> Any:
+def append(x: Any, values: Any, axis: int | None = None) -> Array:
     """`numpy.append`: `values` behind `x` along `axis`, or both flattened."""
     return concatenate_all([x, values], axis)
 

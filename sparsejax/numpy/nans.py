@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import convert_element_type, elementwise, imag, real, strong, where
@@ -16,7 +17,7 @@ from sparsejax.numpy.reductions import cumsum
 from sparsejax.numpy.searching import argmax, argmin
 
 
-def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:
     """`numpy.nan_to_num`: numbers in place of NaN and infinities (those of largest magnitude unless given). The fill is mapped too.
 
     >>> nan_to_num(np.array([np.nan, 1.0, np.inf]), posinf=9)
@@ -41,7 +42,7 @@ def _without(x: Any, value: Any) -> Any:
     return where(elementwise("isnan", x), x.dtype.type(value), x) if x.dtype.kind in "fc" else x
 
 
-def nansum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def nansum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nansum`: NaN counts as zero.
 
     >>> nansum(np.array([np.nan, 1.0, 2.0]))
@@ -50,7 +51,7 @@ def nansum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) 
     return reduce("sum", _without(asarray(x), 0), axis, dtype, keepdims)
 
 
-def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanmax`: NaN where there is nothing else.
 
     >>> nanmax(np.array([np.nan, 1.0, 2.0]))
@@ -59,7 +60,7 @@ def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return _extreme("max", -np.inf, asarray(x), axis, keepdims)
 
 
-def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanmin`: NaN where there is nothing else.
 
     >>> nanmin(np.array([np.nan, 1.0, 2.0]))
@@ -75,17 +76,17 @@ def _extreme(kind: str, worst: float, x: Any, axis: Any, keepdims: bool) -> Any:
     return where(reduce("all", elementwise("isnan", x), axis, None, keepdims), x.dtype.type(np.nan), found)
 
 
-def nanprod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def nanprod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanprod`: NaN counts as one."""
     return reduce("prod", _without(asarray(x), 1), axis, dtype, keepdims)
 
 
-def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     """`numpy.nancumsum`: NaN counts as zero; dense."""
     return cumsum(_without(asarray(x), 0), axis, dtype)
 
 
-def nanmean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def nanmean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanmean`: the mean of what is no NaN.
 
     >>> nanmean(np.array([np.nan, 1.0, 2.0]))
@@ -107,7 +108,7 @@ def _present(x: Any, axis: Any, keepdims: bool, like: Any) -> Any:
     return reduce("sum", there, axis, real(like).dtype, keepdims)
 
 
-def nanvar(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+def nanvar(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """`numpy.nanvar`: the variance of what is no NaN."""
     x = _floating(x, dtype)
     away = elementwise("absolute", elementwise("subtract", x, nanmean(x, axis, None, True)))
@@ -116,7 +117,7 @@ def nanvar(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdim
     return elementwise("divide", total, where(elementwise("greater", count, 0), count, np.nan))
 
 
-def nanstd(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+def nanstd(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """`numpy.nanstd`: the root of `nanvar`.
 
     >>> nanstd(np.array([np.nan, 1.0, 3.0]))
@@ -125,7 +126,7 @@ def nanstd(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdim
     return elementwise("sqrt", nanvar(x, axis, dtype, ddof, keepdims))
 
 
-def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanmedian`: the middle entry of those that are no NaN; dense. O(n log n) for n stored entries.
 
     >>> nanmedian(np.array([np.nan, 1.0, 3.0]))
@@ -152,11 +153,11 @@ def ordered_lines(x: Any, axis: Any, keepdims: bool) -> tuple[Any, Any, list[int
     return ordered, reshape(convert_format(count, "dense"), (1, *rest)), shape
 
 
-def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """`numpy.nanargmax`: where the maximum is first, of what is no NaN; 0 where there is nothing else."""
     return argmax(_without(asarray(x), -np.inf), axis, keepdims)
 
 
-def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """`numpy.nanargmin`: where the minimum is first, of what is no NaN; 0 where there is nothing else."""
     return argmin(_without(asarray(x), np.inf), axis, keepdims)

@@ -20,7 +20,7 @@ from sparsejax.lax.structural import reshape, transpose
 from sparsejax.numpy.functions import own, ravel
 
 
-def dot(a: Any, b: Any) -> Any:
+def dot(a: Any, b: Any) -> Array:
     """NumPy's dot: scalars multiply, else the last axis of `a` meets the last but one of `b`."""
     a, b = _asarray(a), _asarray(b)
     if not a.ndim or not b.ndim:
@@ -28,14 +28,14 @@ def dot(a: Any, b: Any) -> Any:
     return tensordot(a, b, ((a.ndim - 1,), (max(0, b.ndim - 2),)))
 
 
-def vdot(a: Any, b: Any) -> Any:
+def vdot(a: Any, b: Any) -> Array:
     """The sum of conj(a) * b over flattened operands."""
     a, b = _asarray(a), _asarray(b)
     first = ravel(a)
     return tensordot(_elementwise("conjugate", first) if a.dtype.kind == "c" else first, ravel(b), 1)
 
 
-def inner(a: Any, b: Any) -> Any:
+def inner(a: Any, b: Any) -> Array:
     """The sum over the last axes of both."""
     a, b = _asarray(a), _asarray(b)
     if not a.ndim or not b.ndim:
@@ -43,12 +43,12 @@ def inner(a: Any, b: Any) -> Any:
     return tensordot(a, b, ((a.ndim - 1,), (b.ndim - 1,)))
 
 
-def outer(a: Any, b: Any) -> Any:
+def outer(a: Any, b: Any) -> Array:
     """All products of two flattened operands."""
     return tensordot(ravel(a), ravel(b), 0)
 
 
-def kron(a: Any, b: Any) -> Any:
+def kron(a: Any, b: Any) -> Array:
     """The Kronecker product: every entry of `a` times all of `b`. O(stored entries of the result).
 
     >>> import sparsejax as sj, numpy as np

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.again import again
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
@@ -43,7 +44,7 @@ def _with_initial(op: str, made: Any, initial: Any) -> Any:
 @again(1)
 def sum(
     x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """`numpy.sum`."""
     return _with_initial("add", _reduce("sum", _among(x, where, 0), axis, dtype, keepdims), initial)
 
@@ -51,7 +52,7 @@ def sum(
 @again(1)
 def prod(
     x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """`numpy.prod`."""
     return _with_initial("multiply", _reduce("prod", _among(x, where, 1), axis, dtype, keepdims), initial)
 
@@ -70,31 +71,31 @@ def _extreme(kind: str, op: str, x: Any, axis: Any, keepdims: bool, initial: Any
 
 
 @again(1, whole=True)
-def max(x: Any, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Any:
+def max(x: Any, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Array:
     """`numpy.max`; entries that are not stored count with the fill."""
     return _extreme("max", "maximum", x, axis, keepdims, initial, where)
 
 
 @again(1, whole=True)
-def min(x: Any, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Any:
+def min(x: Any, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Array:
     """`numpy.min`; entries that are not stored count with the fill."""
     return _extreme("min", "minimum", x, axis, keepdims, initial, where)
 
 
 @again(1)
-def any(x: Any, axis: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def any(x: Any, axis: Any = None, keepdims: bool = False, *, where: Any = None) -> Array:
     """`numpy.any`."""
     return _reduce("any", _among(x, where, 0), axis, None, keepdims)
 
 
 @again(1)
-def all(x: Any, axis: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def all(x: Any, axis: Any = None, keepdims: bool = False, *, where: Any = None) -> Array:
     """`numpy.all`."""
     return _reduce("all", _among(x, where, 1), axis, None, keepdims)
 
 
 @again(1, whole=True)
-def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, where: Any = None) -> Array:
     """`numpy.mean`; entries that are not stored count with the fill. Integers give float64."""
     if where is None:
         return _mean(x, axis, dtype, keepdims)
@@ -117,7 +118,7 @@ def var(
     *,
     correction: float | None = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """`numpy.var`: the mean square distance to the mean, over the number of elements less `ddof`, which the standard calls `correction`.
 
     >>> var(np.array([1.0, 2.0, 3.0]), correction=1)
@@ -143,13 +144,13 @@ def std(
     *,
     correction: float | None = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """`numpy.std`: the root of `var`."""
     return _elementwise("sqrt", var(x, axis, dtype, ddof, keepdims, correction=correction, where=where))
 
 
 @again(1, whole=True)
-def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.ptp`: the maximum less the minimum."""
     return _elementwise("subtract", max(x, axis, keepdims), min(x, axis, keepdims))
 
@@ -177,7 +178,7 @@ def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 
 @again(1, whole=True)
-def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.count_nonzero`: stored zeros do not count, a fill other than zero does.
 
     OverflowError where there may be more than 2^63 - 1 of them: the fill is not zero, and so many elements are counted.
@@ -204,7 +205,7 @@ def _flat(x: Any, axis: int | None) -> tuple[Any, int]:
     return (_reshape(x, (x.size,)), 0) if axis is None else (x, axis)
 
 
-def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     """`numpy.cumsum` along `axis`, or of the array flattened: dense, since sums stay where nothing is stored.
 
     >>> import numpy as np
@@ -216,7 +217,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
     return _cumsum(*_flat(_convert_element_type(x, _result_dtype("sum", x.dtype, dtype)), axis))
 
 
-def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     """`numpy.cumprod` along `axis`, or of the array flattened: dense."""
     x = _asarray(x)
     return _cumulative("prod", *_flat(_convert_element_type(x, _result_dtype("prod", x.dtype, dtype)), axis))
@@ -236,7 +237,7 @@ def _standard(running: Any, first: int, x: Any, axis: int | None, dtype: Any, in
     return _concatenate([start, made], place)
 
 
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
     """The standard's `cumsum`: along `axis`, which only a vector may leave out; with `include_initial`, a zero in front.
 
     >>> cumulative_sum(np.array([1, 2, 3]), include_initial=True)
@@ -245,12 +246,12 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
     return _standard(cumsum, 0, x, axis, dtype, include_initial)
 
 
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Array:
     """The standard's `cumprod`: along `axis`, which only a vector may leave out; with `include_initial`, a one in front."""
     return _standard(cumprod, 1, x, axis, dtype, include_initial)
 
 
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """`numpy.diff`: differences of neighbours along `axis`, `n` times over.
 
     >>> diff(np.array([1, 4, 9]))

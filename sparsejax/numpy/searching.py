@@ -6,7 +6,7 @@ What has a shape that depends on values (`nonzero`, `argwhere`, `unique`) runs o
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -34,7 +34,7 @@ _DENSE = Format.parse("dense", 1)
 
 
 @again(1, whole=True)
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """`numpy.argmax`: where the maximum is first, dense int64; a NaN is the maximum. O(stored entries and size of the result).
 
     >>> import sparsejax as sj
@@ -45,7 +45,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 
 @again(1, whole=True)
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """`numpy.argmin`: where the minimum is first, dense int64; a NaN is the minimum. O(stored entries and size of the result).
 
     >>> import sparsejax as sj
@@ -102,7 +102,7 @@ def needs_size(name: str, x: Tracer) -> NoReturn:
     )
 
 
-def nonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -> tuple[Any, ...]:
+def nonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -> tuple[Array, ...]:
     """`numpy.nonzero`: the coordinates where values are not zero, in row-major order, one vector of int64 for every dimension.
 
     With `size`, the first ones, and `fill_value` (0) where there are fewer; without, ConcretizationTypeError inside `jit`.
@@ -126,7 +126,7 @@ def nonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -
     return tuple(Array(Storage.of_frozen(_DENSE, column.shape, np.int64(0), ((),), column)) for column in found)
 
 
-def flatnonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -> Any:
+def flatnonzero(x: Any, *, size: int | None = None, fill_value: int | None = None) -> Array:
     """`numpy.flatnonzero`: `nonzero` of the array flattened.
 
     >>> flatnonzero(np.array([[0, 2], [3, 0]]))
@@ -136,7 +136,7 @@ def flatnonzero(x: Any, *, size: int | None = None, fill_value: int | None = Non
     return nonzero(reshape(x, (x.size,)), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(x: Any, *, size: int | None = None, fill_value: int | None = None) -> Any:
+def argwhere(x: Any, *, size: int | None = None, fill_value: int | None = None) -> Array:
     """`numpy.argwhere`: the coordinates where values are not zero, a row each; see `nonzero`.
 
     >>> argwhere(np.array([[0, 2], [3, 0]]))
@@ -144,6 +144,14 @@ def argwhere(x: Any, *, size: int | None = None, fill_value: int | None = None) 
            [1, 0]], dtype=int64)
     """
     return stack(nonzero(x, size=size, fill_value=fill_value), 1)
+
+
+@overload
+def where(condition: Any) -> tuple[Array, ...]: ...
+
+
+@overload
+def where(condition: Any, x: Any, y: Any) -> Array: ...
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -159,7 +167,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return _where(condition, x, y)
 
 
-def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Any:
+def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Array:
     """`numpy.searchsorted`: where the entries of `x2` belong in the sorted vector `x1` (sorted by the order `sorter`); dense int64.
 
     >>> searchsorted(np.array([1.0, 2.0, 4.0]), np.array([2.0, 3.0]))
@@ -172,7 +180,7 @@ def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) ->
 # --------------------------------------------------------------------------------------------------------------- order
 
 
-def sort(x: Any, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: Any, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool = True) -> Array:
     """`numpy.sort`: every line along `axis` (or the array flattened) in increasing order, NaN last, or in decreasing order. Format and
     fill stay. Always stable, whatever `kind` and `stable` say.
 
@@ -188,7 +196,7 @@ def sort(x: Any, axis: int | None = -1, kind: Any = None, *, descending: bool = 
     return flip(made, place) if descending else made
 
 
-def argsort(x: Any, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: Any, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool = True) -> Array:
     """`numpy.argsort`, stable: dense int64.
 
     >>> argsort(np.array([3.0, 1.0, 2.0]))
@@ -202,7 +210,7 @@ def argsort(x: Any, axis: int | None = -1, kind: Any = None, *, descending: bool
     return elementwise("subtract", max(0, line.shape[place] - 1), backwards)
 
 
-def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def median(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.median`: the middle entry of the sorted ones, or the mean of both; dense; NaN where there is a NaN, or no entry.
 
     >>> import sparsejax as sj

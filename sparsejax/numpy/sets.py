@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.formats.parts import lines
@@ -116,12 +117,12 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     return UniqueInverse(found[0], found[2])
 
 
-def unique_values(x: Any, /) -> Any:
+def unique_values(x: Any, /) -> Array:
     """The standard's `unique`; every NaN is a value of its own. O(n log n) for n stored entries."""
     return _found(_concrete("unique_values", x), False, False)[0]
 
 
-def isin(x: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(x: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Array:
     """`numpy.isin`: whether every entry of `x` is among `test_elements`. Sparse, over what that is of the fill, where `x` is sparse.
 
     >>> isin(np.array([0, 1, 2]), [2, 0])
@@ -130,22 +131,22 @@ def isin(x: Any, test_elements: Any, assume_unique: bool = False, invert: bool =
     return rules.isin(x, test_elements, invert)
 
 
-def union1d(x: Any, y: Any) -> Any:
+def union1d(x: Any, y: Any) -> Array:
     """`numpy.union1d`: the different values of both arrays."""
     return own(np.union1d(*(_values(name, v) for name, v in (("union1d", x), ("union1d", y)))))
 
 
-def intersect1d(x: Any, y: Any) -> Any:
+def intersect1d(x: Any, y: Any) -> Array:
     """`numpy.intersect1d`: the values that are in both arrays."""
     return own(np.intersect1d(_values("intersect1d", x), _values("intersect1d", y)))
 
 
-def setdiff1d(x: Any, y: Any) -> Any:
+def setdiff1d(x: Any, y: Any) -> Array:
     """`numpy.setdiff1d`: the values of `x` that are not in `y`."""
     return own(np.setdiff1d(_values("setdiff1d", x), _values("setdiff1d", y)))
 
 
-def setxor1d(x: Any, y: Any) -> Any:
+def setxor1d(x: Any, y: Any) -> Array:
     """`numpy.setxor1d`: the values that are in one of both arrays."""
     return own(np.setxor1d(_values("setxor1d", x), _values("setxor1d", y)))
 

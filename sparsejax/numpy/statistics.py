@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.lax import sorting
@@ -26,7 +27,7 @@ from sparsejax.numpy.nans import ordered_lines
 METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
-def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
+def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
     """`numpy.quantile`: the values below which fractions `q` (in [0, 1]) of the entries along `axis` lie, one more leading dimension for
     each of `q`; dense; NaN where there is a NaN. O(n log n) for n stored entries.
 
@@ -93,7 +94,7 @@ def _gathered(ordered: Any, places: Any, method: str, rest: tuple[int, ...]) -> 
     return _between(first, second, reshape(weight, (*weight.shape, *(1 for _ in rest))))
 
 
-def percentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
+def percentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
     """`numpy.percentile`: `quantile` of fractions in per cent."""
     return quantile(x, q / 100.0 if isinstance(q, Tracer) else np.true_divide(q, 100.0), axis, keepdims, method=method)
 
@@ -109,7 +110,7 @@ def _weight(method: str, places: Any, low: Any) -> Any:
     }[method]
 
 
-def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
+def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
     """`numpy.nanquantile`: `quantile` of the entries that are no NaN; NaN where there are none. O(n log n) for n stored entries.
 
     >>> nanquantile(np.array([np.nan, 1.0, 3.0]), 0.25)
@@ -134,14 +135,14 @@ def _at_fraction(ordered: Any, last: Any, fraction: Any, method: str) -> Any:
     return _between(first, second, _weight(method, places, low))
 
 
-def nanpercentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Any:
+def nanpercentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
     """`numpy.nanpercentile`: `nanquantile` of fractions in per cent."""
     return nanquantile(
         x, q / 100.0 if isinstance(q, Tracer) else np.true_divide(q, 100.0), axis, keepdims, method=method
     )
 
 
-def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Any:
+def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Array:
     """`numpy.histogram_bin_edges`, for a number of bins of one width, or the edges themselves."""
     if np.ndim(bins) == 1:
         return asarray(bins)
@@ -189,7 +190,7 @@ def histogram(x: Any, bins: Any = 10, range: Any = None, density: bool = False, 
     return counts / widths / reduce("sum", counts), edges
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Array:
     """`numpy.bincount`: how often each of the numbers 0, 1, … occurs among integers that are not negative, or the sum of their `weights`.
 
     The result has `length` entries, and larger numbers do not count (as in JAX); without it as many as the largest number needs, at least
@@ -217,7 +218,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     return convert_format(scatter(where(inside, given, 0), {0: where(inside, index, 0)}, (length,)), "dense")
 
 
-def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     """`numpy.digitize`: the bin that each entry lies in; `bins` increase.
 
     >>> digitize(np.array([0.5, 2.0]), np.array([0.0, 1.0, 2.0]))
@@ -226,7 +227,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     return _searchsorted(bins, x, "left" if right else "right")
 
 
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Array:
     """`numpy.interp`: the piecewise linear function through points (xp, fp), `xp` increasing, at `x`; differentiable by x and fp. Dense.
 
     >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0]))
@@ -257,7 +258,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     )
 
 
-def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Array:
     """`numpy.cov`: the covariances of variables, the rows of `m` (columns with `rowvar=False`). Dense.
 
     Of a sparse matrix without a dense copy: the product of the matrix with itself, less that of its means. O(products of entries).
@@ -291,7 +292,7 @@ def _variables(m: Any, rowvar: bool) -> Any:
     return atleast_2d(x) if x.ndim < 2 or rowvar else x.T
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Array:
     """`numpy.corrcoef`: covariances over the product of standard deviations."""
     c = cov(x, y, rowvar)
     if not c.ndim:
@@ -300,13 +301,13 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
     return c / reshape(size, (-1, 1)) / reshape(size, (1, -1))
 
 
-def partition(x: Any, kth: Any, axis: int | None = -1) -> Any:
+def partition(x: Any, kth: Any, axis: int | None = -1) -> Array:
     """`numpy.partition`: here every line is sorted, which puts the `kth` entry where it belongs, smaller ones before it."""
     x = _checked(x, kth, axis)
     return sorting.sort(reshape(x, (x.size,)), 0) if axis is None else sorting.sort(x, axis)
 
 
-def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Any:
+def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Array:
     """`numpy.argpartition`: here the order that sorts every line; see `partition`."""
     x = _checked(x, kth, axis)
     return sorting.argsort(reshape(x, (x.size,)), 0) if axis is None else sorting.argsort(x, axis)

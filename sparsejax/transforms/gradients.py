@@ -318,7 +318,7 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[..., tuple[Any, Any]]:
     """A function that returns the value of `function` and its gradient with respect to the arguments `argnums` (a tuple of
     gradients where that is a sequence). With `has_aux`, `function` returns `(value, aux)`, which takes the value's place.
 

@@ -98,7 +98,7 @@ def _derivative(function: Callable[..., Any], argnums: int | Sequence[int], mode
     return jacobian
 
 
-def sparse_hessian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+def sparse_hessian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Array]:
     """A function that returns the matrix of second derivatives of a scalar `function` as a sparse array: `sparse_jacobian(grad(function))`,
     forward over reverse, with a star colouring where that has fewer colours.
 

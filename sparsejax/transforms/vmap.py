@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sparsejax import tree_util
 from sparsejax.core.avals import Aval
@@ -20,10 +20,12 @@ from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax.batching import batch_jaxpr, moved, spread
 from sparsejax.transforms import staging
 
+Result = TypeVar("Result")
+
 
 def vmap(
-    function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None
-) -> Callable[..., Any]:
+    function: Callable[..., Result], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None
+) -> Callable[..., Result]:
     """A function that applies `function` to every element of a batch, as one program.
 
     `in_axes` says along which axis the arguments are batched: an integer, None for arguments that all elements share, or a tuple of

@@ -289,7 +289,7 @@ def _above(size: Array, least: Any, starts: Array, keep: int, owner: Array | Non
     room = keep - np.add.reduceat(above, starts, dtype=np.int64)
     before = np.cumsum(equal) - equal
     rank = before - (before[starts] if owner is None else before[starts][owner])
-    return above | (equal & (rank < (room if owner is None else room[owner])))  # type: ignore[no-any-return]
+    return above | (equal & (rank < (room if owner is None else room[owner])))
 
 
 def _thresholds(size: Array, starts: Array, count: Array, keep: int) -> Array:
