@@ -2,9 +2,10 @@
 
     python tools/check_packages.py [--quick] [--python PATH ...]
 
-Every environment is new, and holds nothing but the package and what it depends on: once the newest versions that there are for a Python, once the oldest that
-pyproject.toml allows and that have a wheel for it. `--python` names interpreters (this one, if none is named); `--quick` takes the wheel with the newest versions
-alone. Needs `pip install build`. What was built stays in dist/; a table of what ran is printed last.
+Every environment is new, and holds nothing but the package and what it depends on: once the newest versions that there are
+for a Python, once the oldest that pyproject.toml allows and that have a wheel for it. `--python` names interpreters (this one,
+if none is named); `--quick` takes the wheel with the newest versions alone. Needs `pip install build`. What was built stays in
+dist/; a table of what ran is printed last.
 """
 
 import argparse
