@@ -140,6 +140,16 @@ def test_flow_charts_are_drawn():
     assert len(drawn.findall(".//{*}rect")) == 7 and len(drawn.findall("{*}path")) == 6
 
 
+def test_pages_and_links_have_no_warnings(tmp_path):
+    """All pages but those of single names; no cell runs here, `test_blocks_run` runs them. Ten seconds of processor time."""
+    pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
+    command = [sys.executable, "-m", "sphinx", "-t", "lean", "-W", "--keep-going", "-q", "-b", "dummy"]
+    run = subprocess.run(
+        [*command, str(ROOT / "docs"), str(tmp_path)], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert run.returncode == 0, run.stderr
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_warnings(tmp_path):
     """What `pip install -e ".[docs]"` and the command of docs/conf.py make; about two minutes."""

@@ -91,13 +91,18 @@ def module_page(module, listed):
     return text + f".. toctree::\n   :hidden:\n\n{entries}"
 
 
-def write(folder):
-    """All pages; those that would not change are left alone, so that Sphinx does not read them again."""
+def write(folder, modules_alone=False):
+    """All pages, or those of modules, without tables; those that would not change are left alone, so that Sphinx does not read them again."""
     folder.mkdir(parents=True, exist_ok=True)
     pages, known = {}, {}
     for module_name in MODULES:
         module = importlib.import_module(module_name)
         listed = names(module)
+        if modules_alone:
+            pages[f"{module_name}.rst"] = (
+                heading(module_name, "=") + f".. automodule:: {module_name}\n   :no-members:\n"
+            )
+            continue
         pages[f"{module_name}.rst"] = module_page(module, listed)
         for n in listed:
             pages[f"{module_name}.{n}.rst"] = page(module_name, n, getattr(module, n), known)
@@ -111,5 +116,5 @@ def write(folder):
 
 
 def setup(app):
-    write(Path(app.srcdir) / "api" / "generated")
+    write(Path(app.srcdir) / "api" / "generated", modules_alone=app.tags.has("lean"))
     return {"parallel_read_safe": True}
