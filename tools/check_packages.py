@@ -37,6 +37,12 @@ def number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
+def has_wheel(python: Path, requirement: str) -> bool:
+    command = [str(python), "-m", "pip", "install", "--dry-run", "--quiet", "--no-deps", "--ignore-installed"]
+    command += ["--only-binary", ":all:", requirement]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
 def oldest(python: Path) -> list[str]:
     """The oldest versions of what matters that we allow and that have a wheel for this Python, as requirements."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
@@ -44,10 +50,10 @@ def oldest(python: Path) -> list[str]:
     for text in wanted:
         match = re.fullmatch(r"([\w-]+)>=([\d.]+)", text)
         if match and match[1] in ALWAYS:
-            listed = run(python, "-m", "pip", "index", "versions", match[1], "--only-binary", ":all:")
+            listed = run(python, "-m", "pip", "index", "versions", match[1])
             versions = re.findall(r"\d+(?:\.\d+)+", listed.split("Available versions:")[1].splitlines()[0])
-            chosen = min((v for v in versions if number(v) >= number(match[2])), key=number)
-            found.append(f"{match[1]}=={chosen}")
+            allowed = sorted((v for v in versions if number(v) >= number(match[2])), key=number)
+            found.append(next(r for r in (f"{match[1]}=={v}" for v in allowed) if has_wheel(python, r)))
     return found
 
 
