@@ -90,6 +90,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "tiled": "it moves outside of a reduction, whose sums stay in registers",
         "held": "it moves outside of a loop over entries, for which what it reads stays in registers",
     },
+    "sums": {
+        "walk": "tiles that meet blocks hold their sums over a whole walk over these",
+        "block": "they hold them over a block, which adds them to the result",
+    },
     "chunks": {
         "whole": "a kernel runs as one piece on one thread",
         "two": "in two chunks",
