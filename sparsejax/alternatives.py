@@ -132,6 +132,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "side_by_side": "four reductions in lanes at once",
         "entries": "the places of one leader, one by one",
         "groups": "the places of one leader, all slots of a group before the next one",
+        "row_tiles": "the places of one leader, several at a time, each a row of a register tile",
         "stored_values": "the places of one leader in lanes",
         "pairs": "the places of one leader, with two running sums",
         "unrolled": "the places of one leader, with four running sums, in lanes or in registers",

@@ -47,22 +47,24 @@ def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
     """Emit a tiled loop, or two: strips of decreasing width until all coordinates are done."""
     inner = stmt.body
     if not isinstance(inner, cin.Forall) or inner.kind != "tile":
-        _strips(context, stmt, env, None)
+        strips(context, stmt, env, None)
         return
     b, extent, done = context.b, context.bound(stmt.var, env), context.b.i64(0)
     counts = [width for (width,) in _needed(context, stmt.var, [(ROWS,), (1,)])]
     for count in counts:
         end = extent if count == counts[-1] else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
         with b.for_(done, end, stmt.var.name, count) as first:
-            _strips(context, inner, env, Rows(stmt.var, first, count))
+            strips(context, inner, env, Rows(stmt.var, first, count))
         done = end
 
 
-def _strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> None:
+def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> None:
     """A tiled loop, for some rows."""
     b, var, extent = context.b, stmt.var, context.bound(stmt.var, env)
     used = [a for a in cin.accesses(stmt.body) if a.tensor.policy != "scalar"]
     used += [w.lhs for w in cin.writes(stmt.body) if w.lhs.tensor.policy != "scalar"]
+    named = {entry for a in used for entry in a.entries}  # coordinates: no lanes hold them
+    used = [a for a in used if a not in named]
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
     most = VECTORS if rows is None or rows.count == 1 else FEW if b.has_masks() else 1
@@ -116,7 +118,7 @@ def assign(context: Context, stmt: cin.Assign, env: Env) -> None:
         return
     shared: dict[tuple[cin.Expr, int], emit.Num] = {}
     for row in range(strip.rows.count):
-        here = env.bind(strip.rows.var, _shifted(b, strip.rows.first, row))
+        here = strip.rows.bound(b, env, row)
         _assign_row(context, stmt, context.resolve(here, stmt), row, shared)
 
 

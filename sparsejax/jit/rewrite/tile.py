@@ -55,7 +55,7 @@ from sparsejax.formats import Dense, Format
 from sparsejax.jit.cost import machine
 from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.schedule import regions
-from sparsejax.jit.schedule.regions import _is_dense
+from sparsejax.jit.schedule.regions import is_dense
 
 
 def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
@@ -121,7 +121,7 @@ def _around(loops: list[cin.IndexVar], inner: cin.Forall) -> cin.Stmt | None:
     if op is None or inner.var not in lhs.indices:
         return None
     used = (lhs, *cin.accesses(rhs))
-    if not all(_is_dense(v, used) and _decides_nothing(v, inner.body) for v in dense):
+    if not all(is_dense(v, used) and _decides_nothing(v, inner.body) for v in dense):
         return None
     identity = operators.get(op).identity(lhs.dtype)
     register = cin.Access(cin.Tensor(f"{lhs.tensor.name}_t", (), lhs.dtype, Format(()), identity, "scalar"), ())
@@ -142,7 +142,7 @@ def _held(stmt: cin.Forall) -> cin.Stmt | None:
     lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
     used = (lhs, *cin.accesses(rhs))
     in_place = lhs.tensor.policy is None and all(isinstance(level, Dense) for level in lhs.tensor.format.levels)
-    if op is None or not in_place or var not in lhs.indices or inner.var not in lhs.indices or _is_dense(var, used):
+    if op is None or not in_place or var not in lhs.indices or inner.var not in lhs.indices or is_dense(var, used):
         return None
     if any(inner.var in a.indices and var in cin.bound_by(a) for a in cin.accesses(rhs)) or simplify.conditions(
         inner.body

@@ -34,7 +34,7 @@ def region(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.A
     first = len(order) - 1
     if order[first] not in out.indices:
         return None
-    while first and (order[first - 1] not in cin.bound_by(out) or _is_dense(order[first - 1], (out, *reads))):
+    while first and (order[first - 1] not in cin.bound_by(out) or is_dense(order[first - 1], (out, *reads))):
         first -= 1
     reductions = (k for k in range(first, len(order) - 1) if order[k] not in cin.bound_by(out))
     return next(reductions, None)
@@ -44,7 +44,7 @@ def block(order: Sequence[cin.IndexVar], first: int, out: cin.Access, reads: Seq
     """Of tiles that begin at the reduction `first`, where the dense loops below its walks over entries begin, if these are a product of
     dense blocks of several rows: what is a tile of its own, whose sums a walk adds to the result. None where they are none."""
     used = (out, *reads)
-    walks = [k for k in range(first, len(order) - 1) if not _is_dense(order[k], used)]
+    walks = [k for k in range(first, len(order) - 1) if not is_dense(order[k], used)]
     if not walks or any(order[k] in cin.bound_by(out) for k in range(first, walks[-1])):
         return None
     inside = order[walks[-1] + 1 : -1]
@@ -65,7 +65,7 @@ def blocks_pay(
     return added < again
 
 
-def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
+def is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
     """Whether `var` is neither a sparse level of what is read and written, nor above one."""
     for access in accesses:
         if var not in cin.bound_by(access):
