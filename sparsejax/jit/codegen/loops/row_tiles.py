@@ -12,8 +12,8 @@
         ...
     for p in end .. hi:                            one entry
 
-Rows of what is gathered are read where they lie, and rows of the result written one after the other, in the order of entries: results have the
-same bits as entry by entry.
+Rows of what is gathered are read where they lie, and rows of the result written one after the other. Sums are taken in the order in which they are
+entry by entry; where strips are narrow, LLVM may round products of the two before it adds them in one and not in the other.
 
 Source: the gathered matrix products of sparse convolutions (Tang et al., "TorchSparse", MLSys 2022), without the copy.
 """
