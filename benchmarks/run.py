@@ -6,6 +6,8 @@
     python -m benchmarks.run --ops spmv,spgemm --matrices uniform,cora --peers torch,jax,sparse,sparse_dot_mkl,graphblas,numba
     python -m benchmarks.run --threads 2 --dtype f4 --json results.json     rows that results.json has are not measured again
 
+    python -m benchmarks.run --table indirect --ops blocks,graphs,points    indirect einsums and block-sparse products (`benchmarks.indirect`)
+
 Every result is compared with SciPy's before anything is timed. Each round runs every library once, so that drift of the machine
 hits all alike; medians are compared. Figures are speeds relative to SciPy (or to the NumPy composition where SciPy has no such
 operation): above one is faster than SciPy. Run it on an idle machine: a busy neighbour core can change a ratio by a factor.
@@ -22,6 +24,7 @@ def main() -> int:
     """Parse the command line before NumPy is imported, since the number of BLAS threads is fixed then."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", default="", help="comma-separated operations (default: all)")
+    parser.add_argument("--table", choices=("operations", "indirect"), default="operations", help="which rows")
     parser.add_argument("--matrices", default="", help="comma-separated names, or 'real' for every real matrix")
     parser.add_argument(
         "--peers", default="", help="comma-separated: torch, jax, sparse, sparse_dot_mkl, graphblas, numba"
@@ -50,8 +53,10 @@ def main() -> int:
     )
     if options.threads == 1:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    from benchmarks import harness
+    from benchmarks import harness, indirect
 
+    if options.table == "indirect":
+        return indirect.run(options)
     return harness.run(options)
 
 

@@ -90,6 +90,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "tiled": "it moves outside of a reduction, whose sums stay in registers",
         "held": "it moves outside of a loop over entries, for which what it reads stays in registers",
     },
+    "sums": {
+        "walk": "tiles that meet blocks hold their sums over a whole walk over these",
+        "block": "they hold them over a block, which adds them to the result",
+    },
     "chunks": {
         "whole": "a kernel runs as one piece on one thread",
         "two": "in two chunks",
@@ -128,6 +132,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "side_by_side": "four reductions in lanes at once",
         "entries": "the places of one leader, one by one",
         "groups": "the places of one leader, all slots of a group before the next one",
+        "row_tiles": "the places of one leader, several at a time, each a row of a register tile",
         "stored_values": "the places of one leader in lanes",
         "pairs": "the places of one leader, with two running sums",
         "unrolled": "the places of one leader, with four running sums, in lanes or in registers",

@@ -57,6 +57,7 @@ PROGRAMS = {
     "layer": (lambda A, H, W: snp.maximum((A @ H) @ W, 0), TALL, W, V),
     "tall": (lambda x, y: x @ y, np.ones((130, 9)), np.ones((9, 8))),
     "read across": (lambda A: sj.einsum("ij,kj->ik", A, A @ A), sparse((300, 300), "csr", 1 / 300)),
+    "blocks": (lambda A, X: A @ X, sparse((N, N), "bsr:3x2"), W),
     "converted": (lambda A: A.asformat("csc"), A),
     "written by columns": (lambda A, x: sj.einsum("ij,j->ij", A, x, out_format="csc"), A, W[:, 0]),
 }
@@ -81,6 +82,7 @@ REACHED = {
     "rows": ("tall", "layer"),
     "shapes": ("tall", "filled", "softmax", "sparse product"),
     "storage": ("product that is reduced", "read across"),
+    "sums": ("blocks",),
     "tile": ("rows in registers", "columns in registers"),
     "workspace": ("sparse product", "written by columns"),
 }

@@ -19,6 +19,8 @@ VECTOR = RNG.integers(-3, 4, COLS).astype(float)
 WIDE = RNG.integers(-2, 3, (COLS, 130)).astype(float)
 U, V = RNG.integers(-2, 3, (ROWS, 24)).astype(float), RNG.integers(-2, 3, (COLS, 24)).astype(float)
 
+NAMES, WEIGHTS = RNG.integers(0, COLS, (ROWS, 5)), RNG.integers(-2, 3, (5, 24, 20)).astype(float)
+
 
 def uneven(seed):
     """Rows of every length up to that of a vector and some more; many empty ones."""
@@ -71,6 +73,11 @@ PROGRAMS = {
     "sums of groups": (lambda A: A.sum(axis=1), (stored(A, "groupcoo:16"),), lambda: A.sum(1)),
     "groups that grow": (lambda A: (A * A).asformat("csr"), (stored(A, "groupcoo:2"),), lambda: A * A),
     "columns in groups": (lambda A: A.sum(axis=0), (stored(A, "groupcoo:4"),), lambda: A.sum(0)),
+    "gathered rows": (
+        lambda N, V, W: sj.insum("Out[x,m] = V[N[x,z],c] * W[z,c,m]", N=N, V=V, W=W),
+        (stored(NAMES, "(d,d,c)@(0,1,0)/(32,1)"), V, WEIGHTS),
+        lambda: sum((NAMES[:, z, None] > 0) * (V[NAMES[:, z]] @ WEIGHTS[z]) for z in range(5)),
+    ),
     "dense sums": (lambda U: U.sum(axis=1) * 1.0, (U,), lambda: U.sum(1)),
 }
 SHAPES = [
@@ -92,6 +99,7 @@ SHAPES = [
     *[("sums of groups", s) for s in ("groups", "stored_values", "pairs", "unrolled", "entries")],
     *[("groups that grow", s) for s in ("groups", "stored_values", "entries", "merge")],
     *[("columns in groups", s) for s in ("groups", "entries")],
+    *[("gathered rows", s) for s in ("row_tiles", "entries", "merge")],
     ("eight terms", "independent"),
 ]
 MASKED = [

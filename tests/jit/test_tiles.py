@@ -124,3 +124,82 @@ def test_long_rows_are_tiled_widely_where_registers_are_plenty():
 
     assert "step 128" not in texts(127)
     assert ("step 128" in texts(128)) == host.has_masks()
+
+
+def block_products():
+    """Random products of arrays in blocks with dense ones: blocks that stick out, few and many columns."""
+    rng = np.random.default_rng(20)
+    for block in ((2, 2), (3, 5), (8, 4), (8, 8), (5, 1)):
+        rows, inner = (int(n) for n in rng.integers(1, 30, 2))
+        for columns in (1, 3, 16, 37):
+            kept = rng.random((-(-rows // block[0]), -(-inner // block[1]))) < 0.5
+            dense = rng.integers(-3, 4, (rows, inner)) * np.kron(kept, np.ones(block))[:rows, :inner]
+            dtype = rng.choice(["f4", "f8", "i8"])
+            yield block, dense.astype(dtype), rng.integers(-3, 4, (inner, columns)).astype(dtype)
+
+
+@pytest.mark.parametrize("sums", ["walk", "block"])
+@pytest.mark.parametrize("form", ["bsr:{}x{}", "blockgroupcoo:{}x{}:2"])
+def test_blocks_are_tiled_over_and_inside_walks(sums, form):
+    with engine.quick(), sj.config.using(choose=f"sums={sums}"):
+        for block, dense, B in block_products():
+            A = sj.array(dense, format=form.format(*block))
+            np.testing.assert_array_equal(sj.jit(lambda A, B: A @ B)(A, B).todense(), dense @ B)
+
+
+def test_tiles_of_large_blocks_are_inside_the_walk():
+    A, B = sj.array(np.eye(128, dtype="f4"), format="bsr:32x32"), np.ones((128, 64), "f4")
+    loops = sj.jit(lambda A, B: A @ B).lower(A, B).as_text("cin").split("\n")
+    walk = next(k for k, line in enumerate(loops) if "A[io,ko,ii,ki]: " in line)
+    assert [line.strip() for line in loops[walk + 1 : walk + 3]] == ["forall ii (tile)", "forall j (tile)"]
+
+
+def convolution(rng, rows, offsets, channels, dtype):
+    """A map of neighbours and the operands of a convolution, and what it is."""
+    stored = rng.random((rows, offsets)) < 0.6
+    names = rng.integers(0, rows, (rows, offsets)).astype(rng.choice(["i4", "i8"]))
+    In = rng.integers(-3, 4, (rows, channels[0])).astype(dtype)
+    W = rng.integers(-3, 4, (offsets, *channels)).astype(dtype)
+    x, z = np.nonzero(stored)
+    expected = np.zeros((rows, channels[1]), dtype)
+    np.add.at(expected, x, np.einsum("pc,pcm->pm", In[names[x, z]], W[z]))
+    return sj.array((names[x, z], (x, z)), shape=stored.shape), In, W, expected
+
+
+TEXT = "Out[x,m] = In[N[x,z],c] * W[z,c,m]"
+
+
+@pytest.mark.parametrize("form", ["coo", "csr", "(d,d,c)@(0,1,0)/(8,1)", "(d,c,c)@(0,1,0)/(8,1)"])
+def test_gathered_rows_of_a_product_are_rows_of_tiles(form):
+    rng = np.random.default_rng(7)
+    for dtype in ("f4", "f8", "i8", "c8"):
+        N, In, W, expected = convolution(
+            rng, int(rng.integers(1, 40)), 3, (int(rng.integers(1, 6)), int(rng.integers(1, 40))), dtype
+        )
+        N = N.asformat(form)
+        for shape in ("row_tiles", "entries"):
+            with engine.quick(), sj.config.using(choose=f"loop_shape={shape}"):
+                made = sj.jit(lambda N, In, W: sj.insum(TEXT, N=N, In=In, W=W))(N, In, W)
+            np.testing.assert_array_equal(made.todense(), expected)
+
+
+def test_bits_of_row_tiles_are_the_same_for_any_number_of_threads():
+    rng = np.random.default_rng(8)
+    N, _, _, _ = convolution(rng, 300, 5, (4, 20), "f4")
+    In, W = rng.standard_normal((300, 4)).astype("f4"), rng.standard_normal((5, 4, 20)).astype("f4")
+    N = N.asformat("(d,d,c)@(0,1,0)/(64,1)")
+    found = {}
+    for shape in ("row_tiles", "entries"):
+        for threads in (1, 2):
+            with sj.config.using(choose=f"chunks=each,loop_shape={shape}", num_threads=threads):
+                f = sj.jit(lambda N, In, W: sj.insum(TEXT, N=N, In=In, W=W))
+                assert ("row_tiles" in f.lower(N, In, W).as_text("cin")) == (shape == "row_tiles")
+                found[shape, threads] = f(N, In, W).todense()
+        np.testing.assert_array_equal(found[shape, 1], found[shape, 2])
+    np.testing.assert_allclose(found["row_tiles", 1], found["entries", 1], rtol=1e-4, atol=1e-5)
+
+
+def test_index_arrays_of_long_integers_leave_strips_their_lanes():
+    N, In, W, _ = convolution(np.random.default_rng(9), 40, 3, (4, 32), "f4")
+    f = sj.jit(lambda N, In, W: sj.insum(TEXT, N=N.astype("i8"), In=In, W=W))
+    assert ": +16]" in f.lower(N, In, W).as_text("loops")

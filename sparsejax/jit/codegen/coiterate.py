@@ -18,6 +18,7 @@ from sparsejax.jit.codegen.loops import (
     merge,
     reduce,
     row_blocks,
+    row_tiles,
     stored_values,
     unions,
     unroll_and_jam,
@@ -90,6 +91,8 @@ def _emit(loop: Loop, shape: str) -> None:
             reduce.gathered(loop, key, walker)
         case "groups", [walker]:
             groups.walk(loop, key, walker)
+        case "row_tiles", [walker]:
+            row_tiles.walk(loop, key, walker)
         case "entries", [walker]:
             merge.entries(loop, key, walker)
         case _:

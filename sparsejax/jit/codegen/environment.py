@@ -43,11 +43,18 @@ class Brief:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a strip: `count` coordinates of `var` from `first` on."""
+    """The rows of a strip: `count` coordinates of `var` from `first` on; or those that `at` binds, where rows are entries of a walk."""
 
     var: cin.IndexVar
     first: Val
     count: int
+    at: Callable[[Env, int], Env] | None = None
+
+    def bound(self, b: Builder, env: Env, number: int) -> Env:
+        """The state in a row."""
+        if self.at is not None:
+            return self.at(env, number)
+        return env.bind(self.var, b.add(self.first, number) if number else self.first)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ While a strip is being emitted, every assignment is made for all its lanes. Wher
 of the outer one, with registers for each: what has no row is read once for all of them.
 
     for b0 in 0 .. m by 4:              four rows, then one
-      for k0 in 0 .. n by 16:           two vectors to a row, then one
+      for k0 in 0 .. n by 16:           one vector or two to a row
         for p in pos[i] .. pos[i + 1]:
           x = B[crd[p], k0 .. k0 + 15]
           t00 .. t01 += vals[p, b0] * x
@@ -32,42 +32,47 @@ from sparsejax.jit.codegen.environment import Env, Rows, Strip
 from sparsejax.jit.codegen.operands import Registers
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.bounded import Bounded
+from sparsejax.jit.schedule import regions
 
 VECTOR_BYTES = 64
 VECTORS, WIDE = 4, 16
 """Vectors of a strip; and of one where registers are plenty: longer pieces of rows at a time, and fewer walks over sparse loops.
 Where rows are shorter, such strips are left out: a kernel would take 26 ms to compile instead of 15."""
-ROWS, VECTORS_PER_ROW = 4, 2
+ROWS, FEW = regions.ROWS, 2
+"""Rows of a strip that has several, and the vectors of narrower strips. Several rows have so many where registers are 32 and hold a vector each;
+else one: four rows of two halves of a vector are half of 16 registers, and what rows share and a splat of what they do not need others."""
 
 
 def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
     """Emit a tiled loop, or two: strips of decreasing width until all coordinates are done."""
     inner = stmt.body
     if not isinstance(inner, cin.Forall) or inner.kind != "tile":
-        _strips(context, stmt, env, None)
+        strips(context, stmt, env, None)
         return
     b, extent, done = context.b, context.bound(stmt.var, env), context.b.i64(0)
     counts = [width for (width,) in _needed(context, stmt.var, [(ROWS,), (1,)])]
     for count in counts:
         end = extent if count == counts[-1] else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
         with b.for_(done, end, stmt.var.name, count) as first:
-            _strips(context, inner, env, Rows(stmt.var, first, count))
+            strips(context, inner, env, Rows(stmt.var, first, count))
         done = end
 
 
-def _strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> None:
+def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> None:
     """A tiled loop, for some rows."""
     b, var, extent = context.b, stmt.var, context.bound(stmt.var, env)
     used = [a for a in cin.accesses(stmt.body) if a.tensor.policy != "scalar"]
     used += [w.lhs for w in cin.writes(stmt.body) if w.lhs.tensor.policy != "scalar"]
+    named = {entry for a in used for entry in a.entries}  # coordinates: no lanes hold them
+    used = [a for a in used if a not in named]
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
-    most = VECTORS if rows is None or rows.count == 1 else VECTORS_PER_ROW
+    most = VECTORS if rows is None or rows.count == 1 else FEW if b.has_masks() else 1
     masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = context.program.extent(var) >= WIDE * widest
     wide = ((widest, WIDE),) if rows is None and long and _fits(b, stmt.body) else ()
-    every = dict.fromkeys((*wide, (widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
+    every = dict.fromkeys((*wide, (widest, most), (widest, min(most, FEW)), *narrow, (widest if masks else 1, 1)))
     widths = _needed(context, var, list(every))
     partial = any(n % widest for n in _extents(context, var))
     for number, (lanes, vectors) in enumerate(widths):
@@ -113,7 +118,7 @@ def assign(context: Context, stmt: cin.Assign, env: Env) -> None:
         return
     shared: dict[tuple[cin.Expr, int], emit.Num] = {}
     for row in range(strip.rows.count):
-        here = env.bind(strip.rows.var, _shifted(b, strip.rows.first, row))
+        here = strip.rows.bound(b, env, row)
         _assign_row(context, stmt, context.resolve(here, stmt), row, shared)
 
 

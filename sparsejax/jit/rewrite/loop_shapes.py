@@ -8,6 +8,7 @@ pairs           a reduction into a register, by one leader                   red
 gathered        the same in masked lanes, of operands that can be gathered   reduce
 unrolled        the same                                                     reduce
 groups          one statement, by one leader whose slots come in groups      groups
+row_tiles       a register tile of dense operands at every place             row_tiles
 entries         one leader                                                   merge
 
 Legality is a matter of types; what pays of `statistics` (`Program.lengths`) and of the processor (`host`).
@@ -26,6 +27,7 @@ from sparsejax.jit.ir.loop_plans import Accumulator, Cases, Leaders, LoopKey, Wa
 from sparsejax.jit.ir.program import Program, heads
 from sparsejax.jit.rewrite import lanewise, scatter_operands, summation
 from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes, vectorizable
+from sparsejax.jit.schedule import regions
 
 FEW = 11.0
 """Entries of a segment, on average, below which two running sums are faster than vectors (`pairs`)."""
@@ -214,6 +216,7 @@ def single(loop: Loop, key: Leaders) -> tuple[list[str], str]:
         "unrolled": (_reduces, _unrolled_pays),
         "side_by_side": (jams, lambda loop, key, walk: not loop.is_short(walk)),
         "groups": (_in_groups, lambda loop, key, walk: not loop.is_short(walk, LONG * step(walk))),
+        "row_tiles": (_in_row_tiles, lambda loop, key, walk: not loop.is_short(walk, regions.ROWS)),
     }.items():
         if legal(loop, key, walk):
             found.append(shape)
@@ -328,8 +331,39 @@ def _in_groups(loop: Loop, key: Leaders, walk: Walk) -> bool:
     return walk.side_by_side and step(walk) > 1 and isinstance(loop.cases[key], cin.Assign)
 
 
+def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:
+    """Whether the places of a walk may be rows of a register tile: each has a row of the result, in place, and reductions of dense operands, some
+    of which all rows share."""
+    stmt, var = loop.cases[key], loop.var
+    match stmt:
+        case cin.Forall(along, cin.Where(cin.Assign(lhs, op, _), producer), "tile") if op is not None:
+            pass
+        case _:
+            return False
+    loops: list[cin.IndexVar] = []
+    inner: cin.Stmt = producer
+    while isinstance(inner, cin.Forall) and inner.kind == "serial":
+        loops.append(inner.var)
+        inner = inner.body
+    if not isinstance(inner, cin.Assign) or inner.lhs.tensor.policy != "scalar" or not loops:
+        return False
+    state, read = loop.state, [a for a in dict.fromkeys(cin.accesses(inner.rhs)) if a.tensor.policy != "scalar"]
+    if state.in_tile or loop.enters or not walk.side_by_side or not walk.last or simplify.conditions(stmt):
+        return False
+    others = [a for a in read if a not in key]
+    if any(a in state.unsure for a in read) or not all(a.tensor.format.is_dense for a in (lhs, *others)):
+        return False
+    if lhs.tensor.policy not in (None, "dense") or var not in lhs.indices or along not in lhs.indices:
+        return False
+    if not all(regions.is_dense(v, (lhs, *others)) for v in loops):
+        return False
+    return any(along in a.indices and var not in cin.bound_by(a) for a in others)
+
+
 def copies(loop: Loop, key: Leaders, shape: str) -> int:
     """How many sums a loop of this shape runs at once, or how many slots it visits side by side."""
+    if shape == "row_tiles":
+        return regions.ROWS
     return step(*(loop.walks[a] for a in key)) if shape == "groups" else COPIES.get(shape, 1)
 
 

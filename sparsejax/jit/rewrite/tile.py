@@ -22,6 +22,19 @@ before:  forall i                              after:  forall i
                                                               then
                                                                 C[b,i,k] += t
 
+Where such a reduction walks blocks, the sums may be held over the dense reductions inside a block alone, and each block adds its own to the
+result: else every tile of rows would walk all blocks of a row again, and read what they meet from far away (`sums`).
+
+before:  forall io                             after:  forall io
+           forall ko                                     forall ko
+             forall ii                                     forall ii (tile)
+               forall ki                                     forall j (tile)
+                 forall j (vector)                             where t: scalar
+                   C[io,ii,j] += A[io,ko,ii,ki] * B[ko,ki,j]      forall ki
+                                                                    t += A[io,ko,ii,ki] * B[ko,ki,j]
+                                                                then
+                                                                  C[io,ii,j] += t
+
 What a loop over a sparse level adds to rows of the result reads a dense row that is the same for all of them: it stays in registers.
 
 before:  forall k                              after:  forall k
@@ -39,8 +52,10 @@ it, one that is a sparse level or the parent of one cannot be tiled; registers w
 from __future__ import annotations
 
 from sparsejax.formats import Dense, Format
+from sparsejax.jit.cost import machine
 from sparsejax.jit.ir import choices, cin, operators, simplify
-from sparsejax.jit.schedule.regions import _is_dense
+from sparsejax.jit.schedule import regions
+from sparsejax.jit.schedule.regions import is_dense
 
 
 def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
@@ -48,6 +63,10 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
     match stmt:
         case cin.Forall(var, body, "serial"):
             made, way = _tiled(stmt), "tiled"
+            if made is not None and (blocked := _by_blocks(stmt)) is not None:
+                apart, cheapest = blocked
+                if choices.pick("sums", ("walk", "block"), cheapest) == "block":
+                    made = apart
             if made is None and inside:
                 made, way = _held(stmt), "held"
             if made is not None and choices.pick("tile", ("plain", way), way) == way:
@@ -70,12 +89,39 @@ def _tiled(stmt: cin.Forall) -> cin.Stmt | None:
         inner = inner.body
     if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
         return None
+    if stmt.var in cin.bound_by(inner.body.lhs):
+        return None
+    return _around(loops, inner)
+
+
+def _by_blocks(stmt: cin.Forall) -> tuple[cin.Stmt, str] | None:
+    """The loops of `_tiled` with tiles inside a walk over blocks, and whether these are cheaper ("block") or tiles around it ("walk"); None where
+    there is no such walk."""
+    loops: list[cin.IndexVar] = []
+    inner: cin.Stmt = stmt
+    while isinstance(inner, cin.Forall) and not isinstance(inner.body, cin.Assign):
+        loops.append(inner.var)
+        inner = inner.body
+    assert isinstance(inner, cin.Forall) and isinstance(inner.body, cin.Assign)
+    lhs, reads = inner.body.lhs, tuple(cin.accesses(inner.body.rhs))
+    first = regions.block((*loops, inner.var), 0, lhs, reads)
+    made = None if first is None else _around(loops[first:], inner)
+    if made is None:
+        return None
+    inside = (*loops[first:], inner.var)
+    pays = regions.blocks_pay(inside, lhs, cin.extents((lhs, *reads)), machine.current())
+    return cin.around(loops[:first], made), "block" if pays else "walk"
+
+
+def _around(loops: list[cin.IndexVar], inner: cin.Forall) -> cin.Stmt | None:
+    """Tiles over the vector loop `inner` and the loops around it that its target follows, around the others."""
+    assert isinstance(inner.body, cin.Assign)
     lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
     dense = [v for v in loops if v in cin.bound_by(lhs)]
-    if op is None or inner.var not in lhs.indices or stmt.var in dense:
+    if op is None or inner.var not in lhs.indices:
         return None
     used = (lhs, *cin.accesses(rhs))
-    if not all(_is_dense(v, used) and _decides_nothing(v, inner.body) for v in dense):
+    if not all(is_dense(v, used) and _decides_nothing(v, inner.body) for v in dense):
         return None
     identity = operators.get(op).identity(lhs.dtype)
     register = cin.Access(cin.Tensor(f"{lhs.tensor.name}_t", (), lhs.dtype, Format(()), identity, "scalar"), ())
@@ -96,7 +142,7 @@ def _held(stmt: cin.Forall) -> cin.Stmt | None:
     lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
     used = (lhs, *cin.accesses(rhs))
     in_place = lhs.tensor.policy is None and all(isinstance(level, Dense) for level in lhs.tensor.format.levels)
-    if op is None or not in_place or var not in lhs.indices or inner.var not in lhs.indices or _is_dense(var, used):
+    if op is None or not in_place or var not in lhs.indices or inner.var not in lhs.indices or is_dense(var, used):
         return None
     if any(inner.var in a.indices and var in cin.bound_by(a) for a in cin.accesses(rhs)) or simplify.conditions(
         inner.body

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from sparsejax.formats import Dense
+from sparsejax.jit.cost.memory import LINE
+from sparsejax.jit.cost.price_table import Machine
 from sparsejax.jit.ir import cin
+
+ROWS = 4
+"""Rows of a tile over two dense variables."""
 
 
 def depth(access: cin.Access, var: cin.IndexVar, order: Sequence[cin.IndexVar]) -> int | None:
@@ -28,19 +34,42 @@ def region(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.A
     first = len(order) - 1
     if order[first] not in out.indices:
         return None
-    while first and (order[first - 1] not in cin.bound_by(out) or _is_dense(order[first - 1], (out, *reads))):
+    while first and (order[first - 1] not in cin.bound_by(out) or is_dense(order[first - 1], (out, *reads))):
         first -= 1
     reductions = (k for k in range(first, len(order) - 1) if order[k] not in cin.bound_by(out))
     return next(reductions, None)
 
 
-def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
+def block(order: Sequence[cin.IndexVar], first: int, out: cin.Access, reads: Sequence[cin.Access]) -> int | None:
+    """Of tiles that begin at the reduction `first`, where the dense loops below its walks over entries begin, if these are a product of
+    dense blocks of several rows: what is a tile of its own, whose sums a walk adds to the result. None where they are none."""
+    used = (out, *reads)
+    walks = [k for k in range(first, len(order) - 1) if not is_dense(order[k], used)]
+    if not walks or any(order[k] in cin.bound_by(out) for k in range(first, walks[-1])):
+        return None
+    inside = order[walks[-1] + 1 : -1]
+    rows = [v for v in inside if v in cin.bound_by(out)]
+    return walks[-1] + 1 if rows and len(rows) < len(inside) else None
+
+
+def blocks_pay(
+    inside: Sequence[cin.IndexVar], out: cin.Access, extents: Mapping[cin.IndexVar, int], machine: Machine
+) -> bool:
+    """Whether tiles of a product of blocks pay, with `inside` its loops: each block adds its sums to the result once more; else, sums being held
+    over the walk, what rows share is read by every tile of rows, a line here and there, from beyond the first cache."""
+    rows = math.prod(extents[v] for v in inside[:-1] if v in cin.bound_by(out))
+    summed = math.prod(extents[v] for v in inside[:-1] if v not in cin.bound_by(out))
+    row = extents[inside[-1]] * out.dtype.itemsize
+    added = rows * row / 8 * machine.lane
+    again = rows / ROWS * summed * row / LINE * machine.line[0]
+    return added < again
+
+
+def is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
     """Whether `var` is neither a sparse level of what is read and written, nor above one."""
     for access in accesses:
         if var not in cin.bound_by(access):
             continue
-        if var.outer is not None and access.tensor.policy is None and not _paired(access, var):
-            return False
         levels = [lv for lv in range(len(access.indices)) if access.level_index(lv) == var]
         if (
             cin.jumps(access, var)
@@ -49,8 +78,3 @@ def _is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
         ):
             return False
     return True
-
-
-def _paired(access: cin.Access, var: cin.IndexVar) -> bool:
-    """Whether the blocks that `var` runs inside of are no blocks in memory."""
-    return all(d in access.tensor.paired for d, ix in enumerate(access.indices) if ix == var)

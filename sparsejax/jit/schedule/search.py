@@ -42,9 +42,8 @@ from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
 
 GALLOP = 2.0
 """Steps per doubling of the distance that is jumped over where one operand is searched instead of walked: there and back."""
-HELD, TILED, ROWS = 0.5, 0.6, 4.0
-"""What a lane costs, as a share, where rows of the result stay in registers (`tile`); the share of that in tiles of two dense loops, and how many
-rows one has."""
+HELD, TILED = 0.5, 0.6
+"""What a lane costs, as a share, where rows of the result stay in registers (`tile`); the share of that in tiles of two dense loops."""
 VECTOR = 8
 """Elements of 8 bytes in a vector."""
 BEAM, LISTED = 400, 120
@@ -442,7 +441,8 @@ class Model(Cardinalities):
 
     def _region(self, order: tuple[cin.IndexVar, ...]) -> int | None:
         """Where the loops of an order begin that become tiles."""
-        if self.nest.nested or not self.nest.direct or self.nest.op is None:
+        producers = self.nest.producers
+        if self.nest.nested or len(producers) != 1 or producers[0].op is None:
             return None
         if set(order) < set(self.nest.variables) or assembly(self.nest.output, self.storage, order)[0] == SCATTER:
             return None
@@ -457,7 +457,7 @@ class Model(Cardinalities):
             return None
         reductions = tuple(v for v in order[first:-1] if v not in dense)
         before, inside = self.walk(order[:first]).cost, self.walk((*order[:first], *reductions)).cost
-        times = math.prod(self.extents[v] for v in dense) / min(ROWS, max(1, self.extents[dense[-1]]))
+        times = math.prod(self.extents[v] for v in dense) / min(regions.ROWS, max(1, self.extents[dense[-1]]))
         return before + (inside - before) * times
 
     def _scattering(

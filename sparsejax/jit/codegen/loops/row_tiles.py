@@ -1,0 +1,48 @@
+"""Row tiles: the places of one leader, several at a time, each of which names a row of a register tile.
+
+    for p in lo .. end by 4:                       four entries: rows r0 .. r3 of the result, n0 .. n3 of what is gathered
+      for j0 in 0 .. m by 16:
+        t0 .. t3 = 0
+        for c in 0 .. channels:
+          w = W[k, c, j0 .. j0 + 15]               read once for four rows
+          t0 += In[n0, c] * w
+          ...
+          t3 += In[n3, c] * w
+        Out[r0, j0 .. j0 + 15] += t0
+        ...
+    for p in end .. hi:                            one entry
+
+Rows of what is gathered are read where they lie, and rows of the result written one after the other. Sums are taken in the order in which they are
+entry by entry; where strips are narrow, LLVM may round products of the two before it adds them in one and not in the other.
+
+Source: the gathered matrix products of sparse convolutions (Tang et al., "TorchSparse", MLSys 2022), without the copy.
+"""
+
+from __future__ import annotations
+
+from sparsejax.jit.codegen import register_tiles
+from sparsejax.jit.codegen.environment import Env, Rows
+from sparsejax.jit.codegen.loops import merge
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
+from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Leaders
+
+
+def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
+    """The places of `walker`, as many at a time as the plan of the loop says."""
+    b, segment, count, stmt = loop.b, walker.segment, loop.plan.copies, loop.cases[key]
+    assert isinstance(stmt, cin.Forall)
+    length = b.named("count", b.sub(segment.hi, segment.lo))
+    end = b.named("end", b.add(segment.lo, b.mul(b.binary("sdiv", length, b.i64(count)), count)))
+    with b.for_(segment.lo, end, "p", count) as first:
+        places = [b.named("q", b.add(first, number)) if number else first for number in range(count)]
+        coordinates = [segment.coordinate(place) for place in places]
+
+        def at(env: Env, number: int) -> Env:
+            cursor = walker.cursor(places[number], None, coordinates[number])
+            return env.bind(loop.var, coordinates[number]).with_cursors({walker.access: cursor})
+
+        rows = Rows(loop.var, first, count, at)
+        register_tiles.strips(loop.context, stmt, loop.env, rows)
+    with b.for_(end, segment.hi, "p") as place:
+        merge.at_entry(loop, key, walker, place)
