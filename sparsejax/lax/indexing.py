@@ -1,12 +1,11 @@
 """Parts of arrays: windows by ranges, gathers by indices, arrays side by side.
 
-A window keeps what lies in a range of each dimension. A gather from a dense array is an indirect einsum (`indirect`). One from a sparse
-array is a contraction with a selection, the sparse matrix that has its one in row p at column index[p]; it is scheduled, fused and
-differentiated as any contraction is:
+A window keeps what lies in a range of each dimension. Gathers and scatters are indirect einsums (`indirect`), scheduled, fused and
+differentiated as any other:
 
-    x[i, :]        out[p, j] = sum_i  S[p, i] * x[i, j]
-    x[i, j]        out[p]    = sum_ij S[p, i] * T[p, j] * x[i, j]
-    scatter-add    out[i, j] = sum_p  S[p, i] * v[p, j]
+    x[i, :]        out[p, j] = x[i[p], j]
+    x[i, j]        out[p] = x[i[p], j[p]]
+    scatter-add    out[i[p], j] += v[p, j]
 """
 
 from __future__ import annotations
@@ -151,33 +150,19 @@ def select(index: Any, extent: int, dtype: Any = np.float64, drop: bool = False,
     return select_p.bind(dense, extent=known(extent), dtype=np.dtype(dtype), drop=drop, axis=axis)
 
 
-def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None) -> Any:
-    """`x` at integer vectors of one length, one for each of some dimensions: x[:, i, :, j] for {1: i, 3: j}.
+def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None, place: int | None = None) -> Any:
+    """`x` at arrays of integers that are broadcast to one shape, one for each of some dimensions: x[:, i, :, j] for {1: i, 3: j}.
 
-    The dimensions are replaced by one, at the place of the first. A sparse result has the format of `x` where one dimension is
-    gathered from, and coo else. Work: the result, or of a sparse `x` a contraction with one
-    selection per dimension. Errors call dimension d `axes[d]`.
+    The axes of that shape replace the dimensions, before the other dimension number `place` (default: where the first of them stood).
+    A sparse result has the format of `x` where one vector indexes it, and coo else. Work: the result, and of a sparse `x` a search for every
+    place, or its entries where it is not stored by what is indexed first. Errors call dimension d `axes[d]`.
 
     >>> import sparsejax as sj
     >>> gather(sj.array(np.arange(6.0).reshape(2, 3)), {1: np.array([2, 2, 0])})
     Array([[2., 2., 0.],
            [5., 5., 3.]], dtype=float64)
     """
-    x = asarray(x)
-    if x.format.is_dense:
-        return rows.gathered(x, {d: asarray(i) for d, i in indices.items()}, axes)
-    first = min(indices)
-    labels = range(x.ndim)
-    factors = [select(i, x.shape[d], x.dtype, axis=d if axes is None else axes[d]) for d, i in indices.items()]
-    inputs = [(x.ndim, d) for d in indices]
-    output = [x.ndim if d == first else d for d in labels if d == first or d not in indices]
-    form = x.format if len(indices) == 1 else Format.parse("coo", len(output))
-    made = refilled(x)
-    # formats that store zeros between the entries of a product (bands, diagonals, blocks) take them over the right fill only
-    plain = made is x or (not form.blocked and all(lv.plain for lv in form.levels))
-    found = form if plain else Format([Coordinate()] * len(output), form.unblocked().order)
-    made = contract([*factors, made], [*inputs, tuple(labels)], output, found, x.dtype)
-    return convert_format(refilled(made, x.fill_value), form)
+    return rows.gathered(asarray(x), {d: asarray(i) for d, i in indices.items()}, axes, place=place)
 
 
 def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], semiring: Any = None) -> Any:

@@ -11,6 +11,7 @@ import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,26 +38,31 @@ _KINDS = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) 
 
 @dataclass
 class Index:
-    """A key for an array of `shape`: a range per dimension, the dimensions indexed by one integer, the vectors of integers of others.
+    """A key for an array of `shape`: a range per dimension, the dimensions indexed by one integer, the arrays of integers of others.
 
     `advanced` is the shape that the integer arrays broadcast to, `first` the number of axes of the result before it, and `new` the
-    places in the result of axes of extent one. `crossed` holds the vectors before they were broadcast, in the order of their axes,
+    places in the result of axes of extent one. `crossed` holds the arrays as vectors, in the order of their axes,
     where several arrays vary along axes of their own (`numpy.ix_`).
     """
 
     shape: tuple[int, ...]
     ranges: list[range] = field(default_factory=list)
     single: list[int] = field(default_factory=list)
-    arrays: dict[int, Any] = field(default_factory=dict)
+    given: dict[int, Any] = field(default_factory=dict)
     advanced: tuple[int, ...] = ()
     first: int = 0
     new: list[int] = field(default_factory=list)
     crossed: dict[int, Any] = field(default_factory=dict)
 
+    @cached_property
+    def arrays(self) -> dict[int, Any]:
+        """The arrays of integers, broadcast, as vectors of one length."""
+        return {d: _vector(a, self.advanced) for d, a in self.given.items()}
+
     @property
     def sliced(self) -> list[int]:
         """The dimensions that remain."""
-        return [d for d in range(len(self.shape)) if d not in self.single and d not in self.arrays]
+        return [d for d in range(len(self.shape)) if d not in self.single and d not in self.given]
 
     @property
     def plain(self) -> tuple[int, ...]:
@@ -94,13 +100,13 @@ def parse(key: Any, shape: tuple[int, ...]) -> Index:
             advanced.append((place, axes))
         if _is_array(part):
             made.ranges.append(span(0, shape[d]))
-            made.arrays[d] = part
+            made.given[d] = part
         else:
             made.ranges.append(_one(part, shape[d], d))
             made.single.append(d)
-    if made.arrays:
-        made.crossed = _crossed(made.arrays)
-        made.advanced = _broadcast(made.arrays)
+    if made.given:
+        made.crossed = _crossed(made.given)
+        made.advanced = _broadcast(made.given)
         places = [p for p, _ in advanced]
         together = places == list(range(places[0], places[0] + len(places)))
         before = advanced[0][1] if together else 0
@@ -230,17 +236,15 @@ def _vector(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _broadcast(arrays: dict[int, Any]) -> tuple[int, ...]:
-    """Make vectors of one length out of the index arrays; the shape that they have together."""
+    """The shape that the index arrays have together."""
     shapes = [a.shape for a in arrays.values()]
     try:
-        shape = broadcast_shapes(*shapes)
+        return broadcast_shapes(*shapes)
     except ValueError:
         listed = " ".join(map(str, shapes))
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed}"
         ) from None
-    arrays.update({d: _vector(a, shape) for d, a in arrays.items()})
-    return shape
 
 
 def getitem(x: Any, key: Any) -> Any:
@@ -250,8 +254,7 @@ def getitem(x: Any, key: Any) -> Any:
     that an integer removes (csr gives a sparse row for `x[i]`) or that one index vector, or several of `numpy.ix_`, select from; in coo
     where index arrays vary together or have several dimensions, and where new axes stand. O(entries found) for slices and for index
     arrays, and a search for every place of those that name single entries; buffers are shared where most of them stays. Under `jit`,
-    index arrays are contracted with selections: one for those that vary together, one each for others; the sign of a zero that is
-    gathered is not kept there.
+    index arrays are indirect einsums (`sparsejax.insum`): one for those that vary together, one each for others.
 
     >>> import sparsejax as sj
     >>> A = sj.array([[0, 2, 0], [3, 0, 4]], format="csr")
@@ -277,17 +280,13 @@ def getitem(x: Any, key: Any) -> Any:
             return found if found.shape == index.result else reshape(found, index.result)
     made = indexing.window(x, index.ranges, index.single)
     left = [d for d in range(x.ndim) if d not in index.single]
-    if index.crossed:
+    if index.crossed and not made.format.is_dense:
         for d, vector in index.crossed.items():
             made = indexing.gather(made, {left.index(d): vector}, left)
         names = [*index.sliced[: index.first], *index.crossed, *index.sliced[index.first :]]
         made = transpose(made, [left.index(d) for d in names])
-    elif index.arrays:
-        made = indexing.gather(made, {left.index(d): a for d, a in index.arrays.items()}, left)
-        at = sum(d < min(index.arrays) for d in index.sliced)
-        if at != index.first:
-            rest = [k for k in range(made.ndim) if k != at]
-            made = transpose(made, [*rest[: index.first], at, *rest[index.first :]])
+    elif index.given:
+        made = indexing.gather(made, {left.index(d): a for d, a in index.given.items()}, left, index.first)
     return made if made.shape == index.result else reshape(made, index.result)
 
 
@@ -298,7 +297,7 @@ def _at_once(x: Any, index: Index) -> Any:
         return None
     vectors = {d: selection.numbers(v, x.shape[d], d) for d, v in vectors.items()}
     keys: list[Any] = [None if r == range(n) else r for r, n in zip(index.ranges, x.shape, strict=True)]
-    if index.arrays and not index.crossed and len(index.arrays) > 1:
+    if index.given and not index.crossed and len(index.given) > 1:
         if index.sliced:
             return None
         count = math.prod(index.advanced)
@@ -310,10 +309,10 @@ def _at_once(x: Any, index: Index) -> Any:
     for d in index.single:
         keys[d] = index.ranges[d]
     made = at_once.part(x, keys, tuple(index.single))
-    if not index.arrays:
+    if not index.given:
         return made
     left = [d for d in range(x.ndim) if d not in index.single]
-    names = [*index.sliced[: index.first], *(index.crossed or index.arrays), *index.sliced[index.first :]]
+    names = [*index.sliced[: index.first], *(index.crossed or index.given), *index.sliced[index.first :]]
     return transpose(made, [left.index(d) for d in names])
 
 
@@ -387,7 +386,7 @@ class Ref:
             self._warn_of_fills(values, found)
             return self._whole(found)
         made = self._values(values)
-        if self.index.arrays:
+        if self.index.given:
             made = where(self._last(), made, made.dtype.type(0))
         return self._whole(where(self._mask(), self._spread(made), self.x))
 
@@ -421,7 +420,7 @@ class Ref:
             )
         vectors = {d: selection.numbers(v, x.shape[d], d) for d, v in vectors.items()}
         rest = [length(index.ranges[d]) for d in index.sliced]
-        flat = [math.prod(index.advanced)] if index.arrays else []
+        flat = [math.prod(index.advanced)] if index.given else []
         given = given.reshape([*rest[: index.first], *flat, *rest[index.first :]])
         return at_once.updated(x, index.ranges, vectors, index.first, index.single, given)
 
@@ -457,7 +456,7 @@ class Ref:
         _check_fits(values, self.x.dtype)
         made = convert_element_type(asarray(values), self.x.dtype)
         made = reshape(broadcast_to(made, index.result), index.plain)
-        if not index.arrays:
+        if not index.given:
             return made
         count = len(index.advanced)
         between = range(index.first, index.first + count)
@@ -470,7 +469,7 @@ class Ref:
         index = self.index
         whole = all(index.ranges[d] == range(index.shape[d]) for d in index.sliced)
         dense = self.x.format.is_dense and values.format.is_dense
-        return bool(index.arrays) and not index.single and whole and dense and self.x.dtype.kind != "c"
+        return bool(index.given) and not index.single and whole and dense and self.x.dtype.kind != "c"
 
     def _accumulated(self, op: str, values: Any) -> Any:
         index = self.index
@@ -482,7 +481,7 @@ class Ref:
         operands: list[Any] = []
         inputs: list[tuple[int, ...]] = []
         for d in range(ndim):
-            if d in index.arrays:
+            if d in index.given:
                 operands.append(indexing.select(index.arrays[d], index.shape[d], values.dtype, axis=d))
                 inputs.append((2 * ndim, d))
             elif d in index.single or length(index.ranges[d]) < index.shape[d] or index.ranges[d].step < 0:
@@ -491,13 +490,13 @@ class Ref:
         named = {ls[1] for ls in inputs}
         axes = [ndim + d if d in named else d for d in index.sliced]
         operands.append(values)
-        inputs.append((*([2 * ndim] if index.arrays else []), *axes))
+        inputs.append((*([2 * ndim] if index.given else []), *axes))
         form = None if self.x.format.is_dense else Format.parse("coo", ndim)
         return contract(operands, inputs, range(ndim), form, values.dtype, semiring)
 
     def _mask(self) -> Any:
         shape = [length(self.index.ranges[d]) for d in self.index.sliced]
-        if self.index.arrays:
+        if self.index.given:
             shape.insert(0, math.prod(self.index.advanced))
         return self._spread(asarray(filled(shape, True, bool)))
 

@@ -1,6 +1,11 @@
 """Rows that arrays of integers name: gathered, and accumulated. What `x[index]`, `x.at[index].add(values)`, segments and embeddings are.
 
 y[p,n] = x[K[p],n]        y[R[p],n] += v[p,n]
+
+Of a sparse `x` whose outermost level is indexed, entries are looked up level by level. Of another one they are walked as they are stored, each
+beside the places that name it:
+
+y[n,p] = x[n,t] where S[p,t] is stored, S = positions(K)        (`kernels`)
 """
 
 from __future__ import annotations
@@ -10,39 +15,81 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Format
+from sparsejax.formats import Coordinate, Format
 from sparsejax.jit.ir import operators
 from sparsejax.lax.indirect.kernels import BOOL, Label, insum
-from sparsejax.lax.indirect.statements import Apply, Expr, Number, Ref, Statement
-from sparsejax.lax.structural import convert_format
+from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
+from sparsejax.lax.linear import refilled
+from sparsejax.lax.structural import convert_format, transpose
+from sparsejax.lax.typing_rules import broadcast_shapes
 
 VAR = "p"
 BOOLEAN = {"add": "logical_or", "maximum": "logical_or", "multiply": "logical_and", "minimum": "logical_and"}
 """What accumulates booleans in place of other operators."""
 
 
-def _index_arrays(indices: Mapping[int, Any]) -> list[Any]:
-    return [convert_format(i, Format.parse("dense", 1)) for i in indices.values()]
+def _dense(x: Any) -> Any:
+    return convert_format(x, Format.parse("dense", x.ndim))
 
 
-def gathered(x: Any, indices: Mapping[int, Any], axes: Sequence[int] | None = None, drop: bool = False) -> Any:
-    """A dense `x` at vectors of integers of one length, one for each of some dimensions, which one dimension replaces, at the place of the first.
+def gathered(
+    x: Any,
+    indices: Mapping[int, Any],
+    axes: Sequence[int] | None = None,
+    drop: bool = False,
+    place: int | None = None,
+) -> Any:
+    """`x` at arrays of integers that are broadcast to one shape, one for each of some dimensions. The axes of that shape replace the dimensions,
+    before the other dimension number `place` (default: where the first of them stood).
 
-    With `drop`, zeros where the only index is out of bounds, negative ones too; else IndexError, which calls dimension d `axes[d]`. O(result).
+    A sparse result has the format of `x` where one vector indexes it, and coo else; its fill is that of `x`.
+    With `drop`, zeros where the only index, a vector of a dense `x`, is out of bounds, negative ones too; else IndexError, which calls
+    dimension d `axes[d]`. Work: the result, and of a sparse `x` a search for every place, or its entries.
     """
-    first, (length, *_) = min(indices), (i.shape[0] for i in indices.values())
-    arrays = [x, *_index_arrays(indices)]
-    numbers = {d: k for k, d in enumerate(indices, 1)}
-    own = tuple(Ref(numbers[d], (VAR,)) if d in numbers else f"d{d}" for d in range(x.ndim))
-    kept = [VAR if d == first else f"d{d}" for d in range(x.ndim) if d == first or d not in indices]
-    extents = {VAR: length, **{f"d{d}": n for d, n in enumerate(x.shape) if d not in indices}}
-    value: Expr = Ref(0, own)
+    arrays = {d: _dense(i) for d, i in indices.items()}
+    shape = broadcast_shapes(*(i.shape for i in arrays.values()))
+    own = [f"{VAR}{k}" for k in range(len(shape))]
+    rest = [d for d in range(x.ndim) if d not in indices]
+    at = sum(d < min(indices) for d in rest)
+    place = at if place is None else place
+    single = len(indices) == 1 and len(shape) == 1
+    if place != at and single and not x.format.is_dense:  # the format is that of `x` before the axis moves
+        others = [k for k in range(x.ndim) if k != at]
+        return transpose(gathered(x, arrays, axes), [*others[:place], at, *others[place:]])
+    kept = [*(f"d{d}" for d in rest[:place]), *own, *(f"d{d}" for d in rest[place:])]
+    extents = {**dict(zip(own, shape, strict=True)), **{f"d{d}": x.shape[d] for d in rest}}
+    called = Label("", "", tuple(range(x.ndim) if axes is None else axes))
+    made_shape = tuple(extents[v] for v in kept)
+    refs = {d: Ref(k, _along(a.shape, shape, own)) for k, (d, a) in enumerate(arrays.items(), 1)}
+    target = tuple(kept)
+    form = made = None
+    filled = refilled(x)
+    walked = filled is not x and x.format.order[0] not in indices
+    if not x.format.is_dense:
+        form = made = x.format if single else Format.parse("coo" if kept else "dense", len(kept))
+        # formats that store zeros between the entries of a result (bands, diagonals, blocks) take them over the right fill only
+        if walked and (form.blocked or not all(level.plain for level in form.levels)):
+            made = Format([Coordinate()] * len(kept), form.unblocked().order)
+    value: Expr = Ref(0, tuple(refs.get(d, f"d{d}") for d in range(x.ndim)))
     if drop:
-        value = _inside(value, x.dtype, x.dtype.type(0), arrays[1].dtype, x.shape[first])
-    names = [Label("", "", tuple(range(x.ndim) if axes is None else axes)), *(Label("") for _ in indices)]
-    shape = tuple(extents[v] for v in kept)
-    s = Statement("add", tuple(kept), shape, value, (), tuple(extents.items()), x.dtype, drop=drop)
-    return insum(arrays, s, names, "the result")
+        (d,) = indices
+        value = _inside(value, x.dtype, x.dtype.type(0), arrays[d].dtype, x.shape[d], refs[d])
+    op = BOOLEAN["add"] if x.dtype.kind == "b" else "add"
+    names = [called, *(Label("") for _ in indices)]
+    own_fill = form is not None and not walked
+    s = Statement(
+        op, target, made_shape, value, (), tuple(extents.items()), x.dtype, made, drop=drop, kept=own_fill
+    )
+    result = insum([filled if walked else x, *arrays.values()], s, names, "the result")
+    return convert_format(refilled(result, x.fill_value), form) if walked else result
+
+
+def _along(own: Sequence[int], shape: Sequence[int], variables: Sequence[str]) -> tuple[Index, ...]:
+    """The indices of an array that is broadcast to `shape`."""
+    offset = len(shape) - len(own)
+    return tuple(
+        0 if n == 1 and shape[offset + k] != 1 else variables[offset + k] for k, n in enumerate(own)
+    )
 
 
 def accumulated(op: str, values: Any, indices: Mapping[int, Any], shape: Sequence[int], drop: bool = False) -> Any:
@@ -50,7 +97,7 @@ def accumulated(op: str, values: Any, indices: Mapping[int, Any], shape: Sequenc
     those of `indices`, vectors of integers. With `drop`, values are left out whose only index is out of bounds, or negative. O(values + result).
     """
     op = BOOLEAN[op] if values.dtype.kind == "b" else op
-    arrays = [values, *_index_arrays(indices)]
+    arrays = [values, *map(_dense, indices.values())]
     numbers = {d: k for k, d in enumerate(indices, 1)}
     target = tuple(Ref(numbers[d], (VAR,)) if d in numbers else f"d{d}" for d in range(len(shape)))
     rest = [f"d{d}" for d in range(len(shape)) if d not in indices]
@@ -59,15 +106,15 @@ def accumulated(op: str, values: Any, indices: Mapping[int, Any], shape: Sequenc
     if drop:
         (axis,) = indices
         nothing = operators.get(op).identity(values.dtype)
-        value = _inside(value, values.dtype, values.dtype.type(nothing), arrays[1].dtype, shape[axis])
+        value = _inside(value, values.dtype, values.dtype.type(nothing), arrays[1].dtype, shape[axis], Ref(1, (VAR,)))
     names = [Label(""), *(Label("") for _ in indices)]
     s = Statement(op, target, tuple(shape), value, (), tuple(extents.items()), values.dtype, drop=drop)
     return insum(arrays, s, names, "the result")
 
 
-def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int) -> Expr:
+def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int, ref: Ref) -> Expr:
     """A value where the index is within bounds, else `nothing`."""
-    index = Apply("cast", (Ref(1, (VAR,)),), np.dtype(np.int64)) if of != np.int64 else Ref(1, (VAR,))
+    index = Apply("cast", (ref,), np.dtype(np.int64)) if of != np.int64 else ref
     above = Apply("greater_equal", (index, Number(np.int64(0), np.dtype(np.int64))), BOOL)
     below = Apply("less", (index, Number(np.int64(extent), np.dtype(np.int64))), BOOL)
     return Apply("where", (Apply("logical_and", (above, below), BOOL), value, Number(nothing, dtype)), dtype)

@@ -105,7 +105,14 @@ def _pulled(
     like = add(to.pattern, "the pattern") if to.is_sparse else None
     form = to.format if to.is_sparse else None
     changed = statement.with_(
-        op="add", target=tuple(indices), shape=to.shape, value=value, dtype=to.dtype, format=form, like=like
+        op="add",
+        target=tuple(indices),
+        shape=to.shape,
+        value=value,
+        dtype=to.dtype,
+        format=form,
+        like=like,
+        kept=False,
     )
     return as_dtype(insum(arrays, changed, names, names[ref.array].name), to.dtype)
 

@@ -53,7 +53,8 @@ Expr = Ref | Number | Apply
 @dataclass(frozen=True)
 class Statement:
     """`target op= value`; `shape` is that of the target, `format` pins that of the result, and the operand `like` has all entries that it may
-    have. With `drop`, indices may be out of bounds where the value is that of no entry: they are read as 0."""
+    have. With `drop`, indices may be out of bounds where the value is that of no entry: they are read as 0. A sparse result has the identity
+    of `op` as its fill, or with `kept`, where the value is an entry and the target is reached once, that of the operand."""
 
     op: str
     target: tuple[Index, ...]
@@ -65,6 +66,7 @@ class Statement:
     format: Format | None = None
     like: int | None = None
     drop: bool = False
+    kept: bool = False
 
     @property
     def variables(self) -> dict[str, int]:
@@ -117,6 +119,16 @@ def refs(expr: Expr) -> Iterator[Ref]:
     if isinstance(expr, Apply):
         for arg in expr.args:
             yield from refs(arg)
+    elif isinstance(expr, Ref):
+        yield expr
+
+
+def factors(expr: Expr) -> Iterator[Ref]:
+    """The references that stand once in an expression, which is zero where one of them is."""
+    if isinstance(expr, Apply):
+        if expr.op in ("multiply", "cast", "negative"):
+            for arg in expr.args:
+                yield from factors(arg)
     elif isinstance(expr, Ref):
         yield expr
 
