@@ -10,7 +10,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import asarray, weak_scalar
-from sparsejax.core.trace import is_python_scalar
+from sparsejax.core.trace import current, is_python_scalar
 from sparsejax.formats import Format
 from sparsejax.insum import check, parse
 from sparsejax.insum.parse import Constant, Line, Name, Node, Op, Whole
@@ -73,7 +73,11 @@ def insum(text: str, /, *, returns: str | Sequence[str] | None = None, **operand
     Array([1, 0, 2], dtype=int64)
     """
     lines = parse.parse(text)
-    arrays = {k: weak_scalar(x) if is_python_scalar(x) else asarray(x, f"operand {k}") for k, x in operands.items()}
+    traced = current() is not None
+    arrays = {
+        k: weak_scalar(x) if is_python_scalar(x) else asarray(x, f"operand {k}", keep=traced)
+        for k, x in operands.items()
+    }
     _all_named(lines, arrays)
     made: dict[str, Any] = {}
     for line in lines:

@@ -23,9 +23,8 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.symbolic import known, length, span
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import current
-from sparsejax.formats import Compressed, Coordinate, Format, selection, structural
+from sparsejax.formats import Compressed, Format, selection, structural
 from sparsejax.formats.storage import Storage
-from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indirect import rows
@@ -162,22 +161,20 @@ def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None, p
     Array([[2., 2., 0.],
            [5., 5., 3.]], dtype=float64)
     """
-    return rows.gathered(asarray(x), {d: asarray(i) for d, i in indices.items()}, axes, place=place)
+    traced = current() is not None
+    arrays = {d: asarray(i, "an index", keep=traced) for d, i in indices.items()}
+    return rows.gathered(asarray(x), arrays, axes, place=place)
 
 
-def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], semiring: Any = None) -> Any:
-    """The transpose of `gather`: `values` added up (or what `semiring` adds with) at the coordinates that `indices` name, nothing
+def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], op: str = "add") -> Any:
+    """The transpose of `gather` of vectors: `values` added up (or what `op` makes of them) at the coordinates that `indices` name, nothing
     elsewhere. `values` has one dimension, the first, in place of those of `indices`; sparse in coo.
 
     >>> scatter(np.array([1.0, 2.0, 4.0]), {0: np.array([1, 0, 1])}, (3,)).todense()
     array([2., 5., 0.])
     """
-    values = asarray(values)
-    ndim = len(shape)
-    factors = [select(index, shape[d], values.dtype, axis=d) for d, index in indices.items()]
-    rest = [d for d in range(ndim) if d not in indices]
-    inputs = [*((ndim, d) for d in indices), (ndim, *rest)]
-    return contract([*factors, values], inputs, range(ndim), Format.parse("coo", ndim), values.dtype, semiring)
+    arrays = {d: asarray(i) for d, i in indices.items()}
+    return rows.accumulated(op, asarray(values), arrays, shape, format=Format.parse("coo", len(shape)))
 
 
 # ----------------------------------------------------------------------------------------------------- concatenate

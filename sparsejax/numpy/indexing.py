@@ -22,13 +22,11 @@ from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import SymbolicDim, length, sliced, span
 from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import NonConcreteBooleanIndexError, SparseEfficiencyWarning
-from sparsejax.formats import Format, convert, selection
+from sparsejax.formats import Format, convert, passes, selection
 from sparsejax.lax import indexing
-from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.extents import coordinates, filled, is_known
 from sparsejax.lax.indirect import rows
-from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, normal_axis, reshape, squeeze, transpose
 from sparsejax.lax.typing_rules import broadcast_shapes
 from sparsejax.numpy import at_once
@@ -265,12 +263,14 @@ def getitem(x: Any, key: Any) -> Any:
     if type(x) is Array and not x.format.is_dense and current() is None:
         shape = x._aval.shape
         columns = at_once.vectors(key, shape)
-        if columns is not None:
+        if columns is not None and len(columns[0]) < passes.MANY:
             made = at_once.places(x, columns)
             if made is not None:
                 return made
         found = at_once.simple(key, shape)
-        if found is not None:
+        if found is not None and (
+            len(shape) > 1 or type(found[0][0]) is not np.ndarray or len(found[0][0]) < passes.MANY
+        ):
             return at_once.part(x, *found)
     x, key, _ = _without_bools(asarray(x), key)
     index = parse(key, x.shape)
@@ -292,6 +292,9 @@ def getitem(x: Any, key: Any) -> Any:
 
 def _at_once(x: Any, index: Index) -> Any:
     """What an index takes of a sparse array that is there, but for new axes; None where several vectors that vary together leave dimensions."""
+    places = bool(index.given) and not index.crossed and not index.sliced
+    if places and math.prod(index.advanced) >= passes.MANY:
+        return None  # a kernel looks them up
     vectors = {d: _concrete(a) for d, a in (index.crossed or index.arrays).items()}
     if any(v is None for v in vectors.values()):
         return None
@@ -386,9 +389,10 @@ class Ref:
             self._warn_of_fills(values, found)
             return self._whole(found)
         made = self._values(values)
-        if self.index.given:
-            made = where(self._last(), made, made.dtype.type(0))
-        return self._whole(where(self._mask(), self._spread(made), self.x))
+        if self._has_rows(made):
+            return self._whole(rows.replaced(self.x, made, self._vectors()) if made.size else self.x)
+        mask, spread = self._placed(made) if self.index.given else (self._mask(), self._spread(made))
+        return self._whole(where(mask, spread, self.x))
 
     def _warn_of_fills(self, values: Any, made: Array) -> None:
         """Warn where as many entries as there were have been added that equal the fill."""
@@ -442,7 +446,7 @@ class Ref:
         made = self._values(values)
         if self._has_rows(made):
             return self._whole(elementwise(name, self.x, self._accumulated(name, made)))
-        made = self._spread(made, Semiring(name, "second"))
+        made = self._spread(made, name)
         return self._whole(where(self._mask(), elementwise(name, self.x, made), self.x))
 
     def _whole(self, made: Any) -> Any:
@@ -469,30 +473,31 @@ class Ref:
         index = self.index
         whole = all(index.ranges[d] == range(index.shape[d]) for d in index.sliced)
         dense = self.x.format.is_dense and values.format.is_dense
-        return bool(index.given) and not index.single and whole and dense and self.x.dtype.kind != "c"
+        return bool(index.given) and not index.single and whole and dense
 
     def _accumulated(self, op: str, values: Any) -> Any:
-        index = self.index
-        return rows.accumulated(op, values, {d: asarray(i) for d, i in index.arrays.items()}, index.shape)
+        return rows.accumulated(op, values, self._vectors(), self.index.shape)
 
-    def _spread(self, values: Any, semiring: Semiring | None = None) -> Any:
+    def _chosen(self) -> dict[int, Any]:
+        """What keys of integers and slices choose of a dimension, as sparse matrices: a row for every coordinate that is kept."""
+        made = dict[int, Any]()
+        index = self.index
+        for d, n in enumerate(index.shape):
+            whole = length(index.ranges[d]) == n and index.ranges[d].step > 0 and d not in index.single
+            if d not in index.given and not whole:
+                made[d] = indexing.select(coordinates(index.ranges[d]), n, np.bool_)
+        return made
+
+    def _vectors(self) -> dict[int, Any]:
+        return {d: asarray(i) for d, i in self.index.arrays.items()}
+
+    def _spread(self, values: Any, op: str = "add") -> Any:
         """`values` at the coordinates of the key, nothing elsewhere."""
-        index, ndim = self.index, len(self.index.shape)
-        operands: list[Any] = []
-        inputs: list[tuple[int, ...]] = []
-        for d in range(ndim):
-            if d in index.given:
-                operands.append(indexing.select(index.arrays[d], index.shape[d], values.dtype, axis=d))
-                inputs.append((2 * ndim, d))
-            elif d in index.single or length(index.ranges[d]) < index.shape[d] or index.ranges[d].step < 0:
-                operands.append(indexing.select(coordinates(index.ranges[d]), index.shape[d], values.dtype))
-                inputs.append((ndim + d, d))
-        named = {ls[1] for ls in inputs}
-        axes = [ndim + d if d in named else d for d in index.sliced]
-        operands.append(values)
-        inputs.append((*([2 * ndim] if index.given else []), *axes))
-        form = None if self.x.format.is_dense else Format.parse("coo", ndim)
-        return contract(operands, inputs, range(ndim), form, values.dtype, semiring)
+        index = self.index
+        form = None if self.x.format.is_dense else Format.parse("coo", len(index.shape))
+        return rows.accumulated(
+            op, values, self._vectors(), index.shape, chosen=self._chosen(), without=index.single, format=form
+        )
 
     def _mask(self) -> Any:
         shape = [length(self.index.ranges[d]) for d in self.index.sliced]
@@ -500,15 +505,17 @@ class Ref:
             shape.insert(0, math.prod(self.index.advanced))
         return self._spread(asarray(filled(shape, True, bool)))
 
-    def _last(self) -> Any:
-        """Whether no later value has the same coordinate, per value of the index arrays."""
+    def _placed(self, values: Any) -> tuple[Any, Any]:
+        """Where the key is, and the values there, of those for one place the last."""
         index = self.index
         places = asarray(coordinates(span(0, math.prod(index.advanced))))
-        dims = {k: (index.arrays[d], index.shape[d]) for k, d in enumerate(index.arrays)}
-        vectors, shape = {k: a for k, (a, _) in dims.items()}, [n for _, n in dims.values()]
-        latest = indexing.scatter(places, vectors, shape, Semiring("maximum", "second"))
-        last = elementwise("equal", convert_format(indexing.gather(latest, vectors), "dense"), places)
-        return reshape(last, (places.size, *[1] * len(index.sliced)))
+        vectors = dict(enumerate(self._vectors().values()))
+        last = indexing.scatter(places, vectors, [index.shape[d] for d in index.given], "maximum")
+        rest = list(index.given), index.shape, self._chosen(), index.single
+        mask, made = rows.placed(None, last, *rest), rows.placed(values, last, *rest)
+        return (
+            (convert_format(mask, "dense"), convert_format(made, "dense")) if self.x.format.is_dense else (mask, made)
+        )
 
 
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:

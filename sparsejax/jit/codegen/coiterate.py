@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sparsejax.formats.walk import Place, lower_bound
+from collections.abc import Callable
+
+from sparsejax.formats.walk import Place, gallop, lower_bound
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import register_tiles
@@ -232,13 +234,12 @@ def _searched(context: Context, access: cin.Access, env: Env, coordinate: Val) -
     walker = _walker(context, access, env)
     segment = walker.segment
 
-    def search_for(target: Val) -> Val:
-        found: Val = lower_bound(b, lambda at: b.lt(segment.coordinate(at), target), segment.lo, segment.hi)
-        return found
+    def before(target: Val) -> Callable[[Val], Val]:
+        return lambda at: b.lt(segment.coordinate(at), target)
 
-    first = search_for(coordinate)
+    first = lower_bound(b, before(coordinate), segment.lo, segment.hi)
     if walker.ranged:
-        end = search_for(b.add(coordinate, b.i64(1)))
+        end = gallop(b, before(b.add(coordinate, b.i64(1))), first, segment.hi)  # what repeats is short
         return Cursor(level + 1, first, end, b.lt(first, end))
     hit = b.var("hit", b.const("i1", 0))
     with b.if_(b.lt(first, segment.hi)):

@@ -28,6 +28,7 @@ from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Coordinate, Format
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.extents import is_known
 from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.index_arrays import checked, positions
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
@@ -50,6 +51,9 @@ class Label:
 Names = tuple[Label, ...]
 SORTED = 8
 """From so many values for each entry of an index array on, the entries are sorted by the rows that they name."""
+
+ROWS = 4
+"""Rows of a sparse target for each entry of an index array, up to which all of them are visited."""
 
 # --------------------------------------------------------------------------------------------------------- indirect
 
@@ -274,7 +278,7 @@ class _Expansion:
             ref = self._plain(ix)
             extent = s.shape[d]
             var = f"{d}'"
-            rows = positions(self.arrays[ref.array], extent, first, sparse)
+            rows = positions(self.arrays[ref.array], extent, first, sparse and self._few(ref, extent))
             condition = Ref(self.add(rows), (*ref.indices, var))
             now = self.statement
             read = {r for ref in statements.refs(now.value) for r in statements.inner(ref.indices)}
@@ -307,7 +311,7 @@ class _Expansion:
                     continue
                 plain = self._plain(ix)
                 var = next(v for v in (f"{d}r{k}" for k in itertools.count()) if v not in self.statement.variables)
-                rows = positions(self.arrays[plain.array], array.shape[d], True, False)
+                rows = positions(self.arrays[plain.array], array.shape[d], by_target=False)
                 stored = (*self.statement.stored, Ref(self.add(rows), (*plain.indices, var)))
                 extents = (*self.statement.extents, (var, array.shape[d]))
                 self.statement = self.statement.with_(stored=stored, extents=extents)
@@ -315,6 +319,11 @@ class _Expansion:
             now = Ref(ref.array, tuple(changed))
             value = statements.map_outer(self.statement.value, lambda r, ref=ref, now=now: now if r == ref else r)
             self.statement = self.statement.with_(value=value)
+
+    def _few(self, ref: Ref, extent: int) -> bool:
+        """Whether an index array may name so few rows that those which it does not name should not be visited."""
+        shape = self.arrays[ref.array].shape
+        return not is_known((*shape, extent)) or extent > ROWS * math.prod(shape)
 
     def _pays(self, ref: Ref) -> bool:
         own = statements.variables_of(ref)

@@ -10,13 +10,16 @@ y[n,p] = x[n,t] where S[p,t] is stored, S = positions(K)        (`kernels`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
 from sparsejax.formats import Coordinate, Format
 from sparsejax.jit.ir import operators
+from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indirect.kernels import BOOL, Label, insum
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.linear import refilled
@@ -77,9 +80,7 @@ def gathered(
     op = BOOLEAN["add"] if x.dtype.kind == "b" else "add"
     names = [called, *(Label("") for _ in indices)]
     own_fill = form is not None and not walked
-    s = Statement(
-        op, target, made_shape, value, (), tuple(extents.items()), x.dtype, made, drop=drop, kept=own_fill
-    )
+    s = Statement(op, target, made_shape, value, (), tuple(extents.items()), x.dtype, made, drop=drop, kept=own_fill)
     result = insum([filled if walked else x, *arrays.values()], s, names, "the result")
     return convert_format(refilled(result, x.fill_value), form) if walked else result
 
@@ -87,29 +88,79 @@ def gathered(
 def _along(own: Sequence[int], shape: Sequence[int], variables: Sequence[str]) -> tuple[Index, ...]:
     """The indices of an array that is broadcast to `shape`."""
     offset = len(shape) - len(own)
-    return tuple(
-        0 if n == 1 and shape[offset + k] != 1 else variables[offset + k] for k, n in enumerate(own)
-    )
+    return tuple(0 if n == 1 and shape[offset + k] != 1 else variables[offset + k] for k, n in enumerate(own))
 
 
-def accumulated(op: str, values: Any, indices: Mapping[int, Any], shape: Sequence[int], drop: bool = False) -> Any:
-    """The array of `shape` that holds what `op` makes of all dense `values` of a row, from its identity: their first dimension is in place of
-    those of `indices`, vectors of integers. With `drop`, values are left out whose only index is out of bounds, or negative. O(values + result).
+def accumulated(
+    op: str,
+    values: Any,
+    indices: Mapping[int, Any],
+    shape: Sequence[int],
+    drop: bool = False,
+    chosen: Mapping[int, Any] | None = None,
+    without: Collection[int] = (),
+    format: Format | None = None,
+) -> Any:
+    """The array of `shape` that holds what `op` makes of all `values` of a row, from its identity: their first dimension is in place of
+    those of `indices`, vectors of integers; dense, or in `format`. Where `chosen` has a sparse matrix for a dimension, the values of its row r go to
+    the coordinate that it stores there; `values` have no dimensions `without`, whose matrices have one row. With `drop`, dense values are left out
+    whose only index is out of bounds, or negative. O(values + result).
     """
     op = BOOLEAN[op] if values.dtype.kind == "b" else op
-    arrays = [values, *map(_dense, indices.values())]
-    numbers = {d: k for k, d in enumerate(indices, 1)}
-    target = tuple(Ref(numbers[d], (VAR,)) if d in numbers else f"d{d}" for d in range(len(shape)))
-    rest = [f"d{d}" for d in range(len(shape)) if d not in indices]
-    extents = dict(zip((VAR, *rest), values.shape, strict=True))
-    value: Expr = Ref(0, (VAR, *rest))
+    chosen = chosen or {}
+    arrays = [values, *map(_dense, indices.values()), *chosen.values()]
+    numbers = {d: k for k, d in enumerate((*indices, *chosen), 1)}
+    target = tuple(Ref(numbers[d], (VAR,)) if d in indices else f"d{d}" for d in range(len(shape)))
+    rest = [d for d in range(len(shape)) if d not in indices]
+    extents = {VAR: values.shape[0]} if indices else {}
+    extents |= {f"d{d}": shape[d] for d in rest} | {f"r{d}": m.shape[0] for d, m in chosen.items()}
+    axes = [f"r{d}" if d in chosen else f"d{d}" for d in rest if d not in without]
+    value: Expr = Ref(0, (*((VAR,) if indices else ()), *axes))
     if drop:
         (axis,) = indices
         nothing = operators.get(op).identity(values.dtype)
         value = _inside(value, values.dtype, values.dtype.type(nothing), arrays[1].dtype, shape[axis], Ref(1, (VAR,)))
-    names = [Label(""), *(Label("") for _ in indices)]
-    s = Statement(op, target, tuple(shape), value, (), tuple(extents.items()), values.dtype, drop=drop)
+    stored = tuple(Ref(numbers[d], (f"r{d}", f"d{d}")) for d in chosen)
+    names = [Label("")] * len(arrays)
+    s = Statement(op, target, tuple(shape), value, stored, tuple(extents.items()), values.dtype, format, drop=drop)
     return insum(arrays, s, names, "the result")
+
+
+def placed(
+    values: Any,
+    last: Any,
+    indices: Collection[int],
+    shape: Sequence[int],
+    chosen: Mapping[int, Any],
+    without: Collection[int],
+) -> Any:
+    """The sparse array (coo) that has, where `last` over the dimensions `indices` stores p, row p of `values`; None for true. `chosen` and `without`
+    as in `accumulated`. O(result)."""
+    own = [f"d{d}" for d in range(len(shape))]
+    ref = Ref(0, tuple(own[d] for d in indices))
+    numbers = {d: k for k, d in enumerate(chosen, 1)}
+    axes = [f"r{d}" if d in chosen else own[d] for d in range(len(shape)) if d not in indices and d not in without]
+    extents = dict(zip(own, shape, strict=True)) | {f"r{d}": m.shape[0] for d, m in chosen.items()}
+    stored = (ref, *(Ref(n, (f"r{d}", own[d])) for d, n in numbers.items()))
+    arrays, value = [last, *chosen.values()], Number(np.bool_(True), BOOL)
+    dtype, made = BOOL, value
+    if values is not None:
+        arrays, dtype, made = [*arrays, values], values.dtype, Ref(len(arrays), (ref, *axes))
+    op = BOOLEAN["add"] if dtype.kind == "b" else "add"
+    form = Format.parse("coo", len(shape))
+    s = Statement(op, tuple(own), tuple(shape), made, stored, tuple(extents.items()), dtype, form)
+    return insum(arrays, s, [Label("")] * len(arrays), "the result")
+
+
+def selected(op: str, values: Any, rows: Any) -> Any:
+    """out[t, ..] op= values[p, ..] where the matrix `rows` stores (p, t). Its type follows from theirs. O(entries)."""
+    op = BOOLEAN[op] if values.dtype.kind == "b" else op
+    rest = tuple(f"d{d}" for d in range(1, values.ndim))
+    extents = {VAR: values.shape[0], "t": rows.shape[1], **dict(zip(rest, values.shape[1:], strict=True))}
+    shape = (rows.shape[1], *values.shape[1:])
+    kept, value = (Ref(1, (VAR, "t")),), Ref(0, (VAR, *rest))
+    s = Statement(op, ("t", *rest), shape, value, kept, tuple(extents.items()), values.dtype)
+    return insum([values, rows], s, [Label(""), Label("")], "the result")
 
 
 def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int, ref: Ref) -> Expr:
@@ -118,3 +169,23 @@ def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int, ref: Re
     above = Apply("greater_equal", (index, Number(np.int64(0), np.dtype(np.int64))), BOOL)
     below = Apply("less", (index, Number(np.int64(extent), np.dtype(np.int64))), BOOL)
     return Apply("where", (Apply("logical_and", (above, below), BOOL), value, Number(nothing, dtype)), dtype)
+
+
+def replaced(x: Any, values: Any, indices: Mapping[int, Any]) -> Any:
+    """A dense `x` with dense `values`, whose first dimension is in place of those of `indices`, vectors of integers, at these: of those for one
+    place the last. O(x + values).
+
+    L[R[p]] max= p        y[t,n] = v[L[t],n] where L[t] names one, else x[t,n]
+    """
+    count, whole = values.shape[0], [x.shape[d] for d in indices]
+    flat = dict(enumerate(indices.values()))
+    last = accumulated("maximum", asarray(coordinates(span(0, count))), flat, whole)
+    own = tuple(f"d{d}" for d in range(x.ndim))
+    ref = Ref(2, tuple(own[d] for d in indices))
+    rest = tuple(v for d, v in enumerate(own) if d not in indices)
+    there = Apply("greater_equal", (ref, Number(np.int64(0), np.dtype(np.int64))), BOOL)
+    value = Apply("where", (there, Ref(1, (ref, *rest)), Ref(0, own)), x.dtype)
+    extents = tuple(zip(own, x.shape, strict=True))
+    op = BOOLEAN["add"] if x.dtype.kind == "b" else "add"
+    s = Statement(op, own, x.shape, value, (), extents, x.dtype, drop=True)
+    return insum([x, values, last], s, [Label("")] * 3, "the result")
