@@ -169,6 +169,22 @@ def renumbered(stmt: Statement, numbers: Mapping[int, int]) -> Statement:
     return made if made.like is None else made.with_(like=numbers[made.like])
 
 
+def every(stmt: Statement) -> tuple[Ref, ...]:
+    """All references of a statement, those in indices too, without the target."""
+    outer = (*refs(stmt.value), *stmt.stored)
+    found = [r for ref in outer for r in (*inner(ref.indices), ref)]
+    return tuple(dict.fromkeys([*found, *inner(stmt.target)]))
+
+
+def resized(stmt: Statement, shapes: Sequence[Sequence[int]]) -> Statement:
+    """The same statement over operands of other shapes: blocks of those that it had."""
+    sizes = stmt.variables
+    for ref in every(stmt):
+        sizes |= {ix: n for ix, n in zip(ref.indices, shapes[ref.array], strict=True) if isinstance(ix, str)}
+    shape = tuple(sizes[ix] if isinstance(ix, str) else n for ix, n in zip(stmt.target, stmt.shape, strict=True))
+    return replace(stmt, shape=shape, extents=tuple(sizes.items()))
+
+
 # --------------------------------------------------------------------------------------------------------- derivatives
 
 POLYNOMIAL = ("add", "subtract", "negative", "multiply", "divide", "cast", "where")
