@@ -71,7 +71,7 @@ class _Maker:
         if given:
             indices, shape = self.indices(rng.randint(0, 3), True)
             sparse = rng.random() < 0.3
-            self.operand(name, shape, self.dtype, sparse and op in ("=", "+="))
+            self.operand(name, shape, self.dtype, sparse)
         else:
             free = [v for v in self.extents if v in self.seen]
             rng.shuffle(free)

@@ -27,7 +27,7 @@ from sparsejax.formats import Format
 from sparsejax.jit.ir import operators
 from sparsejax.lax.batching import faithful
 from sparsejax.lax.contract import contract
-from sparsejax.lax.elementwise import convert_element_type, elementwise, unary_p, where
+from sparsejax.lax.elementwise import UNARY, convert_element_type, elementwise, unary_p, where
 from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.indexing import select
 from sparsejax.lax.indirect import statements
@@ -165,8 +165,9 @@ def _values(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], names: 
                 return number.item()
             case Apply("cast", (x,), dtype):
                 return convert_element_type(value(x), dtype)
-            case Apply("real", (x,), dtype):
-                return unary_p.bind(value(x), op="real", compute=x.dtype, dtype=dtype)  # type: ignore[union-attr]
+            case Apply(op, (x,), dtype) if op not in UNARY:
+                inner = asarray(value(x))
+                return unary_p.bind(inner, op=op, compute=inner.dtype, dtype=dtype)
             case Apply("where", (c, x, y), dtype):
                 return convert_element_type(where(value(c), value(x), value(y)), dtype)
             case Apply(op, args, dtype):
