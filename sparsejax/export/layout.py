@@ -103,7 +103,7 @@ def encode(value: Any) -> Any:
         return {"range": [value.start, value.stop, value.step]}
     if isinstance(value, Ring):
         return {"ring": [value.add, value.mul, encode(value.zero)]}
-    if isinstance(value, tuple(RECORDS.values())):
+    if isinstance(value, Ref | Number | Apply | Statement):
         return {"record": [type(value).__name__, *(encode(getattr(value, f.name)) for f in fields(value))]}
     if isinstance(value, ClosedJaxpr):
         if value.consts:

@@ -316,8 +316,8 @@ class _Expansion:
                 extents = (*self.statement.extents, (var, array.shape[d]))
                 self.statement = self.statement.with_(stored=stored, extents=extents)
                 changed[d] = var
-            now = Ref(ref.array, tuple(changed))
-            value = statements.map_outer(self.statement.value, lambda r, ref=ref, now=now: now if r == ref else r)
+            exchanged = {ref: Ref(ref.array, tuple(changed))}
+            value = statements.map_outer(self.statement.value, functools.partial(_exchanged, exchanged))
             self.statement = self.statement.with_(value=value)
 
     def _few(self, ref: Ref, extent: int) -> bool:
@@ -358,6 +358,10 @@ def _walked_first(form: Format, ref: Ref) -> bool:
         if index not in named:
             return any(isinstance(ix, Ref) for ix in ref.indices)
     return False
+
+
+def _exchanged(others: dict[Ref, Ref], ref: Ref) -> Ref:
+    return others.get(ref, ref)
 
 
 def _axis(name: Label, axis: int) -> str:

@@ -82,7 +82,7 @@ def gathered(
     own_fill = form is not None and not walked
     s = Statement(op, target, made_shape, value, (), tuple(extents.items()), x.dtype, made, drop=drop, kept=own_fill)
     result = insum([filled if walked else x, *arrays.values()], s, names, "the result")
-    return convert_format(refilled(result, x.fill_value), form) if walked else result
+    return convert_format(refilled(result, x.fill_value), x.format if form is None else form) if walked else result
 
 
 def _along(own: Sequence[int], shape: Sequence[int], variables: Sequence[str]) -> tuple[Index, ...]:
@@ -142,8 +142,8 @@ def placed(
     axes = [f"r{d}" if d in chosen else own[d] for d in range(len(shape)) if d not in indices and d not in without]
     extents = dict(zip(own, shape, strict=True)) | {f"r{d}": m.shape[0] for d, m in chosen.items()}
     stored = (ref, *(Ref(n, (f"r{d}", own[d])) for d, n in numbers.items()))
-    arrays, value = [last, *chosen.values()], Number(np.bool_(True), BOOL)
-    dtype, made = BOOL, value
+    arrays, dtype = [last, *chosen.values()], BOOL
+    made: Expr = Number(np.bool_(True), BOOL)
     if values is not None:
         arrays, dtype, made = [*arrays, values], values.dtype, Ref(len(arrays), (ref, *axes))
     op = BOOLEAN["add"] if dtype.kind == "b" else "add"

@@ -241,14 +241,14 @@ def _product(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], whole:
 
 def _places(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], names: Names, target: str) -> Any:
     """The number of the place in the target, in row-major order, for every combination of the variables in `space`."""
-    arrays, names, value = [*arrays], (*names,), None
-    int64 = np.dtype(np.int64)
+    arrays, names, int64 = [*arrays], (*names,), np.dtype(np.int64)
+    value: Expr | None = None
     for d, (index, n) in enumerate(zip(s.target, s.shape, strict=True)):
         arrays.append(asarray(np.arange(n) * math.prod(s.shape[d + 1 :])))
         names = (*names, Label(target, "", (d,)))
         read = Ref(len(arrays) - 1, (index,))
         value = read if value is None else Apply("add", (value, read), int64)
-    value = Number(np.int64(0), int64) if value is None else value
+    value = value or Number(np.int64(0), int64)
     shape = tuple(s.variables[v] for v in space)
     extents = tuple((v, s.variables[v]) for v in space)
     form = Format.parse("dense", len(space))

@@ -67,7 +67,8 @@ def _batch(size: int, *operands: Any, reverse: bool) -> Any:
     n = b.shape[1]
     first = asarray(np.arange(n) == 0)
     begins = elementwise("logical_or", begins, first)
-    made = recurrence(*(reshape(v, (size * n,)) for v in (x, b, begins)), reverse)
+    flat = [reshape(v, (size * n,)) for v in (x, b, begins)]
+    made = recurrence(flat[0], flat[1], flat[2], reverse)
     return moved(reshape(made, (size, n)), 0, 1)
 
 
