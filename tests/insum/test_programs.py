@@ -7,7 +7,6 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 
-
 pytestmark = pytest.mark.rotating(3)
 
 
