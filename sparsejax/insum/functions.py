@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-import sparsejax.numpy as snp
+from sparsejax import numpy as snp
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Literal, Var
 from sparsejax.jit.ir import cin
