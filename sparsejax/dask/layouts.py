@@ -22,6 +22,10 @@ from sparsejax.lax import indexing, linear, sorting, structural
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p, where_p
+from sparsejax.lax.indirect import statements
+from sparsejax.lax.indirect.index_arrays import checked_p, positions_p
+from sparsejax.lax.indirect.kernels import indirect_p
+from sparsejax.lax.indirect.statements import Statement
 from sparsejax.lax.library.cumulative import cumulative_p
 from sparsejax.lax.reduce import reduce_p
 from sparsejax.lax.top_k import top_k_indices_p
@@ -174,6 +178,30 @@ def _select(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule:
     return Rule((axes,), ((*axes, None),))
 
 
+def _checked(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule | None:
+    """An index array whose entries are read one by one, whatever others hold."""
+    return _same(avals, outs) if len(avals) == 1 and all(isinstance(ix, str) for ix in params["ref"].indices) else None
+
+
+def _indirect(avals: Sequence[Aval], outs: Sequence[Aval], statement: Statement) -> Rule:
+    """The variables that stand at the same axes of an operand wherever it is read; axes with other indices are whole."""
+    refs = statements.every(statement)
+    named: list[list[set[statements.Index]]] = [[set() for _ in a.shape] for a in avals]
+    for ref in refs:
+        for indices, ix in zip(named[ref.array], ref.indices, strict=True):
+            indices.add(ix)
+    axes = [[next(iter(ixs)) if len(ixs) == 1 else None for ixs in own] for own in named]
+    twice = [{ix for ix in own if own.count(ix) > 1} for own in axes]
+    cut = {ix for own in axes for ix in own if isinstance(ix, str)}
+    cut -= {ix for ixs in named for own in ixs if len(own) > 1 for ix in own}
+    cut -= {ix for own in twice for ix in own}
+    cut -= {ix for ix in statement.target if statement.target.count(ix) > 1}
+    numbers = {ix: k for k, ix in enumerate(v for v in statement.variables if v in cut)}
+    operands = tuple(tuple(numbers.get(ix) if isinstance(ix, str) else None for ix in own) for own in axes)
+    out = tuple(numbers.get(ix) if isinstance(ix, str) else None for ix in statement.target)
+    return Rule(operands, (out,), None if statement.each_once() else statement.op)
+
+
 def _last(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule:
     axes = (*range(avals[0].ndim - 1), None)
     return Rule((axes,), tuple(axes for _ in outs))
@@ -200,6 +228,9 @@ def _table() -> dict[Primitive, Callable[..., Rule | None]]:
         indexing.concatenate_p: _along("axis"),
         indexing.window_p: _window,
         indexing.select_p: _select,
+        checked_p: _checked,
+        positions_p: _select,
+        indirect_p: _indirect,
         top_k_indices_p: _last,
     }
     alike = (structural.convert_p, structural.refill_p, structural.pattern_p, linear.share_p, linear.zeros_p)

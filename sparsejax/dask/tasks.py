@@ -30,6 +30,9 @@ from sparsejax.dask.sharded import assemble, part
 from sparsejax.export import layout
 from sparsejax.jit.api import jit
 from sparsejax.lax.elementwise import elementwise
+from sparsejax.lax.indirect import statements
+from sparsejax.lax.indirect.index_arrays import checked_p
+from sparsejax.lax.indirect.kernels import indirect_p
 from sparsejax.lax.structural import convert_format
 from sparsejax.transforms.staging import read
 
@@ -63,6 +66,12 @@ class Program:
                     n if k < 0 else range(known[k]) if name == "ranges" else known[k] for k, n in resized
                 )
             values = [read(env, a) for a in eqn.inputs]
+            if eqn.primitive is indirect_p:
+                params["statement"] = statements.resized(params["statement"], [x.shape for x in values])
+            elif eqn.primitive is checked_p:
+                sizes = dict(params["extents"])
+                sizes |= {ix: n for ix, n in zip(params["ref"].indices, values[0].shape, strict=True) if ix in sizes}
+                params["extents"] = tuple(sizes.items())
             made = eqn.primitive.bind(*values, **params)
             for out, value in zip(eqn.outputs, made if eqn.primitive.multiple else [made], strict=True):
                 env[out] = value if value.format == out.aval.format else convert_format(value, out.aval.format)

@@ -6,6 +6,7 @@
     aval    = [shape, dtype, format, fill, weak]
     value   = null | true | 1 | "text" | {"float": hex} | {"tuple": [...]} | {"dtype": ...} | {"format": ...} | {"range": [...]} | {"ring": [...]}
             | {"number": [dtype, hex bytes]} | {"complex": [hex, hex]} | {"jaxpr": jaxpr} | {"list": [...]} | {"dict": [[key, value]]}
+            | {"record": [class, field, ...]}
 
 An operation is named by the module and the variable that hold it ("sparsejax.lax.contract:contract_p"), or an entry of a table there
 ("sparsejax.lax.elementwise:primitives:add"). A parameter that is a function cannot be written down: such programs are refused.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Format
+from sparsejax.lax.indirect.statements import Apply, Number, Ref, Statement
 from sparsejax.lax.semiring import Ring
 from sparsejax.transforms import staging
 
@@ -30,6 +33,9 @@ from sparsejax.transforms import staging
 class LayoutError(ValueError):
     """A program that cannot be written down, or a text that is not one."""
 
+
+RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (Ref, Number, Apply, Statement)}
+"""What indirect einsums are made of, by name."""
 
 # --------------------------------------------------------------------------------------------------------- operations
 
@@ -83,7 +89,7 @@ def encode(value: Any) -> Any:
         return {"float": value.hex()}
     if isinstance(value, complex):
         return {"complex": [value.real.hex(), value.imag.hex()]}
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return {"tuple": [encode(v) for v in value]}
     if isinstance(value, list):
         return {"list": [encode(v) for v in value]}
@@ -97,6 +103,8 @@ def encode(value: Any) -> Any:
         return {"range": [value.start, value.stop, value.step]}
     if isinstance(value, Ring):
         return {"ring": [value.add, value.mul, encode(value.zero)]}
+    if isinstance(value, Ref | Number | Apply | Statement):
+        return {"record": [type(value).__name__, *(encode(getattr(value, f.name)) for f in fields(value))]}
     if isinstance(value, ClosedJaxpr):
         if value.consts:
             raise LayoutError("a body with constants of its own")
@@ -132,6 +140,8 @@ def decode(value: Any) -> Any:
             return Format.parse(inner[0], inner[1]) if inner[1] else Format(())
         case "range":
             return range(*inner)
+        case "record":
+            return RECORDS[inner[0]](*map(decode, inner[1:]))
         case "ring":
             return Ring(inner[0], inner[1], decode(inner[2]))
         case "jaxpr":

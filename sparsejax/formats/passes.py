@@ -26,6 +26,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
     tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
+    recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
 as this floor knows of no compiler.
@@ -254,6 +255,23 @@ class Passes:
         here = low < end
         here[here] = crd[low[here]] == wanted[here]
         return np.where(here, low, -1)
+
+    def recurred(self, x: Array, b: Array, begins: Array) -> Array:
+        """y[k] = b[k] + x[k] * y[k - 1], where y[k - 1] counts as 0 at every k at which a segment `begins`.
+
+        >>> Passes().recurred(np.array([2, 3, 4]), np.array([2, 0, 4]), np.array([True, False, True]))
+        array([2, 6, 4])
+        """
+        made = np.array(b)
+        starts = np.flatnonzero(begins) if len(b) and begins[0] else np.append(0, np.flatnonzero(begins))
+        lengths = np.diff(np.append(starts, len(b)))
+        for step in range(1, int(lengths.max(initial=0))):  # entries of the same place in their segments at once
+            inside = lengths > step
+            starts, lengths = starts[inside], lengths[inside]
+            here = starts + step
+            with np.errstate(all="ignore"):
+                made[here] = b[here] + x[here] * made[here - 1]
+        return made
 
     def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
         """(number, values): the segments r that have an entry at coordinate `start + r * step`, and the values there.

@@ -10,9 +10,9 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import asarray, weak_scalar
-from sparsejax.core.trace import is_python_scalar
+from sparsejax.core.trace import current, is_python_scalar
 from sparsejax.formats import Format
-from sparsejax.insum import check, parse
+from sparsejax.insum import check, functions, parse
 from sparsejax.insum.parse import Constant, Line, Name, Node, Op, Whole
 from sparsejax.lax.elementwise import BINARY, UNARY, convert_element_type, elementwise, loop_dtypes
 from sparsejax.lax.indirect import kernels, rules  # noqa: F401  (derivatives and batches)
@@ -73,7 +73,11 @@ def insum(text: str, /, *, returns: str | Sequence[str] | None = None, **operand
     Array([1, 0, 2], dtype=int64)
     """
     lines = parse.parse(text)
-    arrays = {k: weak_scalar(x) if is_python_scalar(x) else asarray(x, f"operand {k}") for k, x in operands.items()}
+    traced = current() is not None
+    arrays = {
+        k: weak_scalar(x) if is_python_scalar(x) else asarray(x, f"operand {k}", keep=traced)
+        for k, x in operands.items()
+    }
     _all_named(lines, arrays)
     made: dict[str, Any] = {}
     for line in lines:
@@ -205,6 +209,13 @@ class _Builder:
 
     def call(self, node: Op) -> tuple[Expr, Aval]:
         op = SIGNS.get(node.op) or ALIASES.get(node.op, node.op)
+        if op in functions.NAMES:
+            made = [self.value(a) for a in node.args]
+            try:
+                found, aval = functions.applied(op, [x for x, _ in made], [a for _, a in made])
+            except TypeError as error:
+                parse.fault(self.line.text, node.at, f"{op}: {error}", TypeError)
+            return found, _scalar(aval.dtype, aval.weak_type)
         arity = 3 if op == "where" else 1 if op in UNARY else 2 if op in BINARY else 0
         if not arity:
             parse.fault(

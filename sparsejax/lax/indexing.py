@@ -1,12 +1,11 @@
 """Parts of arrays: windows by ranges, gathers by indices, arrays side by side.
 
-A window keeps what lies in a range of each dimension. A gather from a dense array is an indirect einsum (`indirect`). One from a sparse
-array is a contraction with a selection, the sparse matrix that has its one in row p at column index[p]; it is scheduled, fused and
-differentiated as any contraction is:
+A window keeps what lies in a range of each dimension. Gathers and scatters are indirect einsums (`indirect`), scheduled, fused and
+differentiated as any other:
 
-    x[i, :]        out[p, j] = sum_i  S[p, i] * x[i, j]
-    x[i, j]        out[p]    = sum_ij S[p, i] * T[p, j] * x[i, j]
-    scatter-add    out[i, j] = sum_p  S[p, i] * v[p, j]
+    x[i, :]        out[p, j] = x[i[p], j]
+    x[i, j]        out[p] = x[i[p], j[p]]
+    scatter-add    out[i[p], j] += v[p, j]
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.symbolic import known, length, span
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import current
-from sparsejax.formats import Compressed, Coordinate, Format, selection, structural
+from sparsejax.formats import Compressed, Format, selection, structural
 from sparsejax.formats.storage import Storage
-from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indirect import rows
@@ -151,48 +149,32 @@ def select(index: Any, extent: int, dtype: Any = np.float64, drop: bool = False,
     return select_p.bind(dense, extent=known(extent), dtype=np.dtype(dtype), drop=drop, axis=axis)
 
 
-def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None) -> Any:
-    """`x` at integer vectors of one length, one for each of some dimensions: x[:, i, :, j] for {1: i, 3: j}.
+def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None, place: int | None = None) -> Any:
+    """`x` at arrays of integers that are broadcast to one shape, one for each of some dimensions: x[:, i, :, j] for {1: i, 3: j}.
 
-    The dimensions are replaced by one, at the place of the first. A sparse result has the format of `x` where one dimension is
-    gathered from, and coo else. Work: the result, or of a sparse `x` a contraction with one
-    selection per dimension. Errors call dimension d `axes[d]`.
+    The axes of that shape replace the dimensions, before the other dimension number `place` (default: where the first of them stood).
+    A sparse result has the format of `x` where one vector indexes it, and coo else. Work: the result, and of a sparse `x` a search for every
+    place, or its entries where it is not stored by what is indexed first. Errors call dimension d `axes[d]`.
 
     >>> import sparsejax as sj
     >>> gather(sj.array(np.arange(6.0).reshape(2, 3)), {1: np.array([2, 2, 0])})
     Array([[2., 2., 0.],
            [5., 5., 3.]], dtype=float64)
     """
-    x = asarray(x)
-    if x.format.is_dense:
-        return rows.gathered(x, {d: asarray(i) for d, i in indices.items()}, axes)
-    first = min(indices)
-    labels = range(x.ndim)
-    factors = [select(i, x.shape[d], x.dtype, axis=d if axes is None else axes[d]) for d, i in indices.items()]
-    inputs = [(x.ndim, d) for d in indices]
-    output = [x.ndim if d == first else d for d in labels if d == first or d not in indices]
-    form = x.format if len(indices) == 1 else Format.parse("coo", len(output))
-    made = refilled(x)
-    # formats that store zeros between the entries of a product (bands, diagonals, blocks) take them over the right fill only
-    plain = made is x or (not form.blocked and all(lv.plain for lv in form.levels))
-    found = form if plain else Format([Coordinate()] * len(output), form.unblocked().order)
-    made = contract([*factors, made], [*inputs, tuple(labels)], output, found, x.dtype)
-    return convert_format(refilled(made, x.fill_value), form)
+    traced = current() is not None
+    arrays = {d: asarray(i, "an index", keep=traced) for d, i in indices.items()}
+    return rows.gathered(asarray(x), arrays, axes, place=place)
 
 
-def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], semiring: Any = None) -> Any:
-    """The transpose of `gather`: `values` added up (or what `semiring` adds with) at the coordinates that `indices` name, nothing
+def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], op: str = "add") -> Any:
+    """The transpose of `gather` of vectors: `values` added up (or what `op` makes of them) at the coordinates that `indices` name, nothing
     elsewhere. `values` has one dimension, the first, in place of those of `indices`; sparse in coo.
 
     >>> scatter(np.array([1.0, 2.0, 4.0]), {0: np.array([1, 0, 1])}, (3,)).todense()
     array([2., 5., 0.])
     """
-    values = asarray(values)
-    ndim = len(shape)
-    factors = [select(index, shape[d], values.dtype, axis=d) for d, index in indices.items()]
-    rest = [d for d in range(ndim) if d not in indices]
-    inputs = [*((ndim, d) for d in indices), (ndim, *rest)]
-    return contract([*factors, values], inputs, range(ndim), Format.parse("coo", ndim), values.dtype, semiring)
+    arrays = {d: asarray(i) for d, i in indices.items()}
+    return rows.accumulated(op, asarray(values), arrays, shape, format=Format.parse("coo", len(shape)))
 
 
 # ----------------------------------------------------------------------------------------------------- concatenate

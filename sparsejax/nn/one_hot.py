@@ -1,4 +1,4 @@
-"""Integer labels as a sparse array: one entry per row. By it, gathers and sums by segments are products."""
+"""Integer labels as a sparse array, one entry per row, and rows of tables by label."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
-from sparsejax.lax.contract import einsum
 from sparsejax.lax.indexing import select
 from sparsejax.lax.indirect import rows
-from sparsejax.lax.structural import convert_format, reshape
+from sparsejax.lax.structural import convert_format, reshape, transpose
 
 
 def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Array:
@@ -33,14 +32,22 @@ def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Array:
 
 
 def embed(table: Any, labels: Any) -> Array:
-    """The rows of `table` that integer `labels` name; zeros for labels outside. O(result).
+    """The rows of `table` that integer `labels` name; zeros for labels outside, of any number of axes. O(result).
+
+    ValueError for a table that has not two axes, TypeError for labels that are not integers.
 
     >>> import numpy as np
     >>> embed(np.eye(3), np.array([2]))
     Array([[0., 0., 1.]], dtype=float64)
     """
     table, labels = asarray(table, "table"), asarray(labels, "labels")
-    if table.format.is_dense and table.ndim == 2 and labels.dtype.kind in "iu":
-        flat = reshape(convert_format(labels, "dense"), (labels.size,))
-        return reshape(rows.gathered(table, {0: flat}, drop=True), (*labels.shape, table.shape[1]))
-    return einsum("...v,vd->...d", one_hot(labels, table.shape[0], table.dtype), table)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"labels must be integers, not {labels.dtype}")
+    if table.ndim != 2:
+        raise ValueError(f"table must have two axes, a row for each label, but has shape {table.shape}")
+    flat = reshape(convert_format(labels, "dense"), (labels.size,))
+    if table.format.is_dense:
+        made = rows.gathered(table, {0: flat}, drop=True)
+    else:
+        made = rows.selected("add", table, transpose(one_hot(flat, table.shape[0], np.bool_)))
+    return made if labels.ndim == 1 else reshape(made, (*labels.shape, table.shape[1]))

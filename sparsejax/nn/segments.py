@@ -13,7 +13,6 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
-from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.indirect import rows
 from sparsejax.lax.structural import convert_format, reshape
@@ -39,16 +38,13 @@ def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, int]:
     return data, ids, count
 
 
-SECOND = {"add": None, "maximum": "max_second", "minimum": "min_second"}
-
-
 def _combined(op: str, data: Any, ids: Any, count: int) -> Any:
-    """out[ids[n], ...] op= data[n, ...]; of sparse data a product with the matrix that has a one per row."""
-    if data.format.is_dense and data.dtype.kind != "c":
+    """out[ids[n], ...] op= data[n, ...]"""
+    if data.dtype.kind == "c" and op != "add":
+        raise TypeError(f"segments of complex numbers have no {op}: complex numbers are not ordered")
+    if data.format.is_dense:
         return rows.accumulated(op, data, {0: ids}, (count, *data.shape[1:]), drop=True)
-    rest = tuple(range(2, data.ndim + 1))
-    chosen = one_hot(ids, count, data.dtype)
-    return contract([chosen, data], [(0, 1), (0, *rest)], (1, *rest), semiring=SECOND[op])
+    return rows.selected(op, data, one_hot(ids, count, np.bool_))
 
 
 def _spread(values: Any, ids: Any) -> Any:

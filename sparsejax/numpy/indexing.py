@@ -11,6 +11,7 @@ import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,11 @@ from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import SymbolicDim, length, sliced, span
 from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import NonConcreteBooleanIndexError, SparseEfficiencyWarning
-from sparsejax.formats import Format, convert, selection
+from sparsejax.formats import Format, convert, passes, selection
 from sparsejax.lax import indexing
-from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.extents import coordinates, filled, is_known
 from sparsejax.lax.indirect import rows
-from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, normal_axis, reshape, squeeze, transpose
 from sparsejax.lax.typing_rules import broadcast_shapes
 from sparsejax.numpy import at_once
@@ -37,26 +36,31 @@ _KINDS = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) 
 
 @dataclass
 class Index:
-    """A key for an array of `shape`: a range per dimension, the dimensions indexed by one integer, the vectors of integers of others.
+    """A key for an array of `shape`: a range per dimension, the dimensions indexed by one integer, the arrays of integers of others.
 
     `advanced` is the shape that the integer arrays broadcast to, `first` the number of axes of the result before it, and `new` the
-    places in the result of axes of extent one. `crossed` holds the vectors before they were broadcast, in the order of their axes,
+    places in the result of axes of extent one. `crossed` holds the arrays as vectors, in the order of their axes,
     where several arrays vary along axes of their own (`numpy.ix_`).
     """
 
     shape: tuple[int, ...]
     ranges: list[range] = field(default_factory=list)
     single: list[int] = field(default_factory=list)
-    arrays: dict[int, Any] = field(default_factory=dict)
+    given: dict[int, Any] = field(default_factory=dict)
     advanced: tuple[int, ...] = ()
     first: int = 0
     new: list[int] = field(default_factory=list)
     crossed: dict[int, Any] = field(default_factory=dict)
 
+    @cached_property
+    def arrays(self) -> dict[int, Any]:
+        """The arrays of integers, broadcast, as vectors of one length."""
+        return {d: _vector(a, self.advanced) for d, a in self.given.items()}
+
     @property
     def sliced(self) -> list[int]:
         """The dimensions that remain."""
-        return [d for d in range(len(self.shape)) if d not in self.single and d not in self.arrays]
+        return [d for d in range(len(self.shape)) if d not in self.single and d not in self.given]
 
     @property
     def plain(self) -> tuple[int, ...]:
@@ -94,13 +98,13 @@ def parse(key: Any, shape: tuple[int, ...]) -> Index:
             advanced.append((place, axes))
         if _is_array(part):
             made.ranges.append(span(0, shape[d]))
-            made.arrays[d] = part
+            made.given[d] = part
         else:
             made.ranges.append(_one(part, shape[d], d))
             made.single.append(d)
-    if made.arrays:
-        made.crossed = _crossed(made.arrays)
-        made.advanced = _broadcast(made.arrays)
+    if made.given:
+        made.crossed = _crossed(made.given)
+        made.advanced = _broadcast(made.given)
         places = [p for p, _ in advanced]
         together = places == list(range(places[0], places[0] + len(places)))
         before = advanced[0][1] if together else 0
@@ -230,17 +234,15 @@ def _vector(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _broadcast(arrays: dict[int, Any]) -> tuple[int, ...]:
-    """Make vectors of one length out of the index arrays; the shape that they have together."""
+    """The shape that the index arrays have together."""
     shapes = [a.shape for a in arrays.values()]
     try:
-        shape = broadcast_shapes(*shapes)
+        return broadcast_shapes(*shapes)
     except ValueError:
         listed = " ".join(map(str, shapes))
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed}"
         ) from None
-    arrays.update({d: _vector(a, shape) for d, a in arrays.items()})
-    return shape
 
 
 def getitem(x: Any, key: Any) -> Any:
@@ -250,8 +252,7 @@ def getitem(x: Any, key: Any) -> Any:
     that an integer removes (csr gives a sparse row for `x[i]`) or that one index vector, or several of `numpy.ix_`, select from; in coo
     where index arrays vary together or have several dimensions, and where new axes stand. O(entries found) for slices and for index
     arrays, and a search for every place of those that name single entries; buffers are shared where most of them stays. Under `jit`,
-    index arrays are contracted with selections: one for those that vary together, one each for others; the sign of a zero that is
-    gathered is not kept there.
+    index arrays are indirect einsums (`sparsejax.insum`): one for those that vary together, one each for others.
 
     >>> import sparsejax as sj
     >>> A = sj.array([[0, 2, 0], [3, 0, 4]], format="csr")
@@ -262,12 +263,14 @@ def getitem(x: Any, key: Any) -> Any:
     if type(x) is Array and not x.format.is_dense and current() is None:
         shape = x._aval.shape
         columns = at_once.vectors(key, shape)
-        if columns is not None:
+        if columns is not None and len(columns[0]) < passes.MANY:
             made = at_once.places(x, columns)
             if made is not None:
                 return made
         found = at_once.simple(key, shape)
-        if found is not None:
+        if found is not None and (
+            len(shape) > 1 or type(found[0][0]) is not np.ndarray or len(found[0][0]) < passes.MANY
+        ):
             return at_once.part(x, *found)
     x, key, _ = _without_bools(asarray(x), key)
     index = parse(key, x.shape)
@@ -277,28 +280,27 @@ def getitem(x: Any, key: Any) -> Any:
             return found if found.shape == index.result else reshape(found, index.result)
     made = indexing.window(x, index.ranges, index.single)
     left = [d for d in range(x.ndim) if d not in index.single]
-    if index.crossed:
+    if index.crossed and not made.format.is_dense:
         for d, vector in index.crossed.items():
             made = indexing.gather(made, {left.index(d): vector}, left)
         names = [*index.sliced[: index.first], *index.crossed, *index.sliced[index.first :]]
         made = transpose(made, [left.index(d) for d in names])
-    elif index.arrays:
-        made = indexing.gather(made, {left.index(d): a for d, a in index.arrays.items()}, left)
-        at = sum(d < min(index.arrays) for d in index.sliced)
-        if at != index.first:
-            rest = [k for k in range(made.ndim) if k != at]
-            made = transpose(made, [*rest[: index.first], at, *rest[index.first :]])
+    elif index.given:
+        made = indexing.gather(made, {left.index(d): a for d, a in index.given.items()}, left, index.first)
     return made if made.shape == index.result else reshape(made, index.result)
 
 
 def _at_once(x: Any, index: Index) -> Any:
     """What an index takes of a sparse array that is there, but for new axes; None where several vectors that vary together leave dimensions."""
+    places = bool(index.given) and not index.crossed and not index.sliced
+    if places and math.prod(index.advanced) >= passes.MANY:
+        return None  # a kernel looks them up
     vectors = {d: _concrete(a) for d, a in (index.crossed or index.arrays).items()}
     if any(v is None for v in vectors.values()):
         return None
     vectors = {d: selection.numbers(v, x.shape[d], d) for d, v in vectors.items()}
     keys: list[Any] = [None if r == range(n) else r for r, n in zip(index.ranges, x.shape, strict=True)]
-    if index.arrays and not index.crossed and len(index.arrays) > 1:
+    if index.given and not index.crossed and len(index.given) > 1:
         if index.sliced:
             return None
         count = math.prod(index.advanced)
@@ -310,10 +312,10 @@ def _at_once(x: Any, index: Index) -> Any:
     for d in index.single:
         keys[d] = index.ranges[d]
     made = at_once.part(x, keys, tuple(index.single))
-    if not index.arrays:
+    if not index.given:
         return made
     left = [d for d in range(x.ndim) if d not in index.single]
-    names = [*index.sliced[: index.first], *(index.crossed or index.arrays), *index.sliced[index.first :]]
+    names = [*index.sliced[: index.first], *(index.crossed or index.given), *index.sliced[index.first :]]
     return transpose(made, [left.index(d) for d in names])
 
 
@@ -387,9 +389,10 @@ class Ref:
             self._warn_of_fills(values, found)
             return self._whole(found)
         made = self._values(values)
-        if self.index.arrays:
-            made = where(self._last(), made, made.dtype.type(0))
-        return self._whole(where(self._mask(), self._spread(made), self.x))
+        if self._has_rows(made):
+            return self._whole(rows.replaced(self.x, made, self._vectors()) if made.size else self.x)
+        mask, spread = self._placed(made) if self.index.given else (self._mask(), self._spread(made))
+        return self._whole(where(mask, spread, self.x))
 
     def _warn_of_fills(self, values: Any, made: Array) -> None:
         """Warn where as many entries as there were have been added that equal the fill."""
@@ -421,7 +424,7 @@ class Ref:
             )
         vectors = {d: selection.numbers(v, x.shape[d], d) for d, v in vectors.items()}
         rest = [length(index.ranges[d]) for d in index.sliced]
-        flat = [math.prod(index.advanced)] if index.arrays else []
+        flat = [math.prod(index.advanced)] if index.given else []
         given = given.reshape([*rest[: index.first], *flat, *rest[index.first :]])
         return at_once.updated(x, index.ranges, vectors, index.first, index.single, given)
 
@@ -443,7 +446,7 @@ class Ref:
         made = self._values(values)
         if self._has_rows(made):
             return self._whole(elementwise(name, self.x, self._accumulated(name, made)))
-        made = self._spread(made, Semiring(name, "second"))
+        made = self._spread(made, name)
         return self._whole(where(self._mask(), elementwise(name, self.x, made), self.x))
 
     def _whole(self, made: Any) -> Any:
@@ -457,7 +460,7 @@ class Ref:
         _check_fits(values, self.x.dtype)
         made = convert_element_type(asarray(values), self.x.dtype)
         made = reshape(broadcast_to(made, index.result), index.plain)
-        if not index.arrays:
+        if not index.given:
             return made
         count = len(index.advanced)
         between = range(index.first, index.first + count)
@@ -470,46 +473,49 @@ class Ref:
         index = self.index
         whole = all(index.ranges[d] == range(index.shape[d]) for d in index.sliced)
         dense = self.x.format.is_dense and values.format.is_dense
-        return bool(index.arrays) and not index.single and whole and dense and self.x.dtype.kind != "c"
+        return bool(index.given) and not index.single and whole and dense
 
     def _accumulated(self, op: str, values: Any) -> Any:
-        index = self.index
-        return rows.accumulated(op, values, {d: asarray(i) for d, i in index.arrays.items()}, index.shape)
+        return rows.accumulated(op, values, self._vectors(), self.index.shape)
 
-    def _spread(self, values: Any, semiring: Semiring | None = None) -> Any:
+    def _chosen(self) -> dict[int, Any]:
+        """What keys of integers and slices choose of a dimension, as sparse matrices: a row for every coordinate that is kept."""
+        made = dict[int, Any]()
+        index = self.index
+        for d, n in enumerate(index.shape):
+            whole = length(index.ranges[d]) == n and index.ranges[d].step > 0 and d not in index.single
+            if d not in index.given and not whole:
+                made[d] = indexing.select(coordinates(index.ranges[d]), n, np.bool_)
+        return made
+
+    def _vectors(self) -> dict[int, Any]:
+        return {d: asarray(i) for d, i in self.index.arrays.items()}
+
+    def _spread(self, values: Any, op: str = "add") -> Any:
         """`values` at the coordinates of the key, nothing elsewhere."""
-        index, ndim = self.index, len(self.index.shape)
-        operands: list[Any] = []
-        inputs: list[tuple[int, ...]] = []
-        for d in range(ndim):
-            if d in index.arrays:
-                operands.append(indexing.select(index.arrays[d], index.shape[d], values.dtype, axis=d))
-                inputs.append((2 * ndim, d))
-            elif d in index.single or length(index.ranges[d]) < index.shape[d] or index.ranges[d].step < 0:
-                operands.append(indexing.select(coordinates(index.ranges[d]), index.shape[d], values.dtype))
-                inputs.append((ndim + d, d))
-        named = {ls[1] for ls in inputs}
-        axes = [ndim + d if d in named else d for d in index.sliced]
-        operands.append(values)
-        inputs.append((*([2 * ndim] if index.arrays else []), *axes))
-        form = None if self.x.format.is_dense else Format.parse("coo", ndim)
-        return contract(operands, inputs, range(ndim), form, values.dtype, semiring)
+        index = self.index
+        form = None if self.x.format.is_dense else Format.parse("coo", len(index.shape))
+        return rows.accumulated(
+            op, values, self._vectors(), index.shape, chosen=self._chosen(), without=index.single, format=form
+        )
 
     def _mask(self) -> Any:
         shape = [length(self.index.ranges[d]) for d in self.index.sliced]
-        if self.index.arrays:
+        if self.index.given:
             shape.insert(0, math.prod(self.index.advanced))
         return self._spread(asarray(filled(shape, True, bool)))
 
-    def _last(self) -> Any:
-        """Whether no later value has the same coordinate, per value of the index arrays."""
+    def _placed(self, values: Any) -> tuple[Any, Any]:
+        """Where the key is, and the values there, of those for one place the last."""
         index = self.index
         places = asarray(coordinates(span(0, math.prod(index.advanced))))
-        dims = {k: (index.arrays[d], index.shape[d]) for k, d in enumerate(index.arrays)}
-        vectors, shape = {k: a for k, (a, _) in dims.items()}, [n for _, n in dims.values()]
-        latest = indexing.scatter(places, vectors, shape, Semiring("maximum", "second"))
-        last = elementwise("equal", convert_format(indexing.gather(latest, vectors), "dense"), places)
-        return reshape(last, (places.size, *[1] * len(index.sliced)))
+        vectors = dict(enumerate(self._vectors().values()))
+        last = indexing.scatter(places, vectors, [index.shape[d] for d in index.given], "maximum")
+        rest = list(index.given), index.shape, self._chosen(), index.single
+        mask, made = rows.placed(None, last, *rest), rows.placed(values, last, *rest)
+        return (
+            (convert_format(mask, "dense"), convert_format(made, "dense")) if self.x.format.is_dense else (mask, made)
+        )
 
 
 def take(x: Any, indices: Any, axis: int | None = None) -> Array:

@@ -66,12 +66,12 @@ class _Maker:
         value = self.expr(rng.choice((1, 2, 2, 3)))
         if not any(f"A{k}" in value for k in range(self.count)):
             value = f"{value} * {self.access()}"  # so that the dtype is known
-        op = rng.choice(("=", "=", "+=", "+=", "+=", "max=", "min=", *(() if self.smooth else ("*=",))))
+        op = rng.choice(("=", "=", "+=", "+=", "+=", "max=", "min=", "*="))
         given = rng.random() < 0.6
         if given:
             indices, shape = self.indices(rng.randint(0, 3), True)
             sparse = rng.random() < 0.3
-            self.operand(name, shape, self.dtype, sparse and op in ("=", "+="))
+            self.operand(name, shape, self.dtype, sparse)
         else:
             free = [v for v in self.extents if v in self.seen]
             rng.shuffle(free)
@@ -175,5 +175,5 @@ def _pattern(storage) -> np.ndarray:
 
 
 def make(seed: int, smooth: bool = False) -> Case:
-    """The case of a seed; a smooth one has floats, and no function that is not differentiable, nor products of all values, which have no derivative yet."""
+    """The case of a seed; a smooth one has floats, and no function that is not differentiable."""
     return _Maker(seed, smooth).make()

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
+import sparsejax.numpy as snp
 from sparsejax.formats import validate
+from sparsejax.insum import functions
 from tests import insum_interpreter
 from tests.insum import statements
 
@@ -26,7 +28,7 @@ def fault(case: statements.Case) -> str | None:
     return None
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("start", range(0, 2100, BATCH))
 def test_random_statements(start):
     faults = [f for f in (fault(statements.make(seed)) for seed in range(start, start + BATCH)) if f]
@@ -172,3 +174,52 @@ def test_threads():
         want = np.zeros((300, 24))
         np.add.at(want, R, V[:, None] * B[K] if text[0] == "C" else V[:, None])
         np.testing.assert_allclose(made[0], want if text[0] == "C" else want[:, 0], rtol=1e-4)
+
+
+def test_functions_that_are_made_of_others():
+    """Every elementwise function of `sparsejax.numpy` that one array or two take, but for those with derivatives of their own."""
+    x, y, K = np.array([-1.3, 0.1, 0.7, 2.5]), np.array([0.2, 0.5, -1, 2]), np.array([3, 2, 0, 0])
+    for name in functions.NAMES:
+        for arguments in ("x[K[i]]", "x[K[i]], y[i]", "x[K[i]], -0.5, 1"):
+            try:
+                plain = arguments.replace("K[i]", "K").replace("[i]", "")
+                want = getattr(snp, name)(*eval(f"({plain},)"))
+            except (TypeError, ValueError):
+                continue
+            if name in ("round", "around", "nan_to_num") and "," in arguments:
+                continue
+            got = sj.insum(f"c[i] = {name}({arguments})", x=x, K=K, **({"y": y} if "y" in arguments else {}))
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got.todense(), want.todense(), err_msg=name)
+    grad = sj.grad(lambda x: sj.insum("c = sinc(x[K[i]]) + logistic(x[i]) + clip(x[i], -1, 1)", x=x, K=K))(x)
+    plain = sj.grad(lambda x: (snp.sinc(x[K]) + snp.logistic(x) + snp.clip(x, -1, 1)).sum())(x)
+    np.testing.assert_allclose(grad.todense(), plain.todense())
+    with pytest.raises(TypeError, match="clip"):
+        sj.insum("c[i] = clip(x[i], 1, 2, 3, 4)", x=x)
+
+
+def test_threads_of_derivatives_lookups_and_other_operators():
+    """The same bits for one thread and two of what gradients scatter, of products and maxima, and of sparse results."""
+    rng = np.random.default_rng(0)
+    R, K = rng.integers(0, 300, 20_000), rng.integers(0, 500, 20_000)
+    V, B = 0.5 + rng.random(20_000, np.float32), rng.random((500, 8), np.float32)
+    S = sj.array(np.where(rng.random((300, 500)) < 0.1, rng.random((300, 500), np.float32), 0), format="csr")
+    C, ones = np.zeros((300, 8), np.float32), np.ones(300, np.float32)
+    programs = {
+        "gradient": lambda: sj.grad(
+            lambda B: (sj.insum("C[R[p],n] += V[p] * B[K[p],n]", C=C, R=R, V=V, K=K, B=B) ** 2).sum()
+        )(B),
+        "gradient of products": lambda: sj.grad(lambda V: sj.insum("D[R[p]] *= V[p]", D=ones, R=R, V=V).sum())(V),
+        "products": lambda: sj.insum("D[R[p]] *= V[p]", D=ones, R=R, V=V),
+        "maxima": lambda: sj.insum("D[R[p]] max= V[p] * B[K[p],0]", D=ones, R=R, V=V, K=K, B=B),
+        "places": lambda: S[R, K],
+        "rows": lambda: S[R],
+        "set": lambda: S.at[R, K].set(V),
+        "add": lambda: S.at[R, K].add(V),
+    }
+    for name, program in programs.items():
+        made = []
+        for threads in (1, 2, 2):
+            with sj.config.using(num_threads=threads, parallel_work=1000):
+                made.append(program())
+        assert len({x.todense().tobytes() for x in made}) == 1, name

@@ -119,6 +119,36 @@ def test_maxima_differentiate_as_segment_max():
     np.testing.assert_array_equal(got.todense(), want.todense())
 
 
+def test_products_have_derivatives_of_any_order_without_division():
+    """Zeros among the factors, one or several of a place; places that nothing, one and many factors name; batches."""
+    R, weights = np.array([0, 2, 2, 1, 2, 0]), np.array([1.0, 10.0, 100.0, 1000.0])
+    C = np.array([1.0, 2.0, 3.0, 4.0])
+
+    def total(v):
+        return (sj.insum("C[R[p]] *= v[p]", C=C, R=R, v=v) * weights).sum()
+
+    def but(v, *left):
+        """The derivative by the factors `left`: products of all others of their place."""
+        rows = {R[p] for p in left}
+        if len(rows) > 1 or len({*left}) < len(left):
+            return 0.0
+        (t,) = rows
+        return weights[t] * C[t] * np.prod([v[q] for q in range(6) if q not in left and R[q] == t])
+
+    vs = np.array([[2.0, 0.0, 3.0, 4.0, 0.0, 5.0], [2.0, 0.0, 3.0, 4.0, 7.0, 5.0], [1.0, -2.0, 3.0, 0.0, 5.0, 0.0]])
+    firsts = [[but(v, p) for p in range(6)] for v in vs]
+    for v, first in zip(vs, firsts, strict=True):
+        np.testing.assert_allclose(sj.grad(total)(v).todense(), first)
+        second = [[but(v, p, q) for q in range(6)] for p in range(6)]
+        np.testing.assert_allclose(sj.hessian(total)(v).todense(), second)
+    third = [[[but(vs[0], p, q, r) for r in range(6)] for q in range(6)] for p in range(6)]
+    np.testing.assert_allclose(sj.jacfwd(sj.hessian(total))(vs[0]).todense(), third)
+    np.testing.assert_allclose(sj.jit(sj.vmap(sj.grad(total)))(vs).todense(), firsts)
+    np.testing.assert_allclose(sj.grad(lambda vs: sj.vmap(total)(vs).sum())(vs).todense(), firsts)
+    with pytest.raises(IndexError, match=r"index 2 at R\[1\] is out of bounds for axis 0 of C with size 2"):
+        sj.grad(lambda v: sj.insum("C[R[p]] *= v[p]", C=np.ones(2), R=R, v=v).sum())(vs[0])
+
+
 def test_inside_scan():
     K = np.array([1, 2, 0])
 

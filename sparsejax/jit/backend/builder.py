@@ -118,6 +118,10 @@ class Builder(ABC):
         """A new variable, set to `init` here."""
 
     @abstractmethod
+    def lasting(self, name: str, init: Val) -> Var:
+        """A new variable, set to the constant `init` where the function begins: what one pass of a loop puts there, the next one finds."""
+
+    @abstractmethod
     def get(self, var: Var) -> Val:
         """The variable's present value."""
 

@@ -187,6 +187,12 @@ class LLVMBuilder(Builder):
         self.set(var, init)
         return var
 
+    def lasting(self, name: str, init: Val) -> Var:
+        var = Var(self._fresh(f"v.{name}"), init.type)
+        self._entry.append(f"  {var.name} = alloca {init.type}")
+        self._entry.append(f"  store {init.type} {init.ref}, ptr {var.name}")
+        return var
+
     def get(self, var: Var) -> Val:
         return self._value(f"load {var.type}, ptr {var.name}", var.type)
 

@@ -113,6 +113,11 @@ class PrettyBuilder(Builder):
         self._line(f"{var.name} = {init.ref}")
         return var
 
+    def lasting(self, name: str, init: Val) -> Var:
+        var = Var(self._name(name), init.type)
+        self._lines.insert(0, f"  {var.name} = {init.ref}")
+        return var
+
     def get(self, var: Var) -> Val:
         return Val(var.name, var.type)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sparsejax.formats.walk import Place, lower_bound
+from collections.abc import Callable
+
+from sparsejax.formats.walk import Place, gallop, lower_bound
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import register_tiles
@@ -197,16 +199,50 @@ def search(context: Context, access: cin.Access, env: Env, coordinate: Val) -> C
         located = _readable(context, access).locate(b, level, _place(context, access, env), coordinate)
         if located is not None:
             return Cursor(level + 1, located[0], None, located[1])
+    last = level + 1 == len(access.indices)
+    if not last and isinstance(access.level_index(level), cin.Access) and isinstance(_readable(context, access), Input):
+        return _remembered(context, access, env, coordinate)
+    return _searched(context, access, env, coordinate)
+
+
+def _remembered(context: Context, access: cin.Access, env: Env, coordinate: Val) -> Cursor:
+    """A search that an entry of an index array asks for, which often is the one before again: what that has found is kept.
+
+    N[p] = V[X[p],Y[p],Z[p]]        runs of p have the same X[p], and shorter ones the same X[p] and Y[p]
+    """
+    b, parent = context.b, env.cursors[access].pos
+    nothing, never = b.i64(0), b.i64(-1)
+    asked, below = b.lasting("asked", never), b.lasting("below", never)
+    found, end, hit = b.lasting("found", nothing), b.lasting("end", nothing), b.lasting("hit", b.const("i1", 0))
+    ranged = False
+
+    def anew() -> None:
+        nonlocal ranged
+        made = _searched(context, access, env, coordinate)
+        assert made.found is not None
+        ranged = made.end is not None
+        for var, value in ((asked, coordinate), (below, parent), (found, made.pos), (hit, made.found)):
+            b.set(var, value)
+        if made.end is not None:
+            b.set(end, made.end)
+
+    with b.if_(b.binary("or", b.ne(coordinate, b.get(asked)), b.ne(parent, b.get(below)))):
+        anew()
+    return Cursor(env.cursors[access].level + 1, b.get(found), b.get(end) if ranged else None, b.get(hit))
+
+
+def _searched(context: Context, access: cin.Access, env: Env, coordinate: Val) -> Cursor:
+    """A binary search in the segment of a level."""
+    b, level = context.b, env.cursors[access].level
     walker = _walker(context, access, env)
     segment = walker.segment
 
-    def search_for(target: Val) -> Val:
-        found: Val = lower_bound(b, lambda at: b.lt(segment.coordinate(at), target), segment.lo, segment.hi)
-        return found
+    def before(target: Val) -> Callable[[Val], Val]:
+        return lambda at: b.lt(segment.coordinate(at), target)
 
-    first = search_for(coordinate)
+    first = lower_bound(b, before(coordinate), segment.lo, segment.hi)
     if walker.ranged:
-        end = search_for(b.add(coordinate, b.i64(1)))
+        end = gallop(b, before(b.add(coordinate, b.i64(1))), first, segment.hi)  # what repeats is short
         return Cursor(level + 1, first, end, b.lt(first, end))
     hit = b.var("hit", b.const("i1", 0))
     with b.if_(b.lt(first, segment.hi)):

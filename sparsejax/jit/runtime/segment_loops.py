@@ -5,6 +5,7 @@ copied     the segments from where they begin to where they go; the beginnings o
 compacted  every entry is written at the next place, without a branch, which moves on where it is inside; until there are all
 named      entries are put where they belong among those of their segment, from behind: segments are short
 located    a binary search in every segment, without branches but for its end
+recurred   one multiplication and one sum after the other
 """
 
 from __future__ import annotations
@@ -252,6 +253,26 @@ def located(
     with b.for_(first, end, "q") as q:
         p, c = b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
         out.put(b, q, _searched(b, crd, pos.get(b, p), pos.get(b, b.add(p, 1)), c))
+
+
+def recurred(b: Builder, count: Val, kind: str, parts: int, given: Sequence[Val], begins: Vector, out: Val) -> None:
+    """One step after the other: `kind` is the type of a number, of which complex ones have two `parts`; `given` are the pointers of x and b."""
+    state = [b.var("y", b.const(kind, 0.0)) for _ in range(parts)]
+
+    def times(x: Sequence[Val], y: Sequence[Val]) -> list[Val]:
+        if parts == 1:
+            return [b.binary("fmul", x[0], y[0])]
+        (xr, xi), (yr, yi) = x, y
+        real = b.binary("fsub", b.binary("fmul", xr, yr), b.binary("fmul", xi, yi))
+        return [real, b.binary("fadd", b.binary("fmul", xr, yi), b.binary("fmul", xi, yr))]
+
+    with b.for_(b.i64(0), count, "k") as k:
+        places = [b.add(b.mul(k, parts), n) for n in range(parts)]
+        x, more = ([b.load(pointer, place, kind) for place in places] for pointer in given)
+        start = b.named("start", b.ne(begins.number(b, k), b.i64(0)))
+        for var, own, grown, place in zip(state, more, times(x, [b.get(v) for v in state]), places, strict=True):
+            b.set(var, b.select(start, own, b.binary("fadd", own, grown)))
+            b.store(out, place, b.get(var))
 
 
 def met(

@@ -108,6 +108,14 @@ class SegmentPasses(Passes):
         run_parts(kernel, [(*pair, *behind) for pair in _shares(0, len(wanted), len(wanted))])
         return out
 
+    def recurred(self, x: Array, b: Array, begins: Array) -> Array:
+        if b.dtype.kind not in "fc" or b.dtype.itemsize // (1 + (b.dtype.kind == "c")) not in (4, 8):
+            return super().recurred(x, b, begins)
+        out = empty(len(b), b.dtype)
+        x, b = (np.ascontiguousarray(a, out.dtype) for a in (x, b))
+        run(_recurred(out.dtype), len(b), x, b, np.ascontiguousarray(begins), out)
+        return out
+
     def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
         rows = len(pos) - 1
         number, parts = empty(rows, crd_dtype(rows + 1)), _rows(pos)
@@ -338,6 +346,15 @@ def _named(size: int, order_size: int, out_size: int, sizes: tuple[int, ...]) ->
     names = "pos", "made", "crd", "ends", "order", "out"
     (first, end), given = _share(b), vectors(b, 2, (8, 8, size, 8, order_size, out_size), names)
     segment_loops.named(b, first, end, segment_loops.Named(*given), pairs_of(b, 8, sizes))
+    return compiled(b)
+
+
+@functools.cache
+def _recurred(dtype: np.dtype[Any]) -> compiler.Kernel:
+    b, parts = LLVMBuilder(), 1 + (dtype.kind == "c")
+    kind = "double" if dtype.itemsize // parts == 8 else "float"
+    count, (x, more, begins, out) = b.slot(0, "i64", "count"), vectors(b, 1, (8, 8, 1, 8), ("x", "b", "begins", "out"))
+    segment_loops.recurred(b, count, kind, parts, (x.pointer, more.pointer), begins, out.pointer)
     return compiled(b)
 
 

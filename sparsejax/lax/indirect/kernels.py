@@ -14,6 +14,7 @@ accumulated as it is written.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Coordinate, Format
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.extents import is_known
 from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.index_arrays import checked, positions
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
@@ -49,6 +51,9 @@ class Label:
 Names = tuple[Label, ...]
 SORTED = 8
 """From so many values for each entry of an index array on, the entries are sorted by the rows that they name."""
+
+ROWS = 4
+"""Rows of a sparse target for each entry of an index array, up to which all of them are visited."""
 
 # --------------------------------------------------------------------------------------------------------- indirect
 
@@ -94,10 +99,17 @@ def _notation(*operands: rules.Operand, statement: Statement) -> cin.Definition:
 
 @functools.lru_cache(maxsize=1024)
 def _typing(*avals: Aval, statement: Statement) -> Aval:
-    if statement.format is None:
-        return rules.infer(_notation, avals, {"statement": statement}, statement.shape, statement.dtype).strong()
-    identity = operators.get(statement.op).identity(statement.dtype)
-    return Aval(statement.shape, statement.dtype, statement.format, 0 if statement.format.is_dense else identity)
+    s = statement
+    if s.format is None:
+        return rules.infer(_notation, avals, {"statement": s}, s.shape, s.dtype).strong()
+    return Aval(s.shape, s.dtype, s.format, 0 if s.format.is_dense else _fill(s, avals))
+
+
+def _fill(s: Statement, operands: Sequence[Any]) -> Any:
+    """The fill of a sparse result."""
+    if s.kept and isinstance(s.value, Ref):
+        return operands[s.value.array].fill_value
+    return operators.get(s.op).identity(s.dtype)
 
 
 def _reference(*arrays: Any, statement: Statement) -> Any:
@@ -166,12 +178,11 @@ def expanded(arrays: Sequence[Any], statement: Statement, names: Names, target: 
     return made if statement.format is None else convert_format(made, statement.format)
 
 
-def _nothing(s: Statement) -> Any:
+def _nothing(s: Statement, operands: Sequence[Any]) -> Any:
     """The result where there is no combination of variables."""
-    identity = operators.get(s.op).identity(s.dtype)
     form = s.format or Format.parse("dense", len(s.shape))
-    aval = Aval(s.shape, s.dtype, form, 0 if form.is_dense else identity)
-    return full(aval, identity) if form.is_dense else empty(aval)
+    aval = Aval(s.shape, s.dtype, form, 0 if form.is_dense else _fill(s, operands))
+    return full(aval, operators.get(s.op).identity(s.dtype)) if form.is_dense else empty(aval)
 
 
 class _Expansion:
@@ -254,6 +265,7 @@ class _Expansion:
     # ------------------------------------------------------------------------------------------------------ targets
     def turn(self) -> None:
         """The first index of the target that is read from an array walked in the order of the rows it names, where that pays or must be."""
+        self.turn_reads()
         s = self.statement
         sparse = s.format is not None and not s.format.is_dense
         first = True
@@ -266,7 +278,7 @@ class _Expansion:
             ref = self._plain(ix)
             extent = s.shape[d]
             var = f"{d}'"
-            rows = positions(self.arrays[ref.array], extent, first, sparse)
+            rows = positions(self.arrays[ref.array], extent, first, sparse and self._few(ref, extent))
             condition = Ref(self.add(rows), (*ref.indices, var))
             now = self.statement
             read = {r for ref in statements.refs(now.value) for r in statements.inner(ref.indices)}
@@ -281,6 +293,37 @@ class _Expansion:
             s = self.statement = s.with_(stored=(pattern, *s.stored), like=None)
         if s.format is None and not all(isinstance(ix, str) for ix in s.target):
             self.statement = s.with_(format=Format.parse("dense", len(s.shape)))
+
+    def turn_reads(self) -> None:
+        """Factors of the value that store variables above what index arrays name: their entries are walked, each beside what names it.
+
+        y[p,n] = x[K[p],n], x by columns          y[p,n] += x[t,n] where S[p,t] is stored, S = positions(K)
+        """
+        if self.statement.op not in ("add", "logical_or"):
+            return
+        for ref in dict.fromkeys(statements.factors(self.statement.value)):
+            array = self.arrays[ref.array]
+            if array.format.is_dense or array.fill_value or not _walked_first(array.format, ref):
+                continue
+            changed = [*ref.indices]
+            for d, ix in enumerate(ref.indices):
+                if not isinstance(ix, Ref):
+                    continue
+                plain = self._plain(ix)
+                var = next(v for v in (f"{d}r{k}" for k in itertools.count()) if v not in self.statement.variables)
+                rows = positions(self.arrays[plain.array], array.shape[d], by_target=False)
+                stored = (*self.statement.stored, Ref(self.add(rows), (*plain.indices, var)))
+                extents = (*self.statement.extents, (var, array.shape[d]))
+                self.statement = self.statement.with_(stored=stored, extents=extents)
+                changed[d] = var
+            exchanged = {ref: Ref(ref.array, tuple(changed))}
+            value = statements.map_outer(self.statement.value, functools.partial(_exchanged, exchanged))
+            self.statement = self.statement.with_(value=value)
+
+    def _few(self, ref: Ref, extent: int) -> bool:
+        """Whether an index array may name so few rows that those which it does not name should not be visited."""
+        shape = self.arrays[ref.array].shape
+        return not is_known((*shape, extent)) or extent > ROWS * math.prod(shape)
 
     def _pays(self, ref: Ref) -> bool:
         own = statements.variables_of(ref)
@@ -303,6 +346,22 @@ class _Expansion:
         local = {n: k for k, n in enumerate(numbers)}
         made = indirect_p.bind(*(self.arrays[n] for n in numbers), statement=statements.renumbered(s, local))
         return Ref(self.add(made), names)
+
+
+def _walked_first(form: Format, ref: Ref) -> bool:
+    """Whether a level is walked above the first that an index array names, over a variable on which no index array depends."""
+    named = {v for ix in ref.indices if isinstance(ix, Ref) for v in statements.variables_of(ix)}
+    for d in form.order:
+        index = ref.indices[d]
+        if not isinstance(index, str):
+            return False
+        if index not in named:
+            return any(isinstance(ix, Ref) for ix in ref.indices)
+    return False
+
+
+def _exchanged(others: dict[Ref, Ref], ref: Ref) -> Ref:
+    return others.get(ref, ref)
 
 
 def _axis(name: Label, axis: int) -> str:
@@ -357,7 +416,7 @@ def insum(arrays: Sequence[Any], statement: Statement, names: Sequence[Label], t
     named by an index array, 12 bytes for every entry of that.
     """
     if 0 in statement.variables.values():
-        return _nothing(statement)
+        return _nothing(statement, arrays)
     statement = _counted(statement)
     read = (*statements.refs(statement.value), *statement.stored, Ref(-1, statement.target))
     also = () if statement.like is None else (statement.like,)

@@ -1,73 +1,191 @@
 """Rows that arrays of integers name: gathered, and accumulated. What `x[index]`, `x.at[index].add(values)`, segments and embeddings are.
 
 y[p,n] = x[K[p],n]        y[R[p],n] += v[p,n]
+
+Of a sparse `x` whose outermost level is indexed, entries are looked up level by level. Of another one they are walked as they are stored, each
+beside the places that name it:
+
+y[n,p] = x[n,t] where S[p,t] is stored, S = positions(K)        (`kernels`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Format
+from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
+from sparsejax.formats import Coordinate, Format
 from sparsejax.jit.ir import operators
+from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indirect.kernels import BOOL, Label, insum
-from sparsejax.lax.indirect.statements import Apply, Expr, Number, Ref, Statement
-from sparsejax.lax.structural import convert_format
+from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
+from sparsejax.lax.linear import refilled
+from sparsejax.lax.structural import convert_format, transpose
+from sparsejax.lax.typing_rules import broadcast_shapes
 
 VAR = "p"
 BOOLEAN = {"add": "logical_or", "maximum": "logical_or", "multiply": "logical_and", "minimum": "logical_and"}
 """What accumulates booleans in place of other operators."""
 
 
-def _index_arrays(indices: Mapping[int, Any]) -> list[Any]:
-    return [convert_format(i, Format.parse("dense", 1)) for i in indices.values()]
+def _dense(x: Any) -> Any:
+    return convert_format(x, Format.parse("dense", x.ndim))
 
 
-def gathered(x: Any, indices: Mapping[int, Any], axes: Sequence[int] | None = None, drop: bool = False) -> Any:
-    """A dense `x` at vectors of integers of one length, one for each of some dimensions, which one dimension replaces, at the place of the first.
+def gathered(
+    x: Any,
+    indices: Mapping[int, Any],
+    axes: Sequence[int] | None = None,
+    drop: bool = False,
+    place: int | None = None,
+) -> Any:
+    """`x` at arrays of integers that are broadcast to one shape, one for each of some dimensions. The axes of that shape replace the dimensions,
+    before the other dimension number `place` (default: where the first of them stood).
 
-    With `drop`, zeros where the only index is out of bounds, negative ones too; else IndexError, which calls dimension d `axes[d]`. O(result).
+    A sparse result has the format of `x` where one vector indexes it, and coo else; its fill is that of `x`.
+    With `drop`, zeros where the only index, a vector of a dense `x`, is out of bounds, negative ones too; else IndexError, which calls
+    dimension d `axes[d]`. Work: the result, and of a sparse `x` a search for every place, or its entries.
     """
-    first, (length, *_) = min(indices), (i.shape[0] for i in indices.values())
-    arrays = [x, *_index_arrays(indices)]
-    numbers = {d: k for k, d in enumerate(indices, 1)}
-    own = tuple(Ref(numbers[d], (VAR,)) if d in numbers else f"d{d}" for d in range(x.ndim))
-    kept = [VAR if d == first else f"d{d}" for d in range(x.ndim) if d == first or d not in indices]
-    extents = {VAR: length, **{f"d{d}": n for d, n in enumerate(x.shape) if d not in indices}}
-    value: Expr = Ref(0, own)
+    arrays = {d: _dense(i) for d, i in indices.items()}
+    shape = broadcast_shapes(*(i.shape for i in arrays.values()))
+    own = [f"{VAR}{k}" for k in range(len(shape))]
+    rest = [d for d in range(x.ndim) if d not in indices]
+    at = sum(d < min(indices) for d in rest)
+    place = at if place is None else place
+    single = len(indices) == 1 and len(shape) == 1
+    if place != at and single and not x.format.is_dense:  # the format is that of `x` before the axis moves
+        others = [k for k in range(x.ndim) if k != at]
+        return transpose(gathered(x, arrays, axes), [*others[:place], at, *others[place:]])
+    kept = [*(f"d{d}" for d in rest[:place]), *own, *(f"d{d}" for d in rest[place:])]
+    extents = {**dict(zip(own, shape, strict=True)), **{f"d{d}": x.shape[d] for d in rest}}
+    called = Label("", "", tuple(range(x.ndim) if axes is None else axes))
+    made_shape = tuple(extents[v] for v in kept)
+    refs = {d: Ref(k, _along(a.shape, shape, own)) for k, (d, a) in enumerate(arrays.items(), 1)}
+    target = tuple(kept)
+    form = made = None
+    filled = refilled(x)
+    walked = filled is not x and x.format.order[0] not in indices
+    if not x.format.is_dense:
+        form = made = x.format if single else Format.parse("coo" if kept else "dense", len(kept))
+        # formats that store zeros between the entries of a result (bands, diagonals, blocks) take them over the right fill only
+        if walked and (form.blocked or not all(level.plain for level in form.levels)):
+            made = Format([Coordinate()] * len(kept), form.unblocked().order)
+    value: Expr = Ref(0, tuple(refs.get(d, f"d{d}") for d in range(x.ndim)))
     if drop:
-        value = _inside(value, x.dtype, x.dtype.type(0), arrays[1].dtype, x.shape[first])
-    names = [Label("", "", tuple(range(x.ndim) if axes is None else axes)), *(Label("") for _ in indices)]
-    shape = tuple(extents[v] for v in kept)
-    s = Statement("add", tuple(kept), shape, value, (), tuple(extents.items()), x.dtype, drop=drop)
-    return insum(arrays, s, names, "the result")
+        (d,) = indices
+        value = _inside(value, x.dtype, x.dtype.type(0), arrays[d].dtype, x.shape[d], refs[d])
+    op = BOOLEAN["add"] if x.dtype.kind == "b" else "add"
+    names = [called, *(Label("") for _ in indices)]
+    own_fill = form is not None and not walked
+    s = Statement(op, target, made_shape, value, (), tuple(extents.items()), x.dtype, made, drop=drop, kept=own_fill)
+    result = insum([filled if walked else x, *arrays.values()], s, names, "the result")
+    return convert_format(refilled(result, x.fill_value), x.format if form is None else form) if walked else result
 
 
-def accumulated(op: str, values: Any, indices: Mapping[int, Any], shape: Sequence[int], drop: bool = False) -> Any:
-    """The array of `shape` that holds what `op` makes of all dense `values` of a row, from its identity: their first dimension is in place of
-    those of `indices`, vectors of integers. With `drop`, values are left out whose only index is out of bounds, or negative. O(values + result).
+def _along(own: Sequence[int], shape: Sequence[int], variables: Sequence[str]) -> tuple[Index, ...]:
+    """The indices of an array that is broadcast to `shape`."""
+    offset = len(shape) - len(own)
+    return tuple(0 if n == 1 and shape[offset + k] != 1 else variables[offset + k] for k, n in enumerate(own))
+
+
+def accumulated(
+    op: str,
+    values: Any,
+    indices: Mapping[int, Any],
+    shape: Sequence[int],
+    drop: bool = False,
+    chosen: Mapping[int, Any] | None = None,
+    without: Collection[int] = (),
+    format: Format | None = None,
+) -> Any:
+    """The array of `shape` that holds what `op` makes of all `values` of a row, from its identity: their first dimension is in place of
+    those of `indices`, vectors of integers; dense, or in `format`. Where `chosen` has a sparse matrix for a dimension, the values of its row r go to
+    the coordinate that it stores there; `values` have no dimensions `without`, whose matrices have one row. With `drop`, dense values are left out
+    whose only index is out of bounds, or negative. O(values + result).
     """
     op = BOOLEAN[op] if values.dtype.kind == "b" else op
-    arrays = [values, *_index_arrays(indices)]
-    numbers = {d: k for k, d in enumerate(indices, 1)}
-    target = tuple(Ref(numbers[d], (VAR,)) if d in numbers else f"d{d}" for d in range(len(shape)))
-    rest = [f"d{d}" for d in range(len(shape)) if d not in indices]
-    extents = dict(zip((VAR, *rest), values.shape, strict=True))
-    value: Expr = Ref(0, (VAR, *rest))
+    chosen = chosen or {}
+    arrays = [values, *map(_dense, indices.values()), *chosen.values()]
+    numbers = {d: k for k, d in enumerate((*indices, *chosen), 1)}
+    target = tuple(Ref(numbers[d], (VAR,)) if d in indices else f"d{d}" for d in range(len(shape)))
+    rest = [d for d in range(len(shape)) if d not in indices]
+    extents = {VAR: values.shape[0]} if indices else {}
+    extents |= {f"d{d}": shape[d] for d in rest} | {f"r{d}": m.shape[0] for d, m in chosen.items()}
+    axes = [f"r{d}" if d in chosen else f"d{d}" for d in rest if d not in without]
+    value: Expr = Ref(0, (*((VAR,) if indices else ()), *axes))
     if drop:
         (axis,) = indices
         nothing = operators.get(op).identity(values.dtype)
-        value = _inside(value, values.dtype, values.dtype.type(nothing), arrays[1].dtype, shape[axis])
-    names = [Label(""), *(Label("") for _ in indices)]
-    s = Statement(op, target, tuple(shape), value, (), tuple(extents.items()), values.dtype, drop=drop)
+        value = _inside(value, values.dtype, values.dtype.type(nothing), arrays[1].dtype, shape[axis], Ref(1, (VAR,)))
+    stored = tuple(Ref(numbers[d], (f"r{d}", f"d{d}")) for d in chosen)
+    names = [Label("")] * len(arrays)
+    s = Statement(op, target, tuple(shape), value, stored, tuple(extents.items()), values.dtype, format, drop=drop)
     return insum(arrays, s, names, "the result")
 
 
-def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int) -> Expr:
+def placed(
+    values: Any,
+    last: Any,
+    indices: Collection[int],
+    shape: Sequence[int],
+    chosen: Mapping[int, Any],
+    without: Collection[int],
+) -> Any:
+    """The sparse array (coo) that has, where `last` over the dimensions `indices` stores p, row p of `values`; None for true. `chosen` and `without`
+    as in `accumulated`. O(result)."""
+    own = [f"d{d}" for d in range(len(shape))]
+    ref = Ref(0, tuple(own[d] for d in indices))
+    numbers = {d: k for k, d in enumerate(chosen, 1)}
+    axes = [f"r{d}" if d in chosen else own[d] for d in range(len(shape)) if d not in indices and d not in without]
+    extents = dict(zip(own, shape, strict=True)) | {f"r{d}": m.shape[0] for d, m in chosen.items()}
+    stored = (ref, *(Ref(n, (f"r{d}", own[d])) for d, n in numbers.items()))
+    arrays, dtype = [last, *chosen.values()], BOOL
+    made: Expr = Number(np.bool_(True), BOOL)
+    if values is not None:
+        arrays, dtype, made = [*arrays, values], values.dtype, Ref(len(arrays), (ref, *axes))
+    op = BOOLEAN["add"] if dtype.kind == "b" else "add"
+    form = Format.parse("coo", len(shape))
+    s = Statement(op, tuple(own), tuple(shape), made, stored, tuple(extents.items()), dtype, form)
+    return insum(arrays, s, [Label("")] * len(arrays), "the result")
+
+
+def selected(op: str, values: Any, rows: Any) -> Any:
+    """out[t, ..] op= values[p, ..] where the matrix `rows` stores (p, t). Its type follows from theirs. O(entries)."""
+    op = BOOLEAN[op] if values.dtype.kind == "b" else op
+    rest = tuple(f"d{d}" for d in range(1, values.ndim))
+    extents = {VAR: values.shape[0], "t": rows.shape[1], **dict(zip(rest, values.shape[1:], strict=True))}
+    shape = (rows.shape[1], *values.shape[1:])
+    kept, value = (Ref(1, (VAR, "t")),), Ref(0, (VAR, *rest))
+    s = Statement(op, ("t", *rest), shape, value, kept, tuple(extents.items()), values.dtype)
+    return insum([values, rows], s, [Label(""), Label("")], "the result")
+
+
+def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int, ref: Ref) -> Expr:
     """A value where the index is within bounds, else `nothing`."""
-    index = Apply("cast", (Ref(1, (VAR,)),), np.dtype(np.int64)) if of != np.int64 else Ref(1, (VAR,))
+    index = Apply("cast", (ref,), np.dtype(np.int64)) if of != np.int64 else ref
     above = Apply("greater_equal", (index, Number(np.int64(0), np.dtype(np.int64))), BOOL)
     below = Apply("less", (index, Number(np.int64(extent), np.dtype(np.int64))), BOOL)
     return Apply("where", (Apply("logical_and", (above, below), BOOL), value, Number(nothing, dtype)), dtype)
+
+
+def replaced(x: Any, values: Any, indices: Mapping[int, Any]) -> Any:
+    """A dense `x` with dense `values`, whose first dimension is in place of those of `indices`, vectors of integers, at these: of those for one
+    place the last. O(x + values).
+
+    L[R[p]] max= p        y[t,n] = v[L[t],n] where L[t] names one, else x[t,n]
+    """
+    count, whole = values.shape[0], [x.shape[d] for d in indices]
+    flat = dict(enumerate(indices.values()))
+    last = accumulated("maximum", asarray(coordinates(span(0, count))), flat, whole)
+    own = tuple(f"d{d}" for d in range(x.ndim))
+    ref = Ref(2, tuple(own[d] for d in indices))
+    rest = tuple(v for d, v in enumerate(own) if d not in indices)
+    there = Apply("greater_equal", (ref, Number(np.int64(0), np.dtype(np.int64))), BOOL)
+    value = Apply("where", (there, Ref(1, (ref, *rest)), Ref(0, own)), x.dtype)
+    extents = tuple(zip(own, x.shape, strict=True))
+    op = BOOLEAN["add"] if x.dtype.kind == "b" else "add"
+    s = Statement(op, own, x.shape, value, (), extents, x.dtype, drop=True)
+    return insum([x, values, last], s, [Label("")] * 3, "the result")

@@ -5,13 +5,14 @@
     dB[K[p],n] += dC[R[p],n] * V[p]                              a gather's cotangent is a scatter-add over the same index array
 
 A sum of what is no product, quotient or sum of what moves, and `max=`, `min=` and `*=`, are differentiated as they are computed step by step
-(`stepwise`): gathers, elementwise operations, a reduction.
+(`stepwise`): gathers, elementwise operations, a reduction. Products are running products of those factors that have one place.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,14 +27,17 @@ from sparsejax.formats import Format
 from sparsejax.jit.ir import operators
 from sparsejax.lax.batching import faithful
 from sparsejax.lax.contract import contract
-from sparsejax.lax.elementwise import convert_element_type, elementwise, unary_p, where
+from sparsejax.lax.elementwise import UNARY, convert_element_type, elementwise, unary_p, where
 from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.indexing import select
 from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.kernels import BOOL, Label, Names, insum, insum_p
+from sparsejax.lax.indirect.rows import accumulated, gathered
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
+from sparsejax.lax.library.recurrences import recurrence
 from sparsejax.lax.linear import as_dtype
 from sparsejax.lax.semiring import Semiring
+from sparsejax.lax.sorting import argsort
 from sparsejax.lax.structural import broadcast_to, convert_format, reshape
 from sparsejax.transforms.staging import trace_to_jaxpr
 
@@ -105,7 +109,14 @@ def _pulled(
     like = add(to.pattern, "the pattern") if to.is_sparse else None
     form = to.format if to.is_sparse else None
     changed = statement.with_(
-        op="add", target=tuple(indices), shape=to.shape, value=value, dtype=to.dtype, format=form, like=like
+        op="add",
+        target=tuple(indices),
+        shape=to.shape,
+        value=value,
+        dtype=to.dtype,
+        format=form,
+        like=like,
+        kept=False,
     )
     return as_dtype(insum(arrays, changed, names, names[ref.array].name), to.dtype)
 
@@ -132,7 +143,7 @@ def stepwise(arrays: Sequence[Any], statement: Statement, names: Names, target: 
     if s.op == "add":
         changed = s.with_(value=Ref(len(arrays), space))
         return insum([*arrays, whole], changed, [*names, Label("the value")], target)
-    return _reduced(arrays, s, space, whole, names)
+    return _reduced(arrays, s, space, whole, names, target)
 
 
 def _values(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], names: Names) -> Any:
@@ -154,8 +165,9 @@ def _values(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], names: 
                 return number.item()
             case Apply("cast", (x,), dtype):
                 return convert_element_type(value(x), dtype)
-            case Apply("real", (x,), dtype):
-                return unary_p.bind(value(x), op="real", compute=x.dtype, dtype=dtype)  # type: ignore[union-attr]
+            case Apply(op, (x,), dtype) if op not in UNARY:
+                inner = asarray(value(x))
+                return unary_p.bind(inner, op=op, compute=inner.dtype, dtype=dtype)
             case Apply("where", (c, x, y), dtype):
                 return convert_element_type(where(value(c), value(x), value(y)), dtype)
             case Apply(op, args, dtype):
@@ -175,7 +187,7 @@ def _gathered(arrays: Sequence[Any], s: Statement, ref: Ref, variables: tuple[st
     return insum(arrays, made, names, names[ref.array].name)
 
 
-def _reduced(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], whole: Any, names: Names) -> Any:
+def _reduced(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], whole: Any, names: Names, target: str) -> Any:
     """Products, maxima or minima of values at the target."""
     nothing = operators.get(s.op).identity(s.dtype)
     if s.stored:
@@ -183,6 +195,8 @@ def _reduced(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], whole:
         asked = Statement("add", space, shape, Number(np.bool_(True), BOOL), s.stored, s.extents, BOOL, None)
         inside = insum(arrays, asked.with_(op="logical_or"), names, "the mask")
         whole = where(convert_format(inside, "dense"), whole, s.dtype.type(nothing))
+    if s.op == "multiply":
+        return _product(arrays, s, space, whole, names, target)
     labels = {v: k for k, v in enumerate(space)}
     operands, inputs, output = list[Any](), list[tuple[int, ...]](), list[int]()
     for axis, index in enumerate(s.target):
@@ -195,8 +209,6 @@ def _reduced(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], whole:
         operands.append(select(chosen, s.shape[axis], s.dtype, s.drop))
         inputs.append((*own, label))
         output.append(label)
-    if s.op == "multiply":
-        return _product(operands, inputs, output, labels, whole)
     semiring = Semiring(s.op, "second")
     return contract([*operands, whole], [*inputs, tuple(labels.values())], output, "dense", s.dtype, semiring)
 
@@ -207,12 +219,40 @@ def _index_array(arrays: Sequence[Any], s: Statement, ref: Ref, names: Names) ->
     return _gathered(arrays, s, ref, variables, names)
 
 
-def _product(
-    operands: list[Any], inputs: list[tuple[int, ...]], output: list[int], labels: dict[str, int], whole: Any
-) -> Any:
-    raise NotImplementedError(
-        "*= has no derivative yet: write the product as exp of a sum of logarithms where all factors are positive"
-    )
+def _product(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], whole: Any, names: Names, target: str) -> Any:
+    """Products of values at the target: those of one place side by side, and running products of these. No quotients: the derivative has
+    the products of those before and behind each, any of which may be zero."""
+    places, size = _places(arrays, s, space, names, target), math.prod(s.shape)
+    count = math.prod(whole.shape)
+    flat, values = reshape(places, (count,)), reshape(whole, (count,))
+    order = argsort(flat)
+    place, x = gathered(flat, {0: order}), gathered(values, {0: order})
+    numbers = np.arange(count)
+    before = gathered(place, {0: asarray(np.maximum(numbers - 1, 0))})
+    begins = elementwise("logical_or", elementwise("not_equal", place, before), numbers == 0)
+    running = recurrence(x, where(begins, x, s.dtype.type(0)), begins)
+    last = accumulated("maximum", asarray(numbers), {0: place}, (size,))
+    ref = Ref(1, ("t",))
+    there = Apply("greater_equal", (ref, Number(np.int64(0), np.dtype(np.int64))), BOOL)
+    value = Apply("where", (there, Ref(0, (ref,)), Number(s.dtype.type(1), s.dtype)), s.dtype)
+    ends = Statement("add", ("t",), (size,), value, (), (("t", size),), s.dtype, drop=True)
+    return reshape(insum([running, last], ends, [Label(""), Label("")], target), s.shape)
+
+
+def _places(arrays: Sequence[Any], s: Statement, space: tuple[str, ...], names: Names, target: str) -> Any:
+    """The number of the place in the target, in row-major order, for every combination of the variables in `space`."""
+    arrays, names, int64 = [*arrays], (*names,), np.dtype(np.int64)
+    value: Expr | None = None
+    for d, (index, n) in enumerate(zip(s.target, s.shape, strict=True)):
+        arrays.append(asarray(np.arange(n) * math.prod(s.shape[d + 1 :])))
+        names = (*names, Label(target, "", (d,)))
+        read = Ref(len(arrays) - 1, (index,))
+        value = read if value is None else Apply("add", (value, read), int64)
+    value = value or Number(np.int64(0), int64)
+    shape = tuple(s.variables[v] for v in space)
+    extents = tuple((v, s.variables[v]) for v in space)
+    form = Format.parse("dense", len(space))
+    return insum(arrays, Statement("add", space, shape, value, s.stored, extents, int64, form), names, target)
 
 
 # ------------------------------------------------------------------------------------------------------------ batches

@@ -53,7 +53,8 @@ Expr = Ref | Number | Apply
 @dataclass(frozen=True)
 class Statement:
     """`target op= value`; `shape` is that of the target, `format` pins that of the result, and the operand `like` has all entries that it may
-    have. With `drop`, indices may be out of bounds where the value is that of no entry: they are read as 0."""
+    have. With `drop`, indices may be out of bounds where the value is that of no entry: they are read as 0. A sparse result has the identity
+    of `op` as its fill, or with `kept`, where the value is an entry and the target is reached once, that of the operand."""
 
     op: str
     target: tuple[Index, ...]
@@ -65,6 +66,7 @@ class Statement:
     format: Format | None = None
     like: int | None = None
     drop: bool = False
+    kept: bool = False
 
     @property
     def variables(self) -> dict[str, int]:
@@ -121,6 +123,16 @@ def refs(expr: Expr) -> Iterator[Ref]:
         yield expr
 
 
+def factors(expr: Expr) -> Iterator[Ref]:
+    """The references that stand once in an expression, which is zero where one of them is."""
+    if isinstance(expr, Apply):
+        if expr.op in ("multiply", "cast", "negative"):
+            for arg in expr.args:
+                yield from factors(arg)
+    elif isinstance(expr, Ref):
+        yield expr
+
+
 def inner(indices: Sequence[Index]) -> Iterator[Ref]:
     """The references among some indices, to any depth, those that are needed first before the others."""
     for index in indices:
@@ -155,6 +167,22 @@ def renumbered(stmt: Statement, numbers: Mapping[int, int]) -> Statement:
     """The same of operands in other places."""
     made = stmt.mapped(lambda r: Ref(numbers[r.array], r.indices))
     return made if made.like is None else made.with_(like=numbers[made.like])
+
+
+def every(stmt: Statement) -> tuple[Ref, ...]:
+    """All references of a statement, those in indices too, without the target."""
+    outer = (*refs(stmt.value), *stmt.stored)
+    found = [r for ref in outer for r in (*inner(ref.indices), ref)]
+    return tuple(dict.fromkeys([*found, *inner(stmt.target)]))
+
+
+def resized(stmt: Statement, shapes: Sequence[Sequence[int]]) -> Statement:
+    """The same statement over operands of other shapes: blocks of those that it had."""
+    sizes = stmt.variables
+    for ref in every(stmt):
+        sizes |= {ix: n for ix, n in zip(ref.indices, shapes[ref.array], strict=True) if isinstance(ix, str)}
+    shape = tuple(sizes[ix] if isinstance(ix, str) else n for ix, n in zip(stmt.target, stmt.shape, strict=True))
+    return replace(stmt, shape=shape, extents=tuple(sizes.items()))
 
 
 # --------------------------------------------------------------------------------------------------------- derivatives

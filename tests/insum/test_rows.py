@@ -1,0 +1,163 @@
+"""`x[key]` and `x.at[key]` against NumPy, at once and under `jit`: random keys with index arrays, every format and dtype, fills, infinities."""
+
+import random
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.formats import Format, passes, validate
+from tests.fuzz import definitions
+from tests.fuzz.levels import INPUTS, random_format
+
+BATCH = 25
+
+
+def _array(rng, numbers, shape, dtype):
+    """A random array as ours and as NumPy's; infinities among floats."""
+    values = numbers.integers(-2, 4, shape).astype(dtype)
+    if dtype.kind in "fc":
+        values = np.where(numbers.random(shape) < 0.1, np.inf, values).astype(dtype)
+    if dtype.kind == "c":
+        values = values + np.where(numbers.random(shape) < 0.1, complex(0, np.inf), 0)
+    form = random_format(rng, len(shape), INPUTS)
+    if len(shape) == 2 and rng.random() < 0.3:
+        form = Format.parse(rng.choice(("csr", "csc", "coo", "dcsr", "bsr:2x2")), 2)
+    if rng.random() < 0.3:
+        form = Format.parse("dense", len(shape))
+    fill = 0 if form.is_dense else rng.choice((0, 0, 1))
+    storage, dense = definitions.pack(rng, values, numbers.random(shape) < 0.5, form, fill)
+    return sj.Array(storage), dense
+
+
+def _key(rng, numbers, shape, stretched):
+    """A key with at least one index array, most often; arrays are broadcast where `stretched`."""
+    together = [rng.randint(0, 4) for _ in range(rng.choice((1, 1, 2)))]
+    key = []
+    for n in shape:
+        kind = rng.random()
+        if kind < 0.55:
+            own = list(together)
+            if stretched and rng.random() < 0.3:
+                own = own[rng.randint(0, len(own) - 1) :]
+            if stretched and rng.random() < 0.2:
+                own[rng.randrange(len(own))] = 1
+            key.append(numbers.integers(-n, n, own).astype(rng.choice(("i8", "i4"))))
+        elif kind < 0.8:
+            key.append(slice(None))
+        elif kind < 0.9:
+            key.append(slice(rng.randint(0, n), None, rng.choice((1, 2))))
+        else:
+            key.append(rng.randint(-n, n - 1))
+    if stretched and rng.random() < 0.1:
+        key.insert(rng.randint(0, len(key)), None)
+    return tuple(key)
+
+
+def _filled(key, arrays):
+    given = iter(arrays)
+    return tuple(next(given) if isinstance(k, np.ndarray) else k for k in key)
+
+
+def _told(seed, x, key, made, want):
+    """What is wrong with results at once and under `jit`, or None."""
+    at_once, jitted = made
+    for result in made:
+        validate.validate(result.storage)
+        dense = result.todense()
+        if dense.dtype != want.dtype or not np.array_equal(dense, want, equal_nan=want.dtype.kind in "fc"):
+            return f"seed {seed}: {x.aval} at {key}: expected\n{want}\ngot\n{dense}"
+    if at_once.aval != jitted.aval:
+        return f"seed {seed}: {x.aval} at {key}: {at_once.aval} at once, {jitted.aval} under jit"
+    return None
+
+
+def gather_fault(seed):
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    shape = [rng.randint(1, 5) for _ in range(rng.randint(1, 3))]
+    x, dense = _array(rng, numbers, shape, np.dtype(rng.choice(("f8", "f4", "i8", "c16", "?"))))
+    key = _key(rng, numbers, shape, True)
+    try:
+        want = dense[key]
+    except IndexError:  # the arrays do not broadcast
+        return None
+    arrays = [k for k in key if isinstance(k, np.ndarray)]
+    made = x[key], sj.jit(lambda x, arrays: x[_filled(key, arrays)])(x, arrays)
+    return _told(seed, x, key, made, want)
+
+
+def update_fault(seed):
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    shape = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
+    dtype = np.dtype(rng.choice(("f8", "f8", "f4", "i8", "c16", "?")))
+    x, dense = _array(rng, numbers, shape, dtype)
+    key = _key(rng, numbers, shape, False)
+    values = numbers.integers(-2, 4, dense[key].shape).astype(dtype)
+    if rng.random() < 0.2:
+        values = dtype.type(3)
+    elif rng.random() < 0.3 and values.ndim and values.shape[0]:
+        values = values[:1]
+    op = rng.choice(("set", "add") if dtype.kind == "c" else ("set", "set", "add", "min", "max"))
+    want = dense.copy()
+    with np.errstate(invalid="ignore"):
+        if op == "set":
+            want[key] = values
+        else:
+            add = np.logical_or if dtype.kind == "b" else np.add
+            {"add": add, "min": np.minimum, "max": np.maximum}[op].at(want, key, values)
+    given = sj.array(values, format="coo") if np.ndim(values) and rng.random() < 0.25 else values
+
+    def update(x, values, arrays):
+        return getattr(x.at[_filled(key, arrays)], op)(values)
+
+    arrays = [k for k in key if isinstance(k, np.ndarray)]
+    return _told(seed, x, (op, key), (update(x, given, arrays), sj.jit(update)(x, given, arrays)), want)
+
+
+@pytest.mark.rotating(12)
+@pytest.mark.parametrize("start", range(0, 600, BATCH))
+@pytest.mark.parametrize("fault", [gather_fault, update_fault])
+def test_keys(start, fault):
+    faults = [f for f in map(fault, range(start, start + BATCH)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+def test_many_places_are_looked_up_by_a_kernel():
+    """From so many on, at once too: searches in every level, of which those for runs of equal coordinates are done once."""
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((9, 8, 7)) < 0.2, rng.integers(1, 9, (9, 8, 7)), 0)
+    keys = [np.sort(rng.integers(-n, n, passes.MANY + 3)) for n in dense.shape]
+    for form in ("csf", "coo", "dense"):
+        x = sj.array(dense, format=form)
+        np.testing.assert_array_equal(x[tuple(keys)].todense(), dense[tuple(keys)])
+        np.testing.assert_array_equal(x[keys[0], :, keys[2]].todense(), dense[keys[0], :, keys[2]])
+    vector = sj.array(dense[:, 0, 0], format="coo")
+    np.testing.assert_array_equal(vector[keys[0]].todense(), dense[keys[0], 0, 0])
+    assert keys[0].flags.writeable
+
+
+def test_what_is_gathered_is_copied_bit_by_bit():
+    """No product: infinite parts of complex numbers, and signs of zeros, are kept."""
+    values = np.array([complex(np.inf, 1), complex(-0.0, np.inf), complex(np.nan, -0.0)])
+    for x in (values, sj.array(values, format="coo")):
+        got = sj.jit(lambda x, i: x[i])(x, np.array([1, 0, 2, 1])).todense()
+        assert got.tobytes() == values[[1, 0, 2, 1]].tobytes()
+    table = sj.array(np.array([[np.inf, 0.0], [0.0, -1.0]]), format="csr")
+    np.testing.assert_array_equal(sj.nn.embed(table, np.array([[1, 0], [2, -1]])).todense()[0], [[0, -1], [np.inf, 0]])
+
+
+def test_segments_of_sparse_rows_are_those_of_dense_ones():
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((6, 4)) < 0.5, -rng.random((6, 4)), 0)
+    ids = np.array([0, 3, -1, 0, 7, 3])
+    for name in ("segment_sum", "segment_max", "segment_min", "segment_mean"):
+        function = getattr(sj.nn, name)
+        want = function(dense, ids, 5).todense()
+        for form in ("csr", "csc", "coo"):
+            got = function(sj.array(dense, format=form), ids, 5).todense()
+            np.testing.assert_allclose(got, want)
+    with pytest.raises(TypeError, match="not ordered"):
+        sj.nn.segment_max(dense + 0j, ids, 5)
+    np.testing.assert_allclose(
+        sj.nn.segment_sum(dense + 1j, ids, 5).todense().real, sj.nn.segment_sum(dense, ids, 5).todense()
+    )
