@@ -140,7 +140,8 @@ class Lowering:
             tensor, name = write.lhs.tensor, write.lhs.tensor.name
             if tensor.policy in (None, "scalar") or name in self.operands:
                 continue
-            sizes = [self.extents[v] for v in cin.followed(write.lhs.indices)]
+            places = zip(write.lhs.indices, tensor.shape, strict=True)
+            sizes = [self.extents[ix] if isinstance(ix, cin.IndexVar) else self.b.i64(n) for ix, n in places]
             if tensor.policy == policies.OVERLAY:
                 self.operands[name] = Overlay(self.b, tensor, self.output.vals(self.b))
             elif tensor.policy == "dense":
