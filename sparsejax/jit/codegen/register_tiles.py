@@ -63,11 +63,14 @@ def _strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> 
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
     most = VECTORS if rows is None or rows.count == 1 else VECTORS_PER_ROW
+    if context.program.literal:
+        most = min(most, _room(b, stmt.body, 1 if rows is None else rows.count))
     masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = context.program.extent(var) >= WIDE * widest
     wide = ((widest, WIDE),) if rows is None and long and _fits(b, stmt.body) else ()
-    every = dict.fromkeys((*wide, (widest, most), (widest, VECTORS_PER_ROW), *narrow, (widest if masks else 1, 1)))
+    pair = ((widest, VECTORS_PER_ROW),) if most >= VECTORS_PER_ROW else ()
+    every = dict.fromkeys((*wide, (widest, most), *pair, *narrow, (widest if masks else 1, 1)))
     widths = _needed(context, var, list(every))
     partial = any(n % widest for n in _extents(context, var))
     for number, (lanes, vectors) in enumerate(widths):
@@ -78,6 +81,26 @@ def _strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> 
             inside = env.in_mode(strip=Strip(var, lanes, vectors, rows, mask)).bind(var, index)
             context.emit(stmt.body, context.resolve(inside, stmt.body))
         done = end
+
+
+def _room(b: Builder, stmt: cin.Stmt, rows: int) -> int:
+    """How many vectors of a strip fit into half of the registers, of which there are 32 where there are masks, of the size of a vector; else
+    16, of half the size. One where code is written out that accumulates in none."""
+    live = _live(stmt) * rows
+    return max(1, (16 if b.has_masks() else 4) // live) if live else 1
+
+
+def _live(stmt: cin.Stmt) -> int:
+    """How many scalar workspaces accumulate at once."""
+    match stmt:
+        case cin.Where(consumer, producer):
+            own = cin.workspace(stmt).policy == "scalar"
+            return max(_live(producer), own + _live(consumer))
+        case cin.Seq(stmts):
+            return max(map(_live, stmts), default=0)
+        case cin.Forall(_, body):
+            return _live(body)
+    return 0
 
 
 def _needed(context: Context, var: cin.IndexVar, widths: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

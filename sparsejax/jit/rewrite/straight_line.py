@@ -87,7 +87,7 @@ def _program(nest: Nest, made: Nest, stmt: cin.Stmt, whole: bool) -> Program:
                 var = cin.follows(index)
                 if var is not None:
                     extents.setdefault(var, (access.tensor.name, dimension))
-    return Program(stmt, inputs, made.output, extents, whole=whole)
+    return Program(stmt, inputs, made.output, extents, whole=whole, literal=True)
 
 
 # -------------------------------------------------------------------------------------------------------------- layouts
