@@ -20,21 +20,26 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsejax.cached import cached_property
-from sparsejax.formats import Dense
+from sparsejax.formats import Dense, convert
+from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
-from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.ir.nest import Nest, of_definition
 
 MOST = 1024
 """Entries of a constant, at most."""
 LANES = 8
 """Multiplications that one instruction does, about."""
+
+ONCE, EACH = 20_000, 200
+"""Multiplications that one call must save for code to be written out, and for each entry of the constant: a thousand calls pay for its
+compilation (20 ms, and 0.2 ms for a line)."""
 
 Values = tuple[int, ...]
 """Values of fixed variables."""
@@ -302,7 +307,35 @@ def steps(product: Product) -> Steps:
     return min(_ways(product), key=lambda way: (multiplications(product, way), sum(x is not None for x in way)))
 
 
-def saved(product: Product) -> float:
-    """How many multiplications with an entry are saved: one nest of loops does all of them for every combination."""
+def pays(product: Product) -> bool:
+    """Whether code is written out for the entries: one nest of loops multiplies at every entry for every combination of loops."""
     space = math.prod(float(n) for v, n in product.extents.items() if v not in product.fixed)
-    return len(product.entries) * space - multiplications(product, steps(product)) / LANES
+    saved = len(product.entries) * space - multiplications(product, steps(product)) / LANES
+    return saved > ONCE + EACH * len(product.entries)
+
+
+def constant_of(storage: Storage) -> cin.Constant | None:
+    """What a sparse array of few entries holds; None of others. O(entries), once per array."""
+    if storage.format.is_dense or storage.ndim == 0 or storage.vals.dtype.kind not in "iufc":
+        return None
+    if len(storage.vals) > 64 * MOST or storage.fill_value != 0 or storage.nnz > MOST:
+        return None
+    known: cin.Constant | None = storage.cache.get("constant")
+    if known is None:
+        coordinates, values = convert.to_coords(storage)
+        places = tuple(map(tuple, np.asarray(coordinates).T.tolist()))
+        known = storage.cache["constant"] = cin.Constant(places, np.ascontiguousarray(values).tobytes())
+    return known
+
+
+def found(output: cin.Tensor, made: cin.Definition, constants: Mapping[str, cin.Constant]) -> cin.Definition | None:
+    """A definition of `output` with what its operands hold, by name, where it is a product with a constant; else None."""
+    if made.op != "add":
+        return None
+    held: dict[cin.Access, cin.Expr] = {
+        a: cin.Access(a.tensor._replace(constant=constants[a.tensor.name]), a.indices)
+        for a in cin.accesses(made.rhs)
+        if a.tensor.name in constants
+    }
+    changed = cin.Definition(made.indices, made.op, cin.substitute(made.rhs, held))
+    return changed if held and product_of(of_definition(output, changed)) is not None else None

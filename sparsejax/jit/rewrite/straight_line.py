@@ -24,7 +24,7 @@ the entries are taken in pieces that fit (`_pieces`), by the coordinates of the 
 storage level: one that is not stored so is read in another order, which the runtime converts, once per array. Coordinates and values of the
 constant stand in the code; nothing of it is loaded.
 
-Every element of the result is assigned at the first piece that adds to it, or set to 0 where there is none, so that nobody has to clear it.
+Where something is added to every element of the result, the first piece that does assigns it, so that nobody has to clear it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ ROOM = 1 << 14
 """Bytes of what one step keeps for the next, about."""
 TOGETHER = 4
 """Sums that run at once where they read the same, and no rows do."""
-CLEARED = 256
-"""Places that nothing is added to, and that are set to 0 one by one, at most."""
 
 Bound = Mapping[cin.Index, cin.Index]
 
@@ -60,9 +58,8 @@ def program(nest: Nest) -> Program | None:
         return None
     way = static_products.steps(product)
     last = static_products.step_of(product, way)
-    lanes = _lanes(last, cin.followed(nest.indices)[-1:])
-    ordered = _ordered(nest, last, lanes)
     outer = static_products.outer_of(product, last)
+    ordered = _ordered(nest, last, _lanes(last, cin.followed(nest.indices)[-1:], outer))
     inner = bool(list(static_products.inner_steps(last)))
     made, around = ordered, outer
     if outer is not None and inner:
@@ -95,16 +92,16 @@ def _program(nest: Nest, made: Nest, stmt: cin.Stmt, whole: bool) -> Program:
 Lanes = dict[Step, cin.IndexVar | None]
 
 
-def _lanes(last: Step, ends: Sequence[cin.IndexVar]) -> Lanes:
+def _lanes(last: Step, ends: Sequence[cin.IndexVar], outer: cin.IndexVar | None) -> Lanes:
     """The loop of every step that runs in lanes: of the last one that along which the result lies, of others the one that most of what they
-    read lies along, that of their reader before others."""
-    made: Lanes = {last: ends[0] if ends and ends[0] in last.loops else None}
+    read lies along, that of their reader before others. Not the loop around them all."""
+    made: Lanes = {last: ends[0] if ends and ends[0] in last.loops and ends[0] != outer else None}
 
     def visit(step: Step) -> None:
         for child in step.children:
             if isinstance(child, Step):
                 read = [f.access.level_index(len(f.access.indices) - 1) for f in child.children if isinstance(f, Factor)]
-                fit = [v for v in child.loops if any(v in c.loops for c in child.children)]
+                fit = [v for v in child.loops if v != outer]
                 wanted = made[step] or next(iter(v for v in step.summed), None)
                 made[child] = max(fit, key=lambda v: (read.count(v) + (v == wanted), v == wanted), default=None)
                 visit(child)
@@ -165,31 +162,19 @@ class _Writer:
     def __init__(self, product: Product, way: static_products.Steps, around: cin.IndexVar | None) -> None:
         self.product, self.around = product, around
         self.last = static_products.step_of(product, way)
-        self.lanes = _lanes(self.last, cin.followed(product.out.indices)[-1:])
+        self.lanes = _lanes(self.last, cin.followed(product.out.indices)[-1:], around)
         self.inner = list(static_products.inner_steps(self.last))
         self.written: set[Values] = set()
         own = dict(zip(self.product.out.indices, self.product.out.tensor.shape, strict=True))
         places = math.prod(own[v] for v in self.last.fixed)
         reached = len(static_products.terms_of(product, self.last))
-        self.whole = (around is None or around in product.out.indices) and places - reached <= CLEARED
-        self.places = [range(int(own[v])) for v in self.last.fixed]
+        self.whole = (around is None or around in product.out.indices) and places == reached
 
     def run(self) -> tuple[cin.Stmt, bool]:
         """The statement, and whether it assigns all of the result."""
         made = [self.piece(self.product.only(numbers)) for numbers in self._pieces()]
-        if self.whole:
-            made += self._cleared()
         stmt = made[0] if len(made) == 1 else cin.Seq(tuple(made))
         return (stmt if self.around is None else cin.Forall(self.around, stmt)), self.whole
-
-    def _cleared(self) -> list[cin.Stmt]:
-        """Zeros at the places that nothing is added to."""
-        every: list[Values] = [()]
-        for places in self.places:
-            every = [(*e, k) for e in every for k in places]
-        zero = simplify.literal(0, self.product.dtype)
-        left = [cin.Assign(self.target(e), None, zero) for e in every if e not in self.written]
-        return [self._loops(self.last, left)] if left else []
 
     # --------------------------------------------------------------------------------------------------------- pieces
     def _pieces(self) -> list[list[int]]:
@@ -295,11 +280,12 @@ class _Writer:
             parts: list[cin.Expr] = [read(step.children[k], term.children[k]) for k in narrow]  # type: ignore[operator]
             if term.coefficient is not None:
                 parts.insert(0, simplify.literal(term.coefficient, dtype))
-            by.setdefault(tuple(term.children[k] for k in wide), []).append(_product(parts))
+            inner = by.setdefault(tuple(term.children[k] for k in wide), [])
+            inner += [_product(parts)] if parts else []
         made = []
         for values, inner in by.items():
             own = [read(step.children[k], v) for k, v in zip(wide, values, strict=True)]  # type: ignore[operator]
-            made.append(_product([*own, _sum(inner)]))
+            made.append(_product([*own, *([_sum(inner)] if inner else [])]))
         return _sum(made)
 
     def _loops(self, step: Step, stmts: Sequence[cin.Stmt]) -> cin.Stmt:
