@@ -83,7 +83,7 @@ def steps_of(
     with choices.drawing(jaxpr):
         as_written = refused is None or not choices.does("reassociate")
         jaxpr, notes = (jaxpr, []) if as_written else reassociate.cheapest(jaxpr, observed, refused or frozenset())
-        steps = fuse.fuse(jaxpr, static_constants.of(constants or {}))
+        steps = fuse.fuse(jaxpr, static_constants.Constants.of(constants or {}))
         for name, run in STEP_PASSES.items():
             steps = run(steps, jaxpr, observed) if choices.does(name) else steps
         for note in notes:

@@ -444,7 +444,7 @@ def _written_out(
     target = cin.Tensor("out", shape, dtype, Format.parse("dense", len(shape)), dtype.type(0))
     changed = static_products.found(target, made, constants)
     product = None if changed is None else static_products.product_of(nest.of_definition(target, changed))
-    return product is not None and static_products.pays(product)
+    return product is not None and static_products.lacking(product) is None
 
 
 @functools.cache

@@ -18,17 +18,21 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.graph import limits, static_constants
+from sparsejax.jit.graph import limits
 from sparsejax.jit.graph.partition import CallStep, KernelStep, Step
+from sparsejax.jit.graph.static_constants import Constants
 from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, patterns
 from sparsejax.jit.rewrite import legalize
+
+
+NO_CONSTANTS = Constants()
 
 
 @dataclass(frozen=True)
@@ -56,17 +60,18 @@ def keeps_variables(before: cin.Expr, after: cin.Expr, indices: Collection[cin.I
     return set(cin.variables(before)) <= {*cin.variables(after), *indices}
 
 
-def fuse(jaxpr: Jaxpr, constants: Mapping[Var, cin.Constant] | None = None) -> list[Step]:
+def fuse(jaxpr: Jaxpr, constants: Constants = NO_CONSTANTS) -> list[Step]:
     """The steps of `jaxpr`, in an order that respects its dependencies; `constants` may be written out (`static_constants`)."""
-    return _Fuser(jaxpr, constants or {}).run()
+    return _Fuser(jaxpr, constants).run()
 
 
 class _Fuser:
-    def __init__(self, jaxpr: Jaxpr, constants: Mapping[Var, cin.Constant]) -> None:
+    def __init__(self, jaxpr: Jaxpr, constants: Constants) -> None:
         self.jaxpr = jaxpr
         self.constants = constants
         self.static: set[Var] = set()
         """Products with a constant that are written out: kernels by themselves."""
+        self.notes: dict[Var, tuple[str, ...]] = {}
         self.uses = Counter(a for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var))
         self.kept = {a for a in jaxpr.outputs if isinstance(a, Var)}
         self.consumer = {a: eqn for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
@@ -81,7 +86,7 @@ class _Fuser:
         for eqn in self.jaxpr.eqns:
             if not self._is_call(eqn):
                 made = self._define(eqn)
-                found = static_constants.written_out(made, eqn.outputs[0], self.vars, self.constants)
+                found, self.notes[eqn.outputs[0]] = self.constants.written_out(made, eqn.outputs[0], self.vars)
                 if found is not None:
                     self.static.add(eqn.outputs[0])
                     self.apart.add(eqn.outputs[0])
@@ -230,7 +235,7 @@ class _Fuser:
         output = tensor_of("out", var.aval)
         output = output._replace(format=legalize.assembled(output.format))
         nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
-        return canonical(nest, var, self.vars)
+        return replace(canonical(nest, var, self.vars), notes=self.notes[var])
 
 
 def _once(nest: Nest) -> Nest:

@@ -268,11 +268,14 @@ def inner_steps(step: Step) -> Iterator[Step]:
 
 
 def outer_of(product: Product, last: Step) -> cin.IndexVar | None:
-    """The loop around all steps: the longest that everything between them has; None where there is none."""
+    """The loop around all steps: the longest that everything between them has, one along which no operand lies before others; None where there
+    is none."""
     inner = list(inner_steps(last))
     common = [v for v in (inner[0].loops if inner else last.loops) if all(v in s.loops for s in inner)]
     common = [v for v in common if v != (last.loops[-1] if last.loops else None)] or common
-    return max(common, key=lambda v: product.extents[v], default=None) if inner or len(common) > 1 else None
+    ends = {f.access.level_index(len(f.access.indices) - 1) for f in product.factors}
+    longest = max(common, key=lambda v: (v not in ends, product.extents[v]), default=None)
+    return longest if inner or len(common) > 1 else None
 
 
 def multiplications(product: Product, steps: Steps) -> float:
@@ -307,18 +310,39 @@ def steps(product: Product) -> Steps:
     return min(_ways(product), key=lambda way: (multiplications(product, way), sum(x is not None for x in way)))
 
 
-def pays(product: Product) -> bool:
-    """Whether code is written out for the entries: one nest of loops multiplies at every entry for every combination of loops."""
+def lacking(product: Product) -> str | None:
+    """Why code that is written out for the entries does not pay: one nest of loops multiplies at every entry for every combination of loops."""
     space = math.prod(float(n) for v, n in product.extents.items() if v not in product.fixed)
     saved = len(product.entries) * space - multiplications(product, steps(product)) / LANES
-    return saved > ONCE + EACH * len(product.entries)
+    least = ONCE + EACH * len(product.entries)
+    return None if saved > least else f"saves {max(0.0, saved):,.0f} multiplications a call, which are fewer than {least:,}"
+
+
+def described(product: Product) -> str:
+    """The steps in words, operands by name."""
+
+    def name(child: Factor | Step) -> str:
+        return child.access.tensor.name if isinstance(child, Factor) else f"({text(child)})"
+
+    def text(step: Step) -> str:
+        own = [product.constant.tensor.name] if step.scaled else []
+        return " * ".join([*own, *map(name, step.children)])
+
+    return f"{len(product.entries)} entries of {product.constant.tensor} are written out: {text(step_of(product, steps(product)))}"
+
+
+def refusal(storage: Storage) -> str | None:
+    """Why no code is written for the entries of a sparse array, whatever it is multiplied with."""
+    if storage.ndim == 0 or storage.vals.dtype.kind not in "iufc":
+        return f"holds {storage.vals.dtype}"
+    if len(storage.vals) > 64 * MOST or storage.nnz > MOST:
+        return f"stores more than {MOST:,} entries"
+    return None if storage.fill_value == 0 else f"has the fill {storage.fill_value}"
 
 
 def constant_of(storage: Storage) -> cin.Constant | None:
     """What a sparse array of few entries holds; None of others. O(entries), once per array."""
-    if storage.format.is_dense or storage.ndim == 0 or storage.vals.dtype.kind not in "iufc":
-        return None
-    if len(storage.vals) > 64 * MOST or storage.fill_value != 0 or storage.nnz > MOST:
+    if storage.format.is_dense or refusal(storage) is not None:
         return None
     known: cin.Constant | None = storage.cache.get("constant")
     if known is None:

@@ -14,5 +14,5 @@ def schedule(nest: Nest) -> Schedule | None:
     if product is None:
         return None
     times = static_products.multiplications(product, static_products.steps(product))
-    reason = f"{len(product.entries)} entries of {product.constant.tensor} are written out"
-    return Schedule(nest.variables, (), Cost(times * machine.current().multiply, 0.0, 0.0, 0.0), reason=reason)
+    cost = Cost(times * machine.current().multiply, 0.0, 0.0, 0.0)
+    return Schedule(nest.variables, (), cost, reason=static_products.described(product))
