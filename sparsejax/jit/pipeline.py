@@ -30,7 +30,15 @@ from sparsejax.jit.codegen import lower
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.cost.statistics import Facts
-from sparsejax.jit.graph import fuse, fuse_reductions, intermediate_storage, pattern_sources, reassociate, split_fills, static_constants
+from sparsejax.jit.graph import (
+    fuse,
+    fuse_reductions,
+    intermediate_storage,
+    pattern_sources,
+    reassociate,
+    split_fills,
+    static_constants,
+)
 from sparsejax.jit.graph.partition import Step
 from sparsejax.jit.ir import blocks, choices, cin, simplify
 from sparsejax.jit.ir.nest import Nest

@@ -19,7 +19,7 @@ from sparsejax.core.primitive import Primitive, as_operand
 from sparsejax.core.symbolic import hint
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.ir import cin, nest, operators, simplify, static_products
+from sparsejax.jit.ir import cin, operators, simplify, static_products
 from sparsejax.lax import implicit, path
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise
@@ -430,21 +430,12 @@ def _written_out(
     another one first would hide it."""
     if out_format is not None or trace.current() is None:
         return False
-    constants = {
-        f"x{k}": held
-        for k, a in enumerate(arrays)
-        if isinstance(a, Array) and (held := static_products.constant_of(a.storage)) is not None
-    }
-    if not constants:
+    held = {f"x{k}": a.storage for k, a in enumerate(arrays) if isinstance(a, Array) and not a.format.is_dense}
+    if not held:
         return False
-    extents = extents_of([a.shape for a in arrays], inputs)
-    shape = tuple(extents[label] for label in output)
     tensors = [cin.Tensor(f"x{k}", a.shape, a.dtype, a.format, a.fill_value) for k, a in enumerate(arrays)]
     made = _notation(*tensors, inputs=tuple(inputs), output=output, dtype=dtype, out_format=None)
-    target = cin.Tensor("out", shape, dtype, Format.parse("dense", len(shape)), dtype.type(0))
-    changed = static_products.found(target, made, constants)
-    product = None if changed is None else static_products.product_of(nest.of_definition(target, changed))
-    return product is not None and static_products.lacking(product) is None
+    return static_products.worth(made, [extents_of([a.shape for a in arrays], inputs)[x] for x in output], held)
 
 
 @functools.cache

@@ -31,8 +31,7 @@ from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, patterns
 from sparsejax.jit.rewrite import legalize
 
-
-NO_CONSTANTS = Constants()
+NONE = Constants()
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def keeps_variables(before: cin.Expr, after: cin.Expr, indices: Collection[cin.I
     return set(cin.variables(before)) <= {*cin.variables(after), *indices}
 
 
-def fuse(jaxpr: Jaxpr, constants: Constants = NO_CONSTANTS) -> list[Step]:
+def fuse(jaxpr: Jaxpr, constants: Constants = NONE) -> list[Step]:
     """The steps of `jaxpr`, in an order that respects its dependencies; `constants` may be written out (`static_constants`)."""
     return _Fuser(jaxpr, constants).run()
 

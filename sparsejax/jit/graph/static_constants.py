@@ -55,7 +55,10 @@ class Constants:
         tensor = cin.Tensor("out", aval.shape, aval.dtype, aval.format, aval.fill_value)
         changed = static_products.found(tensor, made, by_name)
         if changed is None:
-            return None, (*notes, "a constant is walked: this is no product of it with dense operands, into a dense result")
+            return None, (
+                *notes,
+                "a constant is walked: this is no product of it with dense operands, into a dense result",
+            )
         product = static_products.product_of(of_definition(tensor, changed))
         assert product is not None
         lacking = static_products.lacking(product)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsejax.cached import cached_property
-from sparsejax.formats import Dense, convert
+from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest, of_definition
@@ -311,11 +311,17 @@ def steps(product: Product) -> Steps:
 
 
 def lacking(product: Product) -> str | None:
-    """Why code that is written out for the entries does not pay: one nest of loops multiplies at every entry for every combination of loops."""
+    """Why code that is written out for the entries does not pay: one nest of loops multiplies at every entry for every combination of loops,
+    in lanes where the result lies along one of these."""
     space = math.prod(float(n) for v, n in product.extents.items() if v not in product.fixed)
-    saved = len(product.entries) * space - multiplications(product, steps(product)) / LANES
+    lanes = LANES if product.out.indices[-1:] and product.out.indices[-1] not in product.fixed else 1  # of those loops
+    saved = len(product.entries) * space / lanes - multiplications(product, steps(product)) / LANES
     least = ONCE + EACH * len(product.entries)
-    return None if saved > least else f"saves {max(0.0, saved):,.0f} multiplications a call, which are fewer than {least:,}"
+    return (
+        None
+        if saved > least
+        else f"saves {max(0.0, saved):,.0f} multiplications a call, which are fewer than {least:,}"
+    )
 
 
 def described(product: Product) -> str:
@@ -363,3 +369,14 @@ def found(output: cin.Tensor, made: cin.Definition, constants: Mapping[str, cin.
     }
     changed = cin.Definition(made.indices, made.op, cin.substitute(made.rhs, held))
     return changed if held and product_of(of_definition(output, changed)) is not None else None
+
+
+def worth(made: cin.Definition, shape: Sequence[int], arrays: Mapping[str, Storage]) -> bool:
+    """Whether a definition of a dense result of this shape is a product with one of some arrays that never change, by name, and code that is
+    written out for its entries pays."""
+    held = {name: constant for name, s in arrays.items() if (constant := constant_of(s)) is not None}
+    dtype = made.rhs.dtype
+    output = cin.Tensor("out", tuple(shape), dtype, Format((Dense(),) * len(shape)), dtype.type(0))
+    changed = found(output, made, held) if held else None
+    product = None if changed is None else product_of(of_definition(output, changed))
+    return product is not None and lacking(product) is None

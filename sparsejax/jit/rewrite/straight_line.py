@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
@@ -48,7 +48,10 @@ ROOM = 1 << 14
 TOGETHER = 4
 """Sums that run at once where they read the same, and no rows do."""
 
-Bound = Mapping[cin.Index, cin.Index]
+Write = Callable[[Values, cin.Expr], cin.Stmt]
+"""Writes the sum for some values of fixed variables."""
+Read = Callable[[Factor | Step, Values], cin.Expr]
+"""What a child is, at some values of its fixed variables."""
 
 
 def program(nest: Nest) -> Program | None:
@@ -100,7 +103,9 @@ def _lanes(last: Step, ends: Sequence[cin.IndexVar], outer: cin.IndexVar | None)
     def visit(step: Step) -> None:
         for child in step.children:
             if isinstance(child, Step):
-                read = [f.access.level_index(len(f.access.indices) - 1) for f in child.children if isinstance(f, Factor)]
+                read = [
+                    f.access.level_index(len(f.access.indices) - 1) for f in child.children if isinstance(f, Factor)
+                ]
                 fit = [v for v in child.loops if v != outer]
                 wanted = made[step] or next(iter(v for v in step.summed), None)
                 made[child] = max(fit, key=lambda v: (read.count(v) + (v == wanted), v == wanted), default=None)
@@ -133,9 +138,7 @@ def _split(nest: Nest, product: Product, outer: cin.IndexVar, size: int) -> tupl
         return None
     plain = product.constant.tensor
     stand_in = plain._replace(format=Format((Dense(),) * len(plain.shape)))
-    nest = nest.changed(
-        lambda e: cin.substitute(e, {product.constant: cin.Access(stand_in, product.constant.indices)})
-    )
+    nest = nest.changed(lambda e: cin.substitute(e, {product.constant: cin.Access(stand_in, product.constant.indices)}))
     around = cin.IndexVar(f"{outer.name}o")
     within = cin.IndexVar(f"{outer.name}i", around, size, product.extents[outer] % size)
     return blocks.split_in(nest, {outer: (around, within)}), around
@@ -270,21 +273,21 @@ class _Writer:
             return self._loops(step, [write(v, self._sum(step, own, read)) for v, own in terms.items()])
         return self._reduced(step, terms, summed, write, read)
 
-    def _sum(self, step: Step, terms: Sequence[Term], read: object) -> cin.Expr:
+    def _sum(self, step: Step, terms: Sequence[Term], read: Read) -> cin.Expr:
         """A sum of products: what lacks the lanes is summed first, for each value of the rest."""
         lane, dtype = self.lanes[step], self.product.dtype
         wide = [k for k, c in enumerate(step.children) if lane is not None and lane in c.loops]
         narrow = [k for k in range(len(step.children)) if k not in wide]
         by: dict[tuple[Values, ...], list[cin.Expr]] = {}
         for term in terms:
-            parts: list[cin.Expr] = [read(step.children[k], term.children[k]) for k in narrow]  # type: ignore[operator]
+            parts: list[cin.Expr] = [read(step.children[k], term.children[k]) for k in narrow]
             if term.coefficient is not None:
                 parts.insert(0, simplify.literal(term.coefficient, dtype))
             inner = by.setdefault(tuple(term.children[k] for k in wide), [])
             inner += [_product(parts)] if parts else []
         made = []
         for values, inner in by.items():
-            own = [read(step.children[k], v) for k, v in zip(wide, values, strict=True)]  # type: ignore[operator]
+            own = [read(step.children[k], v) for k, v in zip(wide, values, strict=True)]
             made.append(_product([*own, *([_sum(inner)] if inner else [])]))
         return _sum(made)
 
@@ -303,8 +306,8 @@ class _Writer:
         step: Step,
         terms: Mapping[Values, list[Term]],
         summed: Sequence[cin.IndexVar],
-        write: object,
-        read: object,
+        write: Write,
+        read: Read,
     ) -> cin.Stmt:
         """Sums over loops, in registers: rows by lanes where something is read for several rows, else some that read the same."""
         lane = self.lanes[step]
@@ -334,8 +337,8 @@ class _Writer:
         step: Step,
         group: Sequence[tuple[Values, list[Term]]],
         summed: Sequence[cin.IndexVar],
-        write: object,
-        read: object,
+        write: Write,
+        read: Read,
     ) -> cin.Stmt:
         """Some sums in a register each."""
         dtype = self.product.dtype
@@ -350,10 +353,8 @@ class _Writer:
                 rhs = self._sum(step, [term], read)
                 key = term.children if shared is None else tuple(term.children[k] for k in shared)
                 together.setdefault(key, []).append(cin.Assign(register, "add", rhs))
-        loops = [
-            cin.around(summed, s[0] if len(s) == 1 else cin.Seq(tuple(s))) for s in together.values()
-        ]
-        stmts = [write(values, r) for r, (values, _) in zip(registers, group, strict=True)]  # type: ignore[operator]
+        loops = [cin.around(summed, s[0] if len(s) == 1 else cin.Seq(tuple(s))) for s in together.values()]
+        stmts = [write(values, r) for r, (values, _) in zip(registers, group, strict=True)]
         consumer = stmts[0] if len(stmts) == 1 else cin.Seq(tuple(stmts))
         return _where(registers, consumer, loops[0] if len(loops) == 1 else cin.Seq(tuple(loops)))
 
@@ -362,8 +363,8 @@ class _Writer:
         step: Step,
         terms: Mapping[Values, list[Term]],
         summed: Sequence[cin.IndexVar],
-        write: object,
-        read: object,
+        write: Write,
+        read: Read,
         order: Sequence[cin.IndexVar],
     ) -> cin.Stmt:
         """Sums along what is read: in lanes that are added up."""
@@ -373,7 +374,7 @@ class _Writer:
         for values, own in terms.items():
             loop = cin.Forall(summed[-1], cin.Assign(register, "add", self._sum(step, own, read)))
             loop = replace(loop, kind="vector") if vectorizable(loop) else loop
-            made.append(cin.Where(write(values, register), cin.around(summed[:-1], loop)))  # type: ignore[operator]
+            made.append(cin.Where(write(values, register), cin.around(summed[:-1], loop)))
         return cin.around(order, made[0] if len(made) == 1 else cin.Seq(tuple(made)))
 
 
@@ -389,7 +390,7 @@ def _where(registers: Sequence[cin.Access], consumer: cin.Stmt, producer: cin.St
 
 def _at(access: cin.Access, bound: Mapping[cin.IndexVar, int]) -> cin.Access:
     """An access with values in place of fixed variables."""
-    names: dict[cin.Index, cin.Index] = dict(bound)
+    names: dict[cin.Index, cin.Index] = {**bound}
     return cin.renamed_access(access, names)
 
 
