@@ -390,7 +390,7 @@ def _where(registers: Sequence[cin.Access], consumer: cin.Stmt, producer: cin.St
 
 def _at(access: cin.Access, bound: Mapping[cin.IndexVar, int]) -> cin.Access:
     """An access with values in place of fixed variables."""
-    names: dict[cin.Index, cin.Index] = {**bound}
+    names: dict[cin.Index, cin.Index] = {v: k for v, k in bound.items()}
     return cin.renamed_access(access, names)
 
 
