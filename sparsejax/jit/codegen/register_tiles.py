@@ -38,6 +38,8 @@ VECTORS, WIDE = 4, 16
 """Vectors of a strip; and of one where registers are plenty: longer pieces of rows at a time, and fewer walks over sparse loops.
 Where rows are shorter, such strips are left out: a kernel would take 26 ms to compile instead of 15."""
 ROWS, VECTORS_PER_ROW = 4, 2
+MOST_ROWS = 6
+"""Rows of a strip of one vector, where there are 16 registers of half its size: twelve sums, of which none waits for the one before."""
 
 
 def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
@@ -47,7 +49,8 @@ def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
         _strips(context, stmt, env, None)
         return
     b, extent, done = context.b, context.bound(stmt.var, env), context.b.i64(0)
-    counts = [width for (width,) in _needed(context, stmt.var, [(ROWS,), (1,)])]
+    rows = _rows(context, stmt.var)
+    counts = [width for (width,) in _needed(context, stmt.var, [(rows,), (1,)])]
     for count in counts:
         end = extent if count == counts[-1] else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
         with b.for_(done, end, stmt.var.name, count) as first:
@@ -83,11 +86,19 @@ def _strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> 
         done = end
 
 
+def _rows(context: Context, var: cin.IndexVar) -> int:
+    """How many rows a strip has: in code that is written out, as many as leave none over, where that is known."""
+    if not context.program.literal or context.b.has_masks():
+        return ROWS
+    extents = _extents(context, var)
+    return next((n for n in range(MOST_ROWS, ROWS, -1) if all(extent % n == 0 for extent in extents)), ROWS)
+
+
 def _room(b: Builder, stmt: cin.Stmt, rows: int) -> int:
     """How many vectors of a strip fit into half of the registers, of which there are 32 where there are masks, of the size of a vector; else
     16, of half the size. One where code is written out that accumulates in none."""
     live = _live(stmt) * rows
-    return max(1, (16 if b.has_masks() else 4) // live) if live else 1
+    return max(1, (16 if b.has_masks() else MOST_ROWS) // live) if live else 1
 
 
 def _live(stmt: cin.Stmt) -> int:

@@ -19,7 +19,7 @@ after:   forall bo
                  then
                    out[bo,bi,2,w] = t
 
-The steps are those of `static_products`. What lies between two of them is kept for `BLOCK` coordinates of the loop around them all, in the first cache:
+The steps are those of `static_products`. What lies between two of them is kept for a block of coordinates of the loop around them all, in the first cache:
 the entries are taken in pieces that fit (`_pieces`), by the coordinates of the operand that is met last. Every operand is read along its last
 storage level: one that is not stored so is read in another order, which the runtime converts, once per array. Coordinates and values of the
 constant stand in the code; nothing of it is loaded.
@@ -41,8 +41,9 @@ from sparsejax.jit.ir.program import Program
 from sparsejax.jit.ir.static_products import Factor, Product, Step, Term, Values
 from sparsejax.jit.rewrite.vectorize import vectorizable
 
-BLOCK, LONG = 8, 32
-"""Coordinates of the outer loop for which steps keep what they make; where the result is summed over it."""
+BLOCKS, LONG = (12, 10, 8), 32
+"""Coordinates of the outer loop for which steps keep what they make: the first that leaves none over, or the last; where the result is summed over
+it."""
 ROOM = 1 << 14
 """Bytes of what one step keeps for the next, about."""
 TOGETHER = 4
@@ -66,7 +67,9 @@ def program(nest: Nest) -> Program | None:
     inner = bool(list(static_products.inner_steps(last)))
     made, around = ordered, outer
     if outer is not None and inner:
-        size = min(BLOCK if outer in nest.indices else LONG, max(1, int(product.extents[outer])))
+        extent = product.extents[outer]
+        fit = [n for n in BLOCKS if type(extent) is int and extent % n == 0]
+        size = min([*fit, BLOCKS[-1]][0] if outer in nest.indices else LONG, max(1, int(extent)))
         split = _split(ordered, product, outer, size)
         if split is not None:
             made, around = split
