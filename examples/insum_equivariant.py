@@ -4,9 +4,10 @@
     OMP_NUM_THREADS=1 python examples/insum_equivariant.py                            l up to 1, batch 10,000, 16 channels
     OMP_NUM_THREADS=1 python examples/insum_equivariant.py --data PATH/cg_l2_sh.npz   coefficients of an npz file: `coords` (entries, 4), `values`, `shape`
 
-The coefficients CG[p,i,j,k] are a sparse array that never changes (a static argument, for whose entries code is written out): p numbers the paths (l1, l2, l3), and i, j, k the components of all irreps, l after l. The result is compared
-with a program of NumPy (a product for each coefficient, then one of matrices for each path and component), by processor time of all threads, medians of
-runs in turn. For l up to 1, features of rotated inputs are rotated features. Exit code 1 if results differ by more than 1e-5 of the largest value.
+The coefficients CG[p,i,j,k] are a sparse array that never changes (a static argument, for whose entries code is written out): p numbers the paths
+(l1, l2, l3), and i, j, k the components of all irreps, l after l. The result is compared with a program of NumPy (a product for each coefficient, then one
+of matrices for each path and component), by processor time of all threads, medians of runs in turn. For l up to 1, features of rotated inputs are rotated
+features. Exit code 1 if results differ by more than 1e-5 of the largest value.
 
 Layers: Geiger and Smidt, "e3nn: Euclidean Neural Networks", 2022 (a fully connected tensor product; one channel in Y).
 """

@@ -393,8 +393,8 @@ def _where(registers: Sequence[cin.Access], consumer: cin.Stmt, producer: cin.St
 
 def _at(access: cin.Access, bound: Mapping[cin.IndexVar, int]) -> cin.Access:
     """An access with values in place of fixed variables."""
-    names: dict[cin.Index, cin.Index] = {v: k for v, k in bound.items()}
-    return cin.renamed_access(access, names)
+    made = [bound.get(ix, ix) if isinstance(ix, cin.IndexVar) else ix for ix in access.indices]
+    return cin.Access(access.tensor, tuple(made))
 
 
 def _lies_along(access: cin.Access, lane: cin.IndexVar) -> bool:
