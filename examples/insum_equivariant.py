@@ -4,9 +4,10 @@
     OMP_NUM_THREADS=1 python examples/insum_equivariant.py                            l up to 1, batch 10,000, 16 channels
     OMP_NUM_THREADS=1 python examples/insum_equivariant.py --data PATH/cg_l2_sh.npz   coefficients of an npz file: `coords` (entries, 4), `values`, `shape`
 
-The coefficients CG[p,i,j,k] are a sparse array: p numbers the paths (l1, l2, l3), and i, j, k the components of all irreps, l after l. The result is compared
-with a program of NumPy (a product for each coefficient, then one of matrices for each path and component), by processor time of all threads, medians of
-runs in turn. For l up to 1, features of rotated inputs are rotated features. Exit code 1 if results differ by more than 1e-5 of the largest value.
+The coefficients CG[p,i,j,k] are a sparse array that never changes (a static argument, for whose entries code is written out): p numbers the paths
+(l1, l2, l3), and i, j, k the components of all irreps, l after l. The result is compared with a program of NumPy (a product for each coefficient, then one
+of matrices for each path and component), by processor time of all threads, medians of runs in turn. For l up to 1, features of rotated inputs are rotated
+features. Exit code 1 if results differ by more than 1e-5 of the largest value.
 
 Layers: Geiger and Smidt, "e3nn: Euclidean Neural Networks", 2022 (a fully connected tensor product; one channel in Y).
 """
@@ -14,6 +15,7 @@ Layers: Geiger and Smidt, "e3nn: Euclidean Neural Networks", 2022 (a fully conne
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import sys
@@ -46,7 +48,7 @@ def read(path: str) -> Any:
         return sj.array((parts["values"].astype(np.float32), parts["coords"].T), shape=shape)
 
 
-@sj.jit
+@functools.partial(sj.jit, static_argnames="CG")
 def product(CG: Any, X: Any, Y: Any, W: Any) -> Any:
     """X (batch, components, u) times Y (batch, components) with weights W (paths, u, w): (batch, components, w)."""
     return sj.insum(PRODUCT, CG=CG, X=X, Y=Y, W=W)

@@ -48,6 +48,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "again": "in every kernel that reads it",
         "apart": "it is stored between two kernels",
     },
+    "constants": {
+        "loops": "a sparse array that never changes is walked as any other",
+        "static": "code is written out for each of its entries",
+    },
     "fills": {
         "together": "a sum over operands whose fill does not annihilate runs over all coordinates",
         "apart": "what such operands do not store is summed without them",

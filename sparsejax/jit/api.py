@@ -19,6 +19,7 @@ from sparsejax import config, tree_util
 from sparsejax.core import again, primitive, trace
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
+from sparsejax.core.digest import digest
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.formats.storage import Storage
@@ -239,10 +240,10 @@ class JitFunction(Generic[Result]):
         statics: list[tuple[int | str, Any]] = [(k, args[k]) for k in sorted(self._argnums) if k < len(args)]
         statics += [(n, kwargs[n]) for n in sorted(self._argnames) if n in kwargs]
         for name, value in statics:
-            if not isinstance(value, Hashable) or isinstance(value, Array | Tracer):
+            if not isinstance(value, Hashable | Array) or isinstance(value, Tracer):
                 raise ValueError(
                     f"static argument {name!r} of {self.__name__} is of type {type(value).__name__}, which is not hashable; "
-                    "static arguments must be hashable values such as numbers, strings or tuples"
+                    "static arguments must be hashable values such as numbers, strings, tuples, or arrays of sparsejax"
                 )
         return (dynamic, named), tuple([(name, _typed(value)) for name, value in statics])
 
@@ -388,7 +389,9 @@ def _unpickled(
 
 
 def _typed(value: Any) -> Any:
-    """A static argument with its types, so that 1, True and 1.0 are three values."""
+    """A static argument with its types, so that 1, True and 1.0 are three values; of an array what it holds."""
+    if type(value) is Array:
+        return Array, digest(value.storage)
     if type(value) is tuple:
         return tuple, tuple([_typed(v) for v in value])
     return type(value), value

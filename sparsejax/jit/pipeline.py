@@ -30,7 +30,15 @@ from sparsejax.jit.codegen import lower
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.cost.statistics import Facts
-from sparsejax.jit.graph import fuse, fuse_reductions, intermediate_storage, pattern_sources, reassociate, split_fills
+from sparsejax.jit.graph import (
+    fuse,
+    fuse_reductions,
+    intermediate_storage,
+    pattern_sources,
+    reassociate,
+    split_fills,
+    static_constants,
+)
 from sparsejax.jit.graph.partition import Step
 from sparsejax.jit.ir import blocks, choices, cin, simplify
 from sparsejax.jit.ir.nest import Nest
@@ -45,10 +53,11 @@ from sparsejax.jit.rewrite import (
     legalize,
     parallelize,
     scatter_operands,
+    straight_line,
     tile,
     vectorize,
 )
-from sparsejax.jit.schedule import decide, replan, row_blocking, search
+from sparsejax.jit.schedule import decide, replan, row_blocking, search, static_cost
 from sparsejax.jit.schedule.schedules import Schedule
 
 Observed = Mapping[Var, Storage]
@@ -72,14 +81,17 @@ def cleaned(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def steps_of(
-    jaxpr: Jaxpr, observed: Observed, refused: frozenset[Var] | None = frozenset()
+    jaxpr: Jaxpr,
+    observed: Observed,
+    refused: frozenset[Var] | None = frozenset(),
+    constants: Mapping[Var, Storage] | None = None,
 ) -> tuple[list[Step], list[reassociate.Chosen]]:
     """The kernels and library calls of a jaxpr that is `cleaned`, and what was decided of its products. Those that are `refused` are
-    associated as the program says, or all of them (None)."""
+    associated as the program says, or all of them (None). `constants` are those of its operands that never change."""
     with choices.drawing(jaxpr):
         as_written = refused is None or not choices.does("reassociate")
         jaxpr, notes = (jaxpr, []) if as_written else reassociate.cheapest(jaxpr, observed, refused or frozenset())
-        steps = fuse.fuse(jaxpr)
+        steps = fuse.fuse(jaxpr, static_constants.Constants.of(constants or {}))
         for name, run in STEP_PASSES.items():
             steps = run(steps, jaxpr, observed) if choices.does(name) else steps
         for note in notes:
@@ -88,6 +100,11 @@ def steps_of(
 
 
 # ---------------------------------------------------------------------------------------------------- a kernel, to a program
+
+
+def static_schedule(nest: Nest) -> Schedule | None:
+    """The schedule of a product with a constant, for whose entries code is written out; None of another kernel."""
+    return static_cost.schedule(nest)
 
 
 def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
@@ -141,6 +158,9 @@ def program_of(nest: Nest, schedule: Schedule, known: Facts | None = None) -> Pr
 
 
 def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
+    written_out = straight_line.program(nest)
+    if written_out is not None:
+        return parallelize.parallelize(written_out, schedule.cost) if choices.does("parallelize") else written_out
     made, cut = prepared(nest, schedule)
     program = rewritten(concretize.concretize(made, cut), cut)
     if known is None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core import trace
 from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
@@ -18,7 +19,7 @@ from sparsejax.core.primitive import Primitive, as_operand
 from sparsejax.core.symbolic import hint
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir import cin, operators, simplify, static_products
 from sparsejax.lax import implicit, path
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise
@@ -402,6 +403,8 @@ def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: 
     broadcast = any(a.shape[k] != extents[x] for a, ls in zip(arrays, inputs, strict=True) for k, x in enumerate(ls))
     if broadcast or any(label not in extents for label in output):
         return contract(arrays, inputs, output, out_format, wanted)
+    if _written_out(arrays, inputs, output, out_format, wanted):
+        return contract(arrays, inputs, output, out_format, wanted)
     steps = path.plan(tuple(a.aval.resized(hint) for a in arrays), tuple(inputs), output, _typing_for(wanted))
     if len(steps) == 1:
         return contract(arrays, inputs, output, out_format, wanted)
@@ -418,6 +421,21 @@ def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: 
         if whole != typing(tuple(a.aval for a, _ in left), tuple(ls for _, ls in left), output).format:
             out_format = whole
     return contract([a for a, _ in left], [ls for _, ls in left], output, out_format, wanted)
+
+
+def _written_out(
+    arrays: Sequence[Any], inputs: Sequence[Labels], output: Labels, out_format: Any, dtype: np.dtype[Any]
+) -> bool:
+    """Whether one of the operands is a constant of a program that is traced, whose entries are worth code of their own: contracting it with
+    another one first would hide it."""
+    if out_format is not None or trace.current() is None:
+        return False
+    held = {f"x{k}": a.storage for k, a in enumerate(arrays) if isinstance(a, Array) and not a.format.is_dense}
+    if not held:
+        return False
+    tensors = [cin.Tensor(f"x{k}", a.shape, a.dtype, a.format, a.fill_value) for k, a in enumerate(arrays)]
+    made = _notation(*tensors, inputs=tuple(inputs), output=output, dtype=dtype, out_format=None)
+    return static_products.worth(made, [extents_of([a.shape for a in arrays], inputs)[x] for x in output], held)
 
 
 @functools.cache

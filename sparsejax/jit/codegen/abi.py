@@ -45,6 +45,16 @@ def extents_of(tensor: cin.Tensor) -> int:
     return len(tensor.format.levels) - len(tensor.paired)
 
 
+def literal(tensor: cin.Tensor, number: int) -> int | None:
+    """The extent that a slot passes, where it is known when code is made: not of a dimension that is read as two, or may be any of many."""
+    if tensor.format.blocked:
+        return None
+    given = [d for d in range(len(tensor.shape)) if d not in tensor.paired]
+    dimension = given[number]
+    extent = tensor.shape[dimension]
+    return extent if type(extent) is int and dimension + 1 not in tensor.paired else None
+
+
 def layout(inputs: tuple[cin.Tensor, ...], output: cin.Tensor) -> tuple[Slot, ...]:
     """All slots of a kernel."""
     slots = [s for t in inputs for s in slots_of(t, output=False)]

@@ -53,9 +53,12 @@ class Lowering:
         self.constant_area = None if self.constants is None else b.slot(0, "ptr", "constants")
         numbers = {slot: n for n, slot in enumerate(abi.layout(program.inputs, program.output), first)}
         extents: dict[str, list[Val]] = {t.name: [] for t in (*program.inputs, program.output)}
+        tensors = {t.name: t for t in (*program.inputs, program.output)}
         for slot, number in numbers.items():
             if slot.what == "extent":
-                extents[slot.tensor].append(b.slot(number, "i64", str(slot)))
+                known = abi.literal(tensors[slot.tensor], slot.number) if program.literal else None
+                extent = b.slot(number, "i64", str(slot)) if known is None else b.i64(known)
+                extents[slot.tensor].append(extent)
         axes = {t.name: operands.axes_of(b, t, extents[t.name]) for t in (*program.inputs, program.output)}
         for tensor in program.inputs:
             self.operands[tensor.name] = self._input(tensor, numbers, axes[tensor.name])
@@ -140,7 +143,8 @@ class Lowering:
             tensor, name = write.lhs.tensor, write.lhs.tensor.name
             if tensor.policy in (None, "scalar") or name in self.operands:
                 continue
-            sizes = [self.extents[v] for v in cin.followed(write.lhs.indices)]
+            places = zip(write.lhs.indices, tensor.shape, strict=True)
+            sizes = [self.extents[ix] if isinstance(ix, cin.IndexVar) else self.b.i64(n) for ix, n in places]
             if tensor.policy == policies.OVERLAY:
                 self.operands[name] = Overlay(self.b, tensor, self.output.vals(self.b))
             elif tensor.policy == "dense":

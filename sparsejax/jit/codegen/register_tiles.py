@@ -41,6 +41,8 @@ Where rows are shorter, such strips are left out: a kernel would take 26 ms to c
 ROWS, FEW = regions.ROWS, 2
 """Rows of a strip that has several, and the vectors of narrower strips. Several rows have so many where registers are 32 and hold a vector each;
 else one: four rows of two halves of a vector are half of 16 registers, and what rows share and a splat of what they do not need others."""
+MOST_ROWS = 6
+"""Rows of a strip of one vector, where there are 16 registers of half its size: twelve sums, of which none waits for the one before."""
 
 
 def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
@@ -50,7 +52,8 @@ def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
         strips(context, stmt, env, None)
         return
     b, extent, done = context.b, context.bound(stmt.var, env), context.b.i64(0)
-    counts = [width for (width,) in _needed(context, stmt.var, [(ROWS,), (1,)])]
+    rows = _rows(context, stmt.var)
+    counts = [width for (width,) in _needed(context, stmt.var, [(rows,), (1,)])]
     for count in counts:
         end = extent if count == counts[-1] else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
         with b.for_(done, end, stmt.var.name, count) as first:
@@ -68,6 +71,8 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> N
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
     most = VECTORS if rows is None or rows.count == 1 else FEW if b.has_masks() else 1
+    if context.program.literal:
+        most = min(most, _room(b, stmt.body, 1 if rows is None else rows.count))
     masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = context.program.extent(var) >= WIDE * widest
@@ -83,6 +88,34 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> N
             inside = env.in_mode(strip=Strip(var, lanes, vectors, rows, mask)).bind(var, index)
             context.emit(stmt.body, context.resolve(inside, stmt.body))
         done = end
+
+
+def _rows(context: Context, var: cin.IndexVar) -> int:
+    """How many rows a strip has: in code that is written out, as many as leave none over, where that is known."""
+    if not context.program.literal or context.b.has_masks():
+        return ROWS
+    extents = _extents(context, var)
+    return next((n for n in range(MOST_ROWS, ROWS, -1) if all(extent % n == 0 for extent in extents)), ROWS)
+
+
+def _room(b: Builder, stmt: cin.Stmt, rows: int) -> int:
+    """How many vectors of a strip fit into half of the registers, of which there are 32 where there are masks, of the size of a vector; else
+    16, of half the size. One where code is written out that accumulates in none."""
+    live = _live(stmt) * rows
+    return max(1, (16 if b.has_masks() else MOST_ROWS) // live) if live else 1
+
+
+def _live(stmt: cin.Stmt) -> int:
+    """How many scalar workspaces accumulate at once."""
+    match stmt:
+        case cin.Where(consumer, producer):
+            own = cin.workspace(stmt).policy == "scalar"
+            return max(_live(producer), own + _live(consumer))
+        case cin.Seq(stmts):
+            return max(map(_live, stmts), default=0)
+        case cin.Forall(_, body):
+            return _live(body)
+    return 0
 
 
 def _needed(context: Context, var: cin.IndexVar, widths: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -26,9 +26,12 @@ from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats import Dense, Format
 from sparsejax.jit.graph import limits
 from sparsejax.jit.graph.partition import CallStep, KernelStep, Step
+from sparsejax.jit.graph.static_constants import Constants
 from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, patterns
 from sparsejax.jit.rewrite import legalize
+
+NONE = Constants()
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,18 @@ def keeps_variables(before: cin.Expr, after: cin.Expr, indices: Collection[cin.I
     return set(cin.variables(before)) <= {*cin.variables(after), *indices}
 
 
-def fuse(jaxpr: Jaxpr) -> list[Step]:
-    """The steps of `jaxpr`, in an order that respects its dependencies."""
-    return _Fuser(jaxpr).run()
+def fuse(jaxpr: Jaxpr, constants: Constants = NONE) -> list[Step]:
+    """The steps of `jaxpr`, in an order that respects its dependencies; `constants` may be written out (`static_constants`)."""
+    return _Fuser(jaxpr, constants).run()
 
 
 class _Fuser:
-    def __init__(self, jaxpr: Jaxpr) -> None:
+    def __init__(self, jaxpr: Jaxpr, constants: Constants) -> None:
         self.jaxpr = jaxpr
+        self.constants = constants
+        self.static: set[Var] = set()
+        """Products with a constant that are written out: kernels by themselves."""
+        self.notes: dict[Var, tuple[str, ...]] = {}
         self.uses = Counter(a for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var))
         self.kept = {a for a in jaxpr.outputs if isinstance(a, Var)}
         self.consumer = {a: eqn for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
@@ -77,7 +84,12 @@ class _Fuser:
     def run(self) -> list[Step]:
         for eqn in self.jaxpr.eqns:
             if not self._is_call(eqn):
-                self.fragments[eqn.outputs[0]] = self._inline(eqn, self._define(eqn))
+                made = self._define(eqn)
+                found, self.notes[eqn.outputs[0]] = self.constants.written_out(made, eqn.outputs[0], self.vars)
+                if found is not None:
+                    self.static.add(eqn.outputs[0])
+                    self.apart.add(eqn.outputs[0])
+                self.fragments[eqn.outputs[0]] = self._inline(eqn, found or made)
         steps: list[Step] = []
         needed = set(self.kept)
         for eqn in reversed(self.jaxpr.eqns):
@@ -154,6 +166,8 @@ class _Fuser:
             fragment = self.fragments.get(var) if var is not None else None
             if var is None or fragment is None or var in self.kept or access in asked or var in self.apart:
                 continue
+            if out in self.static and not fragment.is_view:
+                continue
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
             grown, many = limits.nodes(fragment.composite), self.readers[var] > 1
@@ -220,7 +234,7 @@ class _Fuser:
         output = tensor_of("out", var.aval)
         output = output._replace(format=legalize.assembled(output.format))
         nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
-        return canonical(nest, var, self.vars)
+        return replace(canonical(nest, var, self.vars), notes=self.notes[var])
 
 
 def _once(nest: Nest) -> Nest:

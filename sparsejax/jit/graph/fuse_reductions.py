@@ -120,8 +120,8 @@ def _merge(reader: partition.KernelStep, source: partition.KernelStep) -> list[t
     """Ways to make one kernel of two, and whether the value is then computed wherever it is read: none where the result of `source`
     cannot move into `reader`, or shares no loop with it."""
     tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
-    if any(t.format.blocked for t in tensors):
-        return []
+    if any(t.format.blocked or t.constant is not None for t in tensors):
+        return []  # what is written out is a kernel by itself (`static_constants`)
     if not cin.are_variables((*reader.nest.indices, *source.nest.indices)):
         return []  # a result at coordinates that an array holds is complete once all loops have run
     variables: dict[str, Var] = {}

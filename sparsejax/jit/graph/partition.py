@@ -22,6 +22,8 @@ class KernelStep:
     """What was moved into the kernel, with the costs of both ways (`fuse_reductions`)."""
     filled: bool = False
     """Whether the result may store every entry of its mask, zeros where nothing contributes."""
+    notes: tuple[str, ...] = ()
+    """What was decided about its constants (`static_constants`)."""
 
     @property
     def outputs(self) -> tuple[Var, ...]:

@@ -386,7 +386,7 @@ def _kernel(
         sum(w.nbytes for w in workspaces),
         sum(c.nbytes for c in conversions),
     )
-    candidates = statements.candidates(runner.plain, known, config.workspace())
+    candidates = () if program.literal else statements.candidates(runner.plain, known, config.workspace())
     terms = [f"{p.target} {p.op or ''}= {p.rhs}" for p in nest.producers]
     expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])
     return Kernel(
@@ -399,10 +399,10 @@ def _kernel(
         () if eqn is None else _format_reasons(step, eqn),
         candidates,
         tuple(map(str, schedule.order)),
-        _order_reason(schedule.order, candidates) + _later(schedule),
+        schedule.reason if program.literal else _order_reason(schedule.order, candidates) + _later(schedule),
         step.priced,
-        gathers.lines(nest),
-        statements.loops(runner.plain, known, schedule),
+        (*step.notes, *gathers.lines(nest)),
+        () if program.literal else statements.loops(runner.plain, known, schedule),
         str(program.chunking),
         workspaces,
         conversions,

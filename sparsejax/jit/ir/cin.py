@@ -28,6 +28,7 @@ import numpy as np
 
 from sparsejax.cached import cached_property
 from sparsejax.jit.ir.indices import Access as Access
+from sparsejax.jit.ir.indices import Constant as Constant
 from sparsejax.jit.ir.indices import Index as Index
 from sparsejax.jit.ir.indices import IndexVar as IndexVar
 from sparsejax.jit.ir.indices import Position as Position

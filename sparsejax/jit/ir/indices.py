@@ -69,6 +69,14 @@ class Position:
         return f"@{self.access}"
 
 
+@dataclass(frozen=True)
+class Constant:
+    """The entries of an array that never changes (`static_products`): coordinates, and values as the bytes of an array of its dtype."""
+
+    coordinates: tuple[tuple[int, ...], ...]
+    values: bytes
+
+
 class Tensor(NamedTuple):
     """A tensor or workspace: `shape` in dimension order, stored as `format`, with `fill_value` where nothing is stored.
 
@@ -76,6 +84,8 @@ class Tensor(NamedTuple):
 
     Of a tensor whose format was `source` before it was split in blocks (`blocks`), the dimensions `inner` are those inside
     blocks, of constant extent; those of them in `paired` are one stored dense dimension together with the dimension before.
+
+    `constant`: what it holds, where code is made for these entries alone.
     """
 
     name: str
@@ -88,6 +98,7 @@ class Tensor(NamedTuple):
     source: Format | None = None
     inner: tuple[int, ...] = ()
     paired: tuple[int, ...] = ()
+    constant: Constant | None = None
 
     @property
     def stored(self) -> Format:
@@ -108,6 +119,7 @@ class Tensor(NamedTuple):
             and self.source == other.source
             and self.inner == other.inner
             and self.paired == other.paired
+            and self.constant == other.constant
             and same_value(self.fill_value, other.fill_value)
         )
 

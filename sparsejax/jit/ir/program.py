@@ -91,6 +91,8 @@ class Program:
 
     whole: bool = False
     """Whether every element of a dense output is assigned, whatever it held before: nobody has to clear it."""
+    literal: bool = False
+    """Whether extents stand in the code, where they are known: it is long, and of use for these alone."""
 
     loops: LoopPlans | None = None
     """How every loop runs (`rewrite/iteration`), once all rewrites are done."""

@@ -168,6 +168,11 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
             made = exhaust_stmt(producer, gone)
             if made is None:
                 names = {w.lhs.tensor.name for w in cin.writes(producer)}
+                if any(
+                    w.lhs.tensor.name in names for w in cin.writes(consumer)
+                ):  # it starts what the consumer goes on with
+                    used = exhaust_stmt(consumer, gone)
+                    return None if used is None else stmt if used is consumer else cin.Where(used, producer)
                 empty = {a for a in cin.accesses(consumer) if a.tensor.name in names}
                 return exhaust_stmt(consumer, {*gone, *empty})
             used = exhaust_stmt(consumer, gone)

@@ -362,5 +362,5 @@ class KernelRunner:
     def schedule(self, observed: Observed, order: replan.Order = ()) -> tuple[schedules.Schedule, Program]:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
         known = self.known(observed)
-        schedule = pipeline.schedule_of(self.plain, known, order)
+        schedule = pipeline.static_schedule(self.nest) or pipeline.schedule_of(self.plain, known, order)
         return schedule, pipeline.program_of(self.nest, schedule, known)

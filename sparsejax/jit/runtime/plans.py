@@ -45,6 +45,7 @@ class Plan(Body):
         self._other: Plan | None = None
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
         notes: list[reassociate.Chosen] = []
+        self._constants = {} if closed.shared else dict(zip(self.jaxpr.consts, [c._storage for c in closed.consts]))
         steps = closed.cache.get("steps") or self._steps(storages, refused, notes)
         self.steps = [KernelRunner(s, closed.shared) if isinstance(s, partition.KernelStep) else s for s in steps]
         self._numbers: dict[Var, int] = {}
@@ -165,7 +166,7 @@ class Plan(Body):
     ) -> list[partition.Step]:
         """The steps; `notes` get what was decided of products."""
         given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
-        steps, found = pipeline.steps_of(self.jaxpr, dict(given), refused)
+        steps, found = pipeline.steps_of(self.jaxpr, dict(given), refused, self._constants)
         notes += found
         return steps
 

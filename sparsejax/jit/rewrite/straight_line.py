@@ -1,0 +1,412 @@
+"""Products with a constant, written out: a line for every entry, in place of loops over them.
+
+before:  forall b                                          C holds (p,i,j,k) = (0,0,1,2): 0.5, (0,1,0,2): 0.3
+           forall p                                        W is not indexed by b
+             forall i
+               ...  out[b,k,w] += C[p,i,j,k] * X[b,i,u] * Y[b,j] * W[p,u,w]
+
+after:   forall bo
+           where z: dense
+             forall bi
+               forall u (tile)
+                 z[0,bi,u] = X[bo,bi,0,u] * (0.5 * Y[bo,bi,1]) + X[bo,bi,1,u] * (0.3 * Y[bo,bi,0])
+           then
+             forall bi (tile)
+               forall w (tile)
+                 where t: scalar
+                   forall u
+                     t += z[0,bi,u] * W[0,u,w]
+                 then
+                   out[bo,bi,2,w] = t
+
+The steps are those of `static_products`. What lies between two of them is kept for a block of coordinates of the loop around them all, in the first cache:
+the entries are taken in pieces that fit (`_pieces`), by the coordinates of the operand that is met last. Every operand is read along its last
+storage level: one that is not stored so is read in another order, which the runtime converts, once per array. Coordinates and values of the
+constant stand in the code; nothing of it is loaded.
+
+Where something is added to every element of the result, the first piece that does assigns it, so that nobody has to clear it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparsejax.formats import Dense, Format
+from sparsejax.jit.ir import blocks, cin, simplify, static_products
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.ir.program import Program
+from sparsejax.jit.ir.static_products import Factor, Product, Step, Term, Values
+from sparsejax.jit.rewrite.vectorize import vectorizable
+
+BLOCKS, LONG = (12, 10, 8), 32
+"""Coordinates of the outer loop for which steps keep what they make: the first that leaves none over, or the last; where the result is summed over
+it."""
+ROOM = 1 << 14
+"""Bytes of what one step keeps for the next, about."""
+TOGETHER = 4
+"""Sums that run at once where they read the same, and no rows do."""
+
+Write = Callable[[Values, cin.Expr], cin.Stmt]
+"""Writes the sum for some values of fixed variables."""
+Read = Callable[[Factor | Step, Values], cin.Expr]
+"""What a child is, at some values of its fixed variables."""
+
+
+def program(nest: Nest) -> Program | None:
+    """The program of a nest whose constant is written out; None where it has none."""
+    product = static_products.product_of(nest)
+    if product is None:
+        return None
+    way = static_products.steps(product)
+    last = static_products.step_of(product, way)
+    outer = static_products.outer_of(product, last)
+    ordered = _ordered(nest, last, _lanes(last, cin.followed(nest.indices)[-1:], outer))
+    inner = bool(list(static_products.inner_steps(last)))
+    made, around = ordered, outer
+    if outer is not None and inner:
+        extent = product.extents[outer]
+        fit = [n for n in BLOCKS if type(extent) is int and extent % n == 0]
+        size = min([*fit, BLOCKS[-1]][0] if outer in nest.indices else LONG, max(1, int(extent)))
+        split = _split(ordered, product, outer, size)
+        if split is not None:
+            made, around = split
+    product = static_products.product_of(made)
+    assert product is not None
+    stmt, whole = _Writer(product, way, around).run()
+    return _program(nest, made, stmt, whole)
+
+
+def _program(nest: Nest, made: Nest, stmt: cin.Stmt, whole: bool) -> Program:
+    """The program of `stmt`, which reads the operands of `nest` as `made` does; the constant as it is."""
+    given = {t.name: t for t in nest.inputs}
+    inputs = tuple(given[t.name] if t.constant is not None else t for t in made.inputs)
+    extents: dict[cin.IndexVar, tuple[str, int]] = {}
+    for access in (*made.reads, cin.Access(made.output, made.indices)):
+        if access.tensor.constant is None:
+            for dimension, index in enumerate(access.indices):
+                var = cin.follows(index)
+                if var is not None:
+                    extents.setdefault(var, (access.tensor.name, dimension))
+    return Program(stmt, inputs, made.output, extents, whole=whole, literal=True)
+
+
+# -------------------------------------------------------------------------------------------------------------- layouts
+
+Lanes = dict[Step, cin.IndexVar | None]
+
+
+def _lanes(last: Step, ends: Sequence[cin.IndexVar], outer: cin.IndexVar | None) -> Lanes:
+    """The loop of every step that runs in lanes: of the last one that along which the result lies, of others the one that most of what they
+    read lies along, that of their reader before others. Not the loop around them all."""
+    made: Lanes = {last: ends[0] if ends and ends[0] in last.loops and ends[0] != outer else None}
+
+    def visit(step: Step) -> None:
+        for child in step.children:
+            if isinstance(child, Step):
+                read = [
+                    f.access.level_index(len(f.access.indices) - 1) for f in child.children if isinstance(f, Factor)
+                ]
+                fit = [v for v in child.loops if v != outer]
+                wanted = made[step] or next(iter(v for v in step.summed), None)
+                made[child] = max(fit, key=lambda v: (read.count(v) + (v == wanted), v == wanted), default=None)
+                visit(child)
+
+    visit(last)
+    return made
+
+
+def _ordered(nest: Nest, last: Step, lanes: Lanes) -> Nest:
+    """`nest` with its operands stored along the lanes of the steps that read them."""
+    moved: dict[cin.Access, cin.Expr] = {}
+    for step in (*static_products.inner_steps(last), last):
+        along = lanes[step] or (step.summed[-1] if step.summed else None)
+        for factor in step.children:
+            if not isinstance(factor, Factor) or along not in factor.loops:
+                continue
+            access, form = factor.access, factor.access.tensor.format
+            axis = access.indices.index(along)
+            if form.order[-1] != axis:
+                order = (*(d for d in form.order if d != axis), axis)
+                moved[access] = cin.Access(access.tensor._replace(format=Format(form.levels, order)), access.indices)
+    return nest.changed(lambda expr: cin.substitute(expr, moved)) if moved else nest
+
+
+def _split(nest: Nest, product: Product, outer: cin.IndexVar, size: int) -> tuple[Nest, cin.IndexVar] | None:
+    """`nest` with its outer loop in blocks, and the loop over these; None where some operand does not store it so that it can be."""
+    accesses = (product.out, *(f.access for f in product.factors))
+    if any(a.tensor.source is not None or any(blocks.unpaired(a, {outer})) for a in accesses):
+        return None
+    plain = product.constant.tensor
+    stand_in = plain._replace(format=Format((Dense(),) * len(plain.shape)))
+    nest = nest.changed(lambda e: cin.substitute(e, {product.constant: cin.Access(stand_in, product.constant.indices)}))
+    around = cin.IndexVar(f"{outer.name}o")
+    within = cin.IndexVar(f"{outer.name}i", around, size, product.extents[outer] % size)
+    return blocks.split_in(nest, {outer: (around, within)}), around
+
+
+# ------------------------------------------------------------------------------------------------------------ statements
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a step makes for the next: a workspace, and the slot of every value in it."""
+
+    tensor: cin.Tensor
+    indices: tuple[cin.IndexVar, ...]
+    slots: dict[Values, int]
+
+    def access(self, values: Values) -> cin.Access:
+        return cin.Access(self.tensor, (self.slots[values], *self.indices))
+
+
+class _Writer:
+    """The statement of a product in steps, inside the loop `around` all of them."""
+
+    def __init__(self, product: Product, way: static_products.Steps, around: cin.IndexVar | None) -> None:
+        self.product, self.around = product, around
+        self.last = static_products.step_of(product, way)
+        self.lanes = _lanes(self.last, cin.followed(product.out.indices)[-1:], around)
+        self.inner = list(static_products.inner_steps(self.last))
+        self.written: set[Values] = set()
+        own = dict(zip(self.product.out.indices, self.product.out.tensor.shape, strict=True))
+        places = math.prod(own[v] for v in self.last.fixed)
+        reached = len(static_products.terms_of(product, self.last))
+        self.whole = (around is None or around in product.out.indices) and places == reached
+
+    def run(self) -> tuple[cin.Stmt, bool]:
+        """The statement, and whether it assigns all of the result."""
+        made = [self.piece(self.product.only(numbers)) for numbers in self._pieces()]
+        stmt = made[0] if len(made) == 1 else cin.Seq(tuple(made))
+        return (stmt if self.around is None else cin.Forall(self.around, stmt)), self.whole
+
+    # --------------------------------------------------------------------------------------------------------- pieces
+    def _pieces(self) -> list[list[int]]:
+        """The entries, by number, in pieces of which what is kept between steps fits into `ROOM`: those with the same coordinates of the operand
+        that meets what is kept stay together."""
+        count = len(self.product.entries)
+        if not self.inner:
+            return [list(range(count))]
+        by = self._partition()
+        place = [self.product.fixed.index(v) for v in by]
+        groups: dict[Values, list[int]] = {}
+        for number, entry in enumerate(self.product.entries):
+            groups.setdefault(tuple(entry[k] for k in place), []).append(number)
+        made: list[list[int]] = []
+        for own in groups.values():
+            if made and self._bytes([*made[-1], *own]) <= ROOM:
+                made[-1] += own
+            else:
+                made.append(list(own))
+        return made
+
+    def _partition(self) -> tuple[cin.IndexVar, ...]:
+        """The fixed variables of the operand that is largest and lacks the loop around all steps."""
+        outer = self.inner[0].loops
+        found = [f for s in (*self.inner, self.last) for f in s.children if isinstance(f, Factor)]
+        apart = [f for f in found if not any(v in outer and v.outer is not None for v in f.loops)]
+        steps = [s for s in (*self.inner, self.last) if len(s.children) == 2 and not s.scaled]
+        near = [f for s in steps for f in s.children if isinstance(f, Factor)]
+        chosen = [f for f in near if f in apart] or near or found
+        return max(chosen, key=lambda f: len(f.loops)).fixed
+
+    def _bytes(self, numbers: Sequence[int]) -> float:
+        part, total = self.product.only(numbers), 0.0
+        for step in self.inner:
+            slots = len(static_products.terms_of(part, step))
+            room = math.prod(float(self.product.extents[v]) for v in step.loops if v != self.around)
+            total += slots * room * self.product.dtype.itemsize
+        return total
+
+    def piece(self, part: Product) -> cin.Stmt:
+        """All steps for some of the entries."""
+        kept: dict[Step, _Kept] = {}
+        made: list[cin.Stmt] = []
+        for number, step in enumerate(self.inner):
+            terms = static_products.terms_of(part, step)
+            kept[step] = self._kept(number, step, terms)
+            made.append(self.step(step, terms, kept))
+        stmt = self.step(self.last, static_products.terms_of(part, self.last), kept)
+        for producer in reversed(made):
+            stmt = cin.Where(stmt, producer)
+        return stmt
+
+    def _kept(self, number: int, step: Step, terms: Mapping[Values, object]) -> _Kept:
+        lane = self.lanes[step]
+        own = [v for v in step.loops if v != self.around and v != lane]
+        loops = (*own, *([lane] if lane is not None else []))
+        shape = (self._slots[step], *(self.product.extents[v] for v in loops))
+        dtype = self.product.dtype
+        form = Format((Dense(),) * len(shape))
+        name = "z" if len(self.inner) == 1 else f"z{number}"
+        tensor = cin.Tensor(name, shape, dtype, form, dtype.type(0), "dense", form)
+        return _Kept(tensor, loops, {values: k for k, values in enumerate(terms)})
+
+    @functools.cached_property
+    def _slots(self) -> dict[Step, int]:
+        """How many values every step keeps at once."""
+        parts = [self.product.only(numbers) for numbers in self._pieces()]
+        return {s: max(len(static_products.terms_of(p, s)) for p in parts) for s in self.inner}
+
+    # ---------------------------------------------------------------------------------------------------------- steps
+    def target(self, values: Values) -> cin.Access:
+        """The result at some values of its fixed variables."""
+        return _at(self.product.out, dict(zip(self.last.fixed, values, strict=True)))
+
+    def step(self, step: Step, terms: Mapping[Values, list[Term]], kept: Mapping[Step, _Kept]) -> cin.Stmt:
+        """One step for some of the entries."""
+
+        def write(values: Values, rhs: cin.Expr) -> cin.Stmt:
+            if step is not self.last:
+                return cin.Assign(kept[step].access(values), None, rhs)
+            first = self.whole and values not in self.written
+            self.written.add(values)
+            return cin.Assign(self.target(values), None if first else "add", rhs)
+
+        def read(child: Factor | Step, values: Values) -> cin.Expr:
+            if isinstance(child, Step):
+                return kept[child].access(values)
+            access = _at(child.access, dict(zip(child.fixed, values, strict=True)))
+            return access if access.dtype == child.dtype else cin.Call("cast", (access,), child.dtype)
+
+        summed = tuple(v for v in step.summed if v != self.around)
+        if not summed:
+            return self._loops(step, [write(v, self._sum(step, own, read)) for v, own in terms.items()])
+        return self._reduced(step, terms, summed, write, read)
+
+    def _sum(self, step: Step, terms: Sequence[Term], read: Read) -> cin.Expr:
+        """A sum of products: what lacks the lanes is summed first, for each value of the rest."""
+        lane, dtype = self.lanes[step], self.product.dtype
+        wide = [k for k, c in enumerate(step.children) if lane is not None and lane in c.loops]
+        narrow = [k for k in range(len(step.children)) if k not in wide]
+        by: dict[tuple[Values, ...], list[cin.Expr]] = {}
+        for term in terms:
+            parts: list[cin.Expr] = [read(step.children[k], term.children[k]) for k in narrow]
+            if term.coefficient is not None:
+                parts.insert(0, simplify.literal(term.coefficient, dtype))
+            inner = by.setdefault(tuple(term.children[k] for k in wide), [])
+            inner += [_product(parts)] if parts else []
+        made = []
+        for values, inner in by.items():
+            own = [read(step.children[k], v) for k, v in zip(wide, values, strict=True)]
+            made.append(_product([*own, *([_sum(inner)] if inner else [])]))
+        return _sum(made)
+
+    def _loops(self, step: Step, stmts: Sequence[cin.Stmt]) -> cin.Stmt:
+        """Statements inside the loops of a step, in lanes where that can be."""
+        lane = self.lanes[step]
+        order = [v for v in step.loops if v not in (self.around, lane)]
+        body = stmts[0] if len(stmts) == 1 else cin.Seq(tuple(stmts))
+        if lane is not None:
+            tiled = all(vectorizable(cin.Forall(lane, w)) for w in cin.writes(body))
+            body = cin.Forall(lane, body, "tile" if tiled else "serial")
+        return cin.around(order, body)
+
+    def _reduced(
+        self,
+        step: Step,
+        terms: Mapping[Values, list[Term]],
+        summed: Sequence[cin.IndexVar],
+        write: Write,
+        read: Read,
+    ) -> cin.Stmt:
+        """Sums over loops, in registers: rows by lanes where something is read for several rows, else some that read the same."""
+        lane = self.lanes[step]
+        order = [v for v in step.loops if v not in (self.around, lane)]
+        if lane is None:
+            return self._dots(step, terms, summed, write, read, order)
+        wide = [c for c in step.children if lane in c.loops]
+        rows = [v for v in order if any(v not in c.loops for c in wide) and v not in summed]
+        count = 1 if rows else TOGETHER
+        made: list[cin.Stmt] = []
+        waiting = list(terms.items())
+        while waiting:
+            group, waiting = waiting[:count], waiting[count:]
+            made.append(self._registers(step, group, summed, write, read))
+        body = made[0] if len(made) == 1 else cin.Seq(tuple(made))
+        tiled = all(_lies_along(a, lane) for a in (*cin.accesses(body), *(w.lhs for w in cin.writes(body))))
+        if not tiled:
+            return cin.around([*order, lane], body)
+        body = cin.Forall(lane, body, "tile")
+        if rows:
+            row = max(rows, key=lambda v: (v.outer is not None, self.product.extents[v]))
+            return cin.around([v for v in order if v != row], cin.Forall(row, body, "tile"))
+        return cin.around(order, body)
+
+    def _registers(
+        self,
+        step: Step,
+        group: Sequence[tuple[Values, list[Term]]],
+        summed: Sequence[cin.IndexVar],
+        write: Write,
+        read: Read,
+    ) -> cin.Stmt:
+        """Some sums in a register each."""
+        dtype = self.product.dtype
+        registers = [
+            cin.Access(cin.Tensor(f"t{k}", (), dtype, Format(()), dtype.type(0), "scalar"), ())
+            for k in range(len(group))
+        ]
+        together: dict[tuple[Values, ...], list[cin.Stmt]] = {}
+        shared = [k for k, c in enumerate(step.children) if isinstance(c, Factor)] if len(group) > 1 else None
+        for register, (_, terms) in zip(registers, group, strict=True):
+            for term in terms:
+                rhs = self._sum(step, [term], read)
+                key = term.children if shared is None else tuple(term.children[k] for k in shared)
+                together.setdefault(key, []).append(cin.Assign(register, "add", rhs))
+        loops = [cin.around(summed, s[0] if len(s) == 1 else cin.Seq(tuple(s))) for s in together.values()]
+        stmts = [write(values, r) for r, (values, _) in zip(registers, group, strict=True)]
+        consumer = stmts[0] if len(stmts) == 1 else cin.Seq(tuple(stmts))
+        return _where(registers, consumer, loops[0] if len(loops) == 1 else cin.Seq(tuple(loops)))
+
+    def _dots(
+        self,
+        step: Step,
+        terms: Mapping[Values, list[Term]],
+        summed: Sequence[cin.IndexVar],
+        write: Write,
+        read: Read,
+        order: Sequence[cin.IndexVar],
+    ) -> cin.Stmt:
+        """Sums along what is read: in lanes that are added up."""
+        dtype = self.product.dtype
+        register = cin.Access(cin.Tensor("t", (), dtype, Format(()), dtype.type(0), "scalar"), ())
+        made: list[cin.Stmt] = []
+        for values, own in terms.items():
+            loop = cin.Forall(summed[-1], cin.Assign(register, "add", self._sum(step, own, read)))
+            loop = replace(loop, kind="vector") if vectorizable(loop) else loop
+            made.append(cin.Where(write(values, register), cin.around(summed[:-1], loop)))
+        return cin.around(order, made[0] if len(made) == 1 else cin.Seq(tuple(made)))
+
+
+def _where(registers: Sequence[cin.Access], consumer: cin.Stmt, producer: cin.Stmt) -> cin.Stmt:
+    """`consumer` after `producer`, which fills some registers: the last that it writes by itself, others start from 0."""
+    last = producer.writes[-1].lhs
+    made: cin.Stmt = cin.Where(consumer, producer)
+    for register in registers:
+        if register != last:
+            made = cin.Where(made, cin.Assign(register, None, simplify.literal(0, register.dtype)))
+    return made
+
+
+def _at(access: cin.Access, bound: Mapping[cin.IndexVar, int]) -> cin.Access:
+    """An access with values in place of fixed variables."""
+    made = [bound.get(ix, ix) if isinstance(ix, cin.IndexVar) else ix for ix in access.indices]
+    return cin.Access(access.tensor, tuple(made))
+
+
+def _lies_along(access: cin.Access, lane: cin.IndexVar) -> bool:
+    """Whether an access does not depend on the lanes, or is stored along them."""
+    if lane not in access.indices:
+        return True
+    return access.level_index(len(access.indices) - 1) == lane and access.indices.count(lane) == 1
+
+
+def _product(factors: Sequence[cin.Expr]) -> cin.Expr:
+    return functools.reduce(lambda x, y: cin.Call("multiply", (x, y), x.dtype), factors)
+
+
+def _sum(terms: Sequence[cin.Expr]) -> cin.Expr:
+    return functools.reduce(lambda x, y: cin.Call("add", (x, y), x.dtype), terms)

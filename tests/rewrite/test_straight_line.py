@@ -1,0 +1,379 @@
+"""Products with a constant whose entries are written out: random products, as statements that the interpreter runs, and as machine code, against
+`numpy.einsum`; what is legal and what pays; derivatives, batches, threads, static arguments, and the keys of plans."""
+
+import pickle
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.formats import Dense, Format
+from sparsejax.jit import pipeline
+from sparsejax.jit.ir import choices, cin, interpret, nest, static_products
+from sparsejax.jit.rewrite import straight_line
+from sparsejax.jit.runtime import plan_cache
+from sparsejax.jit.schedule import schedules
+from tests.fuzz.levels import INPUTS, random_format
+
+STATIC = "constants=static"
+FIXED, LOOPS = "pijk", "buwv"
+DTYPES = ("f4", "f8", "f8", "c8", "c16", "i4", "i8")
+
+
+@dataclass
+class Case:
+    """A product: letters of the constant, of the factors and of the result, and their values."""
+
+    seed: int
+    constant: str
+    factors: list
+    out: str
+    arrays: list
+    format: Format
+    fill: int = 0
+
+    def __str__(self):
+        return f"seed {self.seed}: {self.subscripts} {self.format} {[a.dtype.str for a in self.arrays]} {[a.shape for a in self.arrays]}"
+
+    @property
+    def subscripts(self):
+        return f"{','.join([self.constant, *self.factors])}->{self.out}"
+
+    @property
+    def text(self):
+        operands = " * ".join(f"A{k}[{','.join(ls)}]" for k, ls in enumerate([self.constant, *self.factors]))
+        return f"Out[{','.join(self.out)}] = {operands}"
+
+    def expected(self):
+        return np.einsum(self.subscripts, *self.arrays)
+
+    def program(self):
+        constant = sj.array(self.arrays[0], format=self.format, fill_value=self.fill)
+
+        def run(*factors):
+            return sj.insum(self.text, A0=constant, **{f"A{k}": x for k, x in enumerate(factors, 1)})
+
+        return run
+
+
+def case_of(seed):
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    fixed = rng.sample(FIXED, rng.randint(1, 4))
+    loops = rng.sample(LOOPS, rng.randint(1, 3))
+    extents = {v: rng.randint(1, 4) for v in fixed} | {v: rng.choice((1, 2, 3, 8, 9, 17, 20)) for v in loops}
+    everything = [*fixed, *loops]
+    factors = []
+    for _ in range(rng.randint(1, 4)):
+        own = rng.sample(everything, rng.randint(1, min(3, len(everything))))
+        if len(own) > 1 and own[0] in fixed and rng.random() < 0.1:
+            own[1] = own[0]  # a diagonal
+        factors.append("".join(own))
+    constant = "".join(rng.sample(fixed, len(fixed)))
+    if len(constant) < 4 and rng.random() < 0.1:
+        constant += constant[0]
+    used = [v for v in everything if v in constant or any(v in f for f in factors)]
+    out = "".join(rng.sample(used, rng.randint(0, min(4, len(used) - 1))))
+    dtypes = [rng.choice(DTYPES)] * (len(factors) + 1)
+    if rng.random() < 0.2:
+        dtypes = [rng.choice(DTYPES) for _ in dtypes]
+
+    def array(letters, dtype, density=1.0):
+        shape = [extents[v] for v in letters]
+        made = numbers.integers(-3, 4, shape) + (1j * numbers.integers(-2, 3, shape) if dtype[0] == "c" else 0)
+        return np.where(numbers.random(shape) < density, made, 0).astype(dtype)
+
+    density = rng.choice((0.0, 0.1, 0.4, 0.8, 1.0))
+    arrays = [array(constant, dtypes[0], density), *(array(f, d) for f, d in zip(factors, dtypes[1:], strict=True))]
+    blocks = [rng.choice((1, 1, 2, 3)) for _ in constant] if rng.random() < 0.3 else None
+    form = random_format(rng, len(constant), [lv for lv in INPUTS if lv.unique], blocks)
+    fill = rng.choice((0, 0, 0, 0, 0, 0, 0, 2)) if not form.is_dense else 0
+    return Case(seed, constant, factors, out, arrays, form, fill)
+
+
+# ------------------------------------------------------------------------------------------------------------ statements
+
+
+def nest_of(case):
+    """The kernel of a case, with its constant."""
+    dtype = np.result_type(*case.arrays)
+    factors = []
+    for k, (array, letters) in enumerate(zip(case.arrays, [case.constant, *case.factors], strict=True)):
+        form = Format((Dense(),) * array.ndim)
+        tensor = cin.Tensor(f"A{k}", array.shape, array.dtype, form, array.dtype.type(0))
+        if k == 0:
+            held = static_products.constant_of(sj.array(array, format="coo").storage)
+            tensor = tensor._replace(constant=held)
+        access = cin.Access(tensor, tuple(map(cin.IndexVar, letters)))
+        factors.append(access if array.dtype == dtype else cin.Call("cast", (access,), dtype))
+    rhs = factors[0]
+    for factor in factors[1:]:
+        rhs = cin.Call("multiply", (rhs, factor), dtype)
+    sizes = dict(zip("".join([case.constant, *case.factors]), (n for a in case.arrays for n in a.shape), strict=True))
+    shape = tuple(sizes[v] for v in case.out)
+    output = cin.Tensor("out", shape, dtype, Format((Dense(),) * len(shape)), dtype.type(0))
+    return nest.of_definition(output, cin.Definition(tuple(map(cin.IndexVar, case.out)), "add", rhs))
+
+
+def in_blocks(array, tensor):
+    """An array as a tensor whose dimensions are read as two has it, padded with zeros."""
+    shape, pads, dimension = [], [], 0
+    for d, n in enumerate(tensor.shape):
+        if d + 1 in tensor.paired:
+            size = tensor.shape[d + 1]
+            pads.append((0, n * size - array.shape[dimension]))
+        elif d not in tensor.paired:
+            pads.append((0, 0))
+        dimension += d not in tensor.paired
+        shape.append(n)
+    return np.pad(array, pads).reshape(shape) if array.ndim else array
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_the_interpreter_runs_the_statement(seed):
+    case = case_of(seed)
+    if not case.arrays[0].ndim:
+        pytest.skip("a number")
+    kernel = nest_of(case)
+    program = straight_line.program(kernel)
+    if program is None:
+        return
+    cin.check(program.stmt)
+    arrays = {t.name: in_blocks(a, t) for t, a in zip(program.inputs, case.arrays, strict=True)}
+    got = interpret.interpret(program.stmt, arrays, program.output, "add")
+    shape = case.expected().shape
+    full = []
+    for d, n in enumerate(program.output.shape):
+        if d in program.output.paired:
+            full[-1] *= n
+        else:
+            full.append(n)
+    got = got.reshape(full)[tuple(slice(0, n) for n in shape)]
+    np.testing.assert_array_equal(got, case.expected().astype(got.dtype))
+    names = {a.tensor.name for a in cin.accesses(program.stmt)}
+    assert "A0" not in names  # nothing of the constant is loaded
+
+
+def test_most_random_products_are_written_out():
+    found = [straight_line.program(nest_of(case_of(seed))) for seed in range(400)]
+    assert sum(p is not None for p in found) > 200
+    text = "\n".join(str(p) for p in found if p is not None)
+    for part in ("where z", "where z1", "(tile)", "(vector)", "where t1"):
+        assert part in text, part
+
+
+# ---------------------------------------------------------------------------------------------------------- machine code
+
+
+@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.rotating(2)
+def test_machine_code(seed):
+    case = case_of(seed)
+    run = sj.jit(case.program())
+    expected = case.expected()
+    if case.fill:
+        expected = np.einsum(
+            case.subscripts,
+            sj.array(case.arrays[0], format=case.format, fill_value=case.fill).todense(),
+            *case.arrays[1:],
+        )
+    choose = STATIC if seed % 3 else f"random:{seed}"
+    with sj.config.using(choose=choose):
+        got = run(*case.arrays[1:]).todense()
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5, err_msg=str(case))
+    assert got.dtype == expected.dtype
+
+
+# ------------------------------------------------------------------------------------------------ programs with constants
+
+PRODUCT = "Out[b,k,w] = C[p,i,j,k] * X[b,i,u] * Y[b,j] * W[p,u,w]"
+
+
+def coefficients(paths=3, n=3, entries=14, seed=0, dtype="f8"):
+    rng = np.random.default_rng(seed)
+    made = np.zeros((paths, n, n, n), dtype)
+    for p, i, j, k in zip(*(rng.integers(0, m, entries) for m in made.shape), strict=True):
+        made[p, i, j, k] = rng.integers(1, 5)
+    return made
+
+
+def operands(batch=21, n=3, paths=3, channels=5, seed=1, dtype="f8"):
+    rng = np.random.default_rng(seed)
+    shapes = (batch, n, channels), (batch, n), (paths, channels, 4)
+    return [rng.integers(-3, 4, s).astype(dtype) for s in shapes]
+
+
+def written(function, *args):
+    """The statements of a program's kernels that are written out."""
+    with sj.config.using(choose=STATIC):
+        text = str(sj.explain(function)(*args))
+    return text.count("are written out")
+
+
+@pytest.mark.parametrize("how", ["insum", "einsum"])
+def test_derivatives_are_written_out_too(how):
+    dense = coefficients(entries=120)
+    C, (X, Y, W) = sj.array(dense, format="coo"), operands(batch=2000)
+
+    def product(X, Y, W):
+        if how == "einsum":
+            return sj.einsum("pijk,biu,bj,puw->bkw", C, X, Y, W)
+        return sj.insum(PRODUCT, C=C, X=X, Y=Y, W=W)
+
+    G = np.random.default_rng(3).integers(-2, 3, (2000, 3, 4)).astype("f8")
+    with sj.config.using(choose=STATIC):
+        grads = sj.jit(sj.grad(lambda *xs: (product(*xs) * G).sum(), argnums=(0, 1, 2)))(X, Y, W)
+    for got, subscripts, rest in zip(
+        grads,
+        ("pijk,bj,puw,bkw->biu", "pijk,biu,puw,bkw->bj", "pijk,biu,bj,bkw->puw"),
+        ((Y, W), (X, W), (X, Y)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(got.todense(), np.einsum(subscripts, dense, *rest, G))
+    assert written(sj.grad(lambda *xs: (product(*xs) * G).sum(), argnums=(0, 1, 2)), X, Y, W) == 3
+    with sj.config.using(choose=STATIC):
+        _, moved = sj.jit(lambda *xs: sj.jvp(product, xs, xs))(X, Y, W)
+    np.testing.assert_array_equal(moved.todense(), 3 * np.einsum("pijk,biu,bj,puw->bkw", dense, X, Y, W))
+
+
+@pytest.mark.parametrize("axes", [(0, None, None), (0, 0, None), (2, 1, 0), (None, None, 1)])
+def test_batches(axes):
+    dense = coefficients()
+    C, arrays = sj.array(dense, format="csf"), operands()
+    stacked = [x if a is None else np.stack([x, 2 * x, -x], a) for x, a in zip(arrays, axes, strict=True)]
+
+    def product(X, Y, W):
+        return sj.insum(PRODUCT, C=C, X=X, Y=Y, W=W)
+
+    with sj.config.using(choose=STATIC):
+        got = sj.jit(sj.vmap(product, in_axes=axes))(*stacked).todense()
+    one = np.einsum("pijk,biu,bj,puw->bkw", dense, *arrays)
+    times = sum(a is not None for a in axes)
+    np.testing.assert_array_equal(got, np.stack([one, 2**times * one, (-1) ** times * one]))
+
+
+def test_threads_have_the_same_bits():
+    C = sj.array(coefficients(dtype="f4"), format="coo")
+    X, Y, W = (np.random.default_rng(0).standard_normal(x.shape).astype("f4") for x in operands(batch=77))
+    G = np.random.default_rng(3).standard_normal((77, 3, 4)).astype("f4")
+    results = []
+    for threads in (1, 2):
+        with sj.config.using(choose=STATIC, num_threads=threads, parallel_work=0):
+            run = sj.jit(lambda X, Y, W: sj.insum(PRODUCT, C=C, X=X, Y=Y, W=W))
+            loss = sj.jit(sj.grad(lambda X, Y, W: (sj.insum(PRODUCT, C=C, X=X, Y=Y, W=W) * G).sum(), argnums=(0, 1, 2)))
+            results.append([run(X, Y, W).todense(), *(g.todense() for g in loss(X, Y, W))])
+    for one, two in zip(*results, strict=True):
+        np.testing.assert_array_equal(one.view("u4"), two.view("u4"))
+
+
+def test_static_arguments_hold_bytes():
+    first, second = (sj.array(coefficients(seed=s), format="coo") for s in (0, 7))
+    traced = []
+
+    @sj.jit(static_argnames="C")
+    def product(X, Y, W, C):
+        traced.append(C.nnz)
+        return sj.insum(PRODUCT, C=C, X=X, Y=Y, W=W)
+
+    arrays = operands()
+    with sj.config.using(choose=STATIC):
+        for C in (first, second, sj.array(first.todense(), format="coo")):
+            expected = np.einsum("pijk,biu,bj,puw->bkw", C.todense(), *arrays)
+            np.testing.assert_array_equal(product(*arrays, C=C).todense(), expected)
+    assert len(traced) == 2  # the third holds what the first does
+    with pytest.raises(ValueError, match="not hashable"):
+        product(*arrays, C=first.todense())
+
+
+def test_other_shapes_and_batches_of_one_program():
+    dense = coefficients()
+    C = sj.array(dense, format="coo")
+    product = sj.jit(lambda X, Y, W: sj.insum(PRODUCT, C=C, X=X, Y=Y, W=W))
+    with sj.config.using(choose=STATIC):
+        for batch in (16, 5, 1, 33, 16, 40):
+            arrays = operands(batch=batch)
+            expected = np.einsum("pijk,biu,bj,puw->bkw", dense, *arrays)
+            np.testing.assert_array_equal(product(*arrays).todense(), expected)
+
+
+def test_what_is_around_a_product():
+    """Functions of operands and of the result are kernels of their own; views are read as they lie."""
+    dense = coefficients()
+    C, (X, Y, W) = sj.array(dense, format="coo"), operands(batch=40)
+
+    def layer(X, Y, W):
+        Z = sj.insum(PRODUCT, C=C, X=sj.numpy.transpose(X, (2, 0, 1)), Y=Y * 2, W=W)
+        return sj.numpy.maximum(Z, 0) + 1
+
+    moved = np.ascontiguousarray(np.transpose(X, (1, 2, 0)))
+    expected = np.maximum(2 * np.einsum("pijk,biu,bj,puw->bkw", dense, X, Y, W), 0) + 1
+    with sj.config.using(choose=STATIC):
+        np.testing.assert_array_equal(sj.jit(layer)(moved, Y, W).todense(), expected)
+    assert written(layer, moved, Y, W) == 1
+
+
+def test_the_key_of_a_plan_holds_the_constant():
+    case = case_of(0)
+    made = nest_of(case)
+    (name,) = {a.tensor.name for a in made.reads if a.tensor.constant is not None}
+    assert name == "A0"
+    other = case_of(0)
+    other.arrays[0] = other.arrays[0] + (other.arrays[0] != 0)
+    assert plan_cache.key(made) != plan_cache.key(nest_of(other))
+    assert plan_cache.key(made) == plan_cache.key(nest_of(case_of(0)))
+
+
+def test_programs_are_pickled_with_their_constants():
+    dense = coefficients()
+    C, arrays = sj.array(dense, format="coo"), operands()
+    product = sj.jit(lambda X, Y, W: sj.insum(PRODUCT, C=C, X=X, Y=Y, W=W))
+    with sj.config.using(choose=STATIC):
+        again = pickle.loads(pickle.dumps(product))
+        np.testing.assert_array_equal(again(*arrays).todense(), product(*arrays).todense())
+
+
+def test_what_is_not_written_out_and_why():
+    B, rng = np.ones((40, 2000)), np.random.default_rng(0)
+    A = sj.array(np.where(rng.random((40, 40)) < 0.1, 1.0, 0.0), format="csr")
+    many = sj.array(np.ones((40, 40)), format="csr")
+
+    def told(function, *args):
+        return str(sj.explain(function)(*args))
+
+    assert "are written out" in told(lambda B: B @ A, B.T.copy())
+    assert "fewer than" in told(lambda B: A @ B, B)  # the loops have lanes, too
+    assert "stores more than 1,024 entries" in told(lambda B: B @ many, B.T.copy())
+    assert "no product" in told(lambda B: A + B, np.ones((40, 40)))
+    assert "constant" not in told(lambda A, B: B @ A, A, B.T.copy())  # data that changes
+
+
+def test_infinities_meet_entries_alone():
+    C = sj.array(np.array([[0.0, 2.0], [0.0, 0.0]]), format="csr")
+    X = np.array([[np.inf, 1.0], [np.nan, 3.0]])
+    with sj.config.using(choose=STATIC):
+        np.testing.assert_array_equal(sj.jit(lambda X: X @ C)(X).todense(), [[0, np.inf], [0, np.nan]])
+
+
+def test_both_alternatives_are_taken():
+    before = choices.TAKEN["constants", "static"], choices.TAKEN["constants", "loops"]
+    A, x = sj.array(np.eye(3), format="csr"), np.ones((4, 3))
+    for seed in range(12):
+        with sj.config.using(choose=f"random:{seed}"):
+            np.testing.assert_array_equal(sj.jit(lambda x: x @ A)(x).todense(), x)
+    assert choices.TAKEN["constants", "static"] > before[0] and choices.TAKEN["constants", "loops"] > before[1]
+
+
+def test_code_for_many_entries_is_made_quickly():
+    """The statement of 611 entries; compiling it takes about 1.5 s of processor time."""
+    rng = np.random.default_rng(0)
+    places = np.stack([rng.integers(0, n, 700) for n in (34, 16, 16, 16)])
+    C = np.zeros((34, 16, 16, 16), "f4")
+    C[tuple(places[:, :611])] = 1
+    shapes = (1000, 16, 16), (1000, 16), (34, 16, 16)
+    case = Case(
+        0, "pijk", ["biu", "bj", "puw"], "bkw", [C, *(np.zeros(s, "f4") for s in shapes)], Format((Dense(),) * 4)
+    )
+    kernel = nest_of(case)
+    program = pipeline.program_of(kernel, schedules.unpriced(kernel.variables))
+    assert program.literal and len(cin.writes(program.stmt)) < 2000
