@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsejax.formats.walk import Place, lower_bound
+from sparsejax.formats.walk import Place, find, lower_bound
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import register_tiles
@@ -188,7 +188,7 @@ def _entered(context: Context, stmt: cin.Stmt, var: cin.IndexVar, env: Env) -> c
 
 
 def search(context: Context, access: cin.Access, env: Env, coordinate: Val) -> Cursor:
-    """Resolve a sparse level at a known coordinate: by its own `locate`, else by binary search in its segment."""
+    """Resolve a sparse level at a known coordinate: by its own `locate`, else by a search in its segment."""
     b, level = context.b, env.cursors[access].level
     if not access.tensor.format.continues(level):
         located = _readable(context, access).locate(b, level, _place(context, access, env), coordinate)
@@ -201,11 +201,9 @@ def search(context: Context, access: cin.Access, env: Env, coordinate: Val) -> C
         found: Val = lower_bound(b, lambda at: b.lt(segment.coordinate(at), target), segment.lo, segment.hi)
         return found
 
-    first = search_for(coordinate)
     if walker.ranged:
+        first = search_for(coordinate)
         end = search_for(b.add(coordinate, b.i64(1)))
         return Cursor(level + 1, first, end, b.lt(first, end))
-    hit = b.var("hit", b.const("i1", 0))
-    with b.if_(b.lt(first, segment.hi)):
-        b.set(hit, b.eq(segment.coordinate(first), coordinate))
-    return Cursor(level + 1, segment.child(first, coordinate), None, b.get(hit))
+    found = find(b, segment.coordinate, segment.lo, segment.hi, coordinate)
+    return Cursor(level + 1, segment.child(found, coordinate), None, b.lt(b.i64(-1), found))
