@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,47 @@ def line(storage: Storage, first: int, count: int, start: int, step: int) -> Sto
     entries = max(count, int(pos[-1] - pos[0]))
     number, vals = passes.over(entries).met(pos, crd, start, step, storage.vals)
     return _coo(number.astype(crd_dtype(count), copy=False), vals, count, storage.fill_value)
+
+
+LINES = 8
+"""Diagonals of a pattern whose places are remembered."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Where the entries of a line are stored, and the buffers of what it is as a sparse vector."""
+
+    places: Array
+    buffers: tuple[tuple[Array, ...], ...]
+    shape: tuple[int]
+
+    def of(self, storage: Storage) -> Storage:
+        """The line of an array that has the pattern."""
+        vals = storage.vals.take(self.places)
+        vals.flags.writeable = False
+        return Storage.of_frozen(_VECTOR, self.shape, storage.fill_value, self.buffers, vals)
+
+
+def comes_back(storage: Storage, key: tuple[int, int, int]) -> bool:
+    """Whether a diagonal was asked of this pattern before, which is noted."""
+    lines = storage.cache.setdefault("lines", {})
+    if key in lines:
+        return True
+    if len(lines) < LINES:
+        lines[key] = None
+    return False
+
+
+def remembered(storage: Storage, key: tuple[int, int, int], begin: tuple[int, int], count: int) -> Storage:
+    """`line` from `begin` on, in steps of one, whose places are kept with the pattern. O(rows and their short entries)."""
+    pos, crd = storage.buffers[1]
+    rows = np.arange(begin[0], begin[0] + count)
+    here = passes.over(count).located(pos, crd, rows, rows + (begin[1] - begin[0]))
+    number = (here >= 0).nonzero()[0]
+    places = here if len(number) == count else here[number]
+    made = _coo(number.astype(crd_dtype(count), copy=False), storage.vals.take(places), count, storage.fill_value)
+    storage.cache["lines"][key] = Line(places, made.buffers, (count,))
+    return made
 
 
 def _coo(crd: Array, vals: Array, count: int, fill: Any) -> Storage:

@@ -355,6 +355,19 @@ def chosen(b: Builder, begin: Val, place: Val, stop: Val, flags: Vector, moves: 
         b.increment(p)
 
 
+def chosen_at_once(b: Builder, rows: Val, pos: Vector, made: Vector, flags: Vector, moves: Pairs) -> None:
+    """All entries whose flags hold, and where their segments end; there is room for one more."""
+    at = b.var("at", b.i64(0))
+    made.put(b, b.i64(0), b.i64(0))
+    with b.for_(b.i64(0), rows, "r") as r:
+        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+            to = b.get(at)
+            for source, target in moves:
+                target.put(b, to, source.get(b, p))
+            b.increment(at, flags.number(b, p))
+        made.put(b, b.add(r, 1), b.get(at))
+
+
 def tidied(b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, vals: Vector, twice: Vector) -> None:
     """Segments in place, and at `twice` how many coordinates are equal to the one before."""
     count = b.var("count", b.i64(0))

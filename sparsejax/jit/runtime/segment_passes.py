@@ -179,6 +179,8 @@ class SegmentPasses(Passes):
         return made
 
     def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+        if len(flags) < MANY:
+            return self._chosen_at_once(pos, flags, columns)
         made, parts, flags = empty(len(pos), INT64), _rows(pos), np.ascontiguousarray(flags)
         _lengths(_counted_flags, (), made, parts, pos, flags)
         moved, pairs, sizes = _targets(columns, int(made[-1]))
@@ -186,6 +188,14 @@ class SegmentPasses(Passes):
         rows = [(int(pos[first]), int(made[first]), int(made[end]), source, *pairs) for first, end in parts]
         run_parts(_chosen(sizes), rows)
         return made, moved
+
+    def _chosen_at_once(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """`chosen` of few entries, in one call."""
+        found, flags = np.count_nonzero(flags), np.ascontiguousarray(flags)
+        made, moved = np.empty(len(pos), INT64), [np.empty(found + 1, column.dtype) for column in columns]
+        kernel = _chosen_few(tuple([column.itemsize for column in columns]))
+        run(kernel, len(pos) - 1, pos, made, flags, *[a for pair in zip(columns, moved, strict=True) for a in pair])
+        return made, [column[:found] for column in moved]
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
         long = np.flatnonzero(pos[1:] - pos[:-1] > SHORT)
@@ -412,6 +422,14 @@ def _chosen(sizes: tuple[int, ...]) -> compiler.Kernel:
     begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
     (flags,) = vectors(b, 3, (1,), ("flags",))
     segment_loops.chosen(b, begin, place, stop, flags, pairs_of(b, 4, sizes))
+    return compiled(b)
+
+
+@functools.cache
+def _chosen_few(sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    pos, made, flags = vectors(b, 1, (8, 8, 1), ("pos", "made", "flags"))
+    segment_loops.chosen_at_once(b, b.slot(0, "i64", "rows"), pos, made, flags, pairs_of(b, 4, sizes))
     return compiled(b)
 
 
