@@ -35,6 +35,7 @@ from sparsejax.jit.runtime import allocator, result_memory, threads
 LONG = 1 << 28
 """Iterations, a quarter of a second to three (insertions take longest), from which on a kernel runs in chunks also with one thread, so that it
 can be interrupted: what chunks append is moved once more."""
+_pack_chunk = struct.Struct("3q").pack
 _ALONE = struct.pack("2q", 0, 1)
 _COPY, _SHIFT = 0, 1
 _SCALAR = 4
@@ -99,6 +100,8 @@ class Chunked:
         """As `runtime.Kernel.run_packed`: all chunks of a dense output."""
         if self._alone():
             return self._kernel.run_packed(slots + _ALONE)
+        if self._partial == "scalar" and threads.count() == 1:
+            return self._run_in_turn(slots)
         table = self._table(slots)
         if not self._partial:
             return threads.run(self._kernel.address, table)
@@ -112,6 +115,17 @@ class Chunked:
             table[:, -3] += chunks
             status = threads.run(self._kernel.address, table[:1])
         return status
+
+    def _run_in_turn(self, slots: bytes) -> int:
+        """All chunks of a reduction into a scalar on one thread, without a table."""
+        chunks, run = self._chunks, self._kernel.run_packed
+        parts = np.empty(_SCALAR * chunks)
+        address = result_memory.address_of(parts)
+        for chunk in range(chunks + 1):
+            status = run(slots + _pack_chunk(chunk, chunks, address))
+            if status:
+                return status
+        return 0
 
     def _run_apart(self, table: Ints) -> int:
         """All chunks of a reduction into a dense output, which holds what it starts from: the first chunk adds to it, and what the others make is
