@@ -42,7 +42,7 @@ class Plan:
     def __init__(self, source: Format, size: int, wide: tuple[bool, ...]) -> None:
         self.source, self._size, self._wide = source, size, wide
         self._asked = 0
-        self._function: Callable[[bytes], int] | None = None
+        self._kernel: compiler.Kernel | None = None
 
     def run(self, storage: Storage, out: NDArray[Any]) -> bool:
         """Write the entries to `out`, which is dense and in row-major order; False where the passes of NumPy are cheaper."""
@@ -50,26 +50,24 @@ class Plan:
             with choices.drawing("conversion", self.source, "dense", storage.shape, storage.dtype):
                 if choices.pick("conversion", ("passes", "kernel"), "kernel") == "passes":
                     return False
-        function = self._function or self._loaded(len(storage.vals))
-        if function is None:
+        kernel = self._kernel or self._loaded(len(storage.vals))
+        if kernel is None:
             return False
         slots = storage.cache.get("slots") or binding.input_slots(storage)
-        status = function(slots + _pack(result_memory.address_of(out)))
+        status = kernel.function(slots + _pack(result_memory.address_of(out)))
         if status:
             compiler.check(status)
         return True
 
-    def _loaded(self, entries: int) -> Callable[[bytes], int] | None:
+    def _loaded(self, entries: int) -> compiler.Kernel | None:
         """The kernel; None as long as it is not worth being loaded, or compiled."""
         self._asked += 1
         pays = entries >= passes.MANY or self._asked >= COMPILED or config.forcing
         if not pays and self._asked != LOADED:
             return None
         text = _Emitter(self.source, self._size, self._wide).text()
-        kernel = compiler.compile_text(text) if pays else compiler.known_text(text)
-        if kernel is not None:
-            self._function = kernel.function
-        return self._function
+        self._kernel = compiler.compile_text(text) if pays else compiler.known_text(text)
+        return self._kernel
 
 
 class _Emitter:
