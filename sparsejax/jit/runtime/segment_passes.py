@@ -20,6 +20,8 @@ from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, 
 
 SHORT = 64
 """Entries of a segment up to which each is put in its place by moving others."""
+SEARCHED = 4
+"""As many entries that are moved take as long as one that is searched."""
 RARE = 2000
 """Entries that there must be for each segment that is longer, where these are ordered one by one."""
 
@@ -105,7 +107,8 @@ class SegmentPasses(Passes):
         crd, parent, wanted = (np.ascontiguousarray(a) for a in (crd, parent, wanted))
         behind = [address(a) for a in (pos, crd, parent, wanted, out)]
         kernel = _located(crd.itemsize, parent.itemsize, wanted.itemsize)
-        run_parts(kernel, [(*pair, *behind) for pair in _shares(0, len(wanted), len(wanted))])
+        shares = _shares(0, len(wanted), SEARCHED * len(wanted))
+        run_parts(kernel, [(*pair, *behind) for pair in shares])
         return out
 
     def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
