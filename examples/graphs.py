@@ -47,7 +47,7 @@ def bfs(A, source):
         return reached, snp.where(reached, depth, levels), depth + 1
 
     start = np.arange(A.shape[0]) == source
-    first = sj.array(start, format="coo"), snp.where(start, 0, -1), 1
+    first = snp.asarray(start).asformat("coo"), snp.where(start, 0, -1), 1
     return lax.while_loop(lambda state: snp.any(state[0]), step, first)[1]
 
 
