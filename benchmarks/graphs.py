@@ -1,8 +1,8 @@
 """The graph algorithms of `examples/graphs.py` beside `scipy.sparse.csgraph`, on every real graph: `python -m benchmarks.graphs [--only NAME]`.
 
 Results are compared first; the two take turns, on the time of this thread's processor, and the ratio is the median of the rounds' ratios (csgraph's
-time over ours, more is better). csgraph has two roads to compare
-a breadth-first search with: the order alone (which is not the levels), and its function for shortest paths by numbers of edges. It has no PageRank: SciPy's column is the same iteration, with as many steps, of a csr matrix and NumPy.
+time over ours, more is better). csgraph has two roads to compare a breadth-first search with: the order alone, which is not the levels, and its
+function for shortest paths by numbers of edges. It has no PageRank: SciPy's column is the same iteration, with as many steps, of a csr matrix and NumPy.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from sparsejax.formats.segments import crd_dtype as crd_dtype
 from sparsejax.formats.storage import Storage
 
 _planned: Callable[[Storage, Format], Storage | None] | None = None
-_written: Callable[[Storage, Array], bool] = lambda storage, out: False
+_written: Callable[[Storage, Array], bool] | None = None
 
 
 def use(planned: Callable[[Storage, Format], Storage | None]) -> None:
@@ -328,7 +328,7 @@ def to_dense(storage: Storage) -> Array:
             return to_dense(_ordered(*storage.expand(), storage.shape, coo, storage.fill_value, None, distinct=False))
         cleared = storage.cache["cleared"] = not any(storage.fill_value.tobytes())
     out = np.zeros(storage.shape, storage.dtype) if cleared else np.full(storage.shape, storage.fill_value)
-    if _written(storage, out):
+    if _written is not None and _written(storage, out):
         return out
     columns, vals = storage.expand()
     if len(columns) == 1:

@@ -53,7 +53,7 @@ def spelled(jaxpr: Jaxpr) -> Hashable | None:
             numbers[out] = len(numbers)
             made.append(out.aval)
     made.append(tuple(map(read, jaxpr.outputs)))
-    if any(type(n) is SymbolicDim for v in numbers for n in v.aval.shape):
+    if any(isinstance(n, SymbolicDim) for v in numbers for n in v.aval.shape):
         return None
     key = tuple(made)
     try:

@@ -97,9 +97,14 @@ def test_rows_around_the_bound_of_a_short_search(length):
 
 @pytest.mark.parametrize("kind", ["max", "min", "any", "all"])
 def test_whole_reductions_read_the_count_of_entries(kind):
-    for x in (dense((6, 7)), -np.abs(dense((6, 7))), np.full((3, 4), -2.0), np.full((3, 4), -np.inf), dense((4, 4)) - 500):
+    for x in (
+        dense((6, 7)),
+        -np.abs(dense((6, 7))),
+        np.full((3, 4), -2.0),
+        np.full((3, 4), -np.inf),
+        dense((4, 4)) - 500,
+    ):
         for form in ("csr", "coo", "csc", "ell"):
             A = sj.array(x, format=form)
             for run in (lambda A: getattr(A, kind)(), sj.jit(getattr(snp, kind)), lambda A: getattr(A, kind)()):
                 assert run(A).todense() == getattr(x, kind)()
-

@@ -72,10 +72,14 @@ class Sum:
             b.set(total, new)
 
     def _plus(self, b: Builder, x: Val, y: Val) -> Val:
-        return b.binary("fadd", x, y) if self._ones is None else complex_parts.intrinsic(b, "fma", [y, self._ones[0], x])
+        return (
+            b.binary("fadd", x, y) if self._ones is None else complex_parts.intrinsic(b, "fma", [y, self._ones[0], x])
+        )
 
     def _less(self, b: Builder, x: Val, y: Val) -> Val:
-        return b.binary("fsub", x, y) if self._ones is None else complex_parts.intrinsic(b, "fma", [y, self._ones[1], x])
+        return (
+            b.binary("fsub", x, y) if self._ones is None else complex_parts.intrinsic(b, "fma", [y, self._ones[1], x])
+        )
 
     def plain(self, b: Builder) -> emit.Num:
         """The sum in every lane, not rounded, without what was collected beside it."""

@@ -149,11 +149,12 @@ def _plan(form: Format, size: int, wide: tuple[bool, ...]) -> Plan | None:
 
 def written(storage: Storage, out: NDArray[Any]) -> bool:
     """Write the entries of a sparse array to `out`, which holds its fill; False where others do so for less."""
-    known = storage.cache.get("written")
-    if known is None:
+    cache = storage.cache
+    if "written" not in cache:
         wide = tuple([passes.crd_dtype(n) == np.int64 for n in storage.shape])
-        known = storage.cache["written"] = _plan(storage.format, storage.dtype.itemsize, wide) or False
-    return known is not False and known.run(storage, out)
+        cache["written"] = _plan(storage.format, storage.dtype.itemsize, wide)
+    plan: Plan | None = cache["written"]
+    return plan is not None and plan.run(storage, out)
 
 
 convert.use_dense(written)

@@ -253,7 +253,9 @@ class KernelRunner:
             now = planning()
             if now is not settings and now != settings:
                 return otherwise(inputs)
-            given = [(inputs[k].cache.get("values") or values_of(inputs[k])) if flat else inputs[k] for k, flat in reads]
+            given = [
+                (inputs[k].cache.get("values") or values_of(inputs[k])) if flat else inputs[k] for k, flat in reads
+            ]
             return self.call(given)
 
         return run
