@@ -225,14 +225,16 @@ def agree(ours: Any, theirs: Any) -> bool:
     )
 
 
-def ratio(row: Row, ours: Data, theirs: Data, seconds: float) -> tuple[float, float, float]:
+def ratio(
+    row: Row, ours: Data, theirs: Data, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, float, float]:
     """Microseconds of ours, of SciPy's, and the median of the ratios of rounds."""
 
     def timed(run: Side, data: Data, repeats: int) -> float:
-        started = time.perf_counter()
+        started = clock()
         for _ in range(repeats):
             run(data)
-        return (time.perf_counter() - started) / repeats
+        return (clock() - started) / repeats
 
     pairs = (row.ours, ours), (row.scipy, theirs)
     first = [min(timed(run, data, 1) for _ in range(3)) for run, data in pairs]
@@ -245,7 +247,9 @@ def ratio(row: Row, ours: Data, theirs: Data, seconds: float) -> tuple[float, fl
     return 1e6 * a, 1e6 * b, float(np.median(found[:, 1] / found[:, 0]))
 
 
-def table(sizes: list[int], only: str, seconds: float) -> Iterator[tuple[int, Row, tuple[float, float, float] | str]]:
+def table(
+    sizes: list[int], only: str, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[tuple[int, Row, tuple[float, float, float] | str]]:
     """Every row at every size: microseconds and ratio, or what went wrong."""
     for n in sizes:
         ours, theirs = operands(n)
@@ -257,7 +261,7 @@ def table(sizes: list[int], only: str, seconds: float) -> Iterator[tuple[int, Ro
                 except Exception as error:  # a cell of the table, not its end
                     yield n, row, f"{type(error).__name__}: {error}"
                     continue
-                yield n, row, ratio(row, ours, theirs, seconds) if right else "results differ"
+                yield n, row, ratio(row, ours, theirs, seconds, clock) if right else "results differ"
 
 
 def session() -> None:
@@ -286,6 +290,7 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--only", default="", help="a group or the name of a row")
     parser.add_argument("--seconds", type=float, default=0.5, help="of a row at a size")
+    parser.add_argument("--processor", action="store_true", help="time of this thread's processor, on a busy machine")
     parser.add_argument(
         "--session",
         action="store_true",
@@ -295,7 +300,8 @@ def main() -> None:
     if options.session:
         return session()
     collected: dict[int, list[float]] = {}
-    for n, row, found in table([int(s) for s in options.sizes.split(",")], options.only, options.seconds):
+    clock = time.thread_time if options.processor else time.perf_counter
+    for n, row, found in table([int(s) for s in options.sizes.split(",")], options.only, options.seconds, clock):
         if isinstance(found, str):
             print(f"{n:>8} {row.group:17} {row.name:17} {found}", flush=True)
             continue

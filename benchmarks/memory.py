@@ -108,13 +108,18 @@ def measure_program(program: Program) -> dict[str, float | str]:
 
 def _grown(run: Callable[[], object]) -> int:
     """What a run adds to the resident set, at most."""
+    settle()
+    before = status("VmRSS")
+    run()
+    return status("VmHWM") - before
+
+
+def settle() -> None:
+    """Give up memory that nobody uses, and reset the peak of the resident set."""
     gc.collect()
     allocator.drop()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    before = status("VmRSS")
-    run()
-    return status("VmHWM") - before
 
 
 def status(field: str) -> int:

@@ -35,15 +35,20 @@ from sparsejax import lax
 
 @sj.jit
 def bfs(A, source):
-    """The number of edges on a shortest path from `source` to each node; -1 where there is none."""
+    """The number of edges on a shortest path from `source` to each node; -1 where there is none.
+
+    The frontier is sparse: a step takes the edges of its nodes, and a pass over the levels."""
 
     def step(state):
         frontier, levels, depth = state
-        reached = sj.einsum("i,ij->j", frontier, A, semiring="or_and", mask=levels >= 0, complement=True)
+        reached = sj.einsum(
+            "i,ij->j", frontier, A, semiring="or_and", mask=levels >= 0, complement=True, out_format="coo"
+        )
         return reached, snp.where(reached, depth, levels), depth + 1
 
     start = np.arange(A.shape[0]) == source
-    return lax.while_loop(lambda state: snp.any(state[0]), step, (start, snp.where(start, 0, -1), 1))[1]
+    first = snp.asarray(start).asformat("coo"), snp.where(start, 0, -1), 1
+    return lax.while_loop(lambda state: snp.any(state[0]), step, first)[1]
 
 
 def fixed_point(function, start):

@@ -12,6 +12,7 @@ HOST = {
     "futex": "threads of Python run kernels instead of native ones that sleep on a futex",
     "mremap": "memory comes from the C heap: blocks are neither kept nor moved by pages",
     "masks": "loops end in narrower vectors and single elements instead of a vector with masked lanes",
+    "fma": "what rounding loses of a sum is found by additions alone, not by products with one beside them",
     "gathers": "elements at places that are not consecutive are loaded one by one",
     "recycling": "reference counts are not asked whether memory of results or donated arguments can be used again",
 }

@@ -20,7 +20,7 @@ from sparsejax.jit.api import JitFunction
 from sparsejax.jit.backend import compiler
 from sparsejax.lax.library.callbacks import called
 from sparsejax.numpy.functions import array, zeros
-from sparsejax.transforms import staging
+from sparsejax.transforms import alike, staging
 
 __all__ = [
     "block_until_ready",
@@ -102,6 +102,7 @@ def clear_caches() -> None:
     primitive.clear_caches()
     again.clear_caches()
     staging.clear_caches()
+    alike.clear_caches()
     for function in [x for x in gc.get_objects() if type(x) is JitFunction]:
         function.clear_cache()
     compiler.forget()

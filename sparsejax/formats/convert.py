@@ -27,12 +27,19 @@ from sparsejax.formats.segments import crd_dtype as crd_dtype
 from sparsejax.formats.storage import Storage
 
 _planned: Callable[[Storage, Format], Storage | None] | None = None
+_written: Callable[[Storage, Array], bool] | None = None
 
 
 def use(planned: Callable[[Storage, Format], Storage | None]) -> None:
     """Convert by `planned` what it gives a result for."""
     global _planned
     _planned = planned
+
+
+def use_dense(written: Callable[[Storage, Array], bool]) -> None:
+    """Write entries into dense memory, in row-major order and filled, by `written` where it does so."""
+    global _written
+    _written = written
 
 
 def convert(storage: Storage, format: Format) -> Storage:
@@ -310,17 +317,19 @@ def to_dense(storage: Storage) -> Array:
             return storage.vals.reshape(storage.shape)
         stored = storage.vals.reshape([storage.shape[d] for d in form.order])
         return stored.transpose(np.argsort(form.order))
-    if math.prod(storage.shape) > MAX_POSITIONS:
-        raise FormatError(f"an array of shape {storage.shape} does not fit in memory as a dense one; keep it sparse")
-    if not all(level.unique for level in form.levels):
-        coo = Format((Coordinate(),) * form.ndim)
-        return to_dense(_ordered(*storage.expand(), storage.shape, coo, storage.fill_value, None, distinct=False))
-    fill = storage.fill_value
-    out = (
-        np.full(storage.shape, fill, storage.dtype)
-        if fill or fill != 0 or _signed(fill)
-        else np.zeros(storage.shape, storage.dtype)
-    )
+    cleared = storage.cache.get("cleared")
+    if cleared is None:
+        if math.prod(storage.shape) > MAX_POSITIONS:
+            raise FormatError(
+                f"an array of shape {storage.shape} does not fit in memory as a dense one; keep it sparse"
+            )
+        if not all(level.unique for level in form.levels):
+            coo = Format((Coordinate(),) * form.ndim)
+            return to_dense(_ordered(*storage.expand(), storage.shape, coo, storage.fill_value, None, distinct=False))
+        cleared = storage.cache["cleared"] = not any(storage.fill_value.tobytes())
+    out = np.zeros(storage.shape, storage.dtype) if cleared else np.full(storage.shape, storage.fill_value)
+    if _written is not None and _written(storage, out):
+        return out
     columns, vals = storage.expand()
     if len(columns) == 1:
         out[columns[0]] = vals
@@ -331,11 +340,6 @@ def to_dense(storage: Storage) -> Array:
             flat += column
         out.reshape(-1)[flat] = vals
     return out
-
-
-def _signed(zero: Any) -> bool:
-    """Whether a zero has a sign."""
-    return any(np.asarray(zero).tobytes())
 
 
 def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:

@@ -67,6 +67,8 @@ class Storage:
         """Other values over the same pattern: the same index buffers, and what is known of them."""
         made = Storage(self.format, self.shape, fill_value, self.buffers, vals)
         made.cache["pattern"] = self.cache.setdefault("pattern", {})
+        if "lines" in self.cache:
+            made.cache["lines"] = self.cache["lines"]
         return made
 
     def exposed(self) -> Storage:

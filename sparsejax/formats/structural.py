@@ -131,17 +131,23 @@ def pattern(storage: Storage, dtype: Any) -> Storage:
 def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Format) -> Storage:
     """The entries whose coordinate on `axis2` is `offset` more than on `axis1`; the diagonal is the last axis of the result.
 
-    Linear in the entries, or in the rows of a matrix whose long rows list their columns; a dense array is read as a view.
+    Linear in the entries, or in the rows of a matrix whose long rows list their columns, and in the result once it was asked of the same pattern
+    before (places are remembered with it); a dense array is read as a view.
 
     >>> A = convert.from_dense(np.arange(6.0).reshape(2, 3), Format.parse("csr", 2), 0.0)
     >>> convert.to_dense(diagonal(A, 1, 0, 1, Format.parse("coo", 1)))
     array([1., 5.])
     """
+    lines = storage.cache.get("lines")
+    if lines is not None and (known := lines.get((offset, axis1, axis2))):
+        return known.of(storage)  # type: ignore[no-any-return]
     first, second = max(0, -offset), max(0, offset)
     count = max(0, min(storage.shape[axis1] - first, storage.shape[axis2] - second))
     dims = located.listed_rows(storage.format)
     if dims is not None and count:
         begin = (first, second) if dims == (axis1, axis2) else (second, first)
+        if located.comes_back(storage, (offset, axis1, axis2)):
+            return located.remembered(storage, (offset, axis1, axis2), begin, count)
         return located.line(storage, begin[0], count, begin[1], 1)
     rest = [a for a in range(storage.ndim) if a not in (axis1, axis2)]
     shape = (*(storage.shape[a] for a in rest), count)

@@ -75,6 +75,29 @@ def lower_bound(b: Any, below: Callable[[Value], Value], lo: Value, hi: Value) -
     return b.get(low)
 
 
+FEW = 16
+"""Entries of a segment of which all are looked at where one is searched: how often a short search halves is not to be foreseen."""
+
+
+def find(b: Any, coordinate: Callable[[Value], Value], lo: Value, hi: Value, wanted: Value) -> Value:
+    """The place in [lo, hi) with the coordinate `wanted`, -1 where there is none; coordinates increase. All of a few are looked at, without
+    a branch; else O(log (hi - lo))."""
+    found = b.var("found", b.i64(-1))
+    b.set(found, b.i64(-1))
+
+    def few() -> None:
+        with b.for_(lo, hi, "k") as k:
+            b.set(found, b.select(b.eq(coordinate(k), wanted), k, b.get(found)))
+
+    def many() -> None:
+        place = b.named("place", lower_bound(b, lambda k: b.lt(coordinate(k), wanted), lo, hi))
+        with b.if_(b.lt(place, hi)):
+            b.set(found, b.select(b.eq(coordinate(place), wanted), place, b.i64(-1)))
+
+    b.if_else(b.lt(b.sub(hi, lo), FEW), few, many)
+    return b.get(found)
+
+
 def gallop(b: Any, below: Callable[[Value], Value], lo: Value, hi: Value) -> Value:
     """As `lower_bound`, in O(log d) where the place found is d steps away: steps are doubled until one goes too far."""
     low, high = b.var("lo", lo), b.var("hi", hi)

@@ -262,7 +262,8 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Arrays one behind the other along `axis`; dtypes are promoted as NumPy does.
 
     Sparse arrays of one format keep it; those of several give coo; any dense array makes the result dense, and so do different fills,
-    as in arithmetic. Linear in the entries.
+    as in arithmetic. Zeros of either sign are one fill, or `[A, -A]` would become dense: what is not stored takes the sign of the first
+    array's fill; stored values keep theirs. Linear in the entries.
 
     >>> import sparsejax as sj
     >>> A = sj.array(np.eye(2), format="csr")

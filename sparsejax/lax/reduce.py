@@ -106,6 +106,12 @@ def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], coun
             zero = where(reduce("all", elementwise("isfinite", x), axes), zero, undefined)
         return where(absent, zero, stored)
     rest = _filled(kind, fill, count, stored_count, dtype)
+    if (
+        kind not in ("sum", "prod") and len(axes) == x.ndim and count <= MOST
+    ):  # what is reduced is read once: this is done where it ends
+        missing = elementwise("greater", elementwise("subtract", count, stored_count), 0)
+        other = where(missing, dtype.type(fill), identity)
+        return convert_element_type(elementwise(op.name, stored, other), dtype)
     combined = convert_element_type(elementwise(op.name, stored, rest), dtype)
     # beyond 2^63 elements some are not stored, whatever memory holds
     return (

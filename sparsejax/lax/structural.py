@@ -251,8 +251,11 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
 
 
 def _diagonal_at_once(x: Array, offset: int, first: int, second: int) -> Array:
-    aval = _diagonal_aval(x._aval, offset, first, second)
-    return made(structural.diagonal(x._storage, offset, first, second, aval.format), aval)
+    aval, storage = _diagonal_aval(x._aval, offset, first, second), x._storage
+    lines = storage.cache.get("lines")
+    if lines is not None and (line := lines.get((offset, first, second))):
+        return made(line.of(storage), aval)
+    return made(structural.diagonal(storage, offset, first, second, aval.format), aval)
 
 
 _diagonal_aval = functools.lru_cache(maxsize=1024)(_diagonal_typing)
@@ -356,7 +359,11 @@ def pattern(x: Any, dtype: Any = np.float64) -> Array:
 
 
 def _entries_call(x: Storage, out_aval: Aval) -> Storage:
-    return Storage(out_aval.format, (), out_aval.fill_value, (), np.array([x.nnz], np.int64))
+    known: Storage | None = x.cache.get("entries")
+    if known is None:
+        known = Storage(out_aval.format, (), out_aval.fill_value, (), np.array([x.nnz], np.int64))
+        x.cache["entries"] = known
+    return known
 
 
 entries_p = Primitive(

@@ -138,7 +138,7 @@ def prune(
             f"prune drops stored entries, but A, of shape {x.shape}, is dense and stores all: convert it first, "
             'A.asformat("csr"), which keeps what is not zero'
         )
-    axes = _axes(axis, x.ndim)
+    axes = () if type(axis) is int and axis == -1 else _axes(axis, x.ndim)
     if tol is None and predicate is None and keep is None and type(x) is Array and current() is None:
         thin = thinning.without_fill(x._storage)
         return x if thin is x._storage else made(thin, x.aval.strong())
@@ -147,7 +147,7 @@ def prune(
         raise ValueError(f"keep={keep} must be at least 0: the number of entries that stay in a line")
     bound = _tolerance(0 if tol is None and predicate is None else tol, x)
     mask = None if predicate is None else _mask(predicate, x)
-    params: dict[str, Any] = {"keep": count, "axes": axes if count is not None else ()}
+    params: dict[str, Any] = {"keep": count, "axes": (axes or _axes(axis, x.ndim)) if count is not None else ()}
     if current() is None and not any(isinstance(operand, Tracer) for operand in (x, bound, mask)):
         limit = thinning.number(bound._storage) if type(bound) is Array else bound  # no detours for small arrays
         kept = thinning.kept(x._storage, limit, None if mask is None else mask._storage, **params)

@@ -9,6 +9,7 @@ import numpy as np
 from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray as _asarray
+from sparsejax.core.primitive import view
 from sparsejax.core.trace import current
 from sparsejax.formats import Format, passes
 from sparsejax.formats.segments import check_size
@@ -17,7 +18,7 @@ from sparsejax.lax.contract import tensordot
 from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.structural import convert_format as _convert_format
 from sparsejax.lax.structural import reshape, transpose
-from sparsejax.numpy.functions import own, ravel
+from sparsejax.numpy.functions import ravel
 
 
 def dot(a: Any, b: Any) -> Array:
@@ -76,6 +77,6 @@ def _crossed(a: Array, b: Array) -> Array:
     shape = a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]
     entries = check_size(a.nnz * b.nnz, "the entries of a Kronecker product")
     row, column, left, right = passes.over(entries).crossed(one, other, b.shape[1], shape)
-    vals = _elementwise("multiply", own(left), own(right))._storage.vals
+    vals = _elementwise("multiply", view(left), view(right))._storage.vals
     buffers = (np.array([0, entries]), row), (column,)
     return Array(Storage(Format.parse("coo", 2), shape, vals.dtype.type(0), buffers, vals))

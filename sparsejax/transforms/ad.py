@@ -304,13 +304,24 @@ class Split:
         return staging.apply(self.rest, [*self.residuals, *args])
 
 
-def split(
-    lin: Linearized,
-    primals: Sequence[Any],
-    avals: Sequence[Aval],
-    rest: Callable[[dict[Atom, Any], list[Any]], list[Any]],
-) -> Split:
-    """Run the known equations once, for the results and those residuals that `rest(values, arguments)` reads."""
+@dataclass(frozen=True)
+class Prepared:
+    """What gives `outs` results and the residuals of primals, and the program that remains."""
+
+    first: ClosedJaxpr
+    outs: int
+    rest: ClosedJaxpr
+
+    def run(self, primals: Sequence[Any]) -> Split:
+        """Run the first part."""
+        made = staging.apply(self.first, primals)
+        return Split(made[: self.outs], made[self.outs :], self.rest)
+
+
+def prepared(
+    lin: Linearized, avals: Sequence[Aval], rest: Callable[[dict[Atom, Any], list[Any]], list[Any]]
+) -> Prepared:
+    """The known equations, for the results and those residuals that `rest(values, arguments)` reads; and what that does."""
     candidates = list(dict.fromkeys([*lin.residuals(), *(a for a in lin.outs if isinstance(a, Var))]))
     count = len(candidates)
 
@@ -325,6 +336,4 @@ def split(
     program = Jaxpr(inputs, program.consts, program.eqns, program.outputs)
     outputs = (*lin.outs, *(candidates[k] for k in used))
     first = Jaxpr(lin.primals, lin.jaxpr.consts, lin.known, outputs)
-    made = staging.apply(ClosedJaxpr(first, lin.consts), primals)
-    n = len(lin.outs)
-    return Split(made[:n], made[n:], ClosedJaxpr(program, closed.consts))
+    return Prepared(ClosedJaxpr(first, lin.consts), len(lin.outs), ClosedJaxpr(program, closed.consts))

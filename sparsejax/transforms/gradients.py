@@ -21,7 +21,7 @@ from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.core.tangents import tangent_aval
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import ingest
-from sparsejax.transforms import ad, staging
+from sparsejax.transforms import ad, alike, staging
 
 float0 = np.dtype([("float0", np.void, 0)])
 """The dtype of tangents of booleans and integers, which have no information, as in JAX."""
@@ -118,8 +118,8 @@ def jvp(function: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool
     wanted, moving = _tangents(leaves, found)
     flat = _Flat(_on_tree(function, tree), [x.aval for x in leaves], has_aux)
 
-    def program(*args: Any) -> list[Any]:
-        lin = ad.linearized(flat.closed, wanted)
+    def program(closed: ClosedJaxpr, *args: Any) -> list[Any]:
+        lin = ad.linearized(closed, wanted)
         _check_forward(lin)
         env, outs = ad.known_values(lin, args[: len(leaves)])
         ts = ad.forward(
@@ -131,7 +131,7 @@ def jvp(function: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool
             *(ad.finished_tangent(o, t) for o, t in zip(kept, ts, strict=False) if tangent_aval(o.aval) is not None),
         ]
 
-    made = staging.at_once(program, [*leaves, *moving])
+    made = alike.derived(("jvp", flat.count, *wanted), flat.closed, [*leaves, *moving], program)
     outs, ts = made[: len(flat.closed.out_avals)], iter(made[len(flat.closed.out_avals) :])
     filled = [next(ts) if tangent_aval(a) is not None else np.zeros(a.shape, float0) for a in flat.out_avals]
     pair = flat.results(outs), flat.results(filled)
@@ -190,16 +190,20 @@ def linearize(function: Callable[..., Any], *primals: Any, has_aux: bool = False
     leaves, tree = _leaves(primals, "a primal of linearize")
     flat = _Flat(_on_tree(function, tree), [x.aval for x in leaves], has_aux)
     wanted = [tangent_aval(x.aval) is not None for x in leaves]
-    lin = ad.linearized(flat.closed, wanted)
-    _check_forward(lin)
     inexact = [k for k, a in enumerate(flat.out_avals) if tangent_aval(a) is not None]
+    moving, consts = _chosen(leaves, wanted), flat.closed.consts
 
-    def rest(env: dict[Any, Any], args: list[Any]) -> list[Any]:
-        ts = ad.forward(lin, env, args)
-        return [ad.finished_tangent(staging.read(env, lin.outs[k]), ts[k]) for k in inexact]
+    def prepared(closed: ClosedJaxpr) -> ad.Prepared:
+        lin = ad.linearized(closed, [*(False for _ in consts), *wanted])
+        _check_forward(lin)
 
-    moving = _chosen(leaves, wanted)
-    split = ad.split(lin, leaves, [_tangent_type(x.aval) for x in moving], rest)
+        def rest(env: dict[Any, Any], args: list[Any]) -> list[Any]:
+            ts = ad.forward(lin, env, args)
+            return [ad.finished_tangent(staging.read(env, lin.outs[k]), ts[k]) for k in inexact]
+
+        return ad.prepared(lin, [_tangent_type(x.aval) for x in moving], rest)
+
+    split = alike.kept(("linearize", flat.count), flat.closed, prepared).run([*consts, *leaves])
 
     def f_jvp(*tangents: Any) -> Any:
         found, given = tree_util.tree_flatten(tangents)
@@ -242,16 +246,21 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     leaves, tree = _leaves(primals, "a primal of vjp")
     flat = _Flat(_on_tree(function, tree), [x.aval for x in leaves], has_aux)
     wanted = [tangent_aval(x.aval) is not None for x in leaves]
-    lin = ad.linearized(flat.closed, wanted)
     inexact = [k for k, a in enumerate(flat.out_avals) if tangent_aval(a) is not None]
+    consts = flat.closed.consts
 
-    def rest(env: dict[Any, Any], args: list[Any]) -> list[Any]:
-        cts: list[Any] = [None] * len(lin.outs)
-        for k, ct in zip(inexact, args, strict=True):
-            cts[k] = ct
-        return ad.backward(lin, env, cts)
+    def prepared(closed: ClosedJaxpr) -> ad.Prepared:
+        lin = ad.linearized(closed, [*(False for _ in consts), *wanted])
 
-    split = ad.split(lin, leaves, [_tangent_type(flat.out_avals[k]).strong() for k in inexact], rest)
+        def rest(env: dict[Any, Any], args: list[Any]) -> list[Any]:
+            cts: list[Any] = [None] * len(lin.outs)
+            for k, ct in zip(inexact, args, strict=True):
+                cts[k] = ct
+            return ad.backward(lin, env, cts)
+
+        return ad.prepared(lin, [_tangent_type(flat.out_avals[k]).strong() for k in inexact], rest)
+
+    split = alike.kept(("vjp", flat.count), flat.closed, prepared).run([*consts, *leaves])
 
     def f_vjp(ct: Any) -> Any:
         found, given = tree_util.tree_flatten(ct)
@@ -336,20 +345,17 @@ def value_and_grad(
         for x in leaves:
             check_reverse_input(x.dtype, holomorphic, allow_int, "grad")
         wanted = [tangent_aval(x.aval) is not None for x in leaves]
-        flats: list[_Flat] = []
+        flat = _Flat(_on_tree(call, tree), [x.aval for x in leaves], has_aux)
+        (aval,) = _scalar(flat, holomorphic)
 
-        def program(*xs: Any) -> list[Any]:
-            flat = _Flat(_on_tree(call, tree), [x.aval for x in leaves], has_aux)
-            flats[:] = [flat]
-            (aval,) = _scalar(flat, holomorphic)
-            lin = ad.linearized(flat.closed, wanted)
+        def program(closed: ClosedJaxpr, *xs: Any) -> list[Any]:
+            lin = ad.linearized(closed, wanted)
             env, outs = ad.known_values(lin, xs)
             one = Array(ingest.as_storage(np.ones((), aval.dtype)))
             cts = [one] + [None] * (len(lin.outs) - 1)
             return [*outs, *ad.backward(lin, env, cts)]
 
-        made = staging.at_once(program, leaves)
-        flat = flats[0]
+        made = alike.derived(("grad", *wanted), flat.closed, leaves, program)
         count = len(flat.closed.out_avals)
         outs, gradients = made[:count], iter(made[count:])
         filled = [

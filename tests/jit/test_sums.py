@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
+from sparsejax import config
 
 pytestmark = pytest.mark.rotating(4)
 
@@ -65,3 +66,17 @@ def test_overflow_is_infinite():
     assert sj.array(big).sum().todense() == np.inf
     assert sj.array(-big, format="csr").sum().todense() == -np.inf
     assert sj.array(np.full((1, 40), 3e38, np.float32), format="csr").sum().todense() == np.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_products_with_one_lose_the_same_bits(dtype):
+    """What rounding loses is found by products with one, where the processor has them, or by additions: the same numbers."""
+    rng = np.random.default_rng(3)
+    for length in (3, 40, 1000):
+        x = (rng.standard_normal(length) * 10.0 ** rng.integers(-9, 9, length)).astype(dtype)
+        x[:: max(2, length // 3)] = -0.0
+        for special in (1.0, np.inf, np.nan):
+            x[-1] = special
+            with config.using(skip={"fma"}):
+                plain = sj.jit(lambda x: x.sum())(x).todense()
+            assert sj.jit(lambda x: x.sum())(x).todense().tobytes() == plain.tobytes()

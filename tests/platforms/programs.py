@@ -94,6 +94,13 @@ def results_that_grow():
 
 
 @program
+def sums_with_all_digits():
+    x = np.array([1.0, 1e100, 1.0, -1e100] * 100)
+    assert sj.jit(lambda x: x.sum())(x).item() == 200
+    assert sj.array(x.reshape(20, 20), format="csr").sum().item() == 200
+
+
+@program
 def results_that_stay():
     """Results of many sizes, small and large, sparse and dense, while others are given back."""
     kept = []
@@ -259,6 +266,7 @@ def watched():
     watch(donation, "_references", "recycling")
     watch(compiler, "compile_text", "masks", lambda text, *_: "llvm.masked.store" in text or "llvm.masked.load" in text)
     watch(compiler, "compile_text", "gathers", lambda text, *_: "llvm.masked.gather" in text)
+    watch(compiler, "compile_text", "fma", lambda text, *_: "llvm.arithmetic.fence" in text)
     return used
 
 

@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 HOST = config.SKIPPABLE["host"]
 
 
-SOME = ["spmm", "long_rows", "spgemm", "results_that_grow", "results_that_stay", "gradients", "donation_and_reuse"]
+SOME = [
+    "spmm",
+    "long_rows",
+    "spgemm",
+    "results_that_grow",
+    "results_that_stay",
+    "sums_with_all_digits",
+    "gradients",
+    "donation_and_reuse",
+]
 """Programs that use all of it."""
 
 
@@ -35,7 +44,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("objects")
 
 
-@pytest.mark.parametrize("names", ["loader", "futex", "mremap", "masks gathers recycling"])
+@pytest.mark.parametrize("names", ["loader", "futex", "mremap", "masks gathers fma recycling"])
 def test_without(names, folder):
     skipped = set(names.split())
     assert used(skipped, SOME, folder) == {name for name in HOST if name not in skipped and host.has(name)}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,10 @@ def position(storage: Storage, place: Sequence[int]) -> int:
     return here
 
 
+BLOCK = 1 << 17
+"""Places that are looked up, and rows that are looked through, at a time: what is not found takes no memory beside the result."""
+
+
 def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] | None:
     """(number, vals): which of the places with the coordinates `columns`, one vector of int64 for every dimension, are stored, and the values
     there. None for arrays of 2^63 places or more whose format is not `searched`. A binary search per level, place by place, where that
@@ -74,6 +79,8 @@ def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] |
     form = storage.format
     if not searched(form) or any(stop - first > 1 for first, stop in form.runs):
         return _by_numbers(storage, columns)
+    if len(columns[0]) > BLOCK:
+        return _in_blocks(len(columns[0]), lambda k: located(storage, [c[k : k + BLOCK] for c in columns]))
     here = positions(storage, columns)
     assert here is not None
     number = (here >= 0).nonzero()[0]
@@ -81,6 +88,21 @@ def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] |
         here = here[number]
     vals = storage.vals
     return number, vals[here] if len(here) < passes.MANY else passes.over(len(here)).take(vals, here)
+
+
+def _in_blocks(count: int, found: Callable[[int], tuple[Array, Array] | None]) -> tuple[Array, Array]:
+    """What is found block by block, by its first number, as one."""
+    pieces = [found(k) for k in range(0, count, BLOCK)]
+    dtype, numbers, vals = crd_dtype(count), [], []
+    for k, piece in enumerate(pieces):
+        assert piece is not None
+        numbers.append(piece[0].astype(dtype, copy=False))
+        numbers[-1] += dtype.type(k * BLOCK)
+        vals.append(piece[1])
+    del pieces, piece
+    number = np.concatenate(numbers)
+    del numbers
+    return number, np.concatenate(vals)
 
 
 def positions(storage: Storage, columns: Sequence[Array]) -> Array | None:
@@ -152,11 +174,64 @@ def line(storage: Storage, first: int, count: int, start: int, step: int) -> Sto
     >>> line(A, 0, 2, 1, -1).vals
     array([5., 6.])
     """
+    number, vals = _line(storage, first, count, start, step)
+    return _coo(number.astype(crd_dtype(count), copy=False), vals, count, storage.fill_value)
+
+
+def _line(storage: Storage, first: int, count: int, start: int, step: int) -> tuple[Array, Array]:
+    if count > BLOCK:
+
+        def block(k: int) -> tuple[Array, Array]:
+            number, vals = _line(storage, first + k, min(BLOCK, count - k), start + k * step, step)
+            return number.copy(), vals.copy()  # these may be the beginnings of as many places as there are rows
+
+        return _in_blocks(count, block)
     pos, crd = storage.buffers[1]
     pos = pos[first : first + count + 1]
-    entries = max(count, int(pos[-1] - pos[0]))
-    number, vals = passes.over(entries).met(pos, crd, start, step, storage.vals)
-    return _coo(number.astype(crd_dtype(count), copy=False), vals, count, storage.fill_value)
+    return passes.over(max(count, int(pos[-1] - pos[0]))).met(pos, crd, start, step, storage.vals)
+
+
+LINES = 8
+"""Diagonals of a pattern whose places are remembered."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Where the entries of a line are stored, and the buffers of what it is as a sparse vector."""
+
+    places: Array
+    buffers: tuple[tuple[Array, ...], ...]
+    shape: tuple[int]
+
+    def of(self, storage: Storage) -> Storage:
+        """The line of an array that has the pattern."""
+        vals = storage.vals.take(self.places)
+        vals.flags.writeable = False
+        return Storage.of_frozen(_VECTOR, self.shape, storage.fill_value, self.buffers, vals)
+
+
+def comes_back(storage: Storage, key: tuple[int, int, int]) -> bool:
+    """Whether a diagonal was asked of this pattern before, which is noted, for matrices of few rows."""
+    if storage.shape[0] > BLOCK:
+        return False
+    lines = storage.cache.setdefault("lines", {})
+    if key in lines:
+        return True
+    if len(lines) < LINES:
+        lines[key] = None
+    return False
+
+
+def remembered(storage: Storage, key: tuple[int, int, int], begin: tuple[int, int], count: int) -> Storage:
+    """`line` from `begin` on, in steps of one, whose places are kept with the pattern. O(rows and their short entries)."""
+    pos, crd = storage.buffers[1]
+    rows = np.arange(begin[0], begin[0] + count)
+    here = passes.over(count).located(pos, crd, rows, rows + (begin[1] - begin[0]))
+    number = (here >= 0).nonzero()[0]
+    places = here if len(number) == count else here[number]
+    made = _coo(number.astype(crd_dtype(count), copy=False), storage.vals.take(places), count, storage.fill_value)
+    storage.cache["lines"][key] = Line(places, made.buffers, (count,))
+    return made
 
 
 def _coo(crd: Array, vals: Array, count: int, fill: Any) -> Storage:

@@ -38,6 +38,8 @@ def _offers(name: str) -> bool:
             return _LINUX
         case "masks":
             return "avx512vl" in _features()
+        case "fma":
+            return platform.machine() in ("x86_64", "AMD64") and "fma" in _features()
         case "gathers":
             return any(feature.startswith("amx") for feature in _features())
         case "recycling":

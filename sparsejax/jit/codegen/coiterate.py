@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparsejax.formats.walk import Place, gallop, lower_bound
+from sparsejax.formats.walk import Place, find, gallop, lower_bound
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import register_tiles
@@ -193,7 +193,7 @@ def _entered(context: Context, stmt: cin.Stmt, var: cin.IndexVar, env: Env) -> c
 
 
 def search(context: Context, access: cin.Access, env: Env, coordinate: Val) -> Cursor:
-    """Resolve a sparse level at a known coordinate: by its own `locate`, else by binary search in its segment."""
+    """Resolve a sparse level at a known coordinate: by its own `locate`, else by a search in its segment."""
     b, level = context.b, env.cursors[access].level
     if not access.tensor.format.continues(level):
         located = _readable(context, access).locate(b, level, _place(context, access, env), coordinate)
@@ -240,11 +240,9 @@ def _searched(context: Context, access: cin.Access, env: Env, coordinate: Val) -
     def before(target: Val) -> Callable[[Val], Val]:
         return lambda at: b.lt(segment.coordinate(at), target)
 
-    first = lower_bound(b, before(coordinate), segment.lo, segment.hi)
     if walker.ranged:
+        first = lower_bound(b, before(coordinate), segment.lo, segment.hi)
         end = gallop(b, before(b.add(coordinate, b.i64(1))), first, segment.hi)  # what repeats is short
         return Cursor(level + 1, first, end, b.lt(first, end))
-    hit = b.var("hit", b.const("i1", 0))
-    with b.if_(b.lt(first, segment.hi)):
-        b.set(hit, b.eq(segment.coordinate(first), coordinate))
-    return Cursor(level + 1, segment.child(first, coordinate), None, b.get(hit))
+    found = find(b, segment.coordinate, segment.lo, segment.hi, coordinate)
+    return Cursor(level + 1, segment.child(found, coordinate), None, b.lt(b.i64(-1), found))

@@ -15,6 +15,10 @@ and BLAS: short sums out of the cache, where every addition shows (a factor of t
 entry of a sparse walk (sampled products) are summed in their own precision, `narrow`, in as many sums as a vector has lanes, as in
 BLAS: converting both factors took as long as all else.
 
+In lanes, four of these seven additions are products with one, to which the other number is added: exactly the same numbers, from units of the
+processor that have nothing else to do (a million doubles: 0.18 ms instead of 0.31, Zen 3). The one is hidden from LLVM, which would make
+additions of them.
+
 Source: D. E. Knuth, TAOCP volume 2, section 4.2.2 (the exact error of an addition); Neumaier's summation.
 """
 
@@ -24,10 +28,16 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.types import lanes_of
-from sparsejax.jit.codegen import emit
+from sparsejax.jit.codegen import complex_parts, emit
 from sparsejax.jit.rewrite.summation import wide
+
+
+def _hidden(b: Builder, value: float) -> Val:
+    """A number that nothing is known about."""
+    return b.call("llvm.arithmetic.fence.f64", "double", [b.const("double", value)])
 
 
 class Sum:
@@ -42,6 +52,11 @@ class Sum:
         start = emit.splat(b, emit.constant(b, 0, self.wide), lanes)
         self._sums = [b.var(name, p) for p in start.parts]
         self._lost = [b.var(f"{name}_lost", p) for p in start.parts] if self.exact else []
+        self._ones: tuple[Val, Val] | None = None
+        """One and minus one in lanes, where sums and differences are also products with these."""
+        if self.exact and lanes > 1 and host.has("fma"):
+            one, minus = (b.splat(_hidden(b, x), lanes) for x in (1.0, -1.0))
+            self._ones = one, minus
 
     def add(self, b: Builder, value: emit.Num) -> None:
         """Add `value` (as many lanes as the sum)."""
@@ -51,10 +66,20 @@ class Sum:
             new = b.binary("fadd", old, part)
             if self.exact:
                 moved = b.binary("fsub", new, old)
-                kept = b.binary("fsub", old, b.binary("fsub", new, moved))
-                error = b.binary("fadd", kept, b.binary("fsub", part, moved))
+                kept = self._less(b, old, self._less(b, new, moved))
+                error = self._plus(b, kept, self._less(b, part, moved))
                 b.set(self._lost[k], b.binary("fadd", b.get(self._lost[k]), error))
             b.set(total, new)
+
+    def _plus(self, b: Builder, x: Val, y: Val) -> Val:
+        return (
+            b.binary("fadd", x, y) if self._ones is None else complex_parts.intrinsic(b, "fma", [y, self._ones[0], x])
+        )
+
+    def _less(self, b: Builder, x: Val, y: Val) -> Val:
+        return (
+            b.binary("fsub", x, y) if self._ones is None else complex_parts.intrinsic(b, "fma", [y, self._ones[1], x])
+        )
 
     def plain(self, b: Builder) -> emit.Num:
         """The sum in every lane, not rounded, without what was collected beside it."""

@@ -101,7 +101,7 @@ def patterns(step: partition.KernelStep) -> Patterns | None:
             groups.setdefault((a.indices, a.tensor.format, a.tensor.shape), []).append(numbers[a.tensor.name])
     many = tuple(tuple(sorted(g)) for g in groups.values() if len(g) > 1)
     alone = any(_stored_like(step, a) for a in accesses if _walkable(a))
-    alone = alone or (len(numbers) == 1 and _flat(nest, {a: a for a in accesses}, None) is not None)
+    alone = alone or _flat(nest, {a: a for a in accesses}, None) is not None
     return Patterns(many, alone) if many or alone else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import struct
@@ -300,8 +299,7 @@ class Binding:
         assigned, or it is not to be: an operand is there."""
         slots = self.fixed(inputs, vals)
         if clear and self._content is not None:
-            memory: Any = (ctypes.c_char * vals.nbytes).from_address(int(slots[-1]))
-            np.frombuffer(memory, vals.dtype).fill(self._content)
+            result_memory.fill(vals, int(slots[-1]), self._content)
         status = (self._call or self._callable())(slots.tobytes())
         if status:
             compiler.check(status)

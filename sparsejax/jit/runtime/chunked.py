@@ -1,8 +1,8 @@
 """Kernels that run in chunks: a table with one row of slots per chunk, run by threads; what chunks appended is placed together.
 
     dense output      every chunk writes its own part
-    partial result    every chunk computes its own; more rows of the same kernel combine them, in the order of chunks, whatever the
-                      number of threads
+    partial result    every chunk computes its own, but for the first one, which starts in the output; more rows of the same kernel combine them,
+                      in the order of chunks, whatever the number of threads
     growing output    every chunk fills segments of its own, counted from zero, and its part of the outermost `pos`:
 
     chunk 0   n = 3   crd 4 7 9   vals a b c        crd   4 7 9 1 2
@@ -35,6 +35,7 @@ from sparsejax.jit.runtime import allocator, result_memory, threads
 LONG = 1 << 28
 """Iterations, a quarter of a second to three (insertions take longest), from which on a kernel runs in chunks also with one thread, so that it
 can be interrupted: what chunks append is moved once more."""
+_pack_chunk = struct.Struct("3q").pack
 _ALONE = struct.pack("2q", 0, 1)
 _COPY, _SHIFT = 0, 1
 _SCALAR = 4
@@ -99,19 +100,58 @@ class Chunked:
         """As `runtime.Kernel.run_packed`: all chunks of a dense output."""
         if self._alone():
             return self._kernel.run_packed(slots + _ALONE)
+        if self._partial == "scalar" and threads.count() == 1:
+            return self._run_in_turn(slots)
         table = self._table(slots)
         if not self._partial:
             return threads.run(self._kernel.address, table)
+        if self._partial == "output":
+            return self._run_apart(table)
         chunks = len(table)
-        if self._partial == "scalar":
-            parts, pieces = np.empty(_SCALAR * chunks), 1
-        else:
-            parts, pieces = np.full((chunks, self._size), self._start, self._dtype), chunks
+        parts = np.empty(_SCALAR * chunks)
         table = np.column_stack([table, np.full(chunks, result_memory.address_of(parts))])
         status = threads.run(self._kernel.address, table)
         if status == 0:
             table[:, -3] += chunks
-            status = threads.run(self._kernel.address, table[:pieces])
+            status = threads.run(self._kernel.address, table[:1])
+        return status
+
+    def _run_in_turn(self, slots: bytes) -> int:
+        """All chunks of a reduction into a scalar on one thread, without a table."""
+        chunks, run = self._chunks, self._kernel.run_packed
+        parts = np.empty(_SCALAR * chunks)
+        address = result_memory.address_of(parts)
+        for chunk in range(chunks + 1):
+            status = run(slots + _pack_chunk(chunk, chunks, address))
+            if status:
+                return status
+        return 0
+
+    def _run_apart(self, table: Ints) -> int:
+        """All chunks of a reduction into a dense output, which holds what it starts from: the first chunk adds to it, and what the others make is
+        added behind, in order. On one thread they take turns in the memory of one part, which stays in the caches.
+        """
+        size, others = self._size * self._dtype.itemsize, len(table) - 1
+        together = min(threads.count(), len(table)) > 1
+        parts, first = result_memory.fresh((others if together else 1) * self._size, self._dtype, self._start)
+        # where parts begin, as a chunk sees it: chunk k has part k, the second chunk the first one here, and the first chunk the output
+        starts = first - size * (np.ones(len(table), np.int64) if together else _numbers(len(table)))
+        table = np.column_stack([table, starts])
+        table[0, -1] = table[0, -4]
+        if together:
+            status = threads.run(self._kernel.address, table)
+            added = table[1:].copy()
+            added[:, -3], added[:, -2], added[:, -1] = _numbers(others) + others, others, first
+            return status or threads.run(self._kernel.address, added)
+        status = threads.run(self._kernel.address, table[:1])
+        for row in range(1, len(table)):
+            if status:
+                break
+            if row > 1:
+                result_memory.fill(parts, first, self._start)
+            added = table[row : row + 1].copy()
+            added[:, -3:] = 1, 1, first
+            status = threads.run(self._kernel.address, table[row : row + 1]) or threads.run(self._kernel.address, added)
         return status
 
     def run_at(self, slots: int) -> int:

@@ -175,6 +175,8 @@ class KernelRunner:
         if self.variants is not None and memory is None:
             variant = self.variants.of(inputs)
             if variant is not None:
+                if into is None and self.variants.single and not self.large:
+                    self.call = variant[1].quick_by_position(variant[0], self._plainly)
                 return variant[1].run_by_position(variant[0], inputs)
         if planned is None:
             planned = self._current(inputs)
@@ -233,6 +235,30 @@ class KernelRunner:
         if planned.account is not None:
             planned.account.made(result)
         return result
+
+    def quick_by_position(
+        self, made: shared_patterns.Positional, otherwise: Callable[[Sequence[Storage]], Storage]
+    ) -> Callable[[Sequence[Storage]], Storage]:
+        """`run_by_position` as one function, as long as settings are as they are; else `otherwise`."""
+        planning, settings, values_of, reads = config.planning, config.planning(), shared_patterns.values_of, made.reads
+        if made.like is not None or self.beside:
+            run_by_position = self.run_by_position
+
+            def over(inputs: Sequence[Storage]) -> Storage:
+                return run_by_position(made, inputs) if planning() == settings else otherwise(inputs)
+
+            return over
+
+        def run(inputs: Sequence[Storage]) -> Storage:
+            now = planning()
+            if now is not settings and now != settings:
+                return otherwise(inputs)
+            given = [
+                (inputs[k].cache.get("values") or values_of(inputs[k])) if flat else inputs[k] for k, flat in reads
+            ]
+            return self.call(given)
+
+        return run
 
     def _moved(self, planned: Planned, inputs: Sequence[Storage], origins: Sequence[Storage] = ()) -> list[Storage]:
         """The inputs in the formats that the kernel reads."""

@@ -35,6 +35,11 @@ class Variants(Generic[Runner]):
         self.choosing: Callable[[], AbstractContextManager[None]] = nullcontext
         """The alternatives that are taken where nothing else is asked for."""
 
+    @property
+    def single(self) -> bool:
+        """Whether there is one kernel whatever the operands are: none of them may share a pattern with another."""
+        return not self._patterns.groups
+
     def resized(self, change: Callable[[Runner], Runner]) -> Variants[Runner]:
         """The same kernels, changed, for one of the shapes that they serve."""
         made = Variants(self._step, self._patterns, self._make)

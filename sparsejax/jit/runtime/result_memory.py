@@ -159,9 +159,14 @@ def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
         return made, address
     made, address = allocator.array(count, dtype, zero=value is not None and value == 0)
     if value is not None and value != 0:
-        raw: Any = (ctypes.c_char * made.nbytes).from_address(address)
-        np.frombuffer(raw, dtype).fill(value)
+        fill(made, address, value)
     return made, address
+
+
+def fill(array: NDArray[Any], address: int, value: Any) -> None:
+    """Set all elements of a read-only array, whose memory is at `address` and which nobody else sees yet."""
+    raw: Any = (ctypes.c_char * array.nbytes).from_address(address)
+    np.frombuffer(raw, array.dtype).fill(value)
 
 
 def empty(count: int, dtype: np.dtype[Any], least: int = SMALLEST) -> NDArray[Any]:

@@ -13,15 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparsejax.formats.walk import lower_bound
+from sparsejax.formats.walk import find
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen.kernel_memory import clear
 from sparsejax.jit.runtime.conversion_loops import Pairs, Vector
 
 AHEAD = 16
 """How many segments ahead entries are prefetched."""
-FEW = 16
-"""Entries of a segment of which all are looked at."""
 
 
 @dataclass(frozen=True)
@@ -229,22 +227,10 @@ def _inserted(
         target.put(b, to, value)
 
 
-def _searched(b: Builder, crd: Vector, lo: Val, hi: Val, c: Val) -> Val:
-    """The position of coordinate `c` between two others, -1 where it is not stored: all of a few are looked at, without a branch."""
-    found = b.var("found", b.i64(-1))
-    b.set(found, b.i64(-1))
-
-    def few() -> None:
-        with b.for_(lo, hi, "k") as k:
-            b.set(found, b.select(b.eq(crd.number(b, k), c), k, b.get(found)))
-
-    def many() -> None:
-        place = b.named("place", lower_bound(b, lambda k: b.lt(crd.number(b, k), c), lo, hi))
-        with b.if_(b.lt(place, hi)):
-            b.set(found, b.select(b.eq(crd.number(b, place), c), place, b.i64(-1)))
-
-    b.if_else(b.lt(b.sub(hi, lo), FEW), few, many)
-    return b.get(found)
+def _found(b: Builder, crd: Vector, pos: Vector, segment: Val, c: Val) -> Val:
+    """The position of coordinate `c` in a segment, -1 where it is not stored."""
+    made: Val = find(b, lambda k: crd.number(b, k), pos.get(b, segment), pos.get(b, b.add(segment, 1)), c)
+    return made
 
 
 def located(
@@ -252,7 +238,7 @@ def located(
 ) -> None:
     with b.for_(first, end, "q") as q:
         p, c = b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
-        out.put(b, q, _searched(b, crd, pos.get(b, p), pos.get(b, b.add(p, 1)), c))
+        out.put(b, q, _found(b, crd, pos, p, c))
 
 
 def recurred(b: Builder, count: Val, kind: str, parts: int, given: Sequence[Val], begins: Vector, out: Val) -> None:
@@ -291,7 +277,7 @@ def met(
     at = b.var("at", first)
     with b.for_(first, end, "r") as r:
         c = b.named("c", b.add(start, b.mul(r, step)))
-        here = b.named("here", _searched(b, crd, pos.get(b, r), pos.get(b, b.add(r, 1)), c))
+        here = b.named("here", _found(b, crd, pos, r, c))
         with b.if_(b.lt(b.i64(-1), here)):
             number.put(b, b.get(at), number.element(b, r))
             target.put(b, b.get(at), source.get(b, here))
@@ -388,6 +374,19 @@ def chosen(b: Builder, begin: Val, place: Val, stop: Val, flags: Vector, moves: 
             target.put(b, to, source.get(b, here))
         b.increment(at, flags.number(b, here))
         b.increment(p)
+
+
+def chosen_at_once(b: Builder, rows: Val, pos: Vector, made: Vector, flags: Vector, moves: Pairs) -> None:
+    """All entries whose flags hold, and where their segments end; there is room for one more."""
+    at = b.var("at", b.i64(0))
+    made.put(b, b.i64(0), b.i64(0))
+    with b.for_(b.i64(0), rows, "r") as r:
+        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+            to = b.get(at)
+            for source, target in moves:
+                target.put(b, to, source.get(b, p))
+            b.increment(at, flags.number(b, p))
+        made.put(b, b.add(r, 1), b.get(at))
 
 
 def tidied(b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, vals: Vector, twice: Vector) -> None:

@@ -20,6 +20,8 @@ from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, 
 
 SHORT = 64
 """Entries of a segment up to which each is put in its place by moving others."""
+SEARCHED = 4
+"""As many entries that are moved take as long as one that is searched."""
 RARE = 2000
 """Entries that there must be for each segment that is longer, where these are ordered one by one."""
 
@@ -105,7 +107,8 @@ class SegmentPasses(Passes):
         crd, parent, wanted = (np.ascontiguousarray(a) for a in (crd, parent, wanted))
         behind = [address(a) for a in (pos, crd, parent, wanted, out)]
         kernel = _located(crd.itemsize, parent.itemsize, wanted.itemsize)
-        run_parts(kernel, [(*pair, *behind) for pair in _shares(0, len(wanted), len(wanted))])
+        shares = _shares(0, len(wanted), SEARCHED * len(wanted))
+        run_parts(kernel, [(*pair, *behind) for pair in shares])
         return out
 
     def recurred(self, x: Array, b: Array, begins: Array) -> Array:
@@ -187,6 +190,8 @@ class SegmentPasses(Passes):
         return made
 
     def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+        if len(flags) < MANY:
+            return self._chosen_at_once(pos, flags, columns)
         made, parts, flags = empty(len(pos), INT64), _rows(pos), np.ascontiguousarray(flags)
         _lengths(_counted_flags, (), made, parts, pos, flags)
         moved, pairs, sizes = _targets(columns, int(made[-1]))
@@ -194,6 +199,14 @@ class SegmentPasses(Passes):
         rows = [(int(pos[first]), int(made[first]), int(made[end]), source, *pairs) for first, end in parts]
         run_parts(_chosen(sizes), rows)
         return made, moved
+
+    def _chosen_at_once(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """`chosen` of few entries, in one call."""
+        found, flags = np.count_nonzero(flags), np.ascontiguousarray(flags)
+        made, moved = np.empty(len(pos), INT64), [np.empty(found + 1, column.dtype) for column in columns]
+        kernel = _chosen_few(tuple([column.itemsize for column in columns]))
+        run(kernel, len(pos) - 1, pos, made, flags, *[a for pair in zip(columns, moved, strict=True) for a in pair])
+        return made, [column[:found] for column in moved]
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
         long = np.flatnonzero(pos[1:] - pos[:-1] > SHORT)
@@ -429,6 +442,14 @@ def _chosen(sizes: tuple[int, ...]) -> compiler.Kernel:
     begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
     (flags,) = vectors(b, 3, (1,), ("flags",))
     segment_loops.chosen(b, begin, place, stop, flags, pairs_of(b, 4, sizes))
+    return compiled(b)
+
+
+@functools.cache
+def _chosen_few(sizes: tuple[int, ...]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    pos, made, flags = vectors(b, 1, (8, 8, 1), ("pos", "made", "flags"))
+    segment_loops.chosen_at_once(b, b.slot(0, "i64", "rows"), pos, made, flags, pairs_of(b, 4, sizes))
     return compiled(b)
 
 

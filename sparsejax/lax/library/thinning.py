@@ -117,7 +117,7 @@ def _lists(form: Format) -> int:
 
 def _at_positions(x: Storage, chosen: Flags, last: int) -> Storage:
     """The entries of `x` at the positions that are chosen; the `last` levels list coordinates, below dense ones."""
-    if chosen.all():
+    if np.count_nonzero(chosen) == len(chosen):
         return x
     (pos, first), *rest = x.buffers[-last:]
     columns = [first, *(crd for (crd,) in rest), x.vals]
