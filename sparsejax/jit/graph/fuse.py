@@ -218,7 +218,7 @@ class _Fuser:
 
     def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
         output = tensor_of("out", var.aval)
-        output = output._replace(format=legalize.assembled(output.format))
+        output = legalize.assembled(output)
         nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
         return canonical(nest, var, self.vars)
 

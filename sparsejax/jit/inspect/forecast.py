@@ -30,9 +30,16 @@ def storage_bytes(form: Format, shape: Sequence[int], dtype: np.dtype[Any], coun
     for first, stop in form.runs:
         count = counts[stop - 1]
         for level in range(first, stop):
-            names = form.buffer_names(level)
-            total += POS_BYTES * (parents + 1) * ("pos" in names)
-            total += convert.crd_dtype(extents[level]).itemsize * count * ("crd" in names)
+            kinds, per = form.levels[level].buffer_types(), form.levels[level].per
+            for name in form.buffer_names(level):
+                size = convert.crd_dtype(extents[level]).itemsize if kinds[name] == "crd" else POS_BYTES
+                held = {
+                    "edge": parents + 1,
+                    "parent": parents,
+                    "word": parents * -(-extents[level] // 64),
+                    "position": count,
+                }
+                total += size * held.get(per[name], 0)
         parents = count
     return round(total + (counts[-1] if counts else 1) * dtype.itemsize)
 

@@ -69,7 +69,8 @@ def adapted(nest: Nest) -> Nest:
         if not wrong:
             return nest
         if _in_blocks(out, wrong):
-            nest = replace(nest, output=nest.output._replace(format=nest.output.format.unblocked()))
+            plain = nest.output.format.unblocked().as_written(nest.output.shape, nest.output.dtype.itemsize)
+            nest = replace(nest, output=nest.output._replace(format=plain))
             continue
         moved: dict[cin.Access, cin.Expr] = {
             a: cin.Access(a.tensor._replace(format=a.tensor.format.unblocked()), a.indices)

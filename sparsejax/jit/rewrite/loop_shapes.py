@@ -239,7 +239,12 @@ def _in_places(loop: Loop, key: Leaders, walk: Walk) -> bool:
     if loop.enters:
         level, form = state.levels[stmt.lhs], loop.program.output.format
         is_run_end = level + 1 == len(form.levels) or not form.continues(level + 1)
-        if stmt.op is not None or level + 1 != len(stmt.lhs.indices) or not is_run_end:
+        if (
+            stmt.op is not None
+            or level + 1 != len(stmt.lhs.indices)
+            or not is_run_end
+            or not form.levels[level].stretches
+        ):
             return False
     elif stmt.lhs.tensor.policy == "append":
         last = isinstance(stmt.lhs.tensor.format.levels[-1], Coordinate) and stmt.lhs.indices[-1] == loop.var

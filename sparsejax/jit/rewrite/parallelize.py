@@ -26,11 +26,11 @@ How many chunks there are depends on the expected work alone, never on the numbe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparsejax import config
-from sparsejax.formats import Dense
+from sparsejax.formats import Dense, Level
 from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.program import Chunking, Program
 from sparsejax.jit.schedule.schedules import Cost
@@ -69,7 +69,7 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     loop, partial = _outermost(program), _partial(program)
     if loop is None:
         return serial("there is no single loop around everything")
-    obstacle = _obstacle(loop)
+    obstacle = _obstacle(loop, program.output.format.levels)
     if obstacle is not None:
         return serial(obstacle)
     if partial is None:
@@ -136,9 +136,11 @@ def _reduces(writes: list[cin.Assign]) -> bool:
     return all(w.op is not None and operators.get(w.op).associative for w in writes)
 
 
-def _obstacle(stmt: cin.Forall) -> str | None:
-    """Why a loop cannot be cut."""
+def _obstacle(stmt: cin.Forall, written: Sequence[Level]) -> str | None:
+    """Why a loop that writes these levels cannot be cut."""
     var = stmt.var
+    if written and not written[0].settled:
+        return f"the coordinates of {var} in the result are one segment, which has to be complete"
     if stmt.kind == "tile":
         return f"{var} runs in tiles"
     for access in cin.accesses(stmt.body):

@@ -16,7 +16,8 @@ def find(
     """The operand that gives the output of a concrete statement its positions, with the statement, whose blocks are assigned where
     they can be; None where there is no such operand."""
     form = output.format
-    if stmt is None or len(heads(output)) != 1 or output.paired or 0 in extents.values():
+    settled = all(level.settled for level in form.levels)
+    if stmt is None or not settled or len(heads(output)) != 1 or output.paired or 0 in extents.values():
         return None
     last = max(k for k, level in enumerate(form.levels) if not isinstance(level, Dense))
     targets = {w.lhs for w in cin.writes(stmt) if w.lhs.tensor.name == output.name}
@@ -140,7 +141,7 @@ def leads(access: cin.Access, outer: list[cin.IndexVar]) -> bool:
     below = range(depth, len(form.levels))
     if any(form.continues(level) for level in below[:1]) or any(access.level_index(level) in outer for level in below):
         return False  # several positions to an entry of a run, or a diagonal, which may not be stored
-    plain = all(level.written for level in levels)
+    plain = all(level.settled and level.unique for level in levels)
     return plain and [access.level_index(level) for level in range(depth)] == outer
 
 
