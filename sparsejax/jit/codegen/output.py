@@ -214,13 +214,13 @@ class Output:
     def _begin(self, b: Builder, position: Val) -> None:
         """Nothing has been written at a position of the last sparse level so far."""
         if self._block.ref != "1":
-            self._blank(b, position, b.add(position, 1))
+            self._blank(b, position)
         b.set(self.wrote, b.i64(0))
 
-    def _blank(self, b: Builder, lo: Val, hi: Val) -> None:
-        """The values at positions lo to hi are the fill."""
-        value = emit.constant(b, self.tensor.fill_value, self.tensor.dtype)
-        fill(b, self.vals(b), b.mul(lo, self._block), b.mul(hi, self._block), value)
+    def _blank(self, b: Builder, lo: Val, hi: Val | None = None) -> None:
+        """The values at positions lo to hi are the fill, or at `lo` alone."""
+        first, last = b.mul(lo, self._block), b.mul(b.add(lo, 1) if hi is None else hi, self._block)
+        fill(b, self.vals(b), first, last, emit.constant(b, self.tensor.fill_value, self.tensor.dtype))
 
     # a level that says itself how coordinates are appended
     def _enter(self, b: Builder, own: Level, coordinate: Val, cursors: Mapping[cin.Access, Cursor]) -> Val:
@@ -417,15 +417,16 @@ class Output:
     def finalize(self, b: Builder) -> None:
         """Repair `pos` of fibers that no loop visited."""
         for head in self.heads:
+            edges = "pos" in abi.by_parent(self.tensor, head)
+            pointer = self._pos[head].pointer(b, f"pos{head}") if edges else null(b)
             start, parents = b.i64(0), b.sub(self._parents(b, head), self._trailing(b, head))
             if self._shared and head == self.heads[0]:
                 first, parents = self._part(b)
                 start = b.add(first, 1)
             if self._own is not None and head == self.heads[-1]:
                 b.set(self.count[head], self._own.finish(b, self._fiber(b, parents)))
-            if "pos" not in abi.by_parent(self.tensor, head):
+            if not edges:
                 continue
-            pointer = self._pos[head].pointer(b, f"pos{head}")
             high = b.var("high", b.i64(0))
             with b.for_(start, b.add(parents, 1), "r") as r:
                 b.set(high, b.max(b.get(high), b.load(pointer, r, "i64", "edge")))
