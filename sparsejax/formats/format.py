@@ -141,9 +141,23 @@ class Format:
         return len(self.blocks) < len(self.levels)
 
     @cached_property
+    def sparse(self) -> tuple[int, ...]:
+        """The levels that do not have all coordinates.
+
+        >>> Format.parse("(d,c,d)", 3).sparse
+        (1,)
+        """
+        return tuple(number for number, level in enumerate(self.levels) if not level.full)
+
+    @cached_property
+    def full(self) -> bool:
+        """Whether every coordinate has a position: as `is_dense`, in blocks or not."""
+        return not self.sparse
+
+    @cached_property
     def is_dense(self) -> bool:
         """Whether every level is dense and none blocked: the values are an array as NumPy knows it."""
-        return all(isinstance(level, Dense) for level in self.levels) and not self.blocked
+        return self.full and not self.blocked
 
     @cached_property
     def packed(self) -> bool:

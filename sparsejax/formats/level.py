@@ -74,6 +74,11 @@ class Level:
         return self.letter
 
     @property
+    def kept(self) -> bool:
+        """Whether a result keeps the level that all operands agree on; it is compressed where what is assembled would have no use for more."""
+        return self.unique
+
+    @property
     def group(self) -> int:
         """How many positions one step of its buffer `pos` stands for."""
         return 1

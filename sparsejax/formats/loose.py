@@ -31,6 +31,7 @@ class LooseCompressed(Level):
     letter: ClassVar[str] = "l"
     compact: ClassVar[bool] = False
     per: ClassVar[Mapping[str, str]] = {"lo": "parent", "hi": "parent", "crd": "position"}
+    kept = False
     unwritten = "it is a compressed level with other edges: no entry is moved"
 
     def buffer_types(self) -> dict[str, str]:

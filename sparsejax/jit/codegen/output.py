@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sparsejax.formats import Dense, Level
+from sparsejax.formats import Level
 from sparsejax.formats.walk import Fiber
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import abi, emit
@@ -95,7 +95,7 @@ class Output:
         self.span = span
         form = tensor.format
         self.heads = heads(tensor)
-        self.sparse = tuple(lv for lv in range(len(form.levels)) if not isinstance(form.levels[lv], Dense))
+        self.sparse = form.sparse
         self._crd_types = tuple("i32" if tensor.shape[d] <= 2**31 - 1 else "i64" for d in form.order)
         self._saved: list[Val] = []
         self._roomy = False

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.errors import FormatError
-from sparsejax.formats import Dense, Format, convert
+from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen import abi
@@ -99,7 +99,7 @@ class Binding:
         self._call: Callable[[bytes], int] | None = None
         self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
         self._dtype = output.dtype
-        self._dense = all(isinstance(level, Dense) for level in output.format.levels)
+        self._dense = output.format.full
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
         self._content = None if whole else self._start
         fill = 0 if output.format.is_dense else output.fill_value
@@ -319,7 +319,7 @@ def _check_size(output: cin.Tensor) -> None:
     """Dense levels of an output must be addressable."""
     size = 1
     for level, extent in zip(output.format.levels, output.format.level_extents(output.shape), strict=True):
-        if isinstance(level, Dense):
+        if level.full:
             size *= max(1, extent)
     if size > 2**44:
         raise FormatError(

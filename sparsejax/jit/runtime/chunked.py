@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import Dense
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
@@ -79,7 +78,7 @@ class Chunked:
             self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
             self._start = operators.get(cut.op).identity(output.dtype)
         form = output.format
-        if not all(isinstance(level, Dense) for level in form.levels):
+        if not form.full:
             self._layout = _Layout(output)
 
     def _alone(self) -> bool:
@@ -162,7 +161,7 @@ class _Head:
         self.group = form.levels[level].group
         self.count = places[abi.Slot(output.name, "count", level)]
         above = level
-        while above and isinstance(form.levels[above - 1], Dense):
+        while above and form.levels[above - 1].full:
             above -= 1
         self.between = math.prod(extents[above:level])
         run = [level]
@@ -188,7 +187,7 @@ class _Layout:
         self.size = len(places)
         self.heads = [_Head(places, output, level) for level in heads(output)]
         self.vals = places[abi.Slot(output.name, "vals", 0)]
-        form, last = output.format, max(k for k, x in enumerate(output.format.levels) if not isinstance(x, Dense))
+        form, last = output.format, output.format.sparse[-1]
         self.block = output.dtype.itemsize * math.prod(form.level_extents(output.shape)[last + 1 :])
         self.shared = self.heads[0].level > 0
 
