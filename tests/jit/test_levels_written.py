@@ -98,3 +98,22 @@ def test_large_grids_are_left_to_conversions():
     form = Format.parse("bitmap", 2)
     assert form.as_written((1 << 20, 1 << 20), 8) == Format.parse("csr", 2)
     assert form.as_written((1 << 10, 1 << 10), 8) == form
+
+
+@pytest.mark.parametrize("level", WRITTEN, ids=lambda level: level.spelling)
+@pytest.mark.parametrize("above", ["d", "c"])
+def test_chunks_make_what_one_thread_makes(level, above):
+    format = Format([Format.parse(f"({above})", 1).levels[0], level])
+    (a, x), (b, y) = drawn(7, (300, 70), format), drawn(8, (300, 70), format)
+    ours = OPERATIONS["scaled" if level.fills else "merged"]
+    f = sj.jit(ours)
+    alone = f(a, b)
+    assert alone.format == format or level.fills
+    with sj.config.using(num_threads=2, parallel_work=1):
+        text = str(sj.explain(ours)(a, b))
+        made = f(a, b)
+    np.testing.assert_array_equal(made.todense(), ours(x, y))
+    assert "chunks, about" in text or level.fills
+    for one, other in zip(sum(made.storage.buffers, ()), sum(alone.storage.buffers, ()), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(made.storage.vals, alone.storage.vals)
