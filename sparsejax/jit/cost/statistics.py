@@ -27,10 +27,6 @@ Counts = tuple[float, ...]
 MANY, BLOCK = 1 << 15, 2048
 """Positions of a level from which on its segments are taken in blocks (the processor remembers the lengths of fewer, if they come again), where
 these are short (`Machine.short`); positions of a block, about."""
-STAGED = 512
-"""Rows of a block from which on bodies of several statements are distributed (rows of less than six entries)."""
-SHORT = 2.0
-"""Entries of a segment, on average, below which walks are kept simple."""
 
 
 WINDOWS, WINDOW = 4, 1024
@@ -156,26 +152,14 @@ def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> di
         for level in range(1, len(levels)):
             above, count = known[tensor.name][level - 1 : level + 1]
             if in_blocks(tensor.format, known[tensor.name], level, here):
-                found[tensor.name, level] = _rows(above, count)
+                found[tensor.name, level] = int(max(64, min(BLOCK, rounded(BLOCK * above / count))))
     return found
-
-
-def _rows(segments: float, count: float) -> int:
-    """How many segments make a block."""
-    return int(max(64, min(BLOCK, rounded(BLOCK * segments / count))))
 
 
 def in_blocks(form: Format, counts: Counts, level: int, here: Machine) -> bool:
     """Whether the segments of a level, one per coordinate of a dense one, are so many and so short that they are taken in blocks."""
     above, count = counts[level - 1 : level + 1]
     return form.levels[level - 1].full and MANY <= count <= here.short * above
-
-
-def in_stages(counts: Counts, level: int, several: bool) -> bool:
-    """Whether statements over segments that are taken in blocks run over all entries of a block, one after the other (`rewrite/row_bodies`), so
-    that their vectors are full: `several` statements over entries, or one."""
-    above, count = counts[level - 1 : level + 1]
-    return _rows(above, count) >= STAGED if several else count < SHORT * above
 
 
 def positions(storage: Storage) -> tuple[float, ...]:

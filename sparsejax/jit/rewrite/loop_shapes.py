@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparsejax.jit.backend import host
-from sparsejax.jit.cost.statistics import SHORT
 from sparsejax.jit.ir import choices, cin, operators, policies, simplify
 from sparsejax.jit.ir.loop_plans import Accumulator, Cases, Leaders, LoopKey, Walk
 from sparsejax.jit.ir.program import Program, heads
@@ -29,6 +28,8 @@ from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes, vectoriz
 
 FEW = 11.0
 """Entries of a segment, on average, below which two running sums are faster than vectors (`pairs`)."""
+SHORT = 2.0
+"""Entries of a segment, on average, below which walks are kept simple."""
 COPIES = {"pairs": 2, "unrolled": 4, "side_by_side": 4}
 """Running sums of a walk: two where segments have few entries, else as many as additions that are under way at once."""
 GATHERED = (4, 8)

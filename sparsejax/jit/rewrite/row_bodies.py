@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sparsejax.jit.cost.statistics import SHORT, STAGED
 from sparsejax.jit.ir import cin, operators, policies, simplify
 from sparsejax.jit.ir.loop_plans import RowStages, RowSums, Stage
 from sparsejax.jit.rewrite import summation
-from sparsejax.jit.rewrite.loop_shapes import Loop, output_leader, tracked
+from sparsejax.jit.rewrite.loop_shapes import SHORT, Loop, output_leader, tracked
 from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes
 
+SOME = 512
+"""Rows of a block from which on bodies of several statements are distributed (rows of less than six entries)."""
 FORCED = 32
 """Rows of a block of operands that nobody expects to have many entries."""
 Registers = dict[cin.Tensor, np.dtype]
@@ -45,7 +46,7 @@ def pays(loop: Loop, found: RowSums | RowStages) -> bool:
         return True
     if found.single:
         return all(loop.program.lengths.get(place, SHORT) < SHORT for place in places)
-    return all(loop.program.blocks[place] >= STAGED for place in places)
+    return all(loop.program.blocks[place] >= SOME for place in places)
 
 
 def _leads(loop: Loop, access: cin.Access, var: cin.IndexVar) -> bool:

@@ -160,11 +160,10 @@ class Model(Cardinalities):
         scatters: bool | None = True,
         here: price_table.Machine | None = None,
         kept: bool = False,
-        several: bool = False,
     ) -> None:
         """On `here`, or the machine that counts; the result is `kept` for some loops of another statement only, or not. Operands are
-        scattered where that is cheaper, nowhere (False), or wherever it can be done (None). It is one of `several` statements over entries, or not."""
-        self.nest, self._several = nest, several
+        scattered where that is cheaper, nowhere (False), or wherever it can be done (None)."""
+        self.nest = nest
         self.machine = here or machine.current()
         self._scatters = scatters is not False and not nest.nested
         self._scatters_all = scatters is None
@@ -422,24 +421,20 @@ class Model(Cardinalities):
         survivors = state.survivors * most
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
         if len(bound) + 1 == len(self.nest.variables):
-            apart = leaders and blocked != "stages"
-            vectors = VECTOR * state.survivors * min(1.0, work) if apart else 0.0  # a run of few entries takes one
+            vectors = VECTOR * state.survivors * min(1.0, work) if leaders else 0.0  # a run of few entries takes one
             cost += survivors * self._arithmetic + max(survivors, vectors) * self._functions
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         return _State((*state.order, var), discordant, cost, survivors, scattered, paid, tuple(leaders))
 
-    def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State) -> str:
-        """How the innermost loop runs over rows of few entries that are taken in blocks, so that their ends are foreseen: one by one ("rows"), or over
-        the entries of all ("stages"); "" where it does not."""
+    def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State) -> bool:
+        """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""
         if len(leaders) != 1 or not state.order or len(state.order) + 1 < len(self.nest.variables):
-            return ""
+            return False
         (leader,) = leaders
-        (level, _, _), counts = self._level(leader, var), self.facts[leader.tensor.name]
+        level, _, _ = self._level(leader, var)
         if not level or leader.level_index(level - 1) != state.order[-1]:
-            return ""
-        if not statistics.in_blocks(leader.tensor.format, counts, level, self.machine):
-            return ""
-        return "stages" if statistics.in_stages(counts, level, self._several) else "rows"
+            return False
+        return statistics.in_blocks(leader.tensor.format, self.facts[leader.tensor.name], level, self.machine)
 
     def spent(self, state: _State) -> float:
         """What loops cost so far."""
