@@ -7,7 +7,7 @@ What lies between the first and the last coordinate of a parent is stored as fil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import segments
 from sparsejax.formats.level import Level, coordinate_at, ends_below
 from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.walk import Fiber, Place, Segment
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,9 @@ class Banded(Level):
     locates: ClassVar[bool] = True
     contiguous: ClassVar[bool] = True
     fills: ClassVar[bool] = True
+    spread: ClassVar[bool] = True
+    per: ClassVar[Mapping[str, str]] = {"pos": "edge", "start": "parent"}
+    unwritten = ""
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "start": "crd"}
@@ -107,3 +110,15 @@ class Banded(Level):
         """First position, end, and first coordinate of the band."""
         lo, hi = ends_below(b, buffers, place.parent)
         return lo, hi, coordinate_at(b, buffers["start"], place.parent, "first")
+
+    def place(self, b: Any, to: Fiber, coordinate: Any) -> Any:
+        at = b.var("at", to.count)
+        with b.if_(b.lt(to.first, to.count)):
+            b.set(at, b.add(to.first, b.sub(coordinate, to.load("start", to.parent))))
+            to.room(b.add(b.get(at), 1))
+        return b.get(at)
+
+    def commit(self, b: Any, to: Fiber, position: Any, coordinate: Any) -> Any:
+        with b.if_(b.eq(to.first, to.count)):
+            to.store("start", to.parent, coordinate)
+        return b.add(position, 1)

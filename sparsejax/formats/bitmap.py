@@ -5,7 +5,7 @@ extent 70: two words per parent; bit c % 64 of words[parent * 2 + c // 64] belon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import segments
 from sparsejax.formats.level import Level
 from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.walk import Fiber, Place, Segment
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class Bitmap(Level):
     consecutive: ClassVar[bool] = False
     placed: ClassVar[bool] = False
     compact: ClassVar[bool] = False
+    spread: ClassVar[bool] = True
+    per: ClassVar[Mapping[str, str]] = {"words": "word"}
+    unwritten = ""
 
     def buffer_types(self) -> dict[str, str]:
         return {"words": "word"}
@@ -123,7 +126,26 @@ class Bitmap(Level):
         bit = b.and_(b.binary("lshr", word, b.and_(coordinate, b.i64(63))), b.i64(1))
         return b.add(b.mul(place.parent, place.extent), coordinate), b.eq(bit, 1)
 
-    def _base(self, b: Any, place: Place) -> Any:
+    def place(self, b: Any, to: Fiber, coordinate: Any) -> Any:
+        at = b.named("at", b.add(b.mul(b.sub(to.parent, to.before), to.extent), coordinate))
+        to.room(b.add(at, 1))
+        return at
+
+    def commit(self, b: Any, to: Fiber, position: Any, coordinate: Any) -> Any:
+        number = b.add(self._base(b, to), b.binary("lshr", coordinate, b.i64(6)))
+        bit = b.binary("shl", b.i64(1), b.and_(coordinate, b.i64(63)))
+        to.store("words", number, b.binary("or", to.load("words", number), bit))
+        return b.add(position, 1)
+
+    def close(self, b: Any, to: Fiber) -> Any:
+        return to.count
+
+    def finish(self, b: Any, to: Fiber) -> Any:
+        end = b.named("end", b.mul(b.sub(to.parent, to.before), to.extent))
+        to.room(end)
+        return end
+
+    def _base(self, b: Any, place: Place | Fiber) -> Any:
         """The number of the first word of the segment."""
         return b.mul(place.parent, b.binary("lshr", b.add(place.extent, 63), b.i64(6)))
 

@@ -23,14 +23,16 @@ class Compressed(Level):
     unique: bool = True
     letter: ClassVar[str] = "c"
     listed: ClassVar[bool] = True
+    settled: ClassVar[bool] = True
+    stretches: ClassVar[bool] = True
 
     @property
     def spelling(self) -> str:
         return self.letter if self.unique else "n"
 
     @property
-    def written(self) -> bool:
-        return self.unique
+    def unwritten(self) -> str:
+        return "" if self.unique else "kernels add up what repeats, so that nothing does"
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "crd": "crd"}

@@ -26,7 +26,9 @@ class Coordinate(Level):
 
     letter: ClassVar[str] = "q"
     listed: ClassVar[bool] = True
-    written = True
+    unwritten = ""
+    settled: ClassVar[bool] = True
+    stretches: ClassVar[bool] = True
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "crd": "crd"}

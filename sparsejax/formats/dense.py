@@ -23,7 +23,8 @@ class Dense(Level):
 
     letter: ClassVar[str] = "d"
     plain = True
-    written = True
+    unwritten = ""
+    settled: ClassVar[bool] = True
     full: ClassVar[bool] = True
 
     def buffer_types(self) -> dict[str, str]:

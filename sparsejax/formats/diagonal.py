@@ -7,7 +7,7 @@ Every slot inside is stored, as fill where nothing else was given. With a dense 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,6 +34,8 @@ class Diagonal(Level):
     relative: ClassVar[bool] = True
     placed: ClassVar[bool] = False
     fills: ClassVar[bool] = True
+    per: ClassVar[Mapping[str, str]] = {"count": "level", "off": "diagonal"}
+    unwritten = "every position depends on the diagonals of all segments, which are known once all are there"
 
     def buffer_types(self) -> dict[str, str]:
         return {"count": "pos", "off": "pos"}

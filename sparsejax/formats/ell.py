@@ -7,7 +7,7 @@ With a dense level above, this is the ELLPACK format.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,6 +30,8 @@ class Ell(Level):
 
     letter: ClassVar[str] = "e"
     compact: ClassVar[bool] = False
+    per: ClassVar[Mapping[str, str]] = {"width": "level", "len": "parent", "crd": "position"}
+    unwritten = "every position depends on the fullest segment, which is known once all are there"
 
     def buffer_types(self) -> dict[str, str]:
         return {"width": "pos", "len": "pos", "crd": "crd"}

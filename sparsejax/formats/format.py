@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sparsejax import config
 from sparsejax.cached import cached_property
 from sparsejax.errors import FormatError
 from sparsejax.formats import passes
@@ -139,9 +141,23 @@ class Format:
         return len(self.blocks) < len(self.levels)
 
     @cached_property
+    def sparse(self) -> tuple[int, ...]:
+        """The levels that do not have all coordinates.
+
+        >>> Format.parse("(d,c,d)", 3).sparse
+        (1,)
+        """
+        return tuple(number for number, level in enumerate(self.levels) if not level.full)
+
+    @cached_property
+    def full(self) -> bool:
+        """Whether every coordinate has a position: as `is_dense`, in blocks or not."""
+        return not self.sparse
+
+    @cached_property
     def is_dense(self) -> bool:
         """Whether every level is dense and none blocked: the values are an array as NumPy knows it."""
-        return all(isinstance(level, Dense) for level in self.levels) and not self.blocked
+        return self.full and not self.blocked
 
     @cached_property
     def packed(self) -> bool:
@@ -202,6 +218,45 @@ class Format:
         """(first, stop) of the levels that are assembled together: a run of coordinate levels, or one level."""
         starts = [k for k in range(len(self.levels)) if not self.continues(k)]
         return list(itertools.pairwise([*starts, len(self.levels)]))
+
+    def unwritten(self, shape: Sequence[int], itemsize: int) -> dict[int, str]:
+        """The levels that kernels do not write in a result of values of `itemsize` bytes, each with the reason.
+
+        Where a coordinate that is appended does not simply take the next position (`Level.settled`), a level is written as the last sparse one
+        only; where it may have as many positions as coordinates (`Level.spread`), if they fit in a gibibyte, as conversions tell beforehand
+        what they would take.
+
+        >>> Format.parse("(h,b)", 2).unwritten((10, 20), 8)
+        {0: 'positions move when a segment is complete, and levels below would have to follow'}
+        """
+        size = math.prod(map(int, self.level_extents(shape))) * itemsize
+        found = {}
+        for number, level in enumerate(self.levels):
+            if level.unwritten:
+                found[number] = level.unwritten
+            elif level.settled:
+                continue
+            elif not all(isinstance(below, Dense) for below in self.levels[number + 1 :]):
+                found[number] = "positions move when a segment is complete, and levels below would have to follow"
+            elif level.spread and size > config.GIBIBYTE:
+                found[number] = (
+                    "it has as many positions as coordinates, and a conversion tells beforehand if these are too many"
+                )
+            elif self.pads(shape):
+                found[number] = "blocks stick out of the shape"
+        return found
+
+    def as_written(self, shape: Sequence[int], itemsize: int) -> Format:
+        """The format in which kernels write a result of this one: levels that they do not write are compressed ones.
+
+        >>> Format.parse("(h,b)", 2).as_written((10, 20), 8)
+        Format('(c,b)@(0,1)')
+        """
+        others = self.unwritten(shape, itemsize)
+        if not others:
+            return self
+        levels = [Compressed() if number in others else level for number, level in enumerate(self.levels)]
+        return Format(levels, self.order, self.blocks)
 
     def buffer_names(self, level: int) -> tuple[str, ...]:
         """The names of the buffers of `level`, such as ("pos", "crd"), ("crd",) or ()."""

@@ -10,7 +10,7 @@ Optimized with Indirect Einsums" (ASPLOS 2026), section 4; there padding is mult
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import segments
 from sparsejax.formats.level import Level, segment_of
 from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.walk import Fiber, Place, Segment
 
 LARGEST = 2**16
 """Slots of a group, at most."""
@@ -39,6 +39,9 @@ class Grouped(Level):
     g: int
     letter: ClassVar[str] = "g"
     compact: ClassVar[bool] = False
+    stretches: ClassVar[bool] = True
+    per: ClassVar[Mapping[str, str]] = {"pos": "edge", "len": "parent", "crd": "position"}
+    unwritten = ""
 
     def __post_init__(self) -> None:
         try:
@@ -135,3 +138,16 @@ class Grouped(Level):
         lo = b.mul(b.load(buffers["pos"].pointer, place.parent, "i64", "group"), self.g)
         hi = b.add(lo, b.load(buffers["len"].pointer, place.parent, "i64", "len"))
         return segment_of(b, buffers, lo, hi)
+
+    def close(self, b: Any, to: Fiber) -> Any:
+        to.store("len", to.parent, b.sub(to.count, to.first))
+        groups = b.named("groups", b.binary("udiv", b.add(to.count, self.g - 1), b.i64(self.g)))
+        end = b.named("end", b.mul(groups, self.g))
+        with b.if_(b.lt(to.count, end)):
+            to.room(end)
+            last = to.load("crd", b.sub(to.count, 1))
+            with b.for_(to.count, end, "slot") as slot:
+                to.store("crd", slot, last)
+            to.blank(to.count, end)
+        to.store("pos", b.add(to.parent, 1), groups)
+        return end

@@ -21,7 +21,7 @@ from sparsejax.formats import segments
 from sparsejax.formats.level import Level, ends_below, segment_of
 from sparsejax.formats.ordering import sort_order
 from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.walk import Fiber, Place, Segment
 
 MULTIPLIER = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio (Fibonacci hashing)."""
@@ -40,6 +40,8 @@ class Hash(Level):
     consecutive: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
     compact: ClassVar[bool] = False
+    stretches: ClassVar[bool] = True
+    unwritten = ""
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "crd": "crd"}
@@ -132,7 +134,7 @@ class Hash(Level):
         lo, hi = ends_below(b, buffers, place.parent)
         size = b.sub(hi, lo)
         mask = b.sub(size, 1)
-        mixed = b.binary("lshr", b.mul(coordinate, b.i64(MULTIPLIER)), b.i64(32))
+        mixed = _mixed(b, coordinate)
         slot, found = b.var("slot", b.i64(0)), b.var("found", b.const("i1", 0))
         wanted = coordinate if crd.type == "i64" else b.convert("trunc", coordinate, "i32")
         with b.if_(b.lt(b.i64(0), size)):
@@ -145,6 +147,39 @@ class Hash(Level):
                 following = b.add(lo, b.and_(b.add(b.sub(b.get(slot), lo), 1), mask))
                 b.set(slot, b.select(b.get(going), following, b.get(slot)))
         return b.get(slot), b.get(found)
+
+    def close(self, b: Any, to: Fiber) -> Any:
+        """The entries are moved behind the table, and from there to its slots."""
+        end = b.var("end", to.count)
+        count = b.named("entries", b.sub(to.count, to.first))
+        with b.if_(b.lt(b.i64(0), count)):
+            free = b.call("llvm.ctlz.i64", "i64", [b.sub(b.mul(count, 2), 1), b.const("i1", 0)])
+            size = b.named("size", b.binary("shl", b.i64(1), b.sub(b.i64(64), free)))
+            b.set(end, b.add(to.first, size))
+            to.room(b.add(b.get(end), count))
+            with b.for_(b.i64(0), count, "k") as k:
+                source, target = b.add(to.first, k), b.add(b.get(end), k)
+                to.store("crd", target, to.load("crd", source))
+                to.move(source, target)
+            with b.for_(to.first, b.get(end), "slot") as slot:
+                to.store("crd", slot, b.i64(-1))
+            to.blank(to.first, b.get(end))
+            with b.for_(b.i64(0), count, "k") as k:
+                source = b.add(b.get(end), k)
+                coordinate = to.load("crd", source)
+                at = b.var("at", b.and_(_mixed(b, coordinate), b.sub(size, 1)))
+                with b.while_(lambda: b.ne(to.load("crd", b.add(to.first, b.get(at))), -1)):
+                    b.set(at, b.and_(b.add(b.get(at), 1), b.sub(size, 1)))
+                slot = b.add(to.first, b.get(at))
+                to.store("crd", slot, coordinate)
+                to.move(source, slot)
+        to.store("pos", b.add(to.parent, 1), b.get(end))
+        return b.get(end)
+
+
+def _mixed(b: Any, coordinate: Any) -> Any:
+    """The hash of a coordinate, of which a table takes the lowest bits."""
+    return b.binary("lshr", b.mul(coordinate, b.i64(MULTIPLIER)), b.i64(32))
 
 
 def home(coordinate: Array, size: Array) -> Array:

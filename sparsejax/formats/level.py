@@ -16,6 +16,12 @@ A level maps a parent position and a coordinate to a child position. Properties 
     in_runs     ranges of coordinates share a position (`Segment.runs`)
     relative    its coordinates depend on those of the level above (such a level is not the outermost one)
     fills       what is assembled may have more entries than it was given, of the fill
+    unwritten   why kernels do not write the level, whose results are assembled as compressed ones and converted; "": they write it
+    settled     a coordinate that is appended takes the next position, and keeps it
+    stretches   many coordinates may be appended at once, side by side
+    spread      a segment may have as many positions as there are coordinates, however few of them are stored
+    per         of what each buffer has an element: of every "position", "parent" or "edge" (parents and one more), or a "word" of every
+                64 coordinates of a parent
 
 The NumPy half works on runs: one level, or consecutive coordinate levels, which share their positions; `buffers` is one tuple
 of arrays per level of the run, `extents` one number. It says what a level means, converts between formats and checks what users bring.
@@ -28,12 +34,12 @@ The code-generating half receives a builder (`jit.builder.Builder`) and machine 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sparsejax.formats.segments import Above, Array, Buffers, buffer_dtype, check_vector
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.walk import Fiber, Place, Segment
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,10 @@ class Level:
     placed: ClassVar[bool] = True
     in_runs: ClassVar[bool] = False
     fills: ClassVar[bool] = False
+    settled: ClassVar[bool] = False
+    stretches: ClassVar[bool] = False
+    spread: ClassVar[bool] = False
+    per: ClassVar[Mapping[str, str]] = {"pos": "edge", "crd": "position"}
 
     @property
     def unique(self) -> bool:
@@ -62,6 +72,11 @@ class Level:
     def spelling(self) -> str:
         """The level in spelled formats: its letter, and its parameter where it has one."""
         return self.letter
+
+    @property
+    def kept(self) -> bool:
+        """Whether a result keeps the level that all operands agree on; it is compressed where what is assembled would have no use for more."""
+        return self.unique
 
     @property
     def group(self) -> int:
@@ -78,9 +93,9 @@ class Level:
         return self.listed
 
     @property
-    def written(self) -> bool:
-        """Whether kernels write the level as it is; others are assembled as compressed ones and converted."""
-        return False
+    def unwritten(self) -> str:
+        """Why kernels do not write the level as it is ("": they do): its results are assembled as compressed ones and converted."""
+        return f"{type(self).__name__} does not say how it is appended to"
 
     def buffer_types(self) -> dict[str, str]:
         """What each buffer holds: "pos" (int64), "crd" (32 or 64 bits, by the extent) or "word" (uint64)."""
@@ -147,6 +162,24 @@ class Level:
     def locate(self, b: Any, buffers: Any, place: Place, coordinate: Any) -> tuple[Any, Any] | None:
         """(child position, whether `coordinate` is stored) without a walk; None where it must be searched in the segment."""
         return None
+
+    def place(self, b: Any, to: Fiber, coordinate: Any) -> Any:
+        """The position of a coordinate behind those that were appended to the segment; there is room for it."""
+        return to.count
+
+    def commit(self, b: Any, to: Fiber, position: Any, coordinate: Any) -> Any:
+        """Note a coordinate, whose values are at `position`; the number of positions from now on."""
+        to.store("crd", position, coordinate)
+        return b.add(position, 1)
+
+    def close(self, b: Any, to: Fiber) -> Any:
+        """Note that the segment is complete; the number of positions from now on."""
+        to.store("pos", b.add(to.parent, 1), to.count)
+        return to.count
+
+    def finish(self, b: Any, to: Fiber) -> Any:
+        """Note that all segments are complete, `to.parent` of them; the number of positions."""
+        return to.count
 
 
 def coordinate_at(b: Any, buffer: Any, position: Any, name: str = "j") -> Any:

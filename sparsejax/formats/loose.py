@@ -7,7 +7,7 @@ What is assembled has neither slack nor disorder. Source: the loose compressed l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,6 +30,9 @@ class LooseCompressed(Level):
 
     letter: ClassVar[str] = "l"
     compact: ClassVar[bool] = False
+    per: ClassVar[Mapping[str, str]] = {"lo": "parent", "hi": "parent", "crd": "position"}
+    kept = False
+    unwritten = "it is a compressed level with other edges: no entry is moved"
 
     def buffer_types(self) -> dict[str, str]:
         return {"lo": "pos", "hi": "pos", "crd": "crd"}

@@ -8,7 +8,7 @@ stored by few numbers, expanding it costs its coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import segments
 from sparsejax.formats.level import Level, coordinate_at, ends_below
 from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Runs, Segment, gallop, lower_bound
+from sparsejax.formats.walk import Fiber, Place, Runs, Segment, gallop, lower_bound
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class RunLength(Level):
     consecutive: ClassVar[bool] = False
     placed: ClassVar[bool] = False
     in_runs: ClassVar[bool] = True
+    per: ClassVar[Mapping[str, str]] = {"pos": "edge", "start": "position", "stop": "position"}
+    unwritten = ""
 
     def buffer_types(self) -> dict[str, str]:
         return {"pos": "pos", "start": "crd", "stop": "crd"}
@@ -142,6 +144,18 @@ class RunLength(Level):
         with b.if_(b.lt(run, end)):
             b.set(found, b.compare("sle", coordinate_at(b, buffers["start"], run), coordinate))
         return run, b.get(found)
+
+    def commit(self, b: Any, to: Fiber, position: Any, coordinate: Any) -> Any:
+        goes_on = b.var("goes_on", b.const("i1", 0))
+        with b.if_(b.lt(to.first, position)):
+            before = b.sub(position, 1)
+            beside = b.eq(to.load("stop", before), coordinate)
+            b.set(goes_on, b.and_(beside, to.same(before, position)))
+        run = b.named("run", b.sub(position, b.convert("zext", b.get(goes_on), "i64")))
+        to.store("stop", run, b.add(coordinate, 1))
+        with b.if_(b.eq(run, position)):
+            to.store("start", run, coordinate)
+        return b.add(run, 1)
 
 
 def _bits(vals: Array) -> list[Array]:

@@ -1,4 +1,4 @@
-"""Segment: the stored coordinates below one parent position, as generated code walks them.
+"""Segment: the stored coordinates below one parent position, as generated code walks them; Fiber: one that it appends to.
 
 A walk visits places lo, after(lo), … below hi; a place has a coordinate, and a child position from which the next level goes on.
 Most levels have one place per position, side by side:
@@ -7,7 +7,19 @@ Most levels have one place per position, side by side:
     bitmap       place = coordinate, the next one found by counting zeros
     run-length   place = coordinate, the child being the run that covers it
 
-Machine values are those of a `jit.builder.Builder`; this file only names what a level hands to the compiler.
+A kernel that assembles a result visits the coordinates of a segment in order. For each it asks the level for a position (`Level.place`),
+computes the values there, and commits the coordinate if there are any (`Level.commit`); at the end of the segment it closes it (`Level.close`),
+and at the end of all it finishes the level (`Level.finish`).
+
+    compressed   the next position; crd is written at once
+    banded       as many positions on as coordinates were skipped, which hold the fill; start is that of the first
+    run-length   the next position; a coordinate that goes on with the run before it, with the same value, only moves its end
+    bitmap       parent * extent + coordinate; what lies before holds the fill; the bit is set
+    hash         the next position; once the segment is closed, its entries move behind a table, and from there to its slots
+    grouped      the next position; once the segment is closed, the rest of its last group is filled up
+
+Machine values are those of a `jit.builder.Builder`; this file only names what a level hands to the compiler. Source of the events of an
+append: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord / append_edges / append_finalize.
 """
 
 from __future__ import annotations
@@ -66,6 +78,30 @@ class Place:
     parent: Value
     extent: Value
     above: Value | None = None
+
+
+@dataclass(frozen=True)
+class Fiber:
+    """A segment that is open: below position `parent`, along an axis of `extent`.
+
+    Positions and parents are counted from the first of this call, of which `before` parents are elsewhere; arrays over parents
+    have those of all calls. `first` is the position where the segment begins, `count` the number of positions so far.
+    `load(name, at)` and `store(name, at, value)` reach the buffers of the level, all of whose elements are taken for signed i64;
+    `room(n)` makes room for n positions, `blank(lo, hi)` gives positions the fill (those of `spread` levels have it from the start),
+    `move(source, target)` copies the values of a position, and `same(p, q)` tells whether two positions hold equal bits.
+    """
+
+    parent: Value
+    before: Value
+    extent: Value
+    first: Value
+    count: Value
+    load: Callable[[str, Value], Value]
+    store: Callable[[str, Value, Value], None]
+    room: Callable[[Value], None]
+    blank: Callable[[Value, Value], None]
+    move: Callable[[Value, Value], None]
+    same: Callable[[Value, Value], Value]
 
 
 def lower_bound(b: Any, below: Callable[[Value], Value], lo: Value, hi: Value) -> Value:

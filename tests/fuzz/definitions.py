@@ -267,7 +267,7 @@ def step_of(case: Case):
     """The case as a kernel step, with its input storages."""
     names = {name: Var(Aval(s.shape, s.dtype, s.format, s.fill_value)) for name, s in case.storages.items()}
     target = Aval(case.output.shape, case.output.dtype, case.output.format, case.output.fill_value)
-    output = case.output._replace(format=legalize.assembled(case.output.format))
+    output = legalize.assembled(case.output)
     made = nest.of_definition(output, case.definition)
     made = nest.Nest(made.output, made.indices, made.producers, simplify.simplify(made.value))
     step = fuse.canonical(made, Var(target), names)

@@ -17,7 +17,7 @@ from sparsejax.jit.ir.program import heads
 
 
 class Slot(NamedTuple):
-    """One slot: which tensor, what it holds ("extent", "pos", "crd", "vals", "count"), of which dimension or level."""
+    """One slot: which tensor, what it holds ("extent", the name of a buffer, "vals", "count"), of which dimension or level."""
 
     tensor: str
     what: str
@@ -27,6 +27,18 @@ class Slot(NamedTuple):
         if self.what == "vals":
             return f"{self.tensor}.vals"
         return f"{self.tensor}.{'n' if self.what == 'extent' else self.what}{self.number}"
+
+
+def by_parent(tensor: cin.Tensor, level: int) -> list[str]:
+    """The buffers of a level with as many elements as there are positions above it, or edges of these, or words of their coordinates."""
+    return [
+        n for n in tensor.format.buffer_names(level) if tensor.format.levels[level].per[n] in ("edge", "parent", "word")
+    ]
+
+
+def by_position(tensor: cin.Tensor, level: int) -> list[str]:
+    """The buffers of a level with an element for every position."""
+    return [n for n in tensor.format.buffer_names(level) if tensor.format.levels[level].per[n] == "position"]
 
 
 def slots_of(tensor: cin.Tensor, output: bool) -> list[Slot]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import abi, coiterate, emit, operands, register_tiles, sums, vectors
 from sparsejax.jit.codegen.constants import Numbers
@@ -379,12 +378,12 @@ class Lowering:
             index = access.level_index(level)
             if not env.known(index):
                 break
-            if isinstance(levels[level], Dense):
+            if levels[level].full:
                 axis = self.axis_of_level(access, level)
                 scaled = self.b.mul(cursor.pos, axis.span) if cursor.pos.ref != "0" else None
                 coordinate = self.b.mul(env.coordinate(self.b, index), axis.step)
                 position = coordinate if scaled is None else self.b.add(scaled, coordinate)
-                below = level > 0 and isinstance(levels[level - 1], Dense)
+                below = level > 0 and levels[level - 1].full
                 base = cursor.base if below else cursor.pos
                 cursor = Cursor(level + 1, position, cursor.end, None, base)
             elif target:

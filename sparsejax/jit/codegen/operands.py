@@ -87,7 +87,7 @@ class Input:
         """The number of positions of a level; None where some level down to it does not tell its own."""
         count = b.i64(1)
         for number, axis in enumerate(self.axes[d] for d in self.tensor.format.order[: level + 1]):
-            if isinstance(self.tensor.format.levels[number], Dense):
+            if self.tensor.format.levels[number].full:
                 count = b.mul(axis.span, count)
             elif "pos" in self.buffers[number]:
                 count = b.load(self.buffers[number]["pos"].pointer, count, "i64", "stored")

@@ -5,16 +5,21 @@ position `n_l`; leaving it commits it: at the last sparse level when a value was
 has grown, so that no empty fiber is ever stored. At the end of a loop over a level, `pos[parent + 1] = n_l`; fibers
 that no loop visited are repaired once at the end (`pos` becomes its running maximum).
 
+The last sparse level may be of any type that kernels write: where coordinates are not simply appended (`Level.settled`), the level says where each
+goes, and what is noted of it and of its segment (`formats/walk.Fiber`).
+
 Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord / append_edges / append_finalize.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sparsejax.formats import Dense
+from sparsejax.formats import Level
+from sparsejax.formats.walk import Fiber
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import abi, emit
 from sparsejax.jit.codegen.environment import Cursor
@@ -41,8 +46,10 @@ class Growable:
         b.set(self._pointers[name], pointer)
         b.set(self._room, room)
 
-    def reserve(self, b: Builder, needed: Val, zero: bool = False) -> None:
-        """Make room for `needed` positions, new ones zeroed where asked."""
+    def reserve(
+        self, b: Builder, needed: Val, zero: bool = False, fresh: Callable[[Builder, Val, Val], None] | None = None
+    ) -> None:
+        """Make room for `needed` positions, new ones zeroed where asked; `fresh` is told which are new."""
         needed = b.named("needed", needed)
         room = b.named("room", b.get(self._room))
         with b.if_(b.lt(room, needed)):
@@ -53,6 +60,8 @@ class Growable:
                 resize(b, self._pointers[name], count, size)
                 if zero:
                     clear(b, self.pointer(b, name), b.mul(each, room), b.mul(each, grown), size)
+            if fresh is not None:
+                fresh(b, room, grown)
             b.set(self._room, grown)
 
 
@@ -86,11 +95,14 @@ class Output:
         self.span = span
         form = tensor.format
         self.heads = heads(tensor)
-        self.sparse = tuple(lv for lv in range(len(form.levels)) if not isinstance(form.levels[lv], Dense))
+        self.sparse = form.sparse
         self._crd_types = tuple("i32" if tensor.shape[d] <= 2**31 - 1 else "i64" for d in form.order)
         self._saved: list[Val] = []
         self._roomy = False
         self._prepare(b)
+
+    _own: Level | None = None
+    """The last sparse level, where it says itself how coordinates are appended."""
 
     def _prepare(self, b: Builder) -> None:
         """Get the memory that there is, and make room for what is expected."""
@@ -104,19 +116,44 @@ class Output:
         """By its first level, what a run of levels appends to: coordinates, and below the last one values."""
         for lv in self.heads:
             within = [k for k in self.sparse if self.head_of(k) == lv]
-            grown = {f"crd{k}": (b.i64(1), 4 if self._crd_types[k] == "i32" else 8) for k in within}
+            grown = {n: (b.i64(1), size) for k in within for n, size in self._held(k, "position").items()}
             if lv == self.heads[-1]:
                 grown["vals"] = (self._block, tensor.dtype.itemsize)
             self._runs[lv] = Growable(b, grown)
-        self._pos = {lv: Growable(b, {f"pos{lv}": (b.i64(1), 8)}) for lv in self.heads}
+        self._pos = {lv: Growable(b, self._by_parent(b, lv)) for lv in self.heads}
         if self._shared:
             head = self.heads[0]
-            given = b.slot(slots[abi.Slot(tensor.name, "pos", head)], "ptr", f"{tensor.name}_pos")
-            self._pos[head].give(b, f"pos{head}", given, b.add(self._product(b, range(head)), 1))
+            for name in abi.by_parent(tensor, head):
+                given = b.slot(slots[abi.Slot(tensor.name, name, head)], "ptr", f"{tensor.name}_{name}")
+                self._pos[head].give(b, f"{name}{head}", given, b.add(self._product(b, range(head)), 1))
+        level = form.levels[self.sparse[-1]]
+        self._own = None if level.settled else level
+        if self._own is not None:
+            self._first = b.var("first", b.i64(0))
         self.wrote = b.var("wrote", b.i64(0))
         for lv in self.heads:
             self._reserve_pos(b, lv)
-            self._runs[lv].reserve(b, b.slot(slots[abi.Slot(tensor.name, "count", lv)], "i64", f"expected{lv}"))
+            self._reserve(b, lv, b.slot(slots[abi.Slot(tensor.name, "count", lv)], "i64", f"expected{lv}"))
+
+    def _reserve(self, b: Builder, head: int, positions: Val) -> None:
+        """Make room for so many positions in the run of `head`. Where the level skips many, all hold the fill from the start."""
+        spread = self._own is not None and self._own.spread and head == self.heads[-1]
+        self._runs[head].reserve(b, positions, fresh=self._blank if spread else None)
+
+    def _held(self, level: int, per: str) -> dict[str, int]:
+        """The buffers of a level with an element per position (or parent, or edge), and the size of these."""
+        form = self.tensor.format
+        kinds, each = form.levels[level].buffer_types(), form.levels[level].per
+        crd = 4 if self._crd_types[level] == "i32" else 8
+        names = (name for name in form.buffer_names(level) if each[name] == per)
+        return {f"{name}{level}": crd if kinds[name] == "crd" else 8 for name in names}
+
+    def _by_parent(self, b: Builder, head: int) -> dict[str, tuple[Val, int]]:
+        """The buffers of a level that grow with the positions above it."""
+        one, extent = b.i64(1), self.axes[self.tensor.format.order[head]].extent
+        words = self._held(head, "word")
+        found = {n: (one, size) for per in ("edge", "parent") for n, size in self._held(head, per).items()}
+        return {**found, **{n: (b.binary("lshr", b.add(extent, 63), b.i64(6)), size) for n, size in words.items()}}
 
     @property
     def _shared(self) -> bool:
@@ -160,6 +197,8 @@ class Output:
         if not self.is_run_end(level):
             return None
         head = self.head_of(level)
+        if self._own is not None and level == self.sparse[-1]:
+            return self._enter(b, self._own, coordinates[level], cursors)
         n = b.get(self.count[head])
         if not self._roomy:
             self._runs[head].reserve(b, b.add(n, 1))
@@ -169,16 +208,76 @@ class Output:
             self._reserve_pos(b, below[0])
             self._saved.append(b.get(self.count[below[0]]))
         else:
-            if self._block.ref != "1":
-                first, last = b.mul(n, self._block), b.mul(b.add(n, 1), self._block)
-                fill(b, self.vals(b), first, last, emit.constant(b, self.tensor.fill_value, self.tensor.dtype))
-            b.set(self.wrote, b.i64(0))
+            self._begin(b, n)
         return n
+
+    def _begin(self, b: Builder, position: Val) -> None:
+        """Nothing has been written at a position of the last sparse level so far."""
+        if self._block.ref != "1":
+            self._blank(b, position)
+        b.set(self.wrote, b.i64(0))
+
+    def _blank(self, b: Builder, lo: Val, hi: Val | None = None) -> None:
+        """The values at positions lo to hi are the fill, or at `lo` alone."""
+        first, last = b.mul(lo, self._block), b.mul(b.add(lo, 1) if hi is None else hi, self._block)
+        fill(b, self.vals(b), first, last, emit.constant(b, self.tensor.fill_value, self.tensor.dtype))
+
+    # a level that says itself how coordinates are appended
+    def _enter(self, b: Builder, own: Level, coordinate: Val, cursors: Mapping[cin.Access, Cursor]) -> Val:
+        parent = next(c.pos for access, c in cursors.items() if access.tensor.name == self.tensor.name)
+        fiber = self._fiber(b, parent)
+        if not self._roomy:
+            self._reserve(b, self.heads[-1], b.add(fiber.count, 1))
+        position: Val = own.place(b, fiber, coordinate)
+        self._begin(b, position)
+        self._entered = parent, position, coordinate
+        return position
+
+    def _leave(self, b: Builder, own: Level) -> None:
+        parent, position, coordinate = self._entered
+        with b.if_(b.ne(b.get(self.wrote), 0)):
+            b.set(self.count[self.heads[-1]], own.commit(b, self._fiber(b, parent), position, coordinate))
+
+    def _fiber(self, b: Builder, parent: Val) -> Fiber:
+        """The segment below a position, as the level sees it."""
+        head, dtype = self.heads[-1], self.tensor.dtype
+        types, kinds = {"crd": self._crd_types[head]}, self.tensor.format.levels[head].buffer_types()
+        held = self._held(head, "position")
+
+        def pointer(name: str) -> Val:
+            return (self._runs if f"{name}{head}" in held else self._pos)[head].pointer(b, f"{name}{head}")
+
+        def load(name: str, at: Val) -> Val:
+            value = b.load(pointer(name), at, types.get(kinds[name], "i64"), name)
+            return value if value.type == "i64" else b.convert("sext", value, "i64")
+
+        def store(name: str, at: Val, value: Val) -> None:
+            b.store(pointer(name), at, self.narrowed(b, head, value) if kinds[name] == "crd" else value)
+
+        def move(source: Val, target: Val) -> None:
+            with b.for_(b.i64(0), self._block, "z") as z:
+                old, new = (b.add(b.mul(at, self._block), z) for at in (source, target))
+                emit.store(b, self.vals(b), new, emit.load(b, self.vals(b), old, dtype, 1, "moved"))
+
+        def same(p: Val, q: Val) -> Val:
+            words = max(1, dtype.itemsize // 8)
+            bits = f"i{8 * dtype.itemsize // words}"
+            found = b.const("i1", 1)
+            for k in range(words):
+                left, right = (b.load(self.vals(b), b.add(b.mul(at, words), k), bits, "bits") for at in (p, q))
+                found = b.and_(found, b.eq(left, right))
+            return found
+
+        first, count = b.get(self._first), b.get(self.count[head])
+        before = self._part(b)[0] if self._shared and head == self.heads[0] else b.i64(0)
+        extent = self.axes[self.tensor.format.order[head]].extent
+        room, blank = (functools.partial(f, b, *more) for f, more in ((self._reserve, (head,)), (self._blank, ())))
+        return Fiber(parent, before, extent, first, count, load, store, room, blank, move, same)
 
     @contextmanager
     def room(self, b: Builder, count: Val) -> Iterator[None]:
         """Make room for `count` more coordinates of the last sparse level, so that none is made when they are entered inside."""
-        if self._roomy:
+        if self._roomy or not (self._own is None or self._own.stretches):
             yield
             return
         self._make_room(b, b.named("needed", b.add(b.get(self.count[self.heads[-1]]), count)))
@@ -227,6 +326,9 @@ class Output:
             return
         head = self.head_of(level)
         below = [h for h in self.heads if h > level]
+        if not below and self._own is not None:
+            self._leave(b, self._own)
+            return
         if not below:
             b.increment(self.count[head], b.get(self.wrote))
             return
@@ -235,6 +337,11 @@ class Output:
 
     def close(self, b: Builder, head: int, parent: Val) -> None:
         """The fiber of `head` below position `parent` is complete."""
+        if self._own is not None and head == self.heads[-1]:
+            count = self._own.close(b, self._fiber(b, parent))
+            b.set(self.count[head], count)
+            b.set(self._first, count)
+            return
         b.store(self._pos[head].pointer(b, f"pos{head}"), b.add(parent, 1), b.get(self.count[head]))
 
     # values
@@ -294,9 +401,13 @@ class Output:
             return
         name = self.tensor.name
         for lv in self.sparse:
-            b.set_slot(self._slots[abi.Slot(name, "crd", lv)], self._crd(b, lv))
+            for held in abi.by_position(self.tensor, lv):
+                b.set_slot(
+                    self._slots[abi.Slot(name, held, lv)], self._runs[self.head_of(lv)].pointer(b, f"{held}{lv}")
+                )
         for lv in self.heads:
-            b.set_slot(self._slots[abi.Slot(name, "pos", lv)], self._pos[lv].pointer(b, f"pos{lv}"))
+            for held in abi.by_parent(self.tensor, lv):
+                b.set_slot(self._slots[abi.Slot(name, held, lv)], self._pos[lv].pointer(b, f"{held}{lv}"))
             b.set_slot(self._slots[abi.Slot(name, "count", lv)], b.get(self.count[lv]))
         b.set_slot(self._slots[abi.Slot(name, "vals", 0)], self.vals(b))
         if self.span is not None:
@@ -306,11 +417,16 @@ class Output:
     def finalize(self, b: Builder) -> None:
         """Repair `pos` of fibers that no loop visited."""
         for head in self.heads:
-            pointer = self._pos[head].pointer(b, f"pos{head}")
+            edges = "pos" in abi.by_parent(self.tensor, head)
+            pointer = self._pos[head].pointer(b, f"pos{head}") if edges else null(b)
             start, parents = b.i64(0), b.sub(self._parents(b, head), self._trailing(b, head))
             if self._shared and head == self.heads[0]:
                 first, parents = self._part(b)
                 start = b.add(first, 1)
+            if self._own is not None and head == self.heads[-1]:
+                b.set(self.count[head], self._own.finish(b, self._fiber(b, parents)))
+            if not edges:
+                continue
             high = b.var("high", b.i64(0))
             with b.for_(start, b.add(parents, 1), "r") as r:
                 b.set(high, b.max(b.get(high), b.load(pointer, r, "i64", "edge")))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 
-from sparsejax.formats import Dense
 from sparsejax.jit.cost.joins import Meeting, apart
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, simplify
@@ -47,8 +46,7 @@ class Cardinalities:
                 if seen == bound:
                     return max(1e-9, counts[level])
                 break
-        levels = access.tensor.format.levels
-        last = max((lv for lv, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
+        last = max(access.tensor.format.sparse, default=-1)
         above = {access.level_index(lv) for lv in range(last + 1)}
         full = bound - above  # dense levels below all sparse ones hold every coordinate
         if full and last >= 0:

@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.cached import cached_property
-from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import joins, sampling, skew
 from sparsejax.jit.ir import cin, simplify
@@ -153,7 +152,7 @@ def plan(nest: Nest) -> Plan | None:
     repeated = math.prod(float(extents[v]) for v in reduced if v not in held)
     spread = math.prod(float(n) for v, n in extents.items() if v not in held)
     starts = [(a, lv, v) for v in indices for a in sparse for lv in range(len(a.indices)) if a.level_index(lv) == v]
-    starts = [s for s in starts if not s[1] or not isinstance(s[0].tensor.format.levels[s[1]], Dense)]
+    starts = [s for s in starts if not s[1] or not s[0].tensor.format.levels[s[1]].full]
     if not starts:
         return None
     first, _, variable = min(starts, key=lambda s: (s[1] > 0, nest.storage_indices.index(s[2])))
@@ -339,7 +338,7 @@ def _thinned(joined: Relation, step: int) -> tuple[Relation, NDArray[np.bool_]]:
 def _spans(storage: Storage, values: Ints) -> tuple[Ints, Ints]:
     """The entries below coordinates of the outermost level: from, up to."""
     level = storage.format.levels[0]
-    if isinstance(level, Dense):
+    if level.full:
         return _below(storage, 0, values, values + 1)
     crd = storage.buffers[0][-1]
     lo = np.searchsorted(crd, values.astype(crd.dtype, copy=False), "left").astype(np.int64, copy=False)
@@ -351,7 +350,7 @@ def _below(storage: Storage, level: int, lo: Ints, hi: Ints) -> tuple[Ints, Ints
     """The entries below the positions `lo` up to `hi` of a level."""
     form = storage.format
     for lv in range(level + 1, len(form.levels)):
-        if isinstance(form.levels[lv], Dense):
+        if form.levels[lv].full:
             extent = storage.shape[form.order[lv]]
             lo, hi = lo * extent, hi * extent
         elif not form.continues(lv):
@@ -371,7 +370,7 @@ def _ascended(storage: Storage, entries: Ints, levels: Collection[int]) -> dict[
     form, position = storage.format, entries
     found: dict[int, Ints] = {}
     for lv in range(len(form.levels) - 1, min(levels, default=len(form.levels)) - 1, -1):
-        if isinstance(form.levels[lv], Dense):
+        if form.levels[lv].full:
             position, coordinate = np.divmod(position, storage.shape[form.order[lv]])
         else:
             coordinate = storage.buffers[lv][-1][position]
@@ -435,7 +434,7 @@ def _searched(
     access = how.accesses[number]
     shared = [v for v in cin.followed(access.indices) if v in joined]
     level = next((lv for lv in range(len(access.indices)) if access.level_index(lv) in shared), None)
-    if level is None or isinstance(storage.format.levels[level], Dense):
+    if level is None or storage.format.levels[level].full:
         return None
     var = cin.follows(access.level_index(level))
     assert var is not None

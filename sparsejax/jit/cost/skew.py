@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import Dense, RunLength
 from sparsejax.formats.storage import Storage
 
 FEW = 1 << 10  # entries of an array below which schedules do not depend on its degrees
@@ -88,7 +87,7 @@ def degrees(storage: Storage, dimension: int, size: int) -> Floats:
 
 def _degrees(storage: Storage, dimension: int, size: int) -> Floats:
     form = storage.format
-    runs = bool(form.levels) and isinstance(form.levels[-1], RunLength)
+    runs = bool(form.levels) and form.levels[-1].in_runs
     plain = all(level.plain for level in form.levels[: -1 if runs else None])
     if not plain or not (storage.packed or runs) or form.blocked:
         return _counted(storage.expand()[0][dimension], None, storage.shape[dimension], size)
@@ -97,7 +96,7 @@ def _degrees(storage: Storage, dimension: int, size: int) -> Floats:
         _, start, stop = storage.buffers[level]
         return _covered(start, stop, size)
     lengths = _entries_below(storage, level)
-    if not isinstance(form.levels[level], Dense):
+    if not form.levels[level].full:
         return _counted(storage.buffers[level][-1], lengths, storage.shape[dimension], size)
     extent = storage.shape[dimension]
     if lengths is None:
@@ -110,11 +109,11 @@ def _entries_below(storage: Storage, level: int) -> NDArray[Any] | None:
     form = storage.format
     ends: NDArray[Any] | None = None  # where the entries of every position end, among those of some level below
     each = 1
-    if isinstance(form.levels[-1], RunLength):
+    if form.levels[-1].in_runs:
         _, start, stop = storage.buffers[-1]
         ends = np.append(0, np.cumsum(stop.astype(np.int64) - start))
     for below in range(len(form.levels) - 1, level, -1):
-        if isinstance(form.levels[below], Dense):
+        if form.levels[below].full:
             extent = storage.shape[form.order[below]]
             ends, each = (None, each * extent) if ends is None else (ends[::extent], each)
         elif not form.continues(below):

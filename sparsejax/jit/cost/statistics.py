@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import collisions, joins, machine, skew
 from sparsejax.jit.cost.price_table import Machine
@@ -139,7 +139,7 @@ def lengths(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> d
         for t in inputs
         if t.name not in moved
         for level in range(1, len(t.format.levels))
-        if not isinstance(t.format.levels[level], Dense)
+        if not t.format.levels[level].full
     }
 
 
@@ -159,7 +159,7 @@ def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> di
 def in_blocks(form: Format, counts: Counts, level: int, here: Machine) -> bool:
     """Whether the segments of a level, one per coordinate of a dense one, are so many and so short that they are taken in blocks."""
     above, count = counts[level - 1 : level + 1]
-    return isinstance(form.levels[level - 1], Dense) and MANY <= count <= here.short * above
+    return form.levels[level - 1].full and MANY <= count <= here.short * above
 
 
 def positions(storage: Storage) -> tuple[float, ...]:
@@ -191,7 +191,7 @@ def spread(storage: Storage) -> tuple[Spread, ...]:
         return ()
     made = []
     for level, extent in enumerate(storage.format.level_extents(storage.shape)):
-        stored = not isinstance(storage.format.levels[level], Dense) and level > 0
+        stored = not storage.format.levels[level].full and level > 0
         many = stored and len(storage.buffers[level][-1]) >= max(MANY, WINDOW)
         made.append(_spread(storage.buffers[level][-1], extent) if many else EVEN)
     return () if all(x == EVEN for x in made) else tuple(made)
@@ -219,7 +219,7 @@ def _all_rounded(storage: Storage) -> tuple[float, ...]:
 
 def _rounded_below(form: Format, counts: Counts) -> Counts:
     """Counts rounded, but those of dense levels above all sparse ones, which the type tells."""
-    sparse = next((lv for lv, level in enumerate(form.levels) if not isinstance(level, Dense)), 0)
+    sparse = next((lv for lv, level in enumerate(form.levels) if not level.full), 0)
     return (*counts[:sparse], *map(rounded, counts[sparse:]))
 
 
@@ -231,7 +231,7 @@ def exact_positions(storage: Storage) -> tuple[float, ...]:
     form = storage.format
     for level, extent in enumerate(form.level_extents(storage.shape)):
         size *= extent
-        if isinstance(form.levels[level], Dense):
+        if form.levels[level].full:
             count *= extent
         else:
             count = float(len(storage.buffers[level][-1]) if form.packed else storage.counts[level])
@@ -258,7 +258,7 @@ def rates(storage: Storage) -> tuple[float, ...]:
             return (0.0,) * len(storage.format.levels)
         made, above = [], 1.0
         for level, count in zip(storage.format.levels, exact_positions(storage), strict=False):
-            rate = 0.0 if isinstance(level, Dense) else 4.0 ** round(math.log(max(count, 1.0) / max(above, 1.0), 4))
+            rate = 0.0 if level.full else 4.0 ** round(math.log(max(count, 1.0) / max(above, 1.0), 4))
             made.append(rate)
             above = count
         known = storage.cache["rates"] = tuple(made)
@@ -274,7 +274,7 @@ def at_most(form: Format, shape: Sequence[int], per_position: Sequence[float]) -
     counts, count, size = [], 1.0, 1.0
     for level, extent, rate in zip(form.levels, form.level_extents(shape), per_position, strict=True):
         size *= extent
-        count = count * extent if isinstance(level, Dense) else min(size, count * rate)
+        count = count * extent if level.full else min(size, count * rate)
         counts.append(count)
     return _rounded_below(form, tuple(counts)) or (1.0,)
 
@@ -289,7 +289,7 @@ def expected(form: Format, shape: Sequence[int], entries: float) -> tuple[float,
     count = size = 1.0
     for level, extent in zip(form.levels, form.level_extents(shape), strict=True):
         size *= extent
-        if isinstance(level, Dense):
+        if level.full:
             count *= extent
         else:
             count = size * -math.expm1(-entries / size) if size else 0.0

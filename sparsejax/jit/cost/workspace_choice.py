@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.jit.cost import workspace_price
 from sparsejax.jit.cost.workspace_price import bits_of, words_of
 
@@ -53,7 +53,7 @@ def dense_below(form: Format) -> int:
     >>> dense_below(Format.parse("(d,c,d,d)", 4))
     2
     """
-    dense = [isinstance(level, Dense) for level in form.levels]
+    dense = [level.full for level in form.levels]
     return next((k for k, full in enumerate(reversed(dense)) if not full), len(dense))
 
 

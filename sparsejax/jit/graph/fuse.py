@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.jit.graph import limits
 from sparsejax.jit.graph.partition import CallStep, KernelStep, Step
 from sparsejax.jit.graph.static_constants import Constants
@@ -223,7 +223,7 @@ class _Fuser:
                 if not everything <= set(access.indices) and not (sparse and self._cheap(fragment)):
                     return None
             return _Fragment((), (), cin.rename(fragment.value, rename))
-        sparse_levels = sum(not isinstance(level, Dense) for level in out.format.levels)
+        sparse_levels = len(out.format.sparse)
         same = len(set(access.indices)) == len(access.indices) and set(access.indices) == set(indices)
         if made.op is not None or not same or sparse_levels > 2:
             return None
@@ -232,7 +232,7 @@ class _Fuser:
 
     def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
         output = tensor_of("out", var.aval)
-        output = output._replace(format=legalize.assembled(output.format))
+        output = legalize.assembled(output)
         nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
         return replace(canonical(nest, var, self.vars), notes=self.notes[var])
 
@@ -318,13 +318,10 @@ def entrywise(fragment: _Fragment | Nest, aval: Aval) -> bool:
     lacking = {a for a in cin.accesses(fragment.value) if a.tensor.lacks}
     if fragment.producers or not isinstance(simplify.exhaust(fragment.value, lacking), cin.Literal):
         return True
-    order, levels = aval.format.order, aval.format.levels
-    sparse = max((k for k, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
+    order, sparse = aval.format.order, max(aval.format.sparse, default=-1)
     whole = {fragment.indices[d] for d in order[sparse + 1 :]}
     return not any(
-        a.level_index(k) in whole and not isinstance(level, Dense)
-        for a in lacking
-        for k, level in enumerate(a.tensor.format.levels)
+        a.level_index(k) in whole and not level.full for a in lacking for k, level in enumerate(a.tensor.format.levels)
     )
 
 

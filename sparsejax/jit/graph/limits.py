@@ -24,7 +24,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.rewrite import fission
 
@@ -74,7 +73,7 @@ def _merged(expr: cin.Expr, below: int = 0) -> int:
 
 
 def _sparse_levels(access: cin.Access, below: int) -> int:
-    return max(0, sum(not isinstance(level, Dense) for level in access.tensor.format.levels) - below)
+    return max(0, len(access.tensor.format.sparse) - below)
 
 
 class _Ways(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.graph import partition
@@ -76,7 +76,7 @@ def values_of(storage: Storage) -> Storage:
 
 def _last(form: Format) -> int:
     """The last sparse level."""
-    return max(k for k, level in enumerate(form.levels) if not isinstance(level, Dense))
+    return form.sparse[-1]
 
 
 def _inner(form: Format, shape: Sequence[int]) -> tuple[int, ...]:

@@ -160,7 +160,7 @@ class _Steps:
         definition = cin.Definition(own, "add", expr)
         var = Var(Aval(shape, expr.dtype, *infer_formats.infer(definition, shape, expr.dtype)))
         output = fuse.tensor_of("out", var.aval)
-        output = output._replace(format=legalize.assembled(output.format))
+        output = legalize.assembled(output)
         self.add(of_definition(output, definition), var)
         name = f"v{var.number}"
         self.variables[name] = var

@@ -29,7 +29,7 @@ from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
-from sparsejax.jit.schedule import schedules, statements
+from sparsejax.jit.schedule import schedules, search, statements
 from sparsejax.jit.schedule.schedules import Candidate, Loop
 from sparsejax.lax.rounds import Body
 
@@ -71,7 +71,7 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Conversion:
-    """An operand that is copied into another format before the kernel runs (the copy is kept with the array)."""
+    """An operand that is copied into another format before the kernel runs (the copy is kept with the array), or the result afterwards."""
 
     name: str
     before: Format
@@ -378,7 +378,7 @@ def _kernel(
         Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
         for t, o, s in zip(nest.inputs, observed[: len(inputs)], inputs, strict=True)
     ]
-    conversions = _conversions(runner, schedule, program, exact)
+    conversions = _conversions(runner, schedule, program, exact, counted)
     workspaces = _workspaces(runner, schedule, program, counted)
     memory = Memory(
         sum(s.nbytes for s in {id(s): s for s in inputs}.values()),
@@ -469,6 +469,7 @@ def _conversions(
     schedule: schedules.Schedule,
     program: Program,
     exact: dict[str, tuple[float, ...]],
+    known: Facts,
 ) -> tuple[Conversion, ...]:
     nest, made = runner.step.nest, []
     moved = dict(schedule.conversions)
@@ -490,6 +491,13 @@ def _conversions(
             reason = "kernels do not walk its levels directly"
         nbytes = forecast.conversion_bytes(tensor, after, exact[tensor.name])
         made.append(Conversion(tensor.name, tensor.format, after, nbytes, reason))
+    if not runner.exact:
+        output, after = runner.output, runner.aval.format
+        why = "; ".join(dict.fromkeys(after.unwritten(output.shape, output.dtype.itemsize).values()))
+        nbytes = forecast.conversion_bytes(output, after, search.level_counts(runner.plain, known))
+        made.append(
+            Conversion(output.name, output.format, after, nbytes, why or "its blocks are not those of the operands")
+        )
     return tuple(made)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Dense, Format, convert
+from sparsejax.formats import Format, convert
 from sparsejax.jit.cost import workspace_price
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin
@@ -30,9 +30,16 @@ def storage_bytes(form: Format, shape: Sequence[int], dtype: np.dtype[Any], coun
     for first, stop in form.runs:
         count = counts[stop - 1]
         for level in range(first, stop):
-            names = form.buffer_names(level)
-            total += POS_BYTES * (parents + 1) * ("pos" in names)
-            total += convert.crd_dtype(extents[level]).itemsize * count * ("crd" in names)
+            kinds, per = form.levels[level].buffer_types(), form.levels[level].per
+            for name in form.buffer_names(level):
+                size = convert.crd_dtype(extents[level]).itemsize if kinds[name] == "crd" else POS_BYTES
+                held = {
+                    "edge": parents + 1,
+                    "parent": parents,
+                    "word": parents * -(-extents[level] // 64),
+                    "position": count,
+                }
+                total += size * held.get(per[name], 0)
         parents = count
     return round(total + (counts[-1] if counts else 1) * dtype.itemsize)
 
@@ -41,7 +48,7 @@ def output_bytes(nest: Nest, facts: Facts, entries: float | None = None) -> int:
     """Expected bytes of the output; `entries` of its last level, where more is known than the model can tell."""
     output = nest.output
     counts = search.level_counts(nest, facts)
-    sparse = [lv for lv, level in enumerate(output.format.levels) if not isinstance(level, Dense)]
+    sparse = output.format.sparse
     if entries is not None and sparse:
         below = math.prod(output.shape[output.format.order[lv]] for lv in range(sparse[-1] + 1, len(counts)))
         counts = tuple(
@@ -56,7 +63,7 @@ def conversion_bytes(tensor: cin.Tensor, form: Format, counts: Sequence[float]) 
     level below a dense root is taken to have as many positions as there are entries."""
     entries, made, count = counts[-1], [], 1.0
     for level, extent in enumerate(form.level_extents(tensor.shape)):
-        count = count * extent if isinstance(form.levels[level], Dense) else min(count * extent, entries)
+        count = count * extent if form.levels[level].full else min(count * extent, entries)
         made.append(count)
     return storage_bytes(form, tensor.shape, tensor.dtype, made)
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn
-from sparsejax.formats import Dense
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import sampling, statistics
 from sparsejax.jit.graph import partition
@@ -157,7 +156,7 @@ def _kernel(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> Step:
         if read.stored != t.format
     )
     spaces = sum(nbytes for *_, nbytes in workspaces(nest, schedule, program, known))
-    dense = all(isinstance(level, Dense) for level in nest.output.format.levels)
+    dense = nest.output.format.full
     entries = search.level_counts(nest, known)[-1:] if sampled is None or dense else (sampled,)
     name = f"out[{','.join(map(str, nest.indices))}] = {nest.wholes[-1]}"
     count = entries[0] if entries else 1.0

@@ -69,7 +69,8 @@ def adapted(nest: Nest) -> Nest:
         if not wrong:
             return nest
         if _in_blocks(out, wrong):
-            nest = replace(nest, output=nest.output._replace(format=nest.output.format.unblocked()))
+            plain = nest.output.format.unblocked().as_written(nest.output.shape, nest.output.dtype.itemsize)
+            nest = replace(nest, output=nest.output._replace(format=plain))
             continue
         moved: dict[cin.Access, cin.Expr] = {
             a: cin.Access(a.tensor._replace(format=a.tensor.format.unblocked()), a.indices)
@@ -85,7 +86,7 @@ def unpaired(access: cin.Access, split: Collection[cin.Index]) -> Iterator[cin.I
     for level, d in enumerate(form.order):
         if access.indices[d] in split and form.blocks[d] == 1:
             below = form.levels[level + 1 : level + 2]
-            if not isinstance(form.levels[level], Dense) or any(lv.relative for lv in below):
+            if not form.levels[level].full or any(lv.relative for lv in below):
                 yield access.indices[d]
 
 
@@ -185,7 +186,7 @@ def split_workspace(access: cin.Access, parts: Parts) -> cin.Access:
         if inner is not None:
             indices.append(inner)
             shape.append(inner.size)
-    full = all(isinstance(level, Dense) for level in access.tensor.format.levels)
+    full = access.tensor.format.full
     form = Format((Dense() if full else Coordinate(),) * len(shape))  # all that is asked is whether it lacks entries
     return cin.Access(access.tensor._replace(shape=tuple(shape), format=form), tuple(indices))
 

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from sparsejax.cached import cached_property
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 
 T = TypeVar("T")
 
@@ -331,8 +331,7 @@ def moved_access(access: Access, replace: Mapping[Access, object]) -> Access:
 
 def position_of(access: Access) -> Position:
     """Where `access` is stored, at its last sparse level."""
-    levels = access.tensor.format.levels
-    return Position(access, max(k for k, level in enumerate(levels) if not isinstance(level, Dense)))
+    return Position(access, access.tensor.format.sparse[-1])
 
 
 def fault(index: Index, bound: Collection[IndexVar]) -> str | None:

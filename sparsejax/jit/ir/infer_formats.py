@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import Compressed, Dense, Format, Level, LooseCompressed
+from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit.ir import blocks, cin, operators, simplify
 
 DENSE_ROOT_LIMIT = 1 << 24
@@ -126,7 +126,7 @@ def _infer(
                 (_ROOT, roots) if dense else (_WIDE_ROOT, roots) if roots and not masked else (_FALLS_BACK, owners)
             )
     zero = dtype.type(0)
-    if all(isinstance(k, Dense) for k in kinds):
+    if all(k.full for k in kinds):
         by_axis = [rule for _, rule in sorted(zip(order, rules, strict=True), key=lambda item: item[0])]
         return Format(tuple(kinds), None), zero, tuple(by_axis)
     return Format(tuple(kinds), order), zero if fill is None else fill, tuple(rules)
@@ -140,7 +140,7 @@ def _falls_back(rhs: cin.Expr, owners: tuple[cin.Access, ...], fill: Any) -> boo
 def _kept(levels: list[Level], number: int, count: int) -> Level:
     """The level that operands agree on, where it may stand at level `number` of `count`; else a compressed one."""
     first = levels[0]
-    agreed = all(level == first for level in levels) and not isinstance(first, LooseCompressed) and first.unique
+    agreed = all(level == first for level in levels) and first.kept
     stands = not (first.relative and number == 0) and not (first.shared and number + 1 < count)
     return first if agreed and stands else Compressed()
 
@@ -207,14 +207,12 @@ def _level_of(access: cin.Access, index: cin.Index) -> Level:
 def _is_root(access: cin.Access, index: cin.Index, few: set[cin.Index]) -> bool:
     """Whether `index` addresses the outermost level of `access`, a sparse one, and nothing below restricts it either."""
     level = _level_number(access, index)
-    if isinstance(access.tensor.format.levels[level], Dense):
+    if access.tensor.format.levels[level].full:
         return False
     if any(cin.variables_of(access.level_index(lv)) for lv in range(level)):
         return False
     below = range(level + 1, len(access.indices))
-    return not any(
-        access.level_index(lv) in few and not isinstance(access.tensor.format.levels[lv], Dense) for lv in below
-    )
+    return not any(access.level_index(lv) in few and not access.tensor.format.levels[lv].full for lv in below)
 
 
 def _restricts(access: cin.Access, index: cin.Index, few: set[cin.Index]) -> bool:
@@ -228,7 +226,7 @@ def _restricts(access: cin.Access, index: cin.Index, few: set[cin.Index]) -> boo
         return False
     reach = few | {index}
     for level in range(_level_number(access, index), len(access.indices)):
-        if isinstance(access.tensor.format.levels[level], Dense) or access.level_index(level) not in reach:
+        if access.tensor.format.levels[level].full or access.level_index(level) not in reach:
             continue
         above = {access.level_index(lv) for lv in range(level)}
         if all(cin.known(ix, reach) for ix in above):
@@ -264,9 +262,7 @@ def _leaves_few(access: cin.Access, index: cin.IndexVar, known: set[cin.Index]) 
     for other in (_level_number(access, ix) for ix in access.indices if ix in known):
         upper, lower = min(own, other), max(own, other)
         between = range(upper + 1, lower)
-        if not isinstance(levels[lower], Dense) and all(
-            access.level_index(lv) in known or not isinstance(levels[lv], Dense) for lv in between
-        ):
+        if not levels[lower].full and all(access.level_index(lv) in known or not levels[lv].full for lv in between):
             return True
     return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.loop_plans import LoopPlans
 
@@ -14,9 +14,7 @@ def heads(tensor: cin.Tensor) -> tuple[int, ...]:
     """The sparse levels that start a segment: every compressed level, and the first of each coordinate run."""
     form = tensor.format
     return tuple(
-        level
-        for level in range(len(form.levels))
-        if not isinstance(form.levels[level], Dense) and not form.continues(level)
+        level for level in range(len(form.levels)) if not form.levels[level].full and not form.continues(level)
     )
 
 
@@ -60,7 +58,7 @@ class Shared:
         """What the output of a kernel shares."""
         names, form = [t.name for t in inputs], given.access.tensor.format
         own, head = _head(form, given.level), heads(output)[0]
-        pos = own == head and all(isinstance(level, Dense) for level in form.levels[:own])
+        pos = own == head and all(level.full for level in form.levels[:own])
         return Shared(names.index(given.access.tensor.name), given.level, pos, max(own, head))
 
 

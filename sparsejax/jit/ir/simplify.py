@@ -19,7 +19,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, operators
 
 
@@ -200,8 +199,7 @@ def levels_asked(condition: cin.Expr) -> dict[cin.Access, int]:
     if not isinstance(condition, cin.Call):
         return {}
     if condition.op == "stored" and isinstance(access := condition.args[0], cin.Access):
-        levels = access.tensor.format.levels
-        return {access: 1 + max((k for k, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)}
+        return {access: 1 + max(access.tensor.format.sparse, default=-1)}
     found: dict[cin.Access, int] = {}
     for arg in condition.args:
         for access, count in levels_asked(arg).items():

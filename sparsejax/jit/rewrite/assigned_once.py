@@ -17,14 +17,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.program import Program
 
 
 def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
     """`stmt` with every element of `output` assigned once; None where it cannot be."""
-    if stmt is None or not all(isinstance(level, Dense) for level in output.format.levels) or simplify.conditions(stmt):
+    if stmt is None or not output.format.full or simplify.conditions(stmt):
         return None
     found = _path(stmt, output)
     if found is None:
@@ -70,7 +69,7 @@ def _path(stmt: cin.Stmt, output: cin.Tensor) -> tuple[list[cin.IndexVar], cin.S
             return None if found is None else (found[0], replace(stmt, consumer=found[1]))
         case cin.Assign(lhs, op, rhs) if lhs.tensor.name == output.name:
             started = isinstance(rhs, cin.Access) and rhs.tensor.policy == "scalar"
-            sparse = any(not isinstance(lv, Dense) for a in cin.accesses(rhs) for lv in a.tensor.format.levels)
+            sparse = any(not lv.full for a in cin.accesses(rhs) for lv in a.tensor.format.levels)
             return None if sparse or not (op is None or started) else ([], replace(stmt, op=None))
         case _:
             return None
@@ -82,6 +81,6 @@ def _runs_through(loops: Collection[cin.IndexVar], access: cin.Access) -> bool:
         return False  # it is at the position of another
     for number, level in enumerate(access.tensor.format.levels):
         var = cin.follows(access.level_index(number))
-        if not isinstance(level, Dense) and (var is None or var in loops):
+        if not level.full and (var is None or var in loops):
             return False
     return True

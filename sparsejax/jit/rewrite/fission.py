@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.jit.ir import cin, operators, simplify
 
 FEW = 3
@@ -163,7 +163,7 @@ def _sparse(access: cin.Access) -> bool:
 def walks(expr: cin.Expr, var: cin.IndexVar) -> bool:
     """Whether some operand of `expr` has a sparse level over `var`."""
     return any(
-        not isinstance(level, Dense) and access.level_index(k) == var
+        not level.full and access.level_index(k) == var
         for access in cin.accesses(expr)
         for k, level in enumerate(access.tensor.format.levels)
     )

@@ -24,7 +24,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import choices, cin, policies, simplify
 from sparsejax.jit.ir.loop_plans import Leaders, LoopKey, LoopPlan, LoopPlans, Walk
 from sparsejax.jit.ir.program import Program
@@ -93,7 +92,7 @@ class _Iteration:
     def _where(self, stmt: cin.Where, state: State) -> None:
         tensor = cin.workspace(stmt)
         read = {a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name}
-        sparse = loop_shapes.sparse_levels(self.program)
+        sparse = self.program.output.format.sparse
         if sparse and tensor.lacks and loop_shapes.visits_nothing(self.program, stmt.producer):
             self.emit(simplify.exhaust_stmt(stmt.consumer, read), state)
             return
@@ -158,14 +157,14 @@ class _Iteration:
                 state, moved = state.at(moved), {}
                 state, unsure = state._replace(unsure=state.unsure | unsure), set()
             while level < len(levels) and access not in state.unsure and state.known(access.level_index(level)):
-                if isinstance(levels[level], Dense):
+                if levels[level].full:
                     level += 1
                 elif access in reads:
                     level += 1  # searched
                     unsure.add(access)
                     break
                 elif _has_key(access, state):
-                    level = sum(not isinstance(lv, Dense) for lv in levels)
+                    level = sum(not lv.full for lv in levels)
                 else:
                     break  # appended by its loop
             if level != state.levels[access]:
@@ -176,7 +175,7 @@ class _Iteration:
 
 def _has_key(access: cin.Access, state: State) -> bool:
     """Whether the key of an entry that is written to a workspace with blocks is complete."""
-    keys = sum(not isinstance(level, Dense) for level in access.tensor.format.levels)
+    keys = len(access.tensor.format.sparse)
     return access.tensor.policy in policies.KEYED and all(map(state.known, access.indices[:keys]))
 
 
@@ -275,7 +274,7 @@ def _any_order(loop: Loop) -> bool:
 
     What is accumulated in registers, in place or in a workspace with keys may come in any order; so may what is written a second time.
     """
-    sparse = loop_shapes.sparse_levels(loop.program)
+    sparse = loop.program.output.format.sparse
     targets = [w.lhs for w in cin.writes(loop.stmt.body)]
     own = [target for target in targets if target.tensor.name == loop.program.output.name]
     if sparse and any(loop.state.levels[target] <= sparse[-1] for target in own):
@@ -379,7 +378,7 @@ def _leads(access: cin.Access, var: cin.IndexVar, state: State) -> bool:
     if access.tensor.policy == "scalar":
         return False
     level, levels = state.levels[access], access.tensor.format.levels
-    return level < len(levels) and not isinstance(levels[level], Dense) and access.level_index(level) == var
+    return level < len(levels) and not levels[level].full and access.level_index(level) == var
 
 
 def is_known(condition: cin.Expr, stmt: cin.Stmt, state: State) -> bool:
@@ -396,4 +395,4 @@ def is_known(condition: cin.Expr, stmt: cin.Stmt, state: State) -> bool:
 def targets(stmt: cin.Stmt) -> list[cin.Access]:
     """The accesses that `stmt` writes and that have a position: the output, and workspaces that are dense or have blocks."""
     written = [w.lhs for w in cin.writes(stmt) if w.lhs.tensor.policy != "scalar"]
-    return [a for a in written if a.tensor.policy is None or isinstance(a.tensor.format.levels[-1], Dense)]
+    return [a for a in written if a.tensor.policy is None or a.tensor.format.levels[-1].full]

@@ -1,12 +1,12 @@
 """What kernels read and write directly, where that is less than what formats can say.
 
-before:  out:bitmap[i,j] = A:hash[i,j] + B:csr-with-duplicates[i,j]
+before:  out:ell[i,j] = A:hash[i,j] + B:csr-with-duplicates[i,j]
 after:   out:csr[i,j] = A:csr[i,j] + B:csr[i,j],   A and B converted before, out after; the plan says so
 
 Read: every level type, but duplicates are combined first, and an unordered level is looked up, or walked alone where
 the order does not matter (`LoopPlan.unordered`); elsewhere it is read as a compressed one. So are diagonals in blocks that stick
-out of the shape, where they store what lies outside. Blocks: see `blocks`. Written: dense, compressed and
-coordinate levels; others are assembled compressed and converted. Conversions are linear in the entries.
+out of the shape, where they store what lies outside. Blocks: see `blocks`. Written: what `Format.as_written` says; levels that tell why kernels
+do not write them (`Level.unwritten`) are assembled compressed and converted. Conversions are linear in the entries.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.rewrite import concretize
 
 
-def assembled(form: Format) -> Format:
-    """The format in which a kernel writes a result of format `form`."""
-    levels = [lv if lv.written else Compressed() for lv in form.levels]
-    return form if tuple(levels) == form.levels else Format(levels, form.order, form.blocks)
+def assembled(output: cin.Tensor) -> cin.Tensor:
+    """A result in the format in which a kernel writes it."""
+    return output._replace(format=output.format.as_written(output.shape, output.dtype.itemsize))
 
 
 def without_lone_coordinates(form: Format) -> Format:

@@ -20,7 +20,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparsejax.formats import Coordinate, Dense
 from sparsejax.jit.backend import host
 from sparsejax.jit.ir import choices, cin, operators, policies, simplify
 from sparsejax.jit.ir.loop_plans import Accumulator, Cases, Leaders, LoopKey, Walk
@@ -69,7 +68,7 @@ class State(NamedTuple):
     def below(self, access: cin.Access, more: int = 0) -> bool:
         """Whether all levels of `access` that are left, but for the first `more`, are dense."""
         left = access.tensor.format.levels[self.levels[access] + more :]
-        return all(isinstance(level, Dense) for level in left)
+        return all(level.full for level in left)
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class Loop:
         """Whether the number of places of all segments of the level that is walked is known when the kernel runs."""
         form = walk.access.tensor.format
         return self.listed(walk.access, walk.level) and all(
-            isinstance(form.levels[k], Dense) or "pos" in form.buffer_names(k) or form.continues(k)
-            for k in range(walk.level + 1)
+            form.levels[k].full or "pos" in form.buffer_names(k) or form.continues(k) for k in range(walk.level + 1)
         )
 
 
@@ -129,17 +127,12 @@ def output_leader(program: Program) -> cin.Access | None:
     return given.access if given.level + 1 == len(given.access.indices) else None
 
 
-def sparse_levels(program: Program) -> list[int]:
-    """The sparse levels of the output."""
-    return [k for k, level in enumerate(program.output.format.levels) if not isinstance(level, Dense)]
-
-
 def entered(program: Program, stmt: cin.Stmt, var: cin.IndexVar, state: State) -> cin.Access | None:
     """The output as `stmt` writes it, when the loop over `var` appends coordinates to it."""
     for write in cin.writes(stmt):
         if write.lhs.tensor.name == program.output.name:
             level = state.levels[write.lhs]
-            appends = level in sparse_levels(program) and write.lhs.level_index(level) == var
+            appends = level in program.output.format.sparse and write.lhs.level_index(level) == var
             return write.lhs if appends else None
     return None
 
@@ -242,10 +235,15 @@ def _in_places(loop: Loop, key: Leaders, walk: Walk) -> bool:
     if loop.enters:
         level, form = state.levels[stmt.lhs], loop.program.output.format
         is_run_end = level + 1 == len(form.levels) or not form.continues(level + 1)
-        if stmt.op is not None or level + 1 != len(stmt.lhs.indices) or not is_run_end:
+        if (
+            stmt.op is not None
+            or level + 1 != len(stmt.lhs.indices)
+            or not is_run_end
+            or not form.levels[level].stretches
+        ):
             return False
     elif stmt.lhs.tensor.policy == "append":
-        last = isinstance(stmt.lhs.tensor.format.levels[-1], Coordinate) and stmt.lhs.indices[-1] == loop.var
+        last = not stmt.lhs.tensor.format.levels[-1].full and stmt.lhs.indices[-1] == loop.var
         if stmt.op is not None or not last:
             return False
     elif not _along(stmt.lhs, walk) and loop.var in cin.bound_by(stmt.lhs):
@@ -322,7 +320,7 @@ def _beside(access: cin.Access, walk: Walk) -> bool:
 
 def _gatherable(access: cin.Access) -> bool:
     """Whether `access` can be gathered: dense, of a type of four or eight bytes."""
-    plain = not access.others and all(isinstance(level, Dense) for level in access.tensor.format.levels)
+    plain = not access.others and access.tensor.format.full
     return plain and access.tensor.policy in (None, "dense") and access.dtype.itemsize in GATHERED
 
 
@@ -516,7 +514,7 @@ def tracked(program: Program, where: cin.Where, state: State) -> bool:
     tensor, consumer = cin.workspace(where), where.consumer
     appends = any(w.lhs.tensor.policy in policies.KEYED for w in cin.writes(consumer))
     refilled = any(a.tensor.name == tensor.name and a.tensor != tensor for a in cin.accesses(consumer))
-    if not tensor.lacks or not (sparse_levels(program) or appends or refilled):
+    if not tensor.lacks or not (program.output.format.sparse or appends or refilled):
         return False
     unsure = any(a in state.unsure or not state.below(a) for a in cin.accesses(where.producer))
     return unsure or bool(simplify.conditions(where.producer))

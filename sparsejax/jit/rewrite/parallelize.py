@@ -26,11 +26,11 @@ How many chunks there are depends on the expected work alone, never on the numbe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparsejax import config
-from sparsejax.formats import Dense
+from sparsejax.formats import Level
 from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.program import Chunking, Program
 from sparsejax.jit.schedule.schedules import Cost
@@ -60,7 +60,7 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     def serial(reason: str) -> Program:
         return replace(program, chunking=Chunking(work=work, reason=reason))
 
-    grows = program.given is None and not all(isinstance(level, Dense) for level in program.output.format.levels)
+    grows = program.given is None and not program.output.format.full
     least = config.parallel_work() * (GROWING if grows else 1)
     if grows and work >= least:
         least += config.parallel_work() * entries() / PLACED
@@ -70,7 +70,7 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     loop, partial = _outermost(program), _partial(program)
     if loop is None:
         return serial("there is no single loop around everything")
-    obstacle = _obstacle(loop)
+    obstacle = _obstacle(loop, program.output.format.levels)
     if obstacle is not None:
         return serial(obstacle)
     if partial is None:
@@ -113,7 +113,7 @@ def _outermost(program: Program) -> cin.Forall | None:
 def _partial(program: Program) -> str | None:
     """What chunks compute apart: nothing (""), a partial "scalar" or a partial "output"; None where they cannot."""
     stmt, output = program.stmt, program.output
-    dense = all(isinstance(level, Dense) for level in output.format.levels)
+    dense = output.format.full
     if isinstance(stmt, cin.Where):
         own = [w for w in cin.writes(stmt.producer) if w.lhs.tensor == cin.workspace(stmt)]
         return "scalar" if dense and len({w.op for w in own}) == 1 and _reduces(own) else None
@@ -137,22 +137,24 @@ def _reduces(writes: list[cin.Assign]) -> bool:
     return all(w.op is not None and operators.get(w.op).associative for w in writes)
 
 
-def _obstacle(stmt: cin.Forall) -> str | None:
-    """Why a loop cannot be cut."""
+def _obstacle(stmt: cin.Forall, written: Sequence[Level]) -> str | None:
+    """Why a loop that writes these levels cannot be cut."""
     var = stmt.var
+    if written and not written[0].settled:
+        return f"the coordinates of {var} in the result are one segment, which has to be complete"
     if stmt.kind == "tile":
         return f"{var} runs in tiles"
     for access in cin.accesses(stmt.body):
         level = _first_level(access)
         if level < len(access.indices) and access.level_index(level) == var:
             kind = access.tensor.format.levels[level]
-            if not isinstance(kind, Dense) and not (kind.ordered and "crd" in kind.buffer_types()):
+            if not kind.full and not (kind.ordered and "crd" in kind.buffer_types()):
                 return f"{var} is led by {access.tensor}, which cannot be cut"
     return None
 
 
 def _disjoint(lhs: cin.Access, var: cin.IndexVar) -> bool:
-    if lhs.tensor.format.is_dense or all(isinstance(level, Dense) for level in lhs.tensor.format.levels):
+    if lhs.tensor.format.full:
         return any(cin.distinct(ix, var) for ix in lhs.indices)
     return lhs.level_index(0) == var
 

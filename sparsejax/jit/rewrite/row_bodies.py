@@ -11,11 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, operators, policies, simplify
 from sparsejax.jit.ir.loop_plans import RowStages, RowSums, Stage
 from sparsejax.jit.rewrite import summation
-from sparsejax.jit.rewrite.loop_shapes import SHORT, Loop, output_leader, sparse_levels, tracked
+from sparsejax.jit.rewrite.loop_shapes import SHORT, Loop, output_leader, tracked
 from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes
 
 SOME = 512
@@ -55,7 +54,7 @@ def _leads(loop: Loop, access: cin.Access, var: cin.IndexVar) -> bool:
     if not loop.is_input(access) or access in loop.state.unsure:
         return False
     level, form = loop.state.levels[access], access.tensor.format
-    if level + 2 != len(access.indices) or not isinstance(form.levels[level], Dense):
+    if level + 2 != len(access.indices) or not form.levels[level].full:
         return False
     if (access.level_index(level), access.level_index(level + 1)) != (loop.var, var):
         return False
@@ -75,7 +74,7 @@ def _outermost(loop: Loop) -> cin.Stmt | None:
 def summed(loop: Loop) -> RowSums | None:
     """The reduction of every row that the body of a loop is; None where it is none."""
     body = _outermost(loop)
-    if not isinstance(body, cin.Where) or simplify.conditions(body) or sparse_levels(loop.program):
+    if not isinstance(body, cin.Where) or simplify.conditions(body) or loop.program.output.format.sparse:
         return None
     match body.producer:
         case cin.Forall(var, cin.Assign() as stmt, kind) if kind not in ("vector", "parallel", "tile"):
@@ -104,7 +103,7 @@ def summed(loop: Loop) -> RowSums | None:
 
 
 def _dense(access: cin.Access) -> bool:
-    return access.tensor.policy is None and all(isinstance(level, Dense) for level in access.tensor.format.levels)
+    return access.tensor.policy is None and access.tensor.format.full
 
 
 # -------------------------------------------------------------------------------------------------------------- staged
@@ -113,7 +112,7 @@ def _dense(access: cin.Access) -> bool:
 def staged(loop: Loop) -> RowStages | None:
     """The stages that the body of a loop is made of; None where it has any other form."""
     body, leader = _outermost(loop), output_leader(loop.program)
-    if body is None or (sparse_levels(loop.program) and (leader is None or _writes_coordinates(loop))):
+    if body is None or (loop.program.output.format.sparse and (leader is None or _writes_coordinates(loop))):
         return None
     registers: Registers = {}
     stages = []
@@ -135,7 +134,7 @@ def staged(loop: Loop) -> RowStages | None:
 
 def _writes_coordinates(loop: Loop) -> bool:
     shared = loop.program.shared
-    return shared is None or sparse_levels(loop.program)[0] < shared.first
+    return shared is None or loop.program.output.format.sparse[0] < shared.first
 
 
 def _flattened(stmt: cin.Stmt, fills: cin.Where | None = None) -> Iterator[tuple[cin.Stmt | None, cin.Where | None]]:
@@ -198,7 +197,7 @@ def _beside(access: cin.Access, leader: cin.Access) -> bool:
 def _of_entry(loop: Loop, access: cin.Access) -> bool:
     """Whether a statement that runs once per row would write an entry of a sparse result."""
     policy = access.tensor.policy
-    return policy == policies.OVERLAY or (policy is None and bool(sparse_levels(loop.program)))
+    return policy == policies.OVERLAY or (policy is None and bool(loop.program.output.format.sparse))
 
 
 def _writes_along(loop: Loop, access: cin.Access, leader: cin.Access) -> bool:
@@ -219,4 +218,4 @@ def _reads_densely(loop: Loop, access: cin.Access, registers: Registers) -> bool
         return tensor in registers or tensor.name in loop.state.accumulators
     if not cin.are_variables(access.indices):
         return False
-    return tensor.policy is None and all(isinstance(level, Dense) for level in tensor.format.levels)
+    return tensor.policy is None and tensor.format.full

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.program import Given, heads
 
@@ -16,9 +15,10 @@ def find(
     """The operand that gives the output of a concrete statement its positions, with the statement, whose blocks are assigned where
     they can be; None where there is no such operand."""
     form = output.format
-    if stmt is None or len(heads(output)) != 1 or output.paired or 0 in extents.values():
+    settled = all(level.settled for level in form.levels)
+    if stmt is None or not settled or len(heads(output)) != 1 or output.paired or 0 in extents.values():
         return None
-    last = max(k for k, level in enumerate(form.levels) if not isinstance(level, Dense))
+    last = form.sparse[-1]
     targets = {w.lhs for w in cin.writes(stmt) if w.lhs.tensor.name == output.name}
     if len(targets) != 1:
         return None
@@ -116,7 +116,7 @@ def _vanishes(stmt: cin.Stmt, leader: cin.Access, bound: set[cin.Index], empty: 
         if access.tensor.policy == "scalar":
             return access in empty
         index, levels = access.level_index, access.tensor.format.levels
-        asked = [k for k, lv in enumerate(levels) if not isinstance(lv, Dense) and cin.known(index(k), bound)]
+        asked = [k for k, lv in enumerate(levels) if not lv.full and cin.known(index(k), bound)]
         walked = access.tensor == leader.tensor and all(
             index(k) == leader.level_index(k) for k in range(max(asked, default=-1) + 1)
         )
@@ -135,12 +135,12 @@ def leads(access: cin.Access, outer: list[cin.IndexVar]) -> bool:
     """Whether the first levels of an operand are over `outer`, with a position for each entry and no other."""
     form, depth = access.tensor.format, len(outer)
     levels = form.levels[:depth]
-    if access.tensor.paired or len(levels) < depth or isinstance(levels[-1], Dense):
+    if access.tensor.paired or len(levels) < depth or levels[-1].full:
         return False
     below = range(depth, len(form.levels))
     if any(form.continues(level) for level in below[:1]) or any(access.level_index(level) in outer for level in below):
         return False  # several positions to an entry of a run, or a diagonal, which may not be stored
-    plain = all(level.written for level in levels)
+    plain = all(level.settled and level.unique for level in levels)
     return plain and [access.level_index(level) for level in range(depth)] == outer
 
 
@@ -150,7 +150,7 @@ def alone(access: cin.Access, inner: cin.Stmt, outer: list[cin.IndexVar]) -> boo
         if other == access or other.tensor.policy == "scalar":
             continue
         levels = [k for k in range(len(other.indices)) if other.level_index(k) in outer]
-        if any(not isinstance(level, Dense) for level in other.tensor.format.levels[: max(levels, default=-1) + 1]):
+        if any(not level.full for level in other.tensor.format.levels[: max(levels, default=-1) + 1]):
             return False
     return simplify.exhaust_stmt(inner, {access}) is None
 
@@ -160,7 +160,7 @@ def _always(stmt: cin.Stmt, name: str, bound: set[cin.IndexVar]) -> bool:
 
     def resolved(access: cin.Access) -> bool:
         levels = enumerate(access.tensor.format.levels)
-        return all(isinstance(level, Dense) or access.level_index(k) in bound for k, level in levels)
+        return all(level.full or access.level_index(k) in bound for k, level in levels)
 
     match stmt:
         case cin.Assign(lhs, _, rhs):

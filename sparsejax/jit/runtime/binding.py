@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.errors import FormatError
-from sparsejax.formats import Dense, Format, convert
+from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen import abi
@@ -98,7 +98,7 @@ class Binding:
         self._call: Callable[[bytes], int] | None = None
         self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
         self._dtype = output.dtype
-        self._dense = all(isinstance(level, Dense) for level in output.format.levels)
+        self._dense = output.format.full
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
         self._content = None if whole else self._start
         fill = 0 if output.format.is_dense else output.fill_value
@@ -317,7 +317,7 @@ def _check_size(output: cin.Tensor) -> None:
     """Dense levels of an output must be addressable."""
     size = 1
     for level, extent in zip(output.format.levels, output.format.level_extents(output.shape), strict=True):
-        if isinstance(level, Dense):
+        if level.full:
             size *= max(1, extent)
     if size > 2**44:
         raise FormatError(
@@ -375,18 +375,19 @@ class _Adoption:
         self._output = output
         form, name = output.format, output.name
         places = {slot: k for k, slot in enumerate(abi.slots_of(output, output=True))}
-        self._levels: list[tuple[int, int, int, int, np.dtype[Any]]] = []
+        self._levels: list[tuple[int, int, list[tuple[int, str, int, np.dtype[Any]]]]] = []
         for level, extent in enumerate(form.level_extents(output.shape)):
-            if isinstance(form.levels[level], Dense):
-                self._levels.append((extent, -1, -1, -1, np.dtype(np.int64)))
-                continue
-            heads = not form.continues(level)
-            pos = places[abi.Slot(name, "pos", level)] if heads else -1
-            count = places[abi.Slot(name, "count", level)] if heads else -1
-            crd = places[abi.Slot(name, "crd", level)]
-            self._levels.append((extent, pos, count, crd, convert.crd_dtype(extent)))
+            dtypes = {"pos": _INT64, "word": np.dtype(np.uint64), "crd": convert.crd_dtype(extent)}
+            kinds, per = form.levels[level].buffer_types(), form.levels[level].per
+            each = {"word": -(-extent // 64)}
+            count = places.get(abi.Slot(name, "count", level), -1)
+            buffers = [
+                (places[abi.Slot(name, n, level)], per[n], each.get(per[n], 1), dtypes[kinds[n]])
+                for n in form.buffer_names(level)
+            ]
+            self._levels.append((1 if buffers else extent, count, buffers))
         self._vals = places[abi.Slot(name, "vals", 0)]
-        self._pointers = [k for slot, k in places.items() if slot.what in ("pos", "crd", "vals")]
+        self._pointers = [k for slot, k in places.items() if slot.what not in ("extent", "count")]
         self._counts = [k - len(places) for slot, k in places.items() if slot.what == "count"]
         self._size = len(places)
 
@@ -399,16 +400,11 @@ class _Adoption:
         slots = slots[-self._size :]
         count = 1
         buffers: list[tuple[NDArray[Any], ...]] = []
-        for extent, pos, number, crd, dtype in self._levels:
-            if crd < 0:
-                buffers.append(())
-                count *= extent
-            elif pos < 0:
-                buffers.append((allocator.adopt(slots[crd], count, dtype),))
-            else:
-                edges = allocator.adopt(slots[pos], count + 1, _INT64)
-                count = slots[number]
-                buffers.append((edges, allocator.adopt(slots[crd], count, dtype)))
+        for extent, number, held in self._levels:
+            above = count
+            count = slots[number] if number >= 0 else count * extent
+            sizes = {"edge": above + 1, "parent": above, "word": above, "position": count}
+            buffers.append(tuple([allocator.adopt(slots[k], sizes[per] * each, dtype) for k, per, each, dtype in held]))
         output = self._output
         vals = allocator.adopt(slots[self._vals], count, output.dtype)
         return Storage(output.format, output.shape, output.fill_value, tuple(buffers), vals)

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import Dense
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
@@ -80,7 +79,7 @@ class Chunked:
             self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
             self._start = operators.get(cut.op).identity(output.dtype)
         form = output.format
-        if not all(isinstance(level, Dense) for level in form.levels):
+        if not form.full:
             self._layout = _Layout(output)
 
     def _alone(self) -> bool:
@@ -166,9 +165,8 @@ class Chunked:
         for head in layout.heads:
             expected = own[:, head.count]
             own[:, head.count] = expected if rows == 1 else -(-expected * 3 // (2 * rows))  # some make more than others
-        edges = layout.edges()
-        if edges:
-            own[:, layout.heads[0].pos] = edges
+        for column, address in layout.edges().items():
+            own[:, column] = address
         try:
             status = threads.run(self._kernel.address, table)
             if status == 0:
@@ -187,22 +185,38 @@ def _numbers(rows: int) -> Ints:
 
 
 class _Head:
-    """A level that starts a segment: where its slots are, the dense positions between it and the level above, the coordinates of
-    its run with their sizes."""
+    """A level that starts a segment: where its slots are, the dense positions between it and the level above, what its run notes of every
+    position, with sizes (`crd`)."""
 
     def __init__(self, places: dict[abi.Slot, int], output: cin.Tensor, level: int) -> None:
         form, extents = output.format, output.format.level_extents(output.shape)
         self.level = level
-        self.pos = places[abi.Slot(output.name, "pos", level)]
+        per = form.levels[level].per
+        by_parent = {name: places[abi.Slot(output.name, name, level)] for name in abi.by_parent(output, level)}
+        self.pos = by_parent.pop("pos", None)
+        each = {"word": 8 * -(-extents[level] // 64), "parent": 8}
+        crd = {name for name, kind in form.levels[level].buffer_types().items() if kind == "crd"}
+        self.parents = [(k, _crd(extents[level]) if n in crd else each[per[n]]) for n, k in by_parent.items()]
+        """Other buffers with elements for the positions above, and the bytes of each."""
+        self.group = form.levels[level].group
         self.count = places[abi.Slot(output.name, "count", level)]
         above = level
-        while above and isinstance(form.levels[above - 1], Dense):
+        while above and form.levels[above - 1].full:
             above -= 1
         self.between = math.prod(extents[above:level])
         run = [level]
         while run[-1] + 1 < len(form.levels) and form.continues(run[-1] + 1):
             run.append(run[-1] + 1)
-        self.crd = [(places[abi.Slot(output.name, "crd", lv)], 4 if extents[lv] <= 2**31 - 1 else 8) for lv in run]
+        self.crd = [
+            (places[abi.Slot(output.name, name, lv)], _crd(extents[lv]))
+            for lv in run
+            for name in abi.by_position(output, lv)
+        ]
+
+
+def _crd(extent: int) -> int:
+    """The bytes of a coordinate."""
+    return 4 if extent <= 2**31 - 1 else 8
 
 
 class _Layout:
@@ -213,21 +227,30 @@ class _Layout:
         self.size = len(places)
         self.heads = [_Head(places, output, level) for level in heads(output)]
         self.vals = places[abi.Slot(output.name, "vals", 0)]
-        form, last = output.format, max(k for k, x in enumerate(output.format.levels) if not isinstance(x, Dense))
+        form, last = output.format, output.format.sparse[-1]
         self.block = output.dtype.itemsize * math.prod(form.level_extents(output.shape)[last + 1 :])
         self.shared = self.heads[0].level > 0
 
-    def edges(self) -> int:
-        """Fresh `pos` of the first sparse level, where dense levels lie above it (else 0)."""
-        return allocator.take(8 * (self.heads[0].between + 1), zero=True) if self.shared else 0
+    def edges(self) -> dict[int, int]:
+        """Fresh memory, by slot, for what the first sparse level notes of the positions above it, where these are dense (else nothing)."""
+        head, made = self.heads[0], {}
+        for column, size in self._by_parent(head) if self.shared else ():
+            made[column] = allocator.take(size * (head.between + 1), zero=True)
+        return made
+
+    def given(self, own: Ints) -> list[int]:
+        """The addresses of what `edges` made."""
+        return [int(own[0, column]) for column, _ in self._by_parent(self.heads[0])] if self.shared else []
+
+    def _by_parent(self, head: _Head) -> list[tuple[int, int]]:
+        return [*head.parents, *([] if head.pos is None else [(head.pos, 8)])]
 
     def release(self, own: Ints) -> None:
         """Free what the chunks have allocated."""
         columns = [self.vals, *(p for head in self.heads for p, _ in head.crd)]
-        columns += [head.pos for head in self.heads[self.shared :]]
+        columns += [column for head in self.heads[self.shared :] for column, _ in self._by_parent(head)]
         allocator.release(own[:, columns].ravel().tolist())
-        if self.shared:
-            allocator.release([int(own[0, self.heads[0].pos])])
+        allocator.release(self.given(own))
 
 
 def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
@@ -250,11 +273,16 @@ def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
         for head in layout.heads:
             counts = own[:, head.count]
             before, total = _before(counts), int(counts.sum())
-            if above is None and layout.shared:
+            parents = (np.zeros_like(counts) if above is None else above) * head.between
+            for column, size in () if above is None and layout.shared else head.parents:
+                made[column] = target = new(size * int(parents.sum()))
+                piece(target + size * _before(parents), own[:, column], size * parents, 0, _COPY, own[:, column])
+            if head.pos is None:
+                pass
+            elif above is None and layout.shared:
                 at = own[:, head.pos] + 8 * (spans[:, 0] + 1)
-                piece(at, at, spans[:, 1] - spans[:, 0], before, _SHIFT, 0)
+                piece(at, at, spans[:, 1] - spans[:, 0], before // head.group, _SHIFT, 0)
             else:
-                parents = (np.zeros_like(counts) if above is None else above) * head.between
                 made[head.pos] = target = new(8 * (int(parents.sum()) + 2))
                 ctypes.c_int64.from_address(target).value = 0
                 if above is None:
@@ -263,7 +291,7 @@ def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
                     target + 8 * (_before(parents) + 1),
                     own[:, head.pos] + 8,
                     parents,
-                    before,
+                    before // head.group,
                     _SHIFT,
                     own[:, head.pos],
                 )
@@ -285,12 +313,12 @@ def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
 
 def _run(layout: _Layout, own: Ints, table: Ints, fresh: list[int], made: list[int]) -> list[int]:
     """Move the pieces; the chunks own nothing afterwards."""
-    shared = int(own[0, layout.heads[0].pos]) if layout.shared else 0
+    shared = layout.given(own)
     own[:] = 0
     try:
         threads.run(_placing().address, table)
     except BaseException:
-        allocator.release([*fresh, shared, *table[:, 5].tolist()])
+        allocator.release([*fresh, *shared, *table[:, 5].tolist()])
         raise
     return made
 

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.formats import Dense, Format, convert, passes
+from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.segments import MAX_POSITIONS
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import compiler
@@ -76,9 +76,9 @@ class Plan:
         self.parents = math.prod(shape[d] for d in self.keys)
         self.sorts = sorts
         self._above: tuple[tuple[Array, ...], ...] = ((),) * self.depth
-        self._heads = [first for first, _ in source.runs if not isinstance(source.levels[first], Dense)]
+        self._heads = [first for first, _ in source.runs if not source.levels[first].full]
         self._columns = self._plain_columns()
-        below_one_dense = isinstance(source.levels[0], Dense) and len(source.runs) == 2
+        below_one_dense = source.levels[0].full and len(source.runs) == 2
         self._same_pos = not self.sorts and below_one_dense and self.keys == source.order[:1]
         """Whether `pos` stays as it is."""
         self._by_rows = self.sorts and below_one_dense and source.order[0] in self.listed
@@ -236,7 +236,7 @@ class _Emitter:
         count, counted = b.i64(1), -1  # the dimension whose coordinates are the numbers of what is above
         last = len(form.runs) - 1
         for number, (first, stop) in enumerate(form.runs):
-            if isinstance(form.levels[first], Dense):
+            if form.levels[first].full:
                 counted = form.order[first]
                 count = self._extents[counted]
                 continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin
 
 IN_ORDER, IN_PLACE, SCATTER = "in order", "in place", "scatter"
@@ -20,6 +19,6 @@ def assembly(output: cin.Tensor, storage: Sequence[cin.IndexVar], order: Sequenc
     rest = len(storage) - p
     if not rest:
         return IN_ORDER, p
-    if all(isinstance(level, Dense) for level in output.format.levels[-rest:]):
+    if all(level.full for level in output.format.levels[-rest:]):
         return IN_PLACE, p
     return SCATTER, p

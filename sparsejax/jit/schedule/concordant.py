@@ -15,7 +15,7 @@ def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts
     rank = {v: k for k, v in enumerate(order)}
     place = {d: max((rank.get(v, -1) for v in cin.variables_of(ix)), default=-1) for d, ix in enumerate(access.indices)}
     dims = tuple(sorted(range(len(access.indices)), key=lambda d: (place[d], tensor.format.order.index(d))))
-    last = max(lv for lv, level in enumerate(tensor.format.levels) if not isinstance(level, Dense))
+    last = tensor.format.sparse[-1]
     block = set(tensor.format.order[last + 1 :])
     entries = facts[tensor.name][last]
     levels: list[Level] = []

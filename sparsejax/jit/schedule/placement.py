@@ -126,7 +126,7 @@ def fits(target: cin.Access, shared: Collection[cin.Index]) -> bool:
     outer = [target.level_index(level) for level in range(len(target.indices))]
     depth = sum(v in shared for v in outer)
     below = tensor.format.levels[depth:]
-    return not below or (set(outer[:depth]) <= set(shared) and not all(isinstance(x, Dense) for x in below))
+    return not below or (set(outer[:depth]) <= set(shared) and not all(x.full for x in below))
 
 
 def statement(nest: Nest, number: int, registers: Collection[str] = ()) -> Nest:
@@ -207,7 +207,7 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
 
 def _register(target: cin.Access, op: str) -> cin.Access | None:
     """Where an entry that is appended once is accumulated; None for blocks, which are accumulated in."""
-    if not isinstance(target.tensor.format.levels[-1], Coordinate):
+    if target.tensor.format.levels[-1].full:
         return None
     identity = operators.get(op).identity(target.dtype)
     name = f"{target.tensor.name}_s"

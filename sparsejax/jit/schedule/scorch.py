@@ -25,7 +25,6 @@ import graphlib
 import itertools
 import math
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.nest import Nest, outside
 
@@ -81,7 +80,7 @@ class _Search:
                     if expr.level_index(level) == var:
                         above = {expr.level_index(lv) for lv in range(level)} - {var}
                         known = all(cin.known(ix, bound) for ix in above)
-                        sparse = not isinstance(expr.tensor.format.levels[level], Dense)
+                        sparse = not expr.tensor.format.levels[level].full
                         return RHO if sparse and known else 1.0
                 return 1.0
             case cin.Call(op, args, _):
@@ -121,7 +120,7 @@ class _Search:
     def entries(self, access: cin.Access) -> float:
         sizes = (float(n) for n in access.tensor.shape)
         levels = access.tensor.format.levels
-        return math.prod(sizes) * RHO ** sum(not isinstance(level, Dense) for level in levels)
+        return math.prod(sizes) * RHO ** sum(not level.full for level in levels)
 
     def concordant(self, order: list[cin.IndexVar]) -> Order:
         """A topological order of the storage orders that stays close to `order`; cheapest edges of cycles dropped."""

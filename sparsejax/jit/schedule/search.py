@@ -28,7 +28,7 @@ import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.jit.cost import conversion_price, machine, operator_counts, price_table, statistics, workspace_choice
 from sparsejax.jit.cost.cardinality import Cardinalities, distinct
 from sparsejax.jit.cost.joins import Meeting, factors, joins
@@ -121,7 +121,7 @@ def with_targets(nest: Nest, facts: Facts, registers: Collection[str] = ()) -> F
 
 def _below(form: Format) -> tuple[int, ...]:
     """The dimensions of the dense levels below all sparse ones."""
-    return form.order[1 + max((k for k, level in enumerate(form.levels) if not isinstance(level, Dense)), default=-1) :]
+    return form.order[1 + (-1, *form.sparse)[-1] :]
 
 
 def points(nest: Nest, facts: Facts) -> float:
@@ -144,7 +144,7 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     """
     limit = 1024 + 4 * sum(counts[-1] for counts in facts.counts.values())
     form, counts = nest.output.format, level_counts(nest, facts)
-    ends = [stop - 1 for _, stop in form.runs if not isinstance(form.levels[stop - 1], Dense)]
+    ends = [stop - 1 for _, stop in form.runs if not form.levels[stop - 1].full]
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
@@ -338,7 +338,7 @@ class Model(Cardinalities):
             stored = [access.level_index(level) for level in range(len(access.indices))]
             last = max(level for level, index in enumerate(stored) if index == var)
             outer = frozenset(v for v in cin.followed(stored[:last]) if v != var)
-            found = self._levels[key] = last, isinstance(access.tensor.format.levels[last], Dense), outer
+            found = self._levels[key] = last, access.tensor.format.levels[last].full, outer
         return found
 
     def roles(self, state: _State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
@@ -491,7 +491,7 @@ class Model(Cardinalities):
     def _leads_as_copy(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
         """Whether `var` will be a sparse level of the copy that `concordant_format` makes of a discordant operand."""
         form, entries = access.tensor.format, self.facts[access.tensor.name][-1]
-        sparse = [lv for lv, level in enumerate(form.levels) if not isinstance(level, Dense)]
+        sparse = list(form.sparse)
         if all(lv > sparse[-1] for lv in range(form.ndim) if access.level_index(lv) == var):
             return False
         alone = all(access.level_index(lv) == var for lv in range(sparse[-1] + 1))
@@ -578,12 +578,12 @@ class Model(Cardinalities):
             points, met = self.points(self.walk(self.nest.variables)), self.facts.collisions
             entries = points if met is None else points / met
             levels = self.nest.output.format.levels
-            last = max((lv for lv, level in enumerate(levels) if not isinstance(level, Dense)), default=-1)
+            last = max(self.nest.output.format.sparse, default=-1)
             count, size, made = 1.0, 1.0, []
             for depth, (level, var) in enumerate(zip(levels, self.storage, strict=True)):
                 size *= self.extents[var]
                 count *= self.extents[var]
-                if not isinstance(level, Dense):
+                if not level.full:
                     most = min(count, size, self.walk(self.storage[: depth + 1]).survivors)
                     if met is not None and depth == last:
                         count = min(entries, most)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparsejax.formats import Dense
 from sparsejax.jit.cost import memory, statistics
 from sparsejax.jit.cost.statistics import EVEN
 from sparsejax.jit.ir import cin
@@ -101,5 +100,5 @@ def _plain(access: cin.Access) -> bool:
 
 def _layout(access: cin.Access, counts: tuple[float, ...]) -> memory.Walked:
     fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *counts)))
-    coordinate = 0 if isinstance(access.tensor.format.levels[-1], Dense) else memory.COORDINATE
+    coordinate = 0 if access.tensor.format.levels[-1].full else memory.COORDINATE
     return memory.Walked((), access.dtype.itemsize + coordinate, fanout, False)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sparsejax.formats import Dense
 from sparsejax.formats.walk import Segment, lower_bound
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
@@ -91,7 +90,7 @@ def _below_dense(loop: Loop, access: cin.Access) -> Work | None:
     level = loop.env.cursors[access].level if access in loop.env.cursors else 0
     if level or not access.indices or access.level_index(0) != loop.var:
         return None
-    return _edges(loop, access, 1) if isinstance(access.tensor.format.levels[0], Dense) else None
+    return _edges(loop, access, 1) if access.tensor.format.levels[0].full else None
 
 
 def _edges(loop: Loop, access: cin.Access, level: int) -> Work | None:
@@ -104,7 +103,7 @@ def _edges(loop: Loop, access: cin.Access, level: int) -> Work | None:
         return _edges_of_pair(loop, access, operand) if level == 1 else None
     if access.tensor.inner:
         return None
-    while level < len(form.levels) and isinstance(form.levels[level], Dense):
+    while level < len(form.levels) and form.levels[level].full:
         between = b.mul(operand.axes[form.order[level]].span, between)
         level += 1
     if level == len(form.levels) or "pos" not in operand.buffers[level]:

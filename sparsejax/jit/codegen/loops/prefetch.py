@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sparsejax.formats import Dense
 from sparsejax.jit.backend.builder import SIZES, Builder, Val
 from sparsejax.jit.codegen.environment import Env
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
@@ -131,7 +130,7 @@ def _is_row(access: cin.Access, picked: cin.IndexVar, along: cin.IndexVar) -> bo
 
 
 def _is_dense(access: cin.Access) -> bool:
-    return all(isinstance(level, Dense) for level in access.tensor.format.levels)
+    return access.tensor.format.full
 
 
 def _parent(loop: Loop, access: cin.Access, coordinate: Val) -> Val:
@@ -149,7 +148,7 @@ def _scattered(loop: Loop, access: cin.Access) -> bool:
     level = loop.env.cursors[access].level
     if level + 1 >= len(levels) or access.level_index(level) != loop.var:
         return False
-    return isinstance(levels[level], Dense) and operand.listed(level + 1)
+    return levels[level].full and operand.listed(level + 1)
 
 
 def _last(loop: Loop, walker: Walker) -> Val:

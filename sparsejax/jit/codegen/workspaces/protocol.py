@@ -28,7 +28,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from sparsejax.formats import Dense
 from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import emit
@@ -47,7 +46,7 @@ class Workspace(ABC):
         self.tensor = tensor
         self.extents = tuple(extents)
         self.op = op
-        self.keys = sum(not isinstance(level, Dense) for level in tensor.format.levels)
+        self.keys = len(tensor.format.sparse)
         """How many variables, the outermost ones, make up a key."""
         self.packing = packing(b, tensor.shape[: self.keys], extents[: self.keys])
         self.count = b.var(f"{tensor.name}_count", b.i64(0))
