@@ -59,6 +59,7 @@ PROGRAMS = {
     "read across": (lambda A: sj.einsum("ij,kj->ik", A, A @ A), sparse((300, 300), "csr", 1 / 300)),
     "blocks": (lambda A, X: A @ X, sparse((N, N), "bsr:3x2"), W),
     "converted": (lambda A: A.asformat("csc"), A),
+    "a constant": (lambda V: V @ A, V),
     "written by columns": (lambda A, x: sj.einsum("ij,j->ij", A, x, out_format="csc"), A, W[:, 0]),
 }
 
@@ -68,6 +69,7 @@ REACHED = {
     "association": ("three dense factors", "ends that meet"),
     "chunks": ("sparse product", "rows in registers", "dense sum of rows"),
     "conversion": ("converted", "columns of rows"),
+    "constants": ("a constant",),
     "copies": ("sparse product", "chain"),
     "depth": ("softmax", "triangles"),
     "donation": ("small dense", "dense sum of rows"),
