@@ -23,7 +23,7 @@ from sparsejax.jit.codegen.output import Output, Span
 from sparsejax.jit.codegen.shared_output import GivenOutput
 from sparsejax.jit.codegen.workspaces import kinds
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
-from sparsejax.jit.ir import choices, cin, policies, simplify
+from sparsejax.jit.ir import choices, cin, indices, policies, simplify
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import assigned_once, iteration, loop_shapes, summation
@@ -143,7 +143,8 @@ class Lowering:
             if tensor.policy in (None, "scalar") or name in self.operands:
                 continue
             places = zip(write.lhs.indices, tensor.shape, strict=True)
-            sizes = [self.extents[ix] if isinstance(ix, cin.IndexVar) else self.b.i64(n) for ix, n in places]
+            walked = ((indices.follows(ix), n) for ix, n in places)
+            sizes = [self.b.i64(n) if var is None else self.extents[var] for var, n in walked]
             if tensor.policy == policies.OVERLAY:
                 self.operands[name] = Overlay(self.b, tensor, self.output.vals(self.b))
             elif tensor.policy == "dense":

@@ -29,7 +29,7 @@ import numpy as np
 from sparsejax.cached import cached_property
 from sparsejax.formats import Dense, Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, indices
 from sparsejax.jit.ir.nest import Nest, of_definition
 
 MOST = 1024
@@ -191,7 +191,8 @@ def _agree(accesses: Sequence[cin.Access]) -> bool:
     found: dict[cin.IndexVar, int] = {}
     for access in accesses:
         for size, index in zip(access.tensor.shape, access.indices, strict=True):
-            if isinstance(index, cin.IndexVar) and found.setdefault(index, size) != size:
+            var = indices.follows(index)
+            if var is not None and found.setdefault(var, size) != size:
                 return False
     return True
 

@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.ir import blocks, cin, simplify, static_products
+from sparsejax.jit.ir import blocks, cin, indices, simplify, static_products
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.ir.static_products import Factor, Product, Step, Term, Values
@@ -393,8 +393,7 @@ def _where(registers: Sequence[cin.Access], consumer: cin.Stmt, producer: cin.St
 
 def _at(access: cin.Access, bound: Mapping[cin.IndexVar, int]) -> cin.Access:
     """An access with values in place of fixed variables."""
-    made = [bound.get(ix, ix) if isinstance(ix, cin.IndexVar) else ix for ix in access.indices]
-    return cin.Access(access.tensor, tuple(made))
+    return indices.renamed_access(access, {**bound})
 
 
 def _lies_along(access: cin.Access, lane: cin.IndexVar) -> bool:
