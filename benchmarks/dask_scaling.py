@@ -139,7 +139,7 @@ def measure(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, 
     }
     times: dict[tuple[str, str, int], list[float]] = {}
     clusters = {
-        w: distributed.LocalCluster(n_workers=w, threads_per_worker=1, dashboard_address=None, memory_limit=0)
+        w: distributed.LocalCluster(n_workers=w, threads_per_worker=1, dashboard_address=":0", memory_limit=0)
         for w in (1, 2)
     }
     clients = {w: distributed.Client(c, set_as_default=False) for w, c in clusters.items()}
@@ -291,7 +291,7 @@ def overhead() -> None:
 
     n = 2000
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as c,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as c,
         distributed.Client(c) as client,
     ):
         A = sd.shard(sp.eye_array(n, format="csr"), rows=20)
@@ -355,7 +355,7 @@ def compare_cuts(rounds: int, only: list[str]) -> None:
 
     product = sd.jit(lambda A: A @ A.T)
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
         distributed.Client(cluster) as client,
     ):
         for name in only or CUT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import uuid
@@ -234,6 +235,8 @@ def current_client() -> Any:
     """The client of a cluster that Dask computes on by default, or None."""
     try:
         distributed = optional("distributed", "dask")
-        return distributed.get_client()
+        client = distributed.get_client()
     except (ImportError, ValueError):
         return None
+    importlib.import_module("sparsejax.dask.exchange").install(client)
+    return client
