@@ -33,7 +33,7 @@ PATIENCE = 60.0
 """Seconds that a worker waits for another's compile before it compiles itself."""
 
 
-class Board(SchedulerPlugin):  # type: ignore[misc]
+class Board(SchedulerPlugin):
     """The scheduler's side."""
 
     name, idempotent = "sparsejax-board", True
@@ -84,7 +84,7 @@ class Board(SchedulerPlugin):  # type: ignore[misc]
             self.claims.pop(name)[1].set()
 
 
-class Reader(WorkerPlugin):  # type: ignore[misc]
+class Reader(WorkerPlugin):
     """A worker's side: a source of records."""
 
     name, idempotent = "sparsejax-reader", True
@@ -128,8 +128,12 @@ class Reader(WorkerPlugin):  # type: ignore[misc]
         if worker is None or worker.loop.asyncio_loop is _running():
             return None
         try:
-            return sync(worker.loop, getattr(worker.scheduler, f"sparsejax_{what}"), callback_timeout=PATIENCE, **arguments)
-        except Exception as error:  # of the network, a closing worker, a scheduler without the plugin: kernels are compiled here
+            return sync(
+                worker.loop, getattr(worker.scheduler, f"sparsejax_{what}"), callback_timeout=PATIENCE, **arguments
+            )
+        except (
+            Exception
+        ) as error:  # of the network, a closing worker, a scheduler without the plugin: kernels are compiled here
             if not isinstance(error, TimeoutError):
                 log.info("compiled kernels are not exchanged any more: %s: %s", type(error).__name__, error)
                 records.remove(self)

@@ -28,8 +28,8 @@ from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.dask.sharded import assemble, part
 from sparsejax.export import layout
-from sparsejax.jit.backend import records
 from sparsejax.jit.api import jit
+from sparsejax.jit.backend import records
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.index_arrays import checked_p

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'")
 
-from sparsejax.dask import exchange  # noqa: E402
-from sparsejax.jit.backend import records  # noqa: E402
+from sparsejax.dask import exchange
+from sparsejax.jit.backend import records
 
 
 def run(program):

@@ -64,13 +64,15 @@ def compile_text(text: str, plain: bool = False) -> Kernel:
     key = hashlib.sha256(text.encode()).hexdigest()
     kernel = _live.get(key)
     with _lock:
-        kernel = kernel or _live.get(key) or _make(text, plain)
+        kernel = kernel or _live.get(key)
+        if kernel is None:
+            kernel = _make(text, plain)
+        elif records.recording():
+            _image(text, plain)
         _live[key] = _recent[key] = kernel
         _recent.move_to_end(key)
         while len(_recent) > _KEPT:
             _recent.popitem(last=False)
-        if records.recording():
-            records.note(text, _image(text, plain))
     return kernel
 
 
@@ -106,6 +108,7 @@ def _image(text: str, plain: bool) -> bytes:
                 _compiled += 1
                 if cache:
                     cache.store(text, image)
+    records.note(text, image)
     return image
 
 
