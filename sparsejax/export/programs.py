@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,11 +120,16 @@ class Exported:
         """The same program, with the plans, LLVM text and machine code that a call with these arguments takes here: `serialize` writes them down, beside
         those for other processors that are there already. A process that loads them as trusted neither plans nor compiles.
 
+        Plans depend on what was observed of the data (its extents and entries, by powers of four): call it again for data of another kind.
+
         The program runs once, and what else this process has planned is planned anew when it is next called.
         """
         self._leaves(args)
         data = Exported(self._closed, self._in_tree, self._out_tree, self._scope).serialize()
         made = kernels.recorded(lambda: deserialize(data).call(*args))
+        known = self._records.get(made.processor)
+        if known is not None and known.package == made.package:
+            made = replace(made, known={**known.known, **made.known})
         records = {**self._records, made.processor: made}
         return Exported(self._closed, self._in_tree, self._out_tree, self._scope, records)
 

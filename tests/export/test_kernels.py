@@ -42,7 +42,6 @@ def test_another_process_compiles_nothing(data, tmp_path):
         A, X = sj.load_npz("A.npz"), np.load("X.npy")
         y, G = made.call(A, X)
         np.save("y.npy", y.todense())
-        made.call(A[:44], X)
         print(compiler.compile_count(), "llvmlite" in sys.modules)
     """
     found = {}
@@ -79,6 +78,13 @@ def test_damage_is_refused(data):
         bad[draws.randrange(start + 64, len(bad))] ^= 1 << draws.randrange(8)
         with pytest.raises(LayoutError, match="damaged"):
             deserialize(bad)
+
+
+def test_kernels_for_more_data(data):
+    once = deserialize(data)
+    more = once.with_kernels(A[:9], X)
+    (one,), (two,) = once._records.values(), more._records.values()
+    assert set(one.known) < set(two.known)
 
 
 def test_recording_leaves_nothing_behind():
