@@ -77,7 +77,7 @@ class Emitter:
         name = f"const-{digest(x._storage)}"
         place = (0,) * x.ndim
         if (name, *place) not in self.graph:
-            name, nodes = placed(name, {place: x})
+            name, nodes = placed(name, {place: x}, everywhere=True)
             self.graph.update(nodes)
         return Placed(x.aval, tuple(whole(n) for n in x.shape), name, float(x.nnz))
 

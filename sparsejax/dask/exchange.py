@@ -20,10 +20,14 @@ import weakref
 from collections import OrderedDict
 from typing import Any
 
-from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
-from distributed.utils import sync
-
+from sparsejax import config
 from sparsejax.jit.backend import records
+
+try:
+    from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
+    from distributed.utils import sync
+except ImportError:  # Dask's other schedulers have no workers elsewhere
+    SchedulerPlugin = WorkerPlugin = object  # type: ignore[misc, assignment]
 
 log = logging.getLogger("sparsejax")
 
@@ -93,8 +97,11 @@ class Reader(WorkerPlugin):
         self._worker: Any = None
 
     def setup(self, worker: Any) -> None:
-        """Ask the scheduler of this worker from now on."""
+        """Ask the scheduler of this worker from now on, and keep no more free memory than goes with the worker's limit."""
         self._worker = worker
+        limit = getattr(getattr(worker, "memory_manager", None), "memory_limit", None)
+        if limit:
+            config.update("free_memory", min(config.free_memory(), int(limit) >> 24))
         records.add(self)
 
     def teardown(self, worker: Any) -> None:

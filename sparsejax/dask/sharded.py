@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import uuid
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
+from sparsejax.dask import exchange
 from sparsejax.dask.cuts import Cut, cuts_for
 from sparsejax.formats import Format
 from sparsejax.lax.indexing import concatenate
@@ -172,6 +172,8 @@ def shard(
     any, rows are cut into shards of four million entries: shards never depend on the number of workers, and so neither do the bits of results. Rows and columns
     are cut between coordinates, so one row with more entries than a shard's share is a shard of its own; `.balance` says how even they are.
 
+    An array of Dask's becomes one in shards with its chunks as blocks, without being computed.
+
     With a client of Dask's `distributed` blocks are sent to its workers in turn. O(entries).
 
     >>> import numpy as np, sparsejax as sj, sparsejax.dask
@@ -179,6 +181,12 @@ def shard(
     >>> A.cuts[0], A.counts.tolist()
     ((0, 71, 100), [[2556], [2494]])
     """
+    if isinstance(A, Sharded):
+        raise TypeError("A is in shards already; compute() it first to cut it anew")
+    if hasattr(A, "__dask_graph__"):
+        if (rows, cols, axes) != (None, None, None):
+            raise ValueError("an array of Dask's is cut where its chunks are; call its rechunk() first")
+        return _of_chunks(A)
     x = asarray(A)
     storage = x._storage
     if axes is None:
@@ -201,6 +209,30 @@ def shard(
     return Sharded(x.aval, made, name, nodes, counts)
 
 
+def _of_chunks(A: Any) -> Sharded:
+    """The chunks of an array of Dask's as blocks, in the format that its `meta` has. ValueError where their sizes are not known."""
+    if any(n != n for sizes in A.chunks for n in sizes):
+        raise ValueError("A has chunks of unknown sizes; call compute_chunk_sizes() first")
+    meta = asarray(A._meta)
+    cuts = tuple((0, *itertools.accumulate(n for n in sizes if n)) if sum(sizes) else (0, 0) for sizes in A.chunks)
+    aval = Aval(A.shape, meta.dtype, meta.format, meta.fill_value)
+    spec = optional("dask.task_spec", "dask")
+    name = f"shard-{A.name}"
+    graph = dict(A.__dask_optimize__(A.__dask_graph__(), A.__dask_keys__()))
+    filled = [[k for k, n in enumerate(sizes) if n] or [0] for sizes in A.chunks]
+    for place in itertools.product(*(range(len(own)) for own in filled)):
+        source = (A.name, *(own[k] for own, k in zip(filled, place, strict=True)))
+        key = (name, *place)
+        graph[key] = spec.Task(key, _in_format, spec.TaskRef(source), str(aval.format))
+    return Sharded(aval, cuts, name, graph)
+
+
+def _in_format(chunk: Any, format: str) -> Any:
+    made = asarray(chunk)
+    form = Format.parse(format, made.ndim)
+    return made if made.format == form else convert_format(made, form)
+
+
 def part(x: Any, ranges: Sequence[tuple[int, int]]) -> Any:
     """The block of an array between boundaries, in its format."""
     key = tuple(slice(a, b) for a, b in ranges)
@@ -213,8 +245,9 @@ SMALL = 1 << 20
 _sent: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
 
-def placed(name: str, blocks: Mapping[tuple[int, ...], Any]) -> tuple[str, dict[Any, Any]]:
-    """Blocks by their place as nodes of a graph, and their name there: on the workers of a cluster, large ones in turn; else here."""
+def placed(name: str, blocks: Mapping[tuple[int, ...], Any], everywhere: bool = False) -> tuple[str, dict[Any, Any]]:
+    """Blocks by their place as nodes of a graph, and their name there: on the workers of a cluster, large ones in turn, or on all (what every task reads,
+    so that it is not lost with one of them); else here."""
     client = current_client()
     if client is None or all(block.nbytes <= SMALL for block in blocks.values()):
         node = optional("dask.task_spec", "dask").DataNode
@@ -223,7 +256,7 @@ def placed(name: str, blocks: Mapping[tuple[int, ...], Any]) -> tuple[str, dict[
     if any(future is None or future.status != "finished" for future in known.values()):
         # under a name of their own: a key that is released and sent again may be lost in between
         unique = f"{name}-{uuid.uuid4().hex[:8]}"
-        futures = client.scatter({(unique, *k): block for k, block in blocks.items()}, hash=False)
+        futures = client.scatter({(unique, *k): block for k, block in blocks.items()}, hash=False, broadcast=everywhere)
         known = {k: futures[unique, *k] for k in blocks}
         for k, future in known.items():
             _sent[client.id, name, k] = future
@@ -238,5 +271,5 @@ def current_client() -> Any:
         client = distributed.get_client()
     except (ImportError, ValueError):
         return None
-    importlib.import_module("sparsejax.dask.exchange").install(client)
+    exchange.install(client)
     return client

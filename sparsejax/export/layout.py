@@ -148,7 +148,7 @@ def decode(value: Any, scope: Scope | None = None) -> Any:
         case "range":
             return range(*inner)
         case "record":
-            return RECORDS[inner[0]](*map(decode, inner[1:]))
+            return RECORDS[inner[0]](*(decode(v, scope) for v in inner[1:]))
         case "ring":
             return Ring(inner[0], inner[1], decode(inner[2]))
         case "jaxpr":

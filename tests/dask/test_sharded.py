@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import special
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -107,6 +108,22 @@ PROGRAMS = {
     "jvp": (lambda A, x: sj.jvp(lambda x: (A @ x) ** 2, (x,), (x,))[1], (A, x), lambda: [2 * (D @ x) * (D @ x)]),
     "tensors": (lambda A, X: {"a": [A @ X, A.sum()]}, (A, X), lambda: [D @ X, D.sum()]),
     "closed over": (lambda A: A @ x + np.arange(N), (A,), lambda: [D @ x + np.arange(N)]),
+    "special": (lambda A: sj.lax.lgamma(A + 1.5), (A,), lambda: [special.gammaln(D + 1.5)]),
+    "searchsorted": (
+        lambda A, e: snp.searchsorted(e, A.asformat("dense")),
+        (A, np.sort(x)),
+        lambda: [np.searchsorted(np.sort(x), D)],
+    ),
+    "isin": (lambda A: snp.isin(A, A[:, 3].asformat("dense")), (A,), lambda: [np.isin(D, D[:, 3])]),
+    "histogram": (
+        lambda A: snp.histogram(A, np.linspace(-1, 1, 7))[0],
+        (A,),
+        lambda: [np.histogram(D, np.linspace(-1, 1, 7))[0]],
+    ),
+    "median": (lambda A: snp.median(A, axis=1), (A,), lambda: [np.median(D, axis=1)]),
+    "top_k": (lambda A: sj.lax.top_k(A, 3)[0], (A,), lambda: [-np.sort(-D, axis=1)[:, :3]]),
+    "solve": (lambda A, X: snp.linalg.solve(X.T @ X, (A @ X).T), (A, X), lambda: [np.linalg.solve(X.T @ X, (D @ X).T)]),
+    "prune": (lambda A: snp.abs(sj.prune(A, tol=0.5)), (A,), lambda: [np.abs(D * (abs(D) > 0.5))]),
     "nothing cut": (lambda A, X: (X * 2, 3.0), (A, X), lambda: [X * 2, 3.0]),
 }
 
