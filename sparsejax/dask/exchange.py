@@ -21,7 +21,9 @@ from collections import OrderedDict
 from typing import Any
 
 from sparsejax import config
+from sparsejax.dask import watch
 from sparsejax.jit.backend import records
+from sparsejax.optional import optional
 
 try:
     from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
@@ -49,9 +51,12 @@ class Board(SchedulerPlugin):
         """Who makes the record of a name now, and what those who wait for it wait for."""
 
     async def start(self, scheduler: Any) -> None:
-        """Answer workers from now on."""
+        """Answer workers from now on, and look after their memory."""
         handlers = {"load": self.load, "claim": self.claim, "store": self.store, "release": self.release}
         scheduler.handlers.update({f"sparsejax_{name}": handler for name, handler in handlers.items()})
+        callback = optional("tornado.ioloop", "dask").PeriodicCallback(watch.Watch(scheduler).look, 1000)
+        scheduler.periodic_callbacks["sparsejax-watch"] = callback
+        callback.start()
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """A worker is lost: what it was to make, another makes."""

@@ -117,7 +117,10 @@ class Sharded:
         return _persisted, (self.aval, self.cuts, self.name, self.counts)
 
     def compute(self, **kwargs: Any) -> Array:
-        """The whole array, here."""
+        """The whole array, here: workers send their blocks, and none of them holds all."""
+        client = None if kwargs else current_client()
+        if client is not None and not client.asynchronous and _on_clients():
+            return _gathered(client.get(dict(self._graph), self.__dask_keys__()), self.grid, self.aval)
         made: Array = optional("dask", "dask").compute(self, **kwargs)[0]
         return made
 
@@ -262,6 +265,11 @@ def placed(name: str, blocks: Mapping[tuple[int, ...], Any], everywhere: bool = 
             _sent[client.id, name, k] = future
     (own,) = {future.key[0] for future in known.values()}
     return own, {future.key: future for future in known.values()}
+
+
+def _on_clients() -> bool:
+    """Whether Dask computes on the client's cluster, and is not configured to use another scheduler."""
+    return optional("dask", "dask").config.get("scheduler", None) in (None, "distributed", "dask.distributed")
 
 
 def current_client() -> Any:

@@ -207,3 +207,51 @@ def test_files(tmp_path, client):
     assert int(product.counts.sum()) == (S @ S).nnz
     with pytest.raises(FileExistsError):
         sd.save_shards(tmp_path / "product", A)
+
+
+def test_stores_and_files(tmp_path, client):
+    for store in ("npz", "zarr", "h5"):
+        made = sd.save_shards(tmp_path / store, A, rows=3, store=store)
+        assert repr(sd.open_files([tmp_path / store / f"{k}-0.{store}" for k in range(3)])) == repr(made)
+        np.testing.assert_array_equal(sd.jit(lambda A: A @ X)(made).compute().todense(), (A @ X).todense())
+    columns = sd.open_files([tmp_path / "npz" / "0-0.npz", tmp_path / "zarr" / "2-0.zarr"], format="csc")
+    assert str(columns.format) == "csc" and columns.grid == (2, 1)
+    expected = (sj.numpy.concatenate([A[: made.cuts[0][1]], A[made.cuts[0][2] :]])).todense()
+    np.testing.assert_array_equal(columns.compute().todense(), expected)
+    sj.save_npz(tmp_path / "other.npz", A.astype("f4"))
+    with pytest.raises(ValueError, match=r"other.npz has dtype.*must be equal"):
+        sd.open_files([tmp_path / "npz" / "0-0.npz", tmp_path / "other.npz"])
+    with pytest.raises(FileNotFoundError):
+        sd.open_files([tmp_path / "none.npz"])
+    with pytest.raises(ValueError, match="store='x'"):
+        sd.save_shards(tmp_path / "x", A, store="x")
+
+
+def small_files():
+    """As if the disk were full: no file of this process may have more than a megabyte."""
+    import resource
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+
+def impatient():
+    from sparsejax.dask import watch
+
+    watch.PATIENCE = 3.0
+
+
+@pytest.mark.slow
+def test_the_disk_is_full_while_spilling():
+    """An error that says so, in place of a wait without end."""
+    da = pytest.importorskip("dask.array")
+    with cluster(1, memory_limit="300MB") as made, distributed.Client(made) as client:
+        client.run(small_files)
+        chunks = da.random.random((12_000, 5000), chunks=(400, 5000)).map_blocks(
+            sj.asarray, meta=sj.array(np.zeros((0, 0)))
+        )
+        lazy = sd.jit(lambda A: A * 2)(sd.shard(chunks))
+        client.run_on_scheduler(impatient)
+        with pytest.raises(MemoryError, match="all workers are paused"):
+            client.gather(client.futures_of(lazy.persist()))
