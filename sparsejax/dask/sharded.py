@@ -88,6 +88,21 @@ class Sharded:
         balance = "" if self.counts is None else f", balance={self.balance:.2f}"
         return f"Sharded({self.aval}, shards={shards}{balance})"
 
+    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            "an array in shards has no data here, and no operators: pass it to a function of sparsejax.dask.jit as an argument "
+            "(not static, not closed over, and with jit around grad and vmap); or call compute() or to_dask_array()"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = (
+        _refused
+    )
+    __matmul__ = __rmatmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __abs__ = __invert__ = (
+        _refused
+    )
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
+    __getitem__ = __array__ = __array_ufunc__ = __bool__ = __float__ = __int__ = __len__ = __iter__ = _refused
+
     # ------------------------------------------------------------------------------------------------ Dask's protocol
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
@@ -120,9 +135,16 @@ class Sharded:
         """The whole array, here: workers send their blocks, and none of them holds all."""
         client = None if kwargs else current_client()
         if client is not None and not client.asynchronous and _on_clients():
-            return _gathered(client.get(dict(self._graph), self.__dask_keys__()), self.grid, self.aval)
-        made: Array = optional("dask", "dask").compute(self, **kwargs)[0]
-        return made
+            keys = self.__dask_keys__()
+            there = {
+                key: node for key in keys if hasattr(node := self._graph[key], "status")
+            }  # futures: computed, or on their way
+            made = client.gather(there)
+            rest = [key for key in keys if key not in there]
+            made.update(zip(rest, client.get(dict(self._graph), rest) if rest else [], strict=True))
+            return _gathered([made[key] for key in keys], self.grid, self.aval)
+        whole: Array = optional("dask", "dask").compute(self, **kwargs)[0]
+        return whole
 
     def persist(self, **kwargs: Any) -> Sharded:
         """The same array with its blocks computed, kept where they were."""

@@ -40,8 +40,8 @@ class Watch:
             return
         told = ", ".join(f"{a}: {_memory(ws)}" for a, ws in list(self._scheduler.workers.items())[:4])
         error = MemoryError(
-            f"all workers are paused, as their memory is full, and nothing was freed for {PATIENCE:.0f} seconds ({told}). If their logs say that spilling to disk "
-            "failed, make room on that disk or take another (Dask's temporary-directory); else use more workers, more memory or smaller shards"
+            f"all workers are paused, as their memory is full, and nothing was freed for {PATIENCE:.0f} seconds ({told}). If their logs say that "
+            "spilling to disk failed, make room on that disk or take another (Dask's temporary-directory); else use more workers, more memory or smaller shards"
         )
         stimulus, recommendations = f"sparsejax-out-of-memory-{time.time()}", {}
         text = repr(error)
