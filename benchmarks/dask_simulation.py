@@ -206,7 +206,7 @@ def draw(drawn: dict[tuple[str, str, str], list[tuple[int, float]]], path: str) 
             "marker": "o",
             "markersize": 3,
         }
-        axes[kind == "weak"].plot(*zip(*points, strict=True), label=f"{program}, {layout}", **style)
+        axes[int(kind == "weak")].plot(*zip(*points, strict=True), label=f"{program}, {layout}", **style)
     for ax, kind in zip(axes, ("strong", "weak"), strict=True):
         ax.set(
             xscale="log", xlabel="workers", title=f"{kind} scaling", ylim=(0, 1.05), xticks=WORKERS, xticklabels=WORKERS

@@ -28,9 +28,10 @@ class ShardedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if trace.current() is not None:
             if any(hasattr(leaf, "__dask_graph__") for leaf in tree_util.tree_leaves((args, kwargs))):
+                name = getattr(self, "__name__", "a function")
                 raise TypeError(
-                    f"{self.__name__} is called with an array in shards while it is traced, as by grad or vmap around it; put sparsejax.dask.jit "
-                    "outside: jit(grad(f))"
+                    f"{name} is called with an array in shards while it is traced, as by grad or vmap around it; put sparsejax.dask.jit outside: "
+                    "jit(grad(f))"
                 )
             return self._jit(*args, **kwargs)
         emitter, results, tree = self._emit(args, kwargs)

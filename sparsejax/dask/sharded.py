@@ -135,14 +135,7 @@ class Sharded:
         """The whole array, here: workers send their blocks, and none of them holds all."""
         client = None if kwargs else current_client()
         if client is not None and not client.asynchronous and _on_clients():
-            keys = self.__dask_keys__()
-            there = {
-                key: node for key in keys if hasattr(node := self._graph[key], "status")
-            }  # futures: computed, or on their way
-            made = client.gather(there)
-            rest = [key for key in keys if key not in there]
-            made.update(zip(rest, client.get(dict(self._graph), rest) if rest else [], strict=True))
-            return _gathered([made[key] for key in keys], self.grid, self.aval)
+            return _gathered(_fetched(client, self._graph, self.__dask_keys__()), self.grid, self.aval)
         whole: Array = optional("dask", "dask").compute(self, **kwargs)[0]
         return whole
 
@@ -287,6 +280,24 @@ def placed(name: str, blocks: Mapping[tuple[int, ...], Any], everywhere: bool = 
             _sent[client.id, name, k] = future
     (own,) = {future.key[0] for future in known.values()}
     return own, {future.key: future for future in known.values()}
+
+
+BATCH = 8
+"""How many blocks are fetched at once: a worker reads them from its disk, if they are there, and holds them all."""
+
+
+def _fetched(client: Any, graph: Mapping[Any, Any], keys: list[Any]) -> list[Any]:
+    """The blocks of these keys, computed where they are not yet."""
+    futures = {}  # blocks that are computed, or on their way
+    for key in keys:
+        if hasattr(graph[key], "status"):
+            futures[key] = graph[key]
+    rest = [key for key in keys if key not in futures]
+    futures.update(zip(rest, client.get(dict(graph), rest, sync=False) if rest else [], strict=True))
+    made: list[Any] = []
+    for k in range(0, len(keys), BATCH):
+        made += client.gather([futures.pop(key) for key in keys[k : k + BATCH]])  # and let go of
+    return made
 
 
 def _on_clients() -> bool:
