@@ -66,7 +66,11 @@ class ShardedFunction:
                 lines.append(f"  stage {stage.number}: {grid} tasks")
                 for choice in stage.choices:
                     moves = "; ".join(f"{what} {how} {_bytes(b)}" for what, how, b in choice.moves) or "nothing moves"
-                    how = "whole operands" if choice.rule is None else split_text(choice.split)
+                    how = (
+                        "whole operands"
+                        if choice.rule is None
+                        else split_text(choice.split) + (f", {choice.scheme}" if choice.scheme else "")
+                    )
                     others = "".join(f", {s or 'whole'} {p / 1e6:.2f} ms" for s, p in choice.others)
                     source = f"   {choice.eqn.source}" if choice.eqn.source else ""
                     lines.append(

@@ -333,6 +333,22 @@ def test_explain():
     assert "contract" in text and "test_sharded.py" in text and "moved at most" in text
 
 
+@pytest.mark.parametrize(
+    ("split", "scheme"),
+    [("i", "1-D"), ("j", "1-D"), ("ij", "2-D"), ("ik", "1.5-D"), ("jk", "1.5-D"), ("ijk", "3-D"), ("k", "1-D, summed")],
+)
+def test_schemes_of_products(split, scheme, monkeypatch):
+    """Every way to cut a product of sparse matrices gives the same, and `explain` names it. Variables are those of the rule: i, j of the result, k."""
+    wanted = {"ijk".index(v) for v in split}
+    monkeypatch.setattr(emit, "_plans", {})
+    pick = lambda choices: next((c for c in choices if set(c.split) == wanted), choices[0])  # noqa: E731
+    monkeypatch.setattr(plan.Plan, "pick", staticmethod(pick))
+    graph = sd.shard(A, rows=(0, 30, 60, N), cols=(0, 30, 60, N))
+    product = sd.jit(lambda A: sj.einsum("ik,kj->ij", A, A))
+    np.testing.assert_allclose(product(graph).compute(scheduler="sync").todense(), D @ D)
+    assert f", {scheme}]" in product.explain(graph)
+
+
 def test_names_are_what_is_computed():
     one, two = (sd.jit(lambda A, x: A @ x)(sd.shard(A, rows=4), x) for _ in range(2))
     assert one.name == two.name
