@@ -192,6 +192,54 @@ def measure(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, 
             print(f"| {name} | {who} | {numbers} |")
 
 
+def alone(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, peers: list[str]) -> None:
+    """Seconds of processor time of the same programs on Dask's synchronous scheduler, one thread: graph, tasks and all, but no messages."""
+    import sparsejax.dask as sd
+
+    rng = np.random.default_rng(1)
+    n = graph.shape[0]
+    x, X = np.full(n, 1 / n), rng.normal(size=(n, WIDTH))
+    W, V = rng.normal(size=(WIDTH, WIDTH)), rng.normal(size=(WIDTH, WIDTH // 2))
+    A, B = sd.shard(graph, rows=shards), sd.shard(small, rows=shards)
+    H = sd.shard(X, rows=A.cuts[0])
+    programs: dict[str, dict[str, Callable[[], Any]]] = {
+        "ours": {
+            "pagerank": lambda: sd.jit(pagerank)(A, x),
+            "gcn": lambda: sd.jit(gcn)(A, H, W, V),
+            "spgemm": lambda: sd.jit(spgemm)(B),
+        }
+    }
+    for peer in peers:
+        programs[peer] = chunk_programs(graph, x, X, W, V, A.cuts[0], peer)
+        m = small.shape[0]
+        programs[peer]["spgemm"] = chunk_programs(small, np.ones(m), np.ones((m, WIDTH)), W, V, B.cuts[0], peer)[
+            "spgemm"
+        ]
+    print(
+        "| program | "
+        + " | ".join(f"{p}, s" for p in programs)
+        + " | "
+        + " | ".join(f"{p} / ours" for p in peers)
+        + " |"
+    )
+    print("|---" * (1 + len(programs) + len(peers)) + "|")
+    for name in ("pagerank", "gcn", "spgemm"):
+        spent: dict[str, list[float]] = {who: [] for who in programs}
+        results = {}
+        for turn in range(rounds + 1):
+            for who, own in programs.items():
+                start = time.process_time()
+                made = own[name]().compute(scheduler="sync")
+                if turn:
+                    spent[who].append(time.process_time() - start)
+                results[who] = np.asarray(made.todense() if hasattr(made, "todense") else made).ravel()
+        for who in peers:
+            np.testing.assert_allclose(results["ours"], results[who], rtol=1e-8, atol=1e-12)
+        medians = {who: statistics.median(times) for who, times in spent.items()}
+        numbers = [f"{medians[w]:.3f}" for w in programs] + [f"{medians[p] / medians['ours']:.2f}" for p in peers]
+        print(f"| {name} | {' | '.join(numbers)} |", flush=True)
+
+
 def overhead() -> None:
     """Microseconds per task of building graphs and of scheduling them, beside those of an array of Dask's over NumPy chunks with as many tasks: processor
     time of this process, in which the scheduler and the client are."""
@@ -319,19 +367,24 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", default="scipy,sparse")
+    parser.add_argument(
+        "--alone", action="store_true", help="without clusters: processor time on the synchronous scheduler"
+    )
     parser.add_argument("--data", help="a public graph or matrix, in place of a drawn one")
     parser.add_argument("--cuts", action="store_true")
     parser.add_argument("--only", nargs="*", default=[], help="names of matrices, of --cuts")
     args = parser.parse_args()
     if args.cuts:
         return compare_cuts(args.rounds, args.only)
-    overhead()
     if args.data:
         graph = sp.csr_array(datasets.matrix(args.data), dtype=np.float64)
         graph = small = sp.csr_array(graph @ sp.diags_array(1 / np.maximum(graph.sum(axis=0), 1)))
     else:
         graph = power_law(args.nodes, args.links)
         small = sp.random_array((40_000, 40_000), density=12 / 40_000, format="csr", rng=np.random.default_rng(2))
+    if args.alone:
+        return alone(graph, small, args.shards, args.rounds, [p for p in args.peers.split(",") if p])
+    overhead()
     measure(graph, small, args.shards, args.rounds, [p for p in args.peers.split(",") if p])
 
 

@@ -16,4 +16,4 @@ def test_a_small_run(name, capsys, tmp_path):
     assert "dashboard: http" in told and "Sharded(" in told
     if name == "dask_atlas":
         found, exact = (float(line.split("variance ")[1]) for line in told.splitlines() if "variance " in line)
-        assert abs(found - exact) < 0.02 * exact
+        assert 0.95 * exact < found < 1.0001 * exact  # of six steps of the iteration
