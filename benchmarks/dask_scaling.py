@@ -1,13 +1,13 @@
-"""Functions over shards: one worker against two, beside `dask.array` over SciPy's and pydata/sparse's chunks; and a simulation of more workers.
+"""Functions over shards: one worker against two, beside `dask.array` over SciPy's and pydata/sparse's chunks. More workers: `dask_simulation`.
 
-    python -m benchmarks.dask_scaling                  # both; --nodes 200000 --links 20 for a drawn graph in place of a public one
-    python -m benchmarks.dask_scaling --simulate       # the simulation alone
+    python -m benchmarks.dask_scaling                  # a drawn power law; --data NotreDame_www for a public graph, --nodes 200000 --links 20
     python -m benchmarks.dask_scaling --cuts           # A @ A.T of real matrices, cut by entries, by multiplications, by `tile_sizes`
 
 Clusters of one and of two processes, one thread each, are both alive, and runs alternate; medians of `--rounds`. Every result is compared with SciPy's.
 
-The simulation takes the real graphs of 4 to 1,024 workers, two shards each. A task takes its operations times the nanoseconds measured here for one block, and
-0.2 ms of the one scheduler. A block that another worker made is received once per worker, at 10 Gbit/s and 50 microseconds, one at a time per worker.
+Two workers on a machine that does other work show little by the clock. So each run is measured by processor time too: that of each worker's process.
+"work / busier" is the time of one worker over that of the busier one of two: what the clock would show on two idle cores, but for waits for blocks and for the
+scheduler. Against the peers, the processor time of one worker counts.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def measure(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, 
     }
     times: dict[tuple[str, str, int], list[float]] = {}
     clusters = {
-        w: distributed.LocalCluster(n_workers=w, threads_per_worker=1, dashboard_address=None, memory_limit=0)
+        w: distributed.LocalCluster(n_workers=w, threads_per_worker=1, dashboard_address=":0", memory_limit=0)
         for w in (1, 2)
     }
     clients = {w: distributed.Client(c, set_as_default=False) for w, c in clusters.items()}
@@ -160,11 +160,13 @@ def measure(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, 
         for (who, name, w), program in programs.items():
             client = clients[w]
             with client.as_current():
+                before = client.run(time.process_time)
                 start = time.perf_counter()
                 lazy = program()
                 kept = lazy.persist()
                 distributed.wait(client.futures_of(kept))
                 spent = time.perf_counter() - start
+                after = client.run(time.process_time)
                 if turn == 0:
                     found = kept.compute()
                     found = np.asarray(found.todense() if hasattr(found, "todense") else found)
@@ -172,142 +174,110 @@ def measure(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, 
                         found.reshape(expected[name].shape), expected[name], rtol=1e-8, atol=1e-12
                     )
                 else:
-                    times.setdefault((who, name, w), []).append(spent)
+                    times.setdefault((who, name, w), []).append((spent, max(after[a] - before[a] for a in before)))
                 del lazy, kept
     for client in clients.values():
         client.close()
     for cluster in clusters.values():
         cluster.close()
     print(
-        "| program | chunks | one worker, s | two workers, s | scaling | ours is faster (two) |\n|---|---|---|---|---|---|"
+        "| program | chunks | one worker: s | processor | two workers: s | processor, busier | work / busier | ours is faster (processor, one) |"
     )
+    print("|---|---|---|---|---|---|---|---|")
     for name in expected:
         for who in ("ours", *peers):
-            one, two = (statistics.median(times[who, name, w]) for w in (1, 2))
-            ratio = two / statistics.median(times["ours", name, 2])
-            print(f"| {name} | {who} | {one:.3f} | {two:.3f} | {one / two:.2f} | {ratio:.2f} |")
+            one, two = (np.median(times[who, name, w], axis=0) for w in (1, 2))
+            ratio = one[1] / np.median(times["ours", name, 1], axis=0)[1]
+            numbers = f"{one[0]:.3f} | {one[1]:.3f} | {two[0]:.3f} | {two[1]:.3f} | {one[1] / two[1]:.2f} | {ratio:.2f}"
+            print(f"| {name} | {who} | {numbers} |")
 
 
-def simulated(emitter: Any, results: Any, workers: int, nanoseconds: float) -> tuple[float, float, int]:
-    """Seconds, bytes and messages of a graph on so many workers."""
-    latency, byte, overhead = 50e-6, 8 / 10e9, 2e-4
-    finished: dict[Any, float] = {}
-    place: dict[Any, int] = {}
-    free, receiving = [0.0] * workers, [0.0] * workers
-    there: list[dict[Any, float]] = [{} for _ in range(workers)]
-    scheduler = moved = 0.0
-    messages = turn = 0
-    for key, node in emitter.graph.items():  # in the order of emission, which is one of dependencies
-        needs = list(getattr(node, "dependencies", ()))
-        if not needs:
-            place[key], finished[key] = turn % workers, 0.0
-            turn += 1
-            continue
-
-        def start_of(worker: int, needs: list[Any] = needs) -> tuple[float, int]:
-            """When a task could start there, as Dask estimates it."""
-            missing = sum(emitter.sizes.get(k, 0.0) for k in needs if place[k] != worker and k not in there[worker])
-            return free[worker] + missing * byte, worker
-
-        _, w = min(
-            start_of(worker)
-            for worker in {place[k] for k in sorted(needs, key=lambda k: -emitter.sizes.get(k, 0.0))[:64]}
-        )
-        scheduler += overhead
-        ready = max(free[w], 0.0)
-        for k in needs:
-            if place[k] == w:
-                ready = max(ready, finished[k])
-                continue
-            if k not in there[w]:
-                start = max(receiving[w], finished[k])
-                receiving[w] = start + emitter.sizes.get(k, 0.0) * byte
-                there[w][k] = receiving[w] + latency
-                moved += emitter.sizes.get(k, 0.0)
-                messages += 1
-            ready = max(ready, there[w][k])
-        ready = max(ready, scheduler)
-        finished[key] = free[w] = ready + emitter.works.get(key, 0.0) * nanoseconds * 1e-9
-        place[key] = w
-    return max(finished.values()), moved, messages
-
-
-def outlines(n: int, entries: float, cut: tuple[int, ...]) -> tuple[Any, Any]:
-    """A graph and a vector in shards, without data."""
-    from sparsejax.core.avals import Aval
-    from sparsejax.dask.sharded import Sharded
-
-    parts = len(cut) - 1
-    matrix, vector = (
-        Aval((n,) * d, np.dtype("f8"), sj.formats.Format.parse(f, d)) for d, f in ((2, "csr"), (1, "dense"))
-    )
-    counts = np.full((parts, 1), int(entries) // parts)
-    A = Sharded(matrix, (cut, (0, n)), "A", {("A", k, 0): None for k in range(parts)}, counts)
-    return A, Sharded(vector, (cut,), "x", {("x", k): None for k in range(parts)}, np.diff(cut))
-
-
-def simulate(nodes: int, links: int) -> None:
+def alone(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, peers: list[str]) -> None:
+    """Seconds of processor time of the same programs on Dask's synchronous scheduler, one thread: graph, tasks and all, but no messages."""
     import sparsejax.dask as sd
 
-    block = sj.array(power_law(min(nodes, 200_000), links))
-    x = np.ones(block.shape[1])
-    run = sj.jit(lambda A, x: 0.85 * (A @ x) + 0.15)
-    with sj.config.using(num_threads=1):
-        run(block, x)
-        spent = []
-        for _ in range(5):
-            start = time.perf_counter()
-            run(block, x)
-            spent.append(time.perf_counter() - start)
-    nanoseconds = statistics.median(spent) * 1e9 / block.nnz
-    print(f"\n{nanoseconds:.2f} ns per entry of a block\n")
+    rng = np.random.default_rng(1)
+    n = graph.shape[0]
+    x, X = np.full(n, 1 / n), rng.normal(size=(n, WIDTH))
+    W, V = rng.normal(size=(WIDTH, WIDTH)), rng.normal(size=(WIDTH, WIDTH // 2))
+    A, B = sd.shard(graph, rows=shards), sd.shard(small, rows=shards)
+    H = sd.shard(X, rows=A.cuts[0])
+    programs: dict[str, dict[str, Callable[[], Any]]] = {
+        "ours": {
+            "pagerank": lambda: sd.jit(pagerank)(A, x),
+            "gcn": lambda: sd.jit(gcn)(A, H, W, V),
+            "spgemm": lambda: sd.jit(spgemm)(B),
+        }
+    }
+    for peer in peers:
+        programs[peer] = chunk_programs(graph, x, X, W, V, A.cuts[0], peer)
+        m = small.shape[0]
+        programs[peer]["spgemm"] = chunk_programs(small, np.ones(m), np.ones((m, WIDTH)), W, V, B.cuts[0], peer)[
+            "spgemm"
+        ]
     print(
-        "| workers | strong: s | efficiency | weak: s | efficiency | GB moved (strong) | messages |\n|---|---|---|---|---|---|---|"
+        "| program | "
+        + " | ".join(f"{p}, s" for p in programs)
+        + " | "
+        + " | ".join(f"{p} / ours" for p in peers)
+        + " |"
     )
-    base: dict[str, float] = {}
-    for workers in (1, 4, 16, 64, 256, 1024):
-        row = []
-        for kind in ("strong", "weak"):
-            n = nodes * 256 if kind == "strong" else nodes * workers
-            cut = tuple(n * k // (2 * workers) for k in range(2 * workers + 1))
-            entries = float(n) * links
-            A, v = outlines(n, entries, cut)
-            emitter, results, _ = sd.jit(pagerank)._emit((A, v), {})
-            for k in range(2 * workers):
-                emitter.sizes["A", k, 0], emitter.sizes["x", k] = 12 * entries / (2 * workers), 8 * n / (2 * workers)
-            seconds, moved, messages = simulated(emitter, results, workers, nanoseconds)
-            base.setdefault(kind, seconds)
-            ideal = base[kind] / workers if kind == "strong" else base[kind]
-            row.append((seconds, ideal / seconds, moved, messages))
-        (s, e, m, c), (s2, e2, _, _) = row
-        print(f"| {workers} | {s:.3f} | {e:.2f} | {s2:.3f} | {e2:.2f} | {m / 1e9:.2f} | {c} |")
+    print("|---" * (1 + len(programs) + len(peers)) + "|")
+    for name in ("pagerank", "gcn", "spgemm"):
+        spent: dict[str, list[float]] = {who: [] for who in programs}
+        results = {}
+        for turn in range(rounds + 1):
+            for who, own in programs.items():
+                start = time.process_time()
+                made = own[name]().compute(scheduler="sync")
+                if turn:
+                    spent[who].append(time.process_time() - start)
+                results[who] = np.asarray(made.todense() if hasattr(made, "todense") else made).ravel()
+        for who in peers:
+            np.testing.assert_allclose(results["ours"], results[who], rtol=1e-8, atol=1e-12)
+        medians = {who: statistics.median(times) for who, times in spent.items()}
+        numbers = [f"{medians[w]:.3f}" for w in programs] + [f"{medians[p] / medians['ours']:.2f}" for p in peers]
+        print(f"| {name} | {' | '.join(numbers)} |", flush=True)
 
 
 def overhead() -> None:
-    """Nanoseconds per task of building and of running a graph of small tasks."""
+    """Microseconds per task of building graphs and of scheduling them, beside those of an array of Dask's over NumPy chunks with as many tasks: processor
+    time of this process, in which the scheduler and the client are."""
+    import dask.array as da
     import distributed
 
     import sparsejax.dask as sd
 
-    n = 2000
+    n, rounds, shards = 4_000_000, 10, 100
+
+    def ours() -> Any:
+        return sd.jit(lambda x: sj.lax.fori_loop(0, rounds, lambda k, x: x * 1.5, x))(x)
+
+    def theirs() -> Any:
+        made = y
+        for _ in range(rounds):
+            made = made.map_blocks(np.multiply, 1.5)
+        return made
+
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as c,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as c,
         distributed.Client(c) as client,
     ):
-        A = sd.shard(sp.eye_array(n, format="csr"), rows=20)
-        f = sd.jit(lambda A: sj.lax.fori_loop(0, 50, lambda k, A: A * 1.5, A))
-        for _ in range(2):
-            start = time.perf_counter()
-            lazy = f(A)
-            built = time.perf_counter() - start
-            kept = lazy.persist()
-            distributed.wait(client.futures_of(kept))
-            spent = time.perf_counter() - start
-            count = len(lazy.__dask_graph__())
-            del kept
-        print(
-            f"\n{count} tasks: graph {built / count * 1e6:.0f} microseconds a task, with scheduling and running {spent / count * 1e6:.0f}"
-        )
+        x = sd.shard(np.ones(n), rows=shards)
+        y = da.ones(n, chunks=n // shards)
+        for name, program in (("ours", ours), ("dask.array over NumPy", theirs)):
+            for _ in range(3):
+                start = time.process_time()
+                lazy = program()
+                built = time.process_time() - start
+                kept = lazy.persist(optimize_graph=False)
+                distributed.wait(client.futures_of(kept))
+                spent = time.process_time() - start
+                count = len(lazy.__dask_graph__())
+                del kept
+            print(
+                f"{name}: {count} tasks, {built / count * 1e6:.0f} microseconds each for the graph, {spent / count * 1e6:.0f} with scheduling and sending"
+            )
 
 
 CUT = ("email-Enron", "as-caida20071105", "arxiv-cit-hep-ph", "musae_facebook", "pgp-strong-2009", "copter2")
@@ -355,7 +325,7 @@ def compare_cuts(rounds: int, only: list[str]) -> None:
 
     product = sd.jit(lambda A: A @ A.T)
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
         distributed.Client(cluster) as client,
     ):
         for name in only or CUT:
@@ -397,19 +367,25 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", default="scipy,sparse")
-    parser.add_argument("--simulate", action="store_true")
+    parser.add_argument(
+        "--alone", action="store_true", help="without clusters: processor time on the synchronous scheduler"
+    )
+    parser.add_argument("--data", help="a public graph or matrix, in place of a drawn one")
     parser.add_argument("--cuts", action="store_true")
     parser.add_argument("--only", nargs="*", default=[], help="names of matrices, of --cuts")
     args = parser.parse_args()
     if args.cuts:
         return compare_cuts(args.rounds, args.only)
-    if not args.simulate:
-        overhead()
+    if args.data:
+        graph = sp.csr_array(datasets.matrix(args.data), dtype=np.float64)
+        graph = small = sp.csr_array(graph @ sp.diags_array(1 / np.maximum(graph.sum(axis=0), 1)))
+    else:
+        graph = power_law(args.nodes, args.links)
         small = sp.random_array((40_000, 40_000), density=12 / 40_000, format="csr", rng=np.random.default_rng(2))
-        measure(
-            power_law(args.nodes, args.links), small, args.shards, args.rounds, [p for p in args.peers.split(",") if p]
-        )
-    simulate(args.nodes // 10, args.links)
+    if args.alone:
+        return alone(graph, small, args.shards, args.rounds, [p for p in args.peers.split(",") if p])
+    overhead()
+    measure(graph, small, args.shards, args.rounds, [p for p in args.peers.split(",") if p])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from sparsejax import tree_util
 from sparsejax.core import trace
 from sparsejax.dask.emit import Emitter, Placed, cleaned
 from sparsejax.dask.plan import split_text
-from sparsejax.dask.sharded import Sharded
+from sparsejax.dask.sharded import Sharded, shard
 from sparsejax.jit import api as compiler
 from sparsejax.jit.inspect.ahead_of_time import struct
 
@@ -23,9 +23,16 @@ class ShardedFunction:
         self._function = function
         self._jit = compiler.jit(function, static_argnums=static_argnums, static_argnames=static_argnames)
         self._static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+        self._named = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if trace.current() is not None:
+            if any(hasattr(leaf, "__dask_graph__") for leaf in tree_util.tree_leaves((args, kwargs))):
+                name = getattr(self, "__name__", "a function")
+                raise TypeError(
+                    f"{name} is called with an array in shards while it is traced, as by grad or vmap around it; put sparsejax.dask.jit outside: "
+                    "jit(grad(f))"
+                )
             return self._jit(*args, **kwargs)
         emitter, results, tree = self._emit(args, kwargs)
         return tree_util.tree_unflatten(tree, [emitter.sharded(r) for r in results])
@@ -34,11 +41,13 @@ class ShardedFunction:
         given: list[Any] = []
 
         def typed(leaf: Any) -> Any:
+            if hasattr(leaf, "__dask_graph__") and not isinstance(leaf, Sharded):
+                leaf = shard(leaf)
             given.append(leaf)
             return struct(leaf.aval) if isinstance(leaf, Sharded) else leaf
 
         types = [a if k in self._static else tree_util.tree_map(typed, a) for k, a in enumerate(args)]
-        named = {k: tree_util.tree_map(typed, v) for k, v in sorted(kwargs.items())}
+        named = {k: v if k in self._named else tree_util.tree_map(typed, v) for k, v in sorted(kwargs.items())}
         traced = self._jit.trace(*types, **named)
         closed = traced.jaxpr
         emitter = Emitter()
@@ -57,7 +66,11 @@ class ShardedFunction:
                 lines.append(f"  stage {stage.number}: {grid} tasks")
                 for choice in stage.choices:
                     moves = "; ".join(f"{what} {how} {_bytes(b)}" for what, how, b in choice.moves) or "nothing moves"
-                    how = "whole operands" if choice.rule is None else split_text(choice.split)
+                    how = (
+                        "whole operands"
+                        if choice.rule is None
+                        else split_text(choice.split) + (f", {choice.scheme}" if choice.scheme else "")
+                    )
                     others = "".join(f", {s or 'whole'} {p / 1e6:.2f} ms" for s, p in choice.others)
                     source = f"   {choice.eqn.source}" if choice.eqn.source else ""
                     lines.append(
@@ -87,10 +100,10 @@ def _bytes(n: float) -> str:
 def jit(function: Any = None, *, static_argnums: Any = (), static_argnames: Any = ()) -> Any:
     """A function over arrays in shards: traced once per types, planned once per layout, one graph of Dask's per call.
 
-    Arguments are `Sharded`, arrays (ours, NumPy's, SciPy's: they are sent to whoever reads them), numbers, and pytrees of these. Results are
-    `Sharded`: `.compute()` gathers one, `.persist()` keeps it on the workers, `dask.compute(*results)` gathers several. Every operation is cut
-    along the variables for which it moves the fewest bytes (`explain`), equations with the same cut run in one task as one compiled
-    program. The graph depends on the shards and not on the workers, and so do the bits of results.
+    Arguments are `Sharded`, arrays of Dask's (their chunks are shards), arrays (ours, NumPy's, SciPy's: they are sent to whoever reads them), numbers,
+    and pytrees of these. Results are `Sharded`: `.compute()` gathers one, `.persist()` keeps it on the workers, `dask.compute(*results)` gathers several.
+    Every operation is cut along the variables for which it moves the fewest bytes (`explain`), equations with the same cut run in one task as one
+    compiled program. The graph depends on the shards and not on the workers, and so do the bits of results.
 
     Put it outside `grad` and `vmap`: `jit(grad(f))`. Called inside a traced function it is inlined.
 

@@ -6,6 +6,7 @@ A cut of an extent n is its ascending boundaries (0, ..., n): shard k holds the 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,6 +104,7 @@ def cuts_for(storage: Storage, asked: Sequence[int | Sequence[int] | None]) -> t
     Two axes that are cut are cut in turn, each by the heaviest of the blocks that the other makes, until that stays (Nicol 1994, "Rectilinear
     partitioning of irregular data parallel computations"), at most eight times.
     """
+    asked = [_checked(a, d) for d, a in enumerate(asked)]
     made = [_given(n, a) for n, a in zip(storage.shape, asked, strict=True)]
     open_axes = [d for d, a in enumerate(asked) if isinstance(a, int) and a > 1]
     for d in open_axes:
@@ -125,8 +127,22 @@ def _parts(asked: Any) -> int:
     return int(asked)
 
 
+def _checked(asked: Any, axis: int) -> Any:
+    """A number of parts, boundaries, or None, as Python's integers. TypeError for anything else."""
+    try:
+        if isinstance(asked, bool | np.bool_):
+            raise TypeError
+        return (
+            None if asked is None else [operator.index(b) for b in asked] if np.ndim(asked) else operator.index(asked)
+        )
+    except TypeError:
+        raise TypeError(
+            f"axis {axis} is cut into {asked!r}; give a number of parts, boundaries such as (0, 50, 100), or None for one part"
+        ) from None
+
+
 def _given(extent: int, asked: int | Sequence[int] | None) -> Cut:
-    if asked is None or isinstance(asked, int | np.integer):
+    if asked is None or isinstance(asked, int):
         if asked is not None and asked < 1:
             raise ValueError(f"an axis is cut into one part or more, not into {asked}")
         return whole(extent)

@@ -33,8 +33,9 @@ from sparsejax.optional import optional
 from sparsejax.transforms import staging
 
 CONTROL = (cond_p, scan_p, while_p)
-MOST_BLOCKS = 32
-"""Of how many blocks a task puts its operand together itself; of more, a task does it once for all, so that edges stay few."""
+MOST_BLOCKS = 64
+"""Of how many blocks a task puts its operand together itself. Of more, other tasks put neighbours together first, once for all, so that edges stay few and
+no worker sends the whole operand to all others."""
 FAN = 8
 """How many partial results a task puts together."""
 
@@ -77,7 +78,7 @@ class Emitter:
         name = f"const-{digest(x._storage)}"
         place = (0,) * x.ndim
         if (name, *place) not in self.graph:
-            name, nodes = placed(name, {place: x})
+            name, nodes = placed(name, {place: x}, everywhere=True)
             self.graph.update(nodes)
         return Placed(x.aval, tuple(whole(n) for n in x.shape), name, float(x.nnz))
 
@@ -192,26 +193,49 @@ class Emitter:
                 if max(a, low) < min(b, high) or (a == b == low == high):
                     own.append((k, max(a, low) - a, min(b, high) - a, (max(a, low), min(b, high)) == (a, b)))
             parts.append(own or [(0, 0, 0, cut[0] == cut[1])])
-        refs = []
-        for chosen in itertools.product(*parts):
+        refs: dict[tuple[int, ...], Any] = {}
+        for at in itertools.product(*(range(len(p)) for p in parts)):
+            chosen = [p[k] for p, k in zip(parts, at, strict=True)]
             block = (source.name, *(k for k, *_ in chosen))
             if all(full for *_, full in chosen):
-                refs.append(self._ref(block))
+                refs[at] = self._ref(block)
                 continue
             inner = tuple((a, b) for _, a, b, _ in chosen)
             flat = tuple(itertools.chain.from_iterable(inner))
             key = (f"{source.name}-slice", *block[1:], *flat)
             if key not in self.graph:
                 self.graph[key] = self._task(key, tasks.cut, self._ref(block), inner)
-            refs.append(self._ref(key))
+            refs[at] = self._ref(key)
         grid = tuple(len(p) for p in parts)
         if len(refs) > MOST_BLOCKS:
-            key = (f"{source.name}-gather", *itertools.chain.from_iterable(ranges))
+            grid, refs = self._gathered(source, ranges, grid, refs)
+        return (None if len(refs) == 1 else grid), list(refs.values())
+
+    def _gathered(
+        self, source: Placed, ranges: Any, grid: tuple[int, ...], refs: dict[tuple[int, ...], Any]
+    ) -> tuple[tuple[int, ...], dict[tuple[int, ...], Any]]:
+        """Blocks in a grid put together to at most `MOST_BLOCKS` groups of neighbours, by a task for each; the grid of groups."""
+        sides = list(grid)
+        while math.prod(sides) > MOST_BLOCKS:
+            d = sides.index(max(sides))
+            sides[d] = -(-sides[d] // 2)
+        groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for at in refs:  # in order, so that blocks of a group are in the order of its own grid
+            groups.setdefault(tuple(k * s // n for k, s, n in zip(at, sides, grid, strict=True)), []).append(at)
+        made = {}
+        for place, members in groups.items():
+            own = tuple(len({m[d] for m in members}) for d in range(len(grid)))
+            key = (f"{source.name}-gather", *itertools.chain.from_iterable(ranges), *place)
             if key not in self.graph:
-                self.graph[key] = self._task(key, tasks.gather, grid, *refs)
-                self.sizes[key] = source.entries * bytes_per_entry(source.aval)
-            return None, [self._ref(key)]
-        return (None if len(refs) == 1 else grid), refs
+                self.graph[key] = self._task(key, tasks.gather, own, *(refs[m] for m in members))
+                self.sizes[key] = (
+                    source.entries
+                    * bytes_per_entry(source.aval)
+                    * len(members)
+                    / math.prod(len(c) - 1 for c in source.cuts)
+                )
+            made[place] = self._ref(key)
+        return tuple(sides), made
 
     # ---------------------------------------------------------------------------------------------------- control
 

@@ -1,14 +1,17 @@
-"""Shards as files: a folder with a file per block, read by the tasks that need them.
+"""Shards as files: a folder with a file per block, or files that are there, read by the tasks that need them.
 
-    shards.json     {"layout": 1, "shape", "cuts", "dtype", "format", "fill", "counts", "name"}
-    0-1.npz         block (0, 1), as `sparsejax.save_npz` writes it
+    shards.json     {"layout": 2, "store", "aval", "cuts", "counts", "name"}
+    0-1.npz         block (0, 1), as `sparsejax.save_npz` writes it; 0-1.zarr or 0-1.h5 as `sparsejax.io.write_binsparse` does
 
 What is read from files can be read again, so that workers may be lost, and no block is held before it is needed.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +22,31 @@ from sparsejax.core.digest import digest
 from sparsejax.dask.cuts import cuts_for
 from sparsejax.dask.sharded import Sharded, part
 from sparsejax.export import layout
+from sparsejax.formats import Format
+from sparsejax.io.binsparse import read_binsparse, write_binsparse
 from sparsejax.io.npz import load_npz, save_npz
 from sparsejax.lax.structural import convert_format
 from sparsejax.numpy.functions import asarray
 from sparsejax.optional import optional
 
-LAYOUT = 1
+LAYOUT = 2
+STORES = ("npz", "zarr", "h5")
+"""What blocks are written as: NumPy's archives, or binsparse in zarr or HDF5."""
 
 
-def save_shards(folder: Any, A: Any, rows: Any = None, cols: Any = None, *, compressed: bool = False) -> Sharded:
+def save_shards(
+    folder: Any, A: Any, rows: Any = None, cols: Any = None, *, store: str = "npz", compressed: bool = False
+) -> Sharded:
     """Write an array into a folder, cut as `shard` cuts it, and open it there. FileExistsError where the folder holds shards already.
 
-    A `Sharded` is written as it is cut, each block by a task.
+    A `Sharded` is written as it is cut, each block by a task. `store` is "npz", or binsparse in "zarr" or "h5" (`sparsejax[files]`), which other
+    programs read. `compressed` packs npz and h5.
     """
-    path = Path(folder)
+    if store not in STORES:
+        raise ValueError(f"store={store!r} is not one of {', '.join(STORES)}")
+    if isinstance(A, Sharded) and (rows is not None or cols is not None):
+        raise ValueError("a Sharded is written as it is cut; leave out rows and cols")
+    path = Path(folder).absolute()
     path.mkdir(parents=True, exist_ok=True)
     if (path / "shards.json").exists():
         raise FileExistsError(f"{path} holds shards already; remove them or take another folder")
@@ -41,7 +55,7 @@ def save_shards(folder: Any, A: Any, rows: Any = None, cols: Any = None, *, comp
         graph, keys = dict(A.__dask_graph__()), []
         for place in A.blocks():
             key = (f"write-{A.name}", *place)
-            graph[key] = spec.Task(key, _write, str(path), place, spec.TaskRef((A.name, *place)), compressed)
+            graph[key] = spec.Task(key, _write, str(path), place, spec.TaskRef((A.name, *place)), store, compressed)
             keys.append(key)
         found = dask.base.compute_as_if_collection(Sharded, graph, keys)
         counts = np.array(found, np.int64).reshape(A.grid)
@@ -56,9 +70,10 @@ def save_shards(folder: Any, A: Any, rows: Any = None, cols: Any = None, *, comp
         counts = np.zeros([len(c) - 1 for c in made], np.int64)
         for place in np.ndindex(*counts.shape):
             block = part(x, [(c[k], c[k + 1]) for c, k in zip(made, place, strict=True)])
-            counts[place] = _write(str(path), place, block, compressed)
+            counts[place] = _write(str(path), place, block, store, compressed)
     about = {
         "layout": LAYOUT,
+        "store": store,
         "aval": layout.encode_aval(aval.strong()),
         "cuts": [list(c) for c in made],
         "counts": counts.tolist(),
@@ -81,23 +96,80 @@ def open_shards(folder: Any) -> Sharded:
     spec = optional("dask.task_spec", "dask")
     name = f"read-{optional('dask.base', 'dask').tokenize(str(path), about)}"
     made = Sharded(aval, cuts, name, {}, np.array(about["counts"], np.int64))
-    graph = {(name, *place): spec.Task((name, *place), _read, str(path), place, aval) for place in made.blocks()}
+    graph = {
+        (name, *place): spec.Task((name, *place), _read, str(_file(str(path), place, about["store"])), aval)
+        for place in made.blocks()
+    }
     return Sharded(aval, cuts, name, graph, made.counts)
 
 
-def _file(folder: str, place: tuple[int, ...]) -> Path:
-    return Path(folder) / ("-".join(map(str, place)) + ".npz")
+def open_files(files: Iterable[Any], *, format: Any = None) -> Sharded:
+    """One array of which every file holds some rows (coordinates of the first dimension), in order: .npz of ours or SciPy's, binsparse in .zarr or .h5.
+
+    Each file is read once for its type, by a task, and again by the tasks that need it. ValueError for files whose dtypes, fills or other
+    dimensions differ. `format` is that of all blocks: the first file's, unless given.
+    """
+    paths = [Path(f).absolute() for f in files]
+    if not paths:
+        raise ValueError("files is empty; one array of one file or more is opened")
+    spec, base = optional("dask.task_spec", "dask"), optional("dask.base", "dask")
+    stats = [(str(p), p.stat().st_mtime_ns, p.stat().st_size) for p in paths]
+    token = base.tokenize(stats, str(format))
+    keys = [(f"type-{token}", k) for k in range(len(paths))]
+    tasks = {key: spec.Task(key, _type, str(p)) for key, p in zip(keys, paths, strict=True)}
+    found = base.compute_as_if_collection(Sharded, tasks, keys)
+    avals = [layout.decode_aval(told) for told, _ in found]
+    first = avals[0]
+    if not first.ndim:
+        raise ValueError(f"{paths[0]} holds a number, not rows of an array")
+    for path, aval in zip(paths, avals, strict=True):
+        told, wanted = ((a.dtype, a.fill_value, a.shape[1:]) for a in (aval, first))
+        if repr(told) != repr(wanted):
+            raise ValueError(
+                f"{path} has dtype, fill and columns {told}, but {paths[0]} has {wanted}; they must be equal"
+            )
+    form = first.format if format is None else Format.parse(format, first.ndim)
+    rows = [a.shape[0] for a in avals]
+    kept = [k for k, n in enumerate(rows) if n] or [0]
+    cut = (0, *itertools.accumulate(rows[k] for k in kept))
+    whole = Aval((cut[-1], *first.shape[1:]), first.dtype, form, first.fill_value)
+    name = f"files-{token}"
+    rest = (0,) * (first.ndim - 1)
+    graph = {(name, n, *rest): spec.Task((name, n, *rest), _read, str(paths[k]), whole) for n, k in enumerate(kept)}
+    counts = np.array([found[k][1] for k in kept], np.int64).reshape(len(kept), *(1 for _ in rest))
+    return Sharded(whole, (cut, *((0, n) for n in first.shape[1:])), name, graph, counts)
 
 
-def _write(folder: str, place: tuple[int, ...], block: Any, compressed: bool) -> int:
+def _file(folder: str, place: tuple[int, ...], store: str) -> Path:
+    return Path(folder) / ("-".join(map(str, place)) + f".{store}")
+
+
+def _write(folder: str, place: tuple[int, ...], block: Any, store: str, compressed: bool) -> int:
     """Written under another name first, so that a file is whole or is not there."""
-    target = _file(folder, place)
-    unfinished = target.with_suffix(".part.npz")
-    save_npz(unfinished, block, compressed=compressed)
+    target = _file(folder, place, store)
+    unfinished = target.with_suffix(f".part.{store}")
+    if store == "npz":
+        save_npz(unfinished, block, compressed=compressed)
+    else:
+        if unfinished.exists():  # of a worker that was lost
+            shutil.rmtree(unfinished) if unfinished.is_dir() else unfinished.unlink()
+        write_binsparse(unfinished, block, compressed=compressed)
+    if target.is_dir():
+        shutil.rmtree(target)
     unfinished.replace(target)
     return int(block.nnz)
 
 
-def _read(folder: str, place: tuple[int, ...], aval: Aval) -> Any:
-    made = load_npz(_file(folder, place))
+def _load(path: str) -> Any:
+    return load_npz(path) if path.endswith(".npz") else read_binsparse(path)
+
+
+def _type(path: str) -> tuple[Any, int]:
+    """The type of the array in a file, as JSON, and how many entries it stores."""
+    made = _load(path)
+    return layout.encode_aval(made.aval.strong()), int(made.nnz)
+
+
+def _read(path: str, aval: Aval) -> Any:
+    made = _load(path)
     return made if made.format == aval.format else convert_format(made, aval.format)

@@ -26,9 +26,13 @@ from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.index_arrays import checked_p, positions_p
 from sparsejax.lax.indirect.kernels import indirect_p
 from sparsejax.lax.indirect.statements import Statement
+from sparsejax.lax.library import searching
 from sparsejax.lax.library.cumulative import cumulative_p
+from sparsejax.lax.library.solves import solve_p
+from sparsejax.lax.library.special import special_p
 from sparsejax.lax.reduce import reduce_p
-from sparsejax.lax.top_k import top_k_indices_p
+from sparsejax.lax.thinning import thin_p
+from sparsejax.lax.top_k import take_along_last_p, top_k_indices_p
 
 Axes = tuple[int | None, ...]
 
@@ -207,8 +211,51 @@ def _last(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule:
     return Rule((axes,), tuple(axes for _ in outs))
 
 
+def _last_of_all(avals: Sequence[Aval], outs: Sequence[Aval]) -> Rule:
+    axes = (*range(avals[0].ndim - 1), None)
+    return Rule(tuple(axes for _ in avals), (axes,))
+
+
 def _entries(avals: Sequence[Aval], outs: Sequence[Aval]) -> Rule:
     return Rule((tuple(range(avals[0].ndim)),), ((),), "add")
+
+
+def _broadcast(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule:
+    """Operands that are broadcast to the shape of the result, each entry by itself."""
+    shape = outs[0].shape
+    made = []
+    for a in avals:
+        first = len(shape) - a.ndim
+        made.append(tuple(first + d if n == shape[first + d] else None for d, n in enumerate(a.shape)))
+    return Rule(tuple(made), (tuple(range(len(shape))),))
+
+
+def _isin(avals: Sequence[Aval], outs: Sequence[Aval]) -> Rule | None:
+    x, test = avals
+    axes = tuple(range(x.ndim))
+    return Rule((axes, (None,)), (axes,)) if test.ndim == 1 else None
+
+
+def _searchsorted(avals: Sequence[Aval], outs: Sequence[Aval], side: str) -> Rule | None:
+    a, v = avals
+    axes = tuple(range(v.ndim))
+    return Rule(((None,), axes), (axes,)) if a.ndim == 1 else None
+
+
+def _histogram(avals: Sequence[Aval], outs: Sequence[Aval], leading: int) -> Rule:
+    """Counts of every line of the leading axes; those of parts of a line are added."""
+    x, edges = avals
+    axes = tuple(range(x.ndim))
+    own = tuple(d if edges.ndim > 1 and n == x.shape[d] else None for d, n in enumerate(edges.shape[:-1]))
+    return Rule((axes, (*own, None)), ((*axes[:leading], None),), "add")
+
+
+def _solve(avals: Sequence[Aval], outs: Sequence[Aval], structure: str) -> Rule:
+    """Every right-hand side by itself, with the whole matrix; stacks of matrices with theirs."""
+    a, b = avals
+    lead = tuple(d if a.ndim == b.ndim and a.shape[d] == b.shape[d] else None for d in range(b.ndim - 2))
+    axes = (*lead, None, b.ndim - 1)
+    return Rule(((*(lead if a.ndim == b.ndim else (None,) * (a.ndim - 2)), None, None), axes), (axes,))
 
 
 @functools.cache
@@ -232,6 +279,12 @@ def _table() -> dict[Primitive, Callable[..., Rule | None]]:
         positions_p: _select,
         indirect_p: _indirect,
         top_k_indices_p: _last,
+        take_along_last_p: _last_of_all,
+        special_p: _broadcast,
+        searching.isin_p: _isin,
+        searching.searchsorted_p: _searchsorted,
+        searching.histogram_p: _histogram,
+        solve_p: _solve,
     }
-    alike = (structural.convert_p, structural.refill_p, structural.pattern_p, linear.share_p, linear.zeros_p)
+    alike = (structural.convert_p, structural.refill_p, structural.pattern_p, linear.share_p, linear.zeros_p, thin_p)
     return table | dict.fromkeys(alike, _same)

@@ -65,6 +65,18 @@ class Choice:
     """Other splits with their prices."""
 
     @property
+    def scheme(self) -> str:
+        """The name of a distributed product of two matrices by the variables that it cuts: of its rows or its columns "1-D"; of both "2-D" (every block of the
+        result in one place, as SUMMA); of one and the one that is summed "1.5-D" (blocks of an operand stay, partial results are sent), of all "3-D"."""
+        if self.rule is None or self.rule.op is None or sorted(map(len, self.rule.operands)) != [2, 2]:
+            return ""
+        kept = sum(v in self.rule.kept for v in self.split)
+        summed = len(self.split) - kept
+        return {(1, 0): "1-D", (2, 0): "2-D", (1, 1): "1.5-D", (2, 1): "3-D", (0, 1): "1-D, summed"}.get(
+            (kept, summed), ""
+        )
+
+    @property
     def partial(self) -> bool:
         """Whether blocks are partial results."""
         return self.rule is not None and any(v not in self.rule.kept for v in self.split)

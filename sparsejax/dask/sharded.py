@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
+from sparsejax.dask import exchange
 from sparsejax.dask.cuts import Cut, cuts_for
 from sparsejax.formats import Format
 from sparsejax.lax.indexing import concatenate
@@ -87,6 +88,21 @@ class Sharded:
         balance = "" if self.counts is None else f", balance={self.balance:.2f}"
         return f"Sharded({self.aval}, shards={shards}{balance})"
 
+    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            "an array in shards has no data here, and no operators: pass it to a function of sparsejax.dask.jit as an argument "
+            "(not static, not closed over, and with jit around grad and vmap); or call compute() or to_dask_array()"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = (
+        _refused
+    )
+    __matmul__ = __rmatmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __abs__ = __invert__ = (
+        _refused
+    )
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
+    __getitem__ = __array__ = __array_ufunc__ = __bool__ = __float__ = __int__ = __len__ = __iter__ = _refused
+
     # ------------------------------------------------------------------------------------------------ Dask's protocol
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
@@ -116,9 +132,12 @@ class Sharded:
         return _persisted, (self.aval, self.cuts, self.name, self.counts)
 
     def compute(self, **kwargs: Any) -> Array:
-        """The whole array, here."""
-        made: Array = optional("dask", "dask").compute(self, **kwargs)[0]
-        return made
+        """The whole array, here: workers send their blocks, and none of them holds all."""
+        client = None if kwargs else current_client()
+        if client is not None and not client.asynchronous and _on_clients():
+            return _gathered(_fetched(client, self._graph, self.__dask_keys__()), self.grid, self.aval)
+        whole: Array = optional("dask", "dask").compute(self, **kwargs)[0]
+        return whole
 
     def persist(self, **kwargs: Any) -> Sharded:
         """The same array with its blocks computed, kept where they were."""
@@ -171,6 +190,8 @@ def shard(
     any, rows are cut into shards of four million entries: shards never depend on the number of workers, and so neither do the bits of results. Rows and columns
     are cut between coordinates, so one row with more entries than a shard's share is a shard of its own; `.balance` says how even they are.
 
+    An array of Dask's becomes one in shards with its chunks as blocks, without being computed.
+
     With a client of Dask's `distributed` blocks are sent to its workers in turn. O(entries).
 
     >>> import numpy as np, sparsejax as sj, sparsejax.dask
@@ -178,6 +199,12 @@ def shard(
     >>> A.cuts[0], A.counts.tolist()
     ((0, 71, 100), [[2556], [2494]])
     """
+    if isinstance(A, Sharded):
+        raise TypeError("A is in shards already; compute() it first to cut it anew")
+    if hasattr(A, "__dask_graph__"):
+        if (rows, cols, axes) != (None, None, None):
+            raise ValueError("an array of Dask's is cut where its chunks are; call its rechunk() first")
+        return _of_chunks(A)
     x = asarray(A)
     storage = x._storage
     if axes is None:
@@ -200,6 +227,30 @@ def shard(
     return Sharded(x.aval, made, name, nodes, counts)
 
 
+def _of_chunks(A: Any) -> Sharded:
+    """The chunks of an array of Dask's as blocks, in the format that its `meta` has. ValueError where their sizes are not known."""
+    if any(n != n for sizes in A.chunks for n in sizes):
+        raise ValueError("A has chunks of unknown sizes; call compute_chunk_sizes() first")
+    meta = asarray(A._meta)
+    cuts = tuple((0, *itertools.accumulate(n for n in sizes if n)) if sum(sizes) else (0, 0) for sizes in A.chunks)
+    aval = Aval(A.shape, meta.dtype, meta.format, meta.fill_value)
+    spec = optional("dask.task_spec", "dask")
+    name = f"shard-{A.name}"
+    graph = dict(A.__dask_optimize__(A.__dask_graph__(), A.__dask_keys__()))
+    filled = [[k for k, n in enumerate(sizes) if n] or [0] for sizes in A.chunks]
+    for place in itertools.product(*(range(len(own)) for own in filled)):
+        source = (A.name, *(own[k] for own, k in zip(filled, place, strict=True)))
+        key = (name, *place)
+        graph[key] = spec.Task(key, _in_format, spec.TaskRef(source), str(aval.format))
+    return Sharded(aval, cuts, name, graph)
+
+
+def _in_format(chunk: Any, format: str) -> Any:
+    made = asarray(chunk)
+    form = Format.parse(format, made.ndim)
+    return made if made.format == form else convert_format(made, form)
+
+
 def part(x: Any, ranges: Sequence[tuple[int, int]]) -> Any:
     """The block of an array between boundaries, in its format."""
     key = tuple(slice(a, b) for a, b in ranges)
@@ -212,8 +263,9 @@ SMALL = 1 << 20
 _sent: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
 
-def placed(name: str, blocks: Mapping[tuple[int, ...], Any]) -> tuple[str, dict[Any, Any]]:
-    """Blocks by their place as nodes of a graph, and their name there: on the workers of a cluster, large ones in turn; else here."""
+def placed(name: str, blocks: Mapping[tuple[int, ...], Any], everywhere: bool = False) -> tuple[str, dict[Any, Any]]:
+    """Blocks by their place as nodes of a graph, and their name there: on the workers of a cluster, large ones in turn, or on all (what every task reads,
+    so that it is not lost with one of them); else here."""
     client = current_client()
     if client is None or all(block.nbytes <= SMALL for block in blocks.values()):
         node = optional("dask.task_spec", "dask").DataNode
@@ -222,7 +274,7 @@ def placed(name: str, blocks: Mapping[tuple[int, ...], Any]) -> tuple[str, dict[
     if any(future is None or future.status != "finished" for future in known.values()):
         # under a name of their own: a key that is released and sent again may be lost in between
         unique = f"{name}-{uuid.uuid4().hex[:8]}"
-        futures = client.scatter({(unique, *k): block for k, block in blocks.items()}, hash=False)
+        futures = client.scatter({(unique, *k): block for k, block in blocks.items()}, hash=False, broadcast=everywhere)
         known = {k: futures[unique, *k] for k in blocks}
         for k, future in known.items():
             _sent[client.id, name, k] = future
@@ -230,10 +282,35 @@ def placed(name: str, blocks: Mapping[tuple[int, ...], Any]) -> tuple[str, dict[
     return own, {future.key: future for future in known.values()}
 
 
+BATCH = 8
+"""How many blocks are fetched at once: a worker reads them from its disk, if they are there, and holds them all."""
+
+
+def _fetched(client: Any, graph: Mapping[Any, Any], keys: list[Any]) -> list[Any]:
+    """The blocks of these keys, computed where they are not yet."""
+    futures = {}  # blocks that are computed, or on their way
+    for key in keys:
+        if hasattr(graph[key], "status"):
+            futures[key] = graph[key]
+    rest = [key for key in keys if key not in futures]
+    futures.update(zip(rest, client.get(dict(graph), rest, sync=False) if rest else [], strict=True))
+    made: list[Any] = []
+    for k in range(0, len(keys), BATCH):
+        made += client.gather([futures.pop(key) for key in keys[k : k + BATCH]])  # and let go of
+    return made
+
+
+def _on_clients() -> bool:
+    """Whether Dask computes on the client's cluster, and is not configured to use another scheduler."""
+    return optional("dask", "dask").config.get("scheduler", None) in (None, "distributed", "dask.distributed")
+
+
 def current_client() -> Any:
     """The client of a cluster that Dask computes on by default, or None."""
     try:
         distributed = optional("distributed", "dask")
-        return distributed.get_client()
+        client = distributed.get_client()
     except (ImportError, ValueError):
         return None
+    exchange.install(client)
+    return client

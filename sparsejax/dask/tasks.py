@@ -29,6 +29,7 @@ from sparsejax.core.primitive import asarray
 from sparsejax.dask.sharded import assemble, part
 from sparsejax.export import layout
 from sparsejax.jit.api import jit
+from sparsejax.jit.backend import records
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.index_arrays import checked_p
@@ -121,7 +122,8 @@ def _turn(text: str, operands: Sequence[Any]) -> Iterator[None]:
     """First runs of programs on blocks of these types take turns on this computer, so that each loads what another has compiled (where
     kernels are kept on disk). The lock is the system's: it goes with its process."""
     key = text, tuple(x.aval.structure for x in operands if isinstance(x, Array))
-    lock = None if key in _seen or config.cache_dir() == "off" else _locked()
+    shared = config.cache_dir() != "off" and not records.exchanged()
+    lock = _locked() if shared and key not in _seen else None
     try:
         yield
         _seen.add(key)

@@ -3,10 +3,11 @@
     jaxpr   = {"inputs": [aval], "consts": [aval], "eqns": [eqn], "outputs": [atom]}
     eqn     = [primitive, [atom], {parameter: value}, [aval of each result], source]
     atom    = number of a variable | {"literal": value, "aval": aval}          variables are numbered as they are defined: consts, inputs, results
-    aval    = [shape, dtype, format, fill, weak]
+    aval    = [[extent], dtype, format, fill, weak]
+    extent  = 5 | {"extent": "2*n + 1"}            an expression of the program's symbols (`extents`)
     value   = null | true | 1 | "text" | {"float": hex} | {"tuple": [...]} | {"dtype": ...} | {"format": ...} | {"range": [...]} | {"ring": [...]}
             | {"number": [dtype, hex bytes]} | {"complex": [hex, hex]} | {"jaxpr": jaxpr} | {"list": [...]} | {"dict": [[key, value]]}
-            | {"record": [class, field, ...]}
+            | {"record": [class, field, ...]} | {"extent": text} | {"span": [start, stop, step]}
 
 An operation is named by the module and the variable that hold it ("sparsejax.lax.contract:contract_p"), or an entry of a table there
 ("sparsejax.lax.elementwise:primitives:add"). A parameter that is a function cannot be written down: such programs are refused.
@@ -24,15 +25,13 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.primitive import Primitive
+from sparsejax.core.symbolic import Scope, Span, SymbolicDim, span
+from sparsejax.export import extents
+from sparsejax.export.errors import LayoutError
 from sparsejax.formats import Format
 from sparsejax.lax.indirect.statements import Apply, Number, Ref, Statement
 from sparsejax.lax.semiring import Ring
 from sparsejax.transforms import staging
-
-
-class LayoutError(ValueError):
-    """A program that cannot be written down, or a text that is not one."""
-
 
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (Ref, Number, Apply, Statement)}
 """What indirect einsums are made of, by name."""
@@ -101,6 +100,10 @@ def encode(value: Any) -> Any:
         return {"format": [str(value), value.ndim]}
     if isinstance(value, range):
         return {"range": [value.start, value.stop, value.step]}
+    if isinstance(value, SymbolicDim):
+        return {"extent": value.code}
+    if isinstance(value, Span):
+        return {"span": [encode(value.start), encode(value.stop), encode(value.step)]}
     if isinstance(value, Ring):
         return {"ring": [value.add, value.mul, encode(value.zero)]}
     if isinstance(value, Ref | Number | Apply | Statement):
@@ -112,8 +115,8 @@ def encode(value: Any) -> Any:
     raise LayoutError(f"a parameter of type {type(value).__name__} cannot be written down")
 
 
-def decode(value: Any) -> Any:
-    """What `encode` wrote."""
+def decode(value: Any, scope: Scope | None = None) -> Any:
+    """What `encode` wrote; extents are of the symbols of `scope`."""
     if not isinstance(value, dict):
         if isinstance(value, list):
             raise LayoutError("a list where a value should be")
@@ -129,37 +132,45 @@ def decode(value: Any) -> Any:
         case "complex":
             return complex(float.fromhex(inner[0]), float.fromhex(inner[1]))
         case "tuple":
-            return tuple(decode(v) for v in inner)
+            return tuple(decode(v, scope) for v in inner)
         case "list":
-            return [decode(v) for v in inner]
+            return [decode(v, scope) for v in inner]
         case "dict":
-            return {decode(k): decode(v) for k, v in inner}
+            return {decode(k): decode(v, scope) for k, v in inner}
         case "dtype":
             return np.dtype(inner)
         case "format":
             return Format.parse(inner[0], inner[1]) if inner[1] else Format(())
+        case "extent":
+            return extents.parsed(inner, scope)
+        case "span":
+            return span(*(decode(v, scope) for v in inner))
         case "range":
             return range(*inner)
         case "record":
-            return RECORDS[inner[0]](*map(decode, inner[1:]))
+            return RECORDS[inner[0]](*(decode(v, scope) for v in inner[1:]))
         case "ring":
             return Ring(inner[0], inner[1], decode(inner[2]))
         case "jaxpr":
-            return staging.interned(decode_jaxpr(inner))
+            return staging.interned(decode_jaxpr(inner, scope))
     raise LayoutError(f"a value of the unknown kind {kind!r}")
 
 
 def encode_aval(aval: Aval) -> Any:
-    """A type as JSON. LayoutError where an extent is not known."""
-    if any(type(n) is not int for n in aval.shape):
-        raise LayoutError(f"the type {aval} has an extent that is not known")
-    return [list(aval.shape), aval.dtype.str, encode(aval.format), _scalar(aval.fill_value), aval.weak_type]
+    """A type as JSON."""
+    return [
+        [encode(n) for n in aval.shape],
+        aval.dtype.str,
+        encode(aval.format),
+        _scalar(aval.fill_value),
+        aval.weak_type,
+    ]
 
 
-def decode_aval(value: Any) -> Aval:
+def decode_aval(value: Any, scope: Scope | None = None) -> Aval:
     """What `encode_aval` wrote."""
     shape, dtype, form, fill, weak = value
-    return Aval(shape, np.dtype(dtype), decode(form), decode(fill), weak)
+    return Aval([decode(n, scope) for n in shape], np.dtype(dtype), decode(form), decode(fill), weak)
 
 
 # ------------------------------------------------------------------------------------------------------------- jaxprs
@@ -194,10 +205,10 @@ def encode_jaxpr(jaxpr: Jaxpr) -> Any:
     }
 
 
-def decode_jaxpr(value: Any) -> Jaxpr:
+def decode_jaxpr(value: Any, scope: Scope | None = None) -> Jaxpr:
     """What `encode_jaxpr` wrote. LayoutError for an operation that this version does not have."""
-    consts = tuple(Var(decode_aval(v)) for v in value["consts"])
-    inputs = tuple(Var(decode_aval(v)) for v in value["inputs"])
+    consts = tuple(Var(decode_aval(v, scope)) for v in value["consts"])
+    inputs = tuple(Var(decode_aval(v, scope)) for v in value["inputs"])
     known: list[Var] = [*consts, *inputs]
 
     def atom(a: Any) -> Atom:
@@ -209,10 +220,16 @@ def decode_jaxpr(value: Any) -> Jaxpr:
     eqns = []
     for name, ins, params, outs, source in value["eqns"]:
         operands = tuple(atom(a) for a in ins)
-        results = tuple(Var(decode_aval(v)) for v in outs)
+        results = tuple(Var(decode_aval(v, scope)) for v in outs)
         known += results
         eqns.append(
-            Eqn(primitive_named(name), operands, tuple((k, decode(v)) for k, v in params.items()), results, source)
+            Eqn(
+                primitive_named(name),
+                operands,
+                tuple((k, decode(v, scope)) for k, v in params.items()),
+                results,
+                source,
+            )
         )
     return Jaxpr(inputs, consts, tuple(eqns), tuple(atom(a) for a in value["outputs"]))
 

@@ -1,11 +1,13 @@
 """`export`: a traced function as bytes, called elsewhere without the function and without tracing.
 
     file      = magic "SJXPROG" + version byte | length of the header, 8 bytes, little-endian | header | padding | buffers
-    header    = JSON: {"version", "package", "jaxpr" (see `layout`), "tree", "out_tree", "consts": [array], "sha256" of the buffers}
+    header    = JSON: {"version", "package": version of this package, "jaxpr" (see `layout`), "symbols": null | see `extents`, "tree", "out_tree",
+                "consts": [array], "kernels": see `kernels`, "sha256": of the buffers}
     array     = {"format", "shape", "fill", "buffers": [[offset, length, dtype] of each level's buffers], "vals": [offset, length, dtype]}
 
-Buffers begin at multiples of 64 bytes. Nothing in the file is code: loading it runs none, and operations that this version does not have, parameters
-of unknown kinds and damaged buffers are refused.
+Buffers begin at multiples of 64 bytes. Nothing in a file is run when it is loaded, and operations that this version does not have, parameters of unknown
+kinds and damaged buffers are refused. Plans and machine code are there where `with_kernels` put them, and used where the reader says that the
+file is trusted.
 """
 
 from __future__ import annotations
@@ -14,33 +16,48 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sparsejax import tree_util
 from sparsejax.core.array import Array
-from sparsejax.core.avals import Aval
+from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr, Var, check_jaxpr
-from sparsejax.core.primitive import execute
-from sparsejax.export import layout
-from sparsejax.export.layout import LayoutError
+from sparsejax.core.primitive import execute, extents_of
+from sparsejax.core.symbolic import Scope, SymbolicDim
+from sparsejax.export import extents, kernels, layout
+from sparsejax.export.errors import LayoutError
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import validate
 from sparsejax.jit import api
-from sparsejax.jit.inspect.ahead_of_time import as_leaf, leaf_aval
+from sparsejax.jit.graph import resize
+from sparsejax.jit.inspect.ahead_of_time import as_leaf, leaf_aval, struct
+from sparsejax.jit.runtime import shapes
+from sparsejax.jit.runtime.signature import Signature
 from sparsejax.transforms import staging
 
-MAGIC, VERSION = b"SJXPROG", 1
+MAGIC, VERSION = b"SJXPROG", 2
 ALIGNED = 64
 
 
 class Exported:
     """A traced function without its source: `call(*args)` runs it, `serialize()` writes it down."""
 
-    def __init__(self, closed: ClosedJaxpr, in_tree: tree_util.PyTreeDef, out_tree: tree_util.PyTreeDef) -> None:
-        self._closed, self._in_tree, self._out_tree = closed, in_tree, out_tree
+    def __init__(
+        self,
+        closed: ClosedJaxpr,
+        in_tree: tree_util.PyTreeDef,
+        out_tree: tree_util.PyTreeDef,
+        scope: Scope | None = None,
+        records: dict[str, kernels.Records] | None = None,
+    ) -> None:
+        self._closed, self._in_tree, self._out_tree, self._scope = closed, in_tree, out_tree, scope
+        self._records = records or {}
+        self._signature = Signature(closed, out_tree)
+        self._member = None if scope is None else _member(closed, scope)
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -57,18 +74,64 @@ class Exported:
         """The types of the leaves of the results."""
         return self._closed.out_avals
 
+    @property
+    def processors(self) -> tuple[str, ...]:
+        """The processors that it has plans and machine code for."""
+        return tuple(self._records)
+
     def call(self, *args: Any) -> Any:
         """The results for arguments of the types that it was exported for; TypeError for others. Nothing is traced."""
+        leaves = self._leaves(args)
+        return tree_util.tree_unflatten(self._out_tree, execute(self._for(leaves), leaves))
+
+    def _leaves(self, args: tuple[Any, ...]) -> list[Any]:
         found, tree = tree_util.tree_flatten(list(args))
         if tree != self._in_tree:
             raise TypeError(f"exported for arguments of the structure {self._in_tree}, but called with {tree}")
         leaves = [as_leaf(x, args) for x in found]
         avals = tuple(leaf_aval(x) for x in leaves)
-        if avals != self.in_avals:
+        alike = [a.structure for a in avals] == [a.structure for a in self.in_avals]
+        if not alike or (self._member is None and avals != self.in_avals):
             raise TypeError(
                 f"exported for arguments of types {list(self.in_avals)}, but called with {list(avals)}; export again for these"
             )
-        return tree_util.tree_unflatten(self._out_tree, execute(self._closed, leaves))
+        self._signature.check(leaves)
+        return leaves
+
+    def _for(self, leaves: Sequence[Any]) -> Any:
+        """The jaxpr for arguments of these extents."""
+        if self._member is None:
+            return self._closed
+        symbols = self._member.find(extents_of(leaves))
+        if symbols is None:
+            asked = "".join(f"; {g}" for g in self._member.scope.guards)
+            raise TypeError(
+                f"exported for arguments of types {list(self.in_avals)} with extents from 2 on{asked}; called with "
+                f"{[leaf_aval(x) for x in leaves]}: extents of one name must be equal, and all of this must hold"
+            )
+        try:
+            return self._member.at(symbols, leaves)
+        except shapes.Refused:  # a pass of the compiler needs numbers: each shape is planned by itself
+            numbers = dict(zip(self._member.codes, self._member.values(symbols), strict=True))
+            change = lambda n: numbers[n.code] if isinstance(n, SymbolicDim) else n  # noqa: E731
+            return ClosedJaxpr(resize.resized(self._member.closed.jaxpr, change), self._closed.consts)
+
+    def with_kernels(self, *args: Any) -> Exported:
+        """The same program, with the plans, LLVM text and machine code that a call with these arguments takes here: `serialize` writes them down, beside
+        those for other processors that are there already. A process that loads them as trusted neither plans nor compiles.
+
+        Plans depend on what was observed of the data (its extents and entries, by powers of four): call it again for data of another kind.
+
+        The program runs once, and what else this process has planned is planned anew when it is next called.
+        """
+        self._leaves(args)
+        data = Exported(self._closed, self._in_tree, self._out_tree, self._scope).serialize()
+        made = kernels.recorded(lambda: deserialize(data).call(*args))
+        known = self._records.get(made.processor)
+        if known is not None and known.package == made.package:
+            made = replace(made, known={**known.known, **made.known})
+        records = {**self._records, made.processor: made}
+        return Exported(self._closed, self._in_tree, self._out_tree, self._scope, records)
 
     def serialize(self) -> bytes:
         """The program as bytes. LayoutError where an operation holds a function (`pure_callback`)."""
@@ -96,15 +159,36 @@ class Exported:
         jaxpr = staging.clean(self._closed.jaxpr)
         header = {
             "version": VERSION,
+            "package": kernels.version(),
             "jaxpr": layout.encode_jaxpr(jaxpr),
+            "symbols": None if self._scope is None else extents.encoded(self._scope),
             "tree": _tree(self._in_tree),
             "out_tree": _tree(self._out_tree),
             "consts": consts,
+            "kernels": [
+                kernels.encoded(r, lambda b: stored(np.frombuffer(b, np.uint8))) for r in self._records.values()
+            ],
             "sha256": hashlib.sha256(body).hexdigest(),
         }
         text = json.dumps(header, separators=(",", ":")).encode()
         first = MAGIC + bytes([VERSION]) + len(text).to_bytes(8, "little") + text
         return first + bytes(-len(first) % ALIGNED) + bytes(body)
+
+
+def _member(closed: ClosedJaxpr, scope: Scope) -> shapes.Member:
+    """What finds the program for given extents. LayoutError where the program depends on an extent itself."""
+    if scope.solved:
+        name, (terms, line) = next(iter(scope.solved.items()))
+        number = all(not atoms for atoms, _ in terms)
+        needs = "is needed itself" if number else f"must be {SymbolicDim(scope, terms)}"
+        raise LayoutError(f"the extent {name} {needs} at {line}; export the program with numbers in its place")
+    stands = [n for a in closed.in_avals for n in a.shape]
+    try:
+        return shapes.Member(closed, scope, stands, None)
+    except (shapes.Refused, ValueError) as error:
+        raise LayoutError(
+            f"the program cannot serve many shapes: {error}; export it with numbers as extents"
+        ) from error
 
 
 def _tree(tree: tree_util.PyTreeDef) -> Any:
@@ -147,19 +231,41 @@ def export(function: Any) -> Callable[..., Exported]:
     >>> program = export(sj.jit(lambda A, x: A @ x))(*types).serialize()
     >>> deserialize(program).call(sj.array(np.eye(3), format="csr"), np.ones(3))
     Array([1., 1., 1.], dtype=float64)
+
+    Extents may have names; the program then serves all shapes for which what it asked of them while it was traced holds.
+
+    >>> types = sj.ShapeDtypeStruct(("n", "m"), "float64", format="csr"), sj.ShapeDtypeStruct(("m",), "float64")
+    >>> program = export(sj.jit(lambda A, x: A @ x))(*types)
+    >>> program.call(sj.array(np.eye(5)[:2], format="csr"), np.ones(5))
+    Array([1., 1.], dtype=float64)
     """
     jitted = function if isinstance(function, api.JitFunction) else api.jit(function)
 
     def exported(*types: Any) -> Exported:
-        traced = jitted.trace(*types)
-        _, tree = tree_util.tree_flatten(list(types))
-        return Exported(traced.jaxpr, tree, tree_util.tree_structure(traced.out_info))
+        leaves, tree = tree_util.tree_flatten(list(types))
+        known = extents.named([x.aval for x in leaves if isinstance(x, ShapeDtypeStruct)])
+        scope = None
+        if known is not None:
+            scope, avals = known[0], iter(known[1])
+            leaves = [struct(next(avals)) if isinstance(x, ShapeDtypeStruct) else x for x in leaves]
+            types = tuple(tree_util.tree_unflatten(tree, leaves))
+        try:
+            traced = jitted.trace(*types)
+        except Exception:
+            if scope is not None and scope.solved:  # the program failed for want of a number
+                _member(ClosedJaxpr(Jaxpr((), (), (), ()), ()), scope)
+            raise
+        return Exported(traced.jaxpr, tree, tree_util.tree_structure(traced.out_info), scope)
 
     return exported
 
 
-def deserialize(data: bytes | bytearray | memoryview) -> Exported:
-    """The program that bytes hold. LayoutError for what is no program, damaged, or written by a version with another layout. Runs no code of the file."""
+def deserialize(data: bytes | bytearray | memoryview, *, trusted: bool = False) -> Exported:
+    """The program that bytes hold. LayoutError for what is no program, damaged, or written by a version with another layout. Runs no code of the file.
+
+    With `trusted`, plans and machine code of the file are used: machine code can do anything, so only for files of your own. LayoutError where
+    it has some and none for this processor, or they are of another version of this package.
+    """
     view = memoryview(data).cast("B")
     if bytes(view[: len(MAGIC)]) != MAGIC or len(view) < len(MAGIC) + 9:
         raise LayoutError("these bytes are no exported program of sparsejax")
@@ -174,16 +280,23 @@ def deserialize(data: bytes | bytearray | memoryview) -> Exported:
         body = view[start + length + -(start + length) % ALIGNED :]
         if hashlib.sha256(body).hexdigest() != header["sha256"]:
             raise LayoutError("an exported program whose buffers are damaged")
-        jaxpr = layout.decode_jaxpr(header["jaxpr"])
+        scope = None if header["symbols"] is None else extents.decoded(header["symbols"])
+        jaxpr = layout.decode_jaxpr(header["jaxpr"], scope)
         check_jaxpr(jaxpr)
         consts = tuple(_const(c, body) for c in header["consts"])
         _check_consts(jaxpr.consts, consts)
         closed = ClosedJaxpr(Jaxpr(jaxpr.inputs, jaxpr.consts, jaxpr.eqns, jaxpr.outputs), consts)
-        return Exported(closed, _structure(header["tree"]), _structure(header["out_tree"]))
+        found = [kernels.decoded(k, body) for k in header["kernels"]]
+        made = Exported(
+            closed, _structure(header["tree"]), _structure(header["out_tree"]), scope, {r.processor: r for r in found}
+        )
     except LayoutError:
         raise
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise LayoutError(f"an exported program whose header is damaged: {type(error).__name__}: {error}") from error
+    if trusted and found:
+        kernels.use(found)
+    return made
 
 
 def _const(about: dict[str, Any], body: memoryview) -> Array:

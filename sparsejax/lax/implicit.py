@@ -31,14 +31,16 @@ def terms(operands: Sequence[Any], labels: Sequence[Labels], output: Labels) -> 
     if trace is None:
         return None
     for place, x in enumerate(operands):
-        if not isinstance(x, Tracer) or x.maker is not trace or not x.format.is_dense or x.size < LARGE:
+        if not isinstance(x, Tracer) or x.maker is not trace or not x.format.is_dense:
+            continue
+        if type(size := x.size) is int and size < LARGE:
             continue
         found = _sum_of(trace.eqns, x.variable, labels[place])
         if found is None:
             continue
         eqn, own = found
         parts = _parts(trace, eqn, own)
-        if parts is None:
+        if parts is None or size < LARGE:  # asked last where extents are not known, as each answer is a guard
             continue
         sparse, dense = parts
         others = {label for k, ls in enumerate(labels) if k != place for label in ls}

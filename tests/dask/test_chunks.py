@@ -213,7 +213,7 @@ def client():
         "distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'"
     )
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client

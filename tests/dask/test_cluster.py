@@ -47,7 +47,7 @@ def step_of_scipy():
 
 
 def cluster(workers=2, **how):
-    return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, **how)
+    return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", **how)
 
 
 @pytest.fixture(scope="module")
@@ -108,20 +108,46 @@ def compiled(client):
     return sum(client.run(compiler.compile_count).values())
 
 
-def test_kernels_are_compiled_once(tmp_path, monkeypatch):
-    """A kernel that one worker has compiled is loaded by the others; a second cluster compiles nothing."""
-    monkeypatch.setenv("SPARSEJAX_CACHE_DIR", str(tmp_path))
-    counts = []
-    for workers in (1, 2, 2):
-        if workers == 2 and not counts[1:]:
-            other = tmp_path / "two"
-            other.mkdir()
-            monkeypatch.setenv("SPARSEJAX_CACHE_DIR", str(other))
-        with cluster(workers) as made, distributed.Client(made) as client:
-            dask.compute(sd.jit(pagerank)(sd.shard(A, rows=4), x), sd.jit(lambda A: A @ A)(sd.shard(A, rows=4)))
-            counts.append(compiled(client))
-    assert 0 < counts[1] <= counts[0]
-    assert counts[2] == 0
+def keep_in(folder, each):
+    """Kernels of this process are kept in a folder, of its own where `each`."""
+    from sparsejax import config
+
+    config.update("cache_dir", os.path.join(folder, str(os.getpid()) if each else "all"))
+
+
+def objects(dask_scheduler):
+    """How many kernels the workers have exchanged."""
+    return sum(r[:4] == b"\x7fELF" for r in dask_scheduler.plugins["sparsejax-board"].records.values())
+
+
+def forgotten(dask_scheduler):
+    dask_scheduler.plugins["sparsejax-board"].records.clear()
+
+
+def programs():
+    graph = sd.shard(A, rows=4)
+    return sd.jit(pagerank)(graph, x), sd.jit(lambda A: A @ A)(graph)
+
+
+def test_kernels_are_compiled_once(tmp_path):
+    """A kernel that one worker has compiled is loaded by the others, over the scheduler where they share no folder; with a shared folder, other processes
+    compile nothing."""
+    with cluster() as made, distributed.Client(made) as client:
+        client.run(keep_in, str(tmp_path), True)
+        first = dask.compute(*programs())
+        assert compiled(client) == client.run_on_scheduler(objects) > 0
+        client.restart()
+        client.run_on_scheduler(forgotten)
+        together = tmp_path / "all"
+        together.mkdir(mode=0o700)
+        for folder in tmp_path.iterdir():
+            for file in folder.iterdir():
+                file.rename(together / file.name)
+        client.run(keep_in, str(tmp_path), False)
+        again = dask.compute(*programs())
+        assert compiled(client) == 0
+    for a, b in zip(first, again, strict=True):
+        assert a.todense().tobytes() == b.todense().tobytes()
 
 
 def test_errors_are_the_users(client):
@@ -133,28 +159,32 @@ def test_errors_are_the_users(client):
     assert any("test_cluster.py" in note for note in found.value.__notes__)
 
 
-def killed(pid):
-    os.kill(pid, 9)
+@pytest.fixture(scope="module")
+def mortal():
+    with cluster() as made, distributed.Client(made) as client:
+        client.wait_for_workers(2)
+        yield client
 
 
 @pytest.mark.parametrize("program", ["pagerank", "epoch", "spgemm"])
-def test_a_worker_is_killed(program, tmp_path):
-    """What was lost is computed again, from the files."""
-    with cluster() as made, distributed.Client(made) as client:
-        graph = sd.save_shards(tmp_path / "A", A, rows=8)
-        if program == "pagerank":
-            lazy, expected = sd.jit(lambda A, x: pagerank(A, x, 40))(graph, x), pagerank_of_scipy(40)
-        elif program == "epoch":
-            features = sd.save_shards(tmp_path / "X", X, rows=graph.cuts[0])
-            lazy, expected = sd.jit(lambda A, X, W: step(A, X, W)[1])(graph, features, W), step_of_scipy()[1]
-        else:
-            lazy, expected = sd.jit(lambda A: (A @ A).sum(axis=0))(graph), (S @ S).sum(axis=0)
-        future = client.compute(lazy)
-        time.sleep(0.4)
-        client.run_on_scheduler(lambda: None)
-        pids = client.run(os.getpid)
-        killed(next(iter(pids.values())))
-        np.testing.assert_allclose(future.result(timeout=60).todense(), expected, rtol=1e-9)
+def test_a_worker_is_killed(program, tmp_path, mortal):
+    """In the middle of a program. What was lost is computed again, from the files."""
+    client = mortal
+    client.wait_for_workers(2)
+    graph = sd.save_shards(tmp_path / "A", A, rows=8)
+    if program == "pagerank":
+        lazy, expected = sd.jit(lambda A, x: pagerank(A, x, 40))(graph, x), pagerank_of_scipy(40)
+    elif program == "epoch":
+        features = sd.save_shards(tmp_path / "X", X, rows=graph.cuts[0])
+        lazy, expected = sd.jit(lambda A, X, W: step(A, X, W)[1])(graph, features, W), step_of_scipy()[1]
+    else:
+        lazy, expected = sd.jit(lambda A: (A @ A).sum(axis=0))(graph), (S @ S).sum(axis=0)
+    future = client.compute(lazy)
+    while not client.has_what() or not any(client.has_what().values()):
+        time.sleep(0.01)
+    holder = next(w for w, keys in client.has_what().items() if keys)
+    os.kill(client.run(os.getpid)[holder], 9)
+    np.testing.assert_allclose(future.result(timeout=300).todense(), expected, rtol=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------------------- files
@@ -177,3 +207,51 @@ def test_files(tmp_path, client):
     assert int(product.counts.sum()) == (S @ S).nnz
     with pytest.raises(FileExistsError):
         sd.save_shards(tmp_path / "product", A)
+
+
+def test_stores_and_files(tmp_path, client):
+    for store in ("npz", "zarr", "h5"):
+        made = sd.save_shards(tmp_path / store, A, rows=3, store=store)
+        assert repr(sd.open_files([tmp_path / store / f"{k}-0.{store}" for k in range(3)])) == repr(made)
+        np.testing.assert_array_equal(sd.jit(lambda A: A @ X)(made).compute().todense(), (A @ X).todense())
+    columns = sd.open_files([tmp_path / "npz" / "0-0.npz", tmp_path / "zarr" / "2-0.zarr"], format="csc")
+    assert str(columns.format) == "csc" and columns.grid == (2, 1)
+    expected = (sj.numpy.concatenate([A[: made.cuts[0][1]], A[made.cuts[0][2] :]])).todense()
+    np.testing.assert_array_equal(columns.compute().todense(), expected)
+    sj.save_npz(tmp_path / "other.npz", A.astype("f4"))
+    with pytest.raises(ValueError, match=r"other.npz has dtype.*must be equal"):
+        sd.open_files([tmp_path / "npz" / "0-0.npz", tmp_path / "other.npz"])
+    with pytest.raises(FileNotFoundError):
+        sd.open_files([tmp_path / "none.npz"])
+    with pytest.raises(ValueError, match="store='x'"):
+        sd.save_shards(tmp_path / "x", A, store="x")
+
+
+def small_files():
+    """As if the disk were full: no file of this process may have more than a megabyte."""
+    import resource
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+
+def impatient():
+    from sparsejax.dask import watch
+
+    watch.PATIENCE = 3.0
+
+
+@pytest.mark.slow
+def test_the_disk_is_full_while_spilling():
+    """An error that says so, in place of a wait without end."""
+    da = pytest.importorskip("dask.array")
+    with cluster(1, memory_limit="300MB") as made, distributed.Client(made) as client:
+        client.run(small_files)
+        chunks = da.random.random((12_000, 5000), chunks=(400, 5000)).map_blocks(
+            sj.asarray, meta=sj.array(np.zeros((0, 0)))
+        )
+        lazy = sd.jit(lambda A: A * 2)(sd.shard(chunks))
+        client.run_on_scheduler(impatient)
+        with pytest.raises(MemoryError, match="all workers are paused"):
+            client.gather(client.futures_of(lazy.persist()))

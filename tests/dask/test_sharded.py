@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import special
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -107,6 +108,22 @@ PROGRAMS = {
     "jvp": (lambda A, x: sj.jvp(lambda x: (A @ x) ** 2, (x,), (x,))[1], (A, x), lambda: [2 * (D @ x) * (D @ x)]),
     "tensors": (lambda A, X: {"a": [A @ X, A.sum()]}, (A, X), lambda: [D @ X, D.sum()]),
     "closed over": (lambda A: A @ x + np.arange(N), (A,), lambda: [D @ x + np.arange(N)]),
+    "special": (lambda A: sj.lax.lgamma(A + 1.5), (A,), lambda: [special.gammaln(D + 1.5)]),
+    "searchsorted": (
+        lambda A, e: snp.searchsorted(e, A.asformat("dense")),
+        (A, np.sort(x)),
+        lambda: [np.searchsorted(np.sort(x), D)],
+    ),
+    "isin": (lambda A: snp.isin(A, A[:, 3].asformat("dense")), (A,), lambda: [np.isin(D, D[:, 3])]),
+    "histogram": (
+        lambda A: snp.histogram(A, np.linspace(-1, 1, 7))[0],
+        (A,),
+        lambda: [np.histogram(D, np.linspace(-1, 1, 7))[0]],
+    ),
+    "median": (lambda A: snp.median(A, axis=1), (A,), lambda: [np.median(D, axis=1)]),
+    "top_k": (lambda A: sj.lax.top_k(A, 3)[0], (A,), lambda: [-np.sort(-D, axis=1)[:, :3]]),
+    "solve": (lambda A, X: snp.linalg.solve(X.T @ X, (A @ X).T), (A, X), lambda: [np.linalg.solve(X.T @ X, (D @ X).T)]),
+    "prune": (lambda A: snp.abs(sj.prune(A, tol=0.5)), (A,), lambda: [np.abs(D * (abs(D) > 0.5))]),
     "nothing cut": (lambda A, X: (X * 2, 3.0), (A, X), lambda: [X * 2, 3.0]),
 }
 
@@ -232,12 +249,104 @@ def test_errors_of_shard():
         sd.shard(A, axes=(2,))
 
 
+@pytest.mark.parametrize("asked", [2.5, True, "2", [0, 1.5, N]])
+def test_parts_that_are_none(asked):
+    with pytest.raises(TypeError, match=r"axis 0 is cut into .*; give a number of parts, boundaries"):
+        sd.shard(A, rows=asked)
+
+
+def test_parts_of_numpy():
+    assert sd.shard(A, rows=np.int64(3)).cuts == sd.shard(A, rows=3).cuts
+    assert sd.shard(A, rows=np.array([0, 40, N])).cuts[0] == (0, 40, N)
+
+
+ODD = {
+    "more shards than rows": (A[:5], {"rows": 9}),
+    "one row": (A[:1], {"rows": 3}),
+    "no rows": (A[:0], {"rows": 3}),
+    "no columns": (A[:, :0], {"rows": 3, "cols": 2}),
+    "no entries": (A * 0 @ A * 0, {"rows": 3}),
+    "empty shards": (sj.array(sp.csr_array(([1.0], ([0], [2])), shape=(N, 7))), {"rows": (0, 1, 50, N)}),
+    "one heavy row": (sj.array(sp.csr_array((np.ones(N), (np.full(N, 3), np.arange(N))), shape=(N, N))), {"rows": 4}),
+    "single precision": (A.astype("f4"), {"rows": 2, "cols": 2}),
+    "integers": ((A * 10).astype("i4"), {"rows": 4}),
+    "complex": (A * (1 + 2j), {"cols": 3}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_arrays(name):
+    one, grid = ODD[name]
+    function = lambda A, x: (A @ x, A.T @ A, A.sum(axis=0), snp.maximum(abs(A), 1).sum())  # noqa: E731
+    v = np.arange(one.shape[1], dtype="f8")  # of another type than some
+    found = dask.compute(*sd.jit(function)(sd.shard(one, **grid), v), scheduler="sync")
+    for a, b in zip(found, function(one, v), strict=True):
+        assert (a.shape, a.dtype, a.format) == (b.shape, b.dtype, b.format)
+        np.testing.assert_allclose(a.todense(), b.todense(), rtol=1e-5 if a.dtype.char in "fF" else 1e-12)
+
+
+def test_used_like_an_array():
+    graph = sd.shard(A, rows=2)
+    for use in (
+        lambda: graph + 1,
+        lambda: x @ graph,
+        lambda: np.sin(graph),
+        lambda: np.asarray(graph),
+        lambda: bool(graph),
+        lambda: graph[0],
+        lambda: sd.jit(lambda x: graph @ x)(x),  # closed over
+        lambda: sd.jit(lambda A, x: A @ x, static_argnums=0)(graph, x),
+        lambda: sj.grad(lambda x: (graph @ x).sum())(x),
+    ):
+        with pytest.raises(TypeError, match=r"no operators: pass it to a function of sparsejax.dask.jit|operand type"):
+            use()
+    for outer in (sj.grad(sd.jit(lambda x, A: (A @ x).sum())), sj.vmap(sd.jit(lambda x, A: A @ x), in_axes=(0, None))):
+        with pytest.raises(TypeError, match=r"put sparsejax.dask.jit outside|must be an array"):
+            outer(x, graph)
+
+
+def test_static_arguments():
+    scaled = sd.jit(lambda A, k, power=1: A * k**power, static_argnums=1, static_argnames="power")
+    np.testing.assert_allclose(scaled(sd.shard(A, rows=2), 3, power=2).compute(scheduler="sync").todense(), D * 9)
+
+
+def test_arrays_of_dask():
+    da = pytest.importorskip("dask.array")
+    lazy = da.from_array(A, chunks=(40, 50))
+    made = sd.shard(lazy)
+    assert made.grid == (3, 2) and made.format == A.format
+    found = sd.jit(lambda A, X, x: A @ X * x[:, None])(made, da.from_array(X, chunks=(30, 5)), x)
+    np.testing.assert_allclose(found.compute(scheduler="sync").todense(), D @ X * x[:, None])
+    with pytest.raises(ValueError, match="rechunk"):
+        sd.shard(lazy, rows=3)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        sd.shard(lazy[da.from_array(x > 0, chunks=40)])
+    with pytest.raises(TypeError, match="in shards already"):
+        sd.shard(made)
+
+
 # ----------------------------------------------------------------------------------------------------------- explain
 
 
 def test_explain():
     text = sd.explain(gcn)(sd.shard(A, rows=4), X, W)
     assert "contract" in text and "test_sharded.py" in text and "moved at most" in text
+
+
+@pytest.mark.parametrize(
+    ("split", "scheme"),
+    [("i", "1-D"), ("j", "1-D"), ("ij", "2-D"), ("ik", "1.5-D"), ("jk", "1.5-D"), ("ijk", "3-D"), ("k", "1-D, summed")],
+)
+def test_schemes_of_products(split, scheme, monkeypatch):
+    """Every way to cut a product of sparse matrices gives the same, and `explain` names it. Variables are those of the rule: i, j of the result, k."""
+    wanted = {"ijk".index(v) for v in split}
+    monkeypatch.setattr(emit, "_plans", {})
+    pick = lambda choices: next((c for c in choices if set(c.split) == wanted), choices[0])  # noqa: E731
+    monkeypatch.setattr(plan.Plan, "pick", staticmethod(pick))
+    graph = sd.shard(A, rows=(0, 30, 60, N), cols=(0, 30, 60, N))
+    product = sd.jit(lambda A: sj.einsum("ik,kj->ij", A, A))
+    np.testing.assert_allclose(product(graph).compute(scheduler="sync").todense(), D @ D)
+    assert f", {scheme}]" in product.explain(graph)
 
 
 def test_names_are_what_is_computed():

@@ -163,7 +163,7 @@ def test_other_sources_are_another_key(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("")
     assert object_cache.sources(tmp_path) == found[-1] and len(set(found)) == 3
     before = plan_cache.key(nest(), "cost")
-    monkeypatch.setattr(object_cache, "_SOURCES", "others")
+    monkeypatch.setattr(object_cache, "SOURCES", "others")
     assert plan_cache.key(nest(), "cost") != before
 
 

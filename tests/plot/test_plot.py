@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.plot import Roof, measured_roof, roofline, spy
+from sparsejax.plot import Roof, measured_roof, roofline, spy, tasks
 
 matplotlib = pytest.importorskip("matplotlib")
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -57,3 +57,18 @@ def test_a_roof_can_be_measured():
     made = roofline(lambda x: x + 1, np.ones(100), roof=roof)
     assert len(made.ax.lines) == 2
     pyplot.close(made.ax.figure)
+
+
+def test_task_graphs(ax):
+    pytest.importorskip("dask.array", reason="dask is not installed: pip install 'sparsejax[dask]'")
+    sd = pytest.importorskip("sparsejax.dask")
+    A = sd.shard(sj.array(np.tri(40), format="csr"), rows=3)
+    made = sd.jit(lambda A, x: (A @ x, A.sum(axis=0)))(A, np.ones(40))[1]
+    assert sj.plot.task_graph(made, ax=ax) is ax
+    told = [text.get_text() for text in ax.texts]
+    needs = tasks.needed(dict(made.__dask_graph__()), made.__dask_keys__())
+    assert len(told) == len(needs) < len(made.__dask_graph__())  # nothing of the other result
+    assert len(ax.lines) == sum(map(len, needs.values()))
+    depth = tasks.depths(needs)
+    assert all(depth[k] > depth[n] for k, own in needs.items() for n in own)
+    assert any(t.startswith("shard") for t in told)

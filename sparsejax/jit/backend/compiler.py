@@ -20,7 +20,7 @@ from typing import Any
 
 from sparsejax import config
 from sparsejax.errors import NEGATIVE_POWER
-from sparsejax.jit.backend import builder, engine, host, loader, object_cache
+from sparsejax.jit.backend import builder, engine, host, loader, records
 
 log = logging.getLogger("sparsejax")
 
@@ -64,7 +64,11 @@ def compile_text(text: str, plain: bool = False) -> Kernel:
     key = hashlib.sha256(text.encode()).hexdigest()
     kernel = _live.get(key)
     with _lock:
-        kernel = kernel or _live.get(key) or _make(text, plain)
+        kernel = kernel or _live.get(key)
+        if kernel is None:
+            kernel = _make(text, plain)
+        elif records.recording():
+            _image(text, plain)
         _live[key] = _recent[key] = kernel
         _recent.move_to_end(key)
         while len(_recent) > _KEPT:
@@ -74,27 +78,38 @@ def compile_text(text: str, plain: bool = False) -> Kernel:
 
 def known_text(text: str) -> Kernel | None:
     """As `compile_text`, unless that would compile."""
-    cache = object_cache.active()
+    cache = records.active()
     known = hashlib.sha256(text.encode()).hexdigest() in _live or (cache is not None and cache.load(text) is not None)
     return compile_text(text) if known else None
 
 
 def _make(text: str, plain: bool) -> Kernel:
-    global _compiled
-    started = time.perf_counter()
-    cache = object_cache.active()
-    image = cache.load(text) if cache else None
-    known = image is not None
-    if image is None:
-        image = engine.engine().object(text, plain)
-        _compiled += 1
-        if cache:
-            cache.store(text, image)
-    kernel = Kernel(*place(image))
+    started, before = time.perf_counter(), _compiled
+    kernel = Kernel(*place(_image(text, plain)))
+    known = _compiled == before
     if config.log_compiles():
         verb, took = "loaded" if known else "compiled", 1e3 * (time.perf_counter() - started)
         log.warning("%s a kernel of %d lines in %.1f ms", verb, text.count("\n"), took)
     return kernel
+
+
+def _image(text: str, plain: bool) -> bytes:
+    """The object file of LLVM text: from where records are kept, or compiled now and kept there."""
+    global _compiled
+    cache = records.active()
+    image = cache.load(text) if cache else None
+    if image is None:
+        with records.claimed(text) as image:
+            if image is not None:
+                if cache:
+                    cache.keep(text, image)
+            else:
+                image = engine.engine().object(text, plain)
+                _compiled += 1
+                if cache:
+                    cache.store(text, image)
+    records.note(text, image)
+    return image
 
 
 def place(image: bytes) -> tuple[int, Any]:

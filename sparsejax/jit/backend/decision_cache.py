@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparsejax.cached import Recent
-from sparsejax.jit.backend import object_cache
+from sparsejax.jit.backend import object_cache, records
 
 _recent: Recent[str, str] = Recent(1024)
 forget = _recent.clear
@@ -22,11 +22,13 @@ def remembered(key: str, decide: Callable[[], str]) -> str:
     if known is None:
         known = _recalled(key, decide)
         _recent.put(key, known)
+    if records.recording():
+        records.note(object_cache.named(key), known.encode())
     return known
 
 
 def _recalled(key: str, decide: Callable[[], str]) -> str:
-    cache, name = object_cache.active(), object_cache.named(key)
+    cache, name = records.active(), object_cache.named(key)
     record = None if cache is None else cache.load(name)
     if record is not None:
         return record.decode()

@@ -58,7 +58,7 @@ def identity() -> str:
     """A line for everything that decides which machine code a text becomes here: system, processor with its features, llvmlite and
     its LLVM, pass pipeline. Found without loading LLVM where this process can do without it.
     """
-    parts = [platform.system(), platform.machine(), _processor(), _code_generator(), engine.PIPELINE]
+    parts = [platform.system(), platform.machine(), processor(), _code_generator(), engine.PIPELINE]
     return " | ".join(parts)
 
 
@@ -83,7 +83,8 @@ def _features() -> frozenset[str]:
     return frozenset(name for name, there in engine.engine().llvm.get_host_cpu_features().items() if there)
 
 
-def _processor() -> str:
+@functools.cache
+def processor() -> str:
     """Name and features of the processor: as the kernel reports them, or as LLVM does."""
     reported = _reported()
     if reported is not None:

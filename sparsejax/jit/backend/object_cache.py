@@ -208,7 +208,7 @@ def active() -> ObjectCache | None:
 
 def named(text: str) -> str:
     """A key for what these sources make of what `text` says."""
-    return f"{_SOURCES}\n{text}"
+    return f"{SOURCES}\n{text}"
 
 
 def sources(folder: Path) -> str:
@@ -227,5 +227,5 @@ def sources(folder: Path) -> str:
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
 
 
-_SOURCES = f"{sources(Path(__file__).parents[2])} numpy {np.__version__} scipy {scipy.__version__}"
+SOURCES = f"{sources(Path(__file__).parents[2])} numpy {np.__version__} scipy {scipy.__version__}"
 """What records depend on besides keys: found when the sources have just been read."""

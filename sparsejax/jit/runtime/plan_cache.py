@@ -21,7 +21,7 @@ import numpy as np
 
 from sparsejax.cached import Recent
 from sparsejax.formats import Format
-from sparsejax.jit.backend import object_cache
+from sparsejax.jit.backend import records
 from sparsejax.jit.backend.object_cache import named
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest, Producer
@@ -59,13 +59,17 @@ def load(key: str) -> Recipe | None:
         known = _load(key)
         if known is not None:
             _recent.put(name, known)
+    if known is not None and records.recording():
+        records.note(key, _encoded(known))
     return known
 
 
 def store(key: str, recipe: Recipe) -> None:
     """Record a recipe under a key."""
     _recent.put(_name(key), recipe)
-    cache = object_cache.active()
+    if records.recording():
+        records.note(key, _encoded(recipe))
+    cache = records.active()
     if cache is not None:
         cache.store(key, _encoded(recipe))
 
@@ -75,7 +79,7 @@ def _name(key: str) -> bytes:
 
 
 def _load(key: str) -> Recipe | None:
-    cache = object_cache.active()
+    cache = records.active()
     record = None if cache is None else cache.load(key)
     try:
         return None if record is None else _decoded(record)

@@ -108,7 +108,8 @@ class Member:
         self.scope, self.stands, self.extra = scope, stands, extra
         self.codes = tuple(sorted(_dims(self.closed.jaxpr)))
         """Every extent that depends on symbols, as an expression."""
-        self._values = scope.compiled(self.codes)
+        self.values = scope.compiled(self.codes)
+        """The numbers of `codes` for values of the symbols."""
         self._match = _matcher(scope, stands, self.codes)
         self._plans: dict[Any, plans.Plan] = {}
 
@@ -119,7 +120,7 @@ class Member:
 
     def at(self, symbols: tuple[int, ...], arrays: Sequence[Any]) -> Resized:
         """The jaxpr, and its plan, for these values of the symbols."""
-        values = self._values(*symbols)
+        values = self.values(*symbols)
         storages = [a._storage for a in (*self.closed.consts, *arrays)]
         return Resized(self, values, self.plan(values, storages))
 
@@ -130,7 +131,7 @@ class Member:
 
     def bucket(self, symbols: tuple[int, ...], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
         """The plan for all shapes like the one with these values of the symbols, and what gives the extents of this one."""
-        return self._bucket(self._values(*symbols), storages)
+        return self._bucket(self.values(*symbols), storages)
 
     def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
         """The plan for all shapes like these, and what gives the extents of this one."""

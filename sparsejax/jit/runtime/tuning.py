@@ -26,7 +26,7 @@ from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
-from sparsejax.jit.backend import object_cache
+from sparsejax.jit.backend import object_cache, records
 from sparsejax.jit.cost import machine, statistics
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import plans, threads
@@ -191,7 +191,7 @@ def _key(closed: ClosedJaxpr, storages: Sequence[Storage], any_bits: bool) -> st
 
 
 def _load(key: str) -> Tuned | None:
-    cache = object_cache.active()
+    cache = records.active()
     record = None if cache is None else cache.load(key)
     try:
         return None if record is None else Tuned(**json.loads(record))
@@ -200,7 +200,7 @@ def _load(key: str) -> Tuned | None:
 
 
 def _store(key: str, found: Tuned) -> Tuned:
-    cache = object_cache.active()
+    cache = records.active()
     if cache is not None:
         cache.store(key, json.dumps(vars(found)).encode())
     return found

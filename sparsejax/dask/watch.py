@@ -1,0 +1,62 @@
+"""A cluster that is out of memory for good: an error in place of a wait without end.
+
+Dask pauses a worker above four fifths of its memory until some is freed, by results that are no longer needed, or by spilling. Where the disk is full, or what
+lies in memory is not Dask's to spill, nothing is freed: once all workers are paused, run nothing and have done nothing for `PATIENCE` seconds, what
+waits for them fails with a MemoryError that says so. The scheduler's plugin (`exchange.Board`) looks once a second.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sparsejax.optional import optional
+
+PATIENCE = 30.0
+"""Seconds without any progress."""
+
+
+class Watch:
+    """Looks at a scheduler, once a second."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._seen: Any = None
+        self._since = time.monotonic()
+
+    def look(self) -> None:
+        """Fail what waits, where nothing has moved for `PATIENCE` seconds."""
+        scheduler, now = self._scheduler, time.monotonic()
+        seen = scheduler.transition_counter, tuple(scheduler.workers)
+        busy = bool(scheduler.running) or any(ws.executing for ws in scheduler.workers.values())
+        if seen != self._seen or busy or not scheduler.workers:
+            self._seen, self._since = seen, now
+        elif now - self._since > PATIENCE:
+            self._fail([ts for ts in scheduler.tasks.values() if ts.state in ("queued", "no-worker", "processing")])
+            self._seen, self._since = None, now
+
+    def _fail(self, stuck: list[Any]) -> None:
+        if not stuck:
+            return
+        told = ", ".join(f"{a}: {_memory(ws)}" for a, ws in list(self._scheduler.workers.items())[:4])
+        error = MemoryError(
+            f"all workers are paused, as their memory is full, and nothing was freed for {PATIENCE:.0f} seconds ({told}). If their logs say that "
+            "spilling to disk failed, make room on that disk or take another (Dask's temporary-directory); else use more workers, more memory or smaller shards"
+        )
+        stimulus, recommendations = f"sparsejax-out-of-memory-{time.time()}", {}
+        text = repr(error)
+        for ts in stuck:
+            made = self._scheduler.transition(
+                ts.key, "erred", stimulus_id=stimulus, exception=_dumped(error), exception_text=text, cause=ts.key
+            )
+            recommendations.update(made)
+        self._scheduler.transitions(recommendations, stimulus_id=stimulus)
+
+
+def _memory(worker: Any) -> str:
+    limit = f" of {worker.memory_limit / 1e6:.0f} MB" if worker.memory_limit else ""
+    return f"{worker.memory.process / 1e6:.0f}{limit}, {worker.memory.spilled / 1e6:.0f} MB spilled"
+
+
+def _dumped(error: Exception) -> Any:
+    return optional("distributed.protocol.pickle", "dask").dumps(error)
