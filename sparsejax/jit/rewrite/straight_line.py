@@ -393,7 +393,8 @@ def _where(registers: Sequence[cin.Access], consumer: cin.Stmt, producer: cin.St
 
 def _at(access: cin.Access, bound: Mapping[cin.IndexVar, int]) -> cin.Access:
     """An access with values in place of fixed variables."""
-    return indices.renamed_access(access, {**bound})
+    names: dict[cin.Index, cin.Index] = {var: value for var, value in bound.items()}  # noqa: C416  (wider types)
+    return indices.renamed_access(access, names)
 
 
 def _lies_along(access: cin.Access, lane: cin.IndexVar) -> bool:
