@@ -326,7 +326,7 @@ def to_dense(storage: Storage) -> Array:
         if not all(level.unique for level in form.levels):
             coo = Format((Coordinate(),) * form.ndim)
             return to_dense(_ordered(*storage.expand(), storage.shape, coo, storage.fill_value, None, distinct=False))
-        cleared = storage.cache["cleared"] = not any(storage.fill_value.tobytes())
+        cleared = storage.cache["cleared"] = not any(np.asarray(storage.fill_value).tobytes())
     out = np.zeros(storage.shape, storage.dtype) if cleared else np.full(storage.shape, storage.fill_value)
     if _written is not None and _written(storage, out):
         return out

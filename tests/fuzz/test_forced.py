@@ -89,7 +89,13 @@ REACHED = {
     "workspace": ("sparse product", "written by columns"),
 }
 """The programs that take every alternative of a choice."""
-BESIDE = {"rows=blocks": ",products=kernel", "rows=pairs": ",products=kernel", "storage=reordered": ",fusion=apart"}
+BESIDE = {
+    "passes=compiled": ",conversion=passes",
+    "passes=numpy": ",conversion=passes",
+    "rows=blocks": ",products=kernel",
+    "rows=pairs": ",products=kernel",
+    "storage=reordered": ",fusion=apart",
+}
 """Other choices that lead there."""
 SKIPPED = ("softmax", "rows in registers", "sparse product", "patterns")
 
