@@ -407,9 +407,7 @@ class Model(Cardinalities):
                     work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
                     where = inside
         density = self.density(self.computed(var, bound)[0], var, bound)
-        if density is None or self.leaves(
-            var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.indices]
-        ):
+        if density is None or self.leaves(var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.bound]):
             density = 1.0
         most = self.extents[var] * density
         for m in self._meetings:
