@@ -134,3 +134,15 @@ def test_convolutions(form, B):
 
     iterations, _ = innermost(convolved, stored, N, W)
     within(iterations, points)
+
+
+def test_rows_far_apart_are_waited_for():
+    """A dense array that no cache holds costs more to gather from than one that the first holds."""
+    costs = []
+    for rows in (100, 1_000_000):
+        A = cin.Access(tensor("A", (PLACES,), "dense", int), (I,))
+        H = cin.Access(tensor("H", (rows, 8), "dense"), (A, J))
+        nest = Nest(tensor("out", (PLACES, 8), "dense"), (I, J), (), H)
+        facts = statistics.Facts({"A": (PLACES,), "H": (rows, 8.0 * rows)})
+        costs.append(search.schedule_of(nest, facts, (I, J)).cost)
+    assert costs[0].loops == costs[1].loops and costs[0].memory < 1e3 < costs[1].memory
