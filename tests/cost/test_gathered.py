@@ -146,3 +146,32 @@ def test_rows_far_apart_are_waited_for():
         facts = statistics.Facts({"A": (PLACES,), "H": (rows, 8.0 * rows)})
         costs.append(search.schedule_of(nest, facts, (I, J)).cost)
     assert costs[0].loops == costs[1].loops and costs[0].memory < 1e3 < costs[1].memory
+
+
+def test_searches():
+    """Rows among those that are stored, and columns in a row where the loop over columns is around, are searched by halves."""
+    A = cin.Access(tensor("A", (PLACES,), "dense", int), (I,))
+    stored = {"A": (PLACES,), "B": (63.0, 63 * 15.0)}
+    none, i, j = frozenset(), frozenset([I]), frozenset([J])
+    listed = cin.Access(tensor("B", (ROWS, COLS), "dcsr"), (A, J))
+    found = model(listed, stored)
+    assert found.searched(listed, I, none) == pytest.approx(6)  # the row; a loop walks its columns
+    assert found.searched(listed, J, i) == found.searched(listed, J, none) == 0
+    assert found.searched(listed, I, j) == pytest.approx(6 + 4)
+    rows = cin.Access(tensor("B", (ROWS, COLS), "csr"), (A, J))
+    found = model(rows, stored | {"B": (ROWS, ROWS * 15.0)})
+    assert found.searched(rows, I, none) == 0 and found.searched(rows, I, j) == pytest.approx(4)
+    assert found.searched(A, I, none) == 0
+
+
+def test_no_loop_over_columns_is_outside_that_over_the_rows_that_are_looked_up():
+    """14 times as slow, where z is inside c: each entry is searched."""
+    rng = np.random.default_rng(3)
+    In = sp.random_array((500, 16), density=0.2, format="csr", rng=rng)
+    N, W = rng.integers(0, 500, (300, 27)), rng.random((27, 16, 8))
+
+    def convolved(In, N, W):
+        return sj.insum("Out[x,m] += In[N[x,z],c] * W[z,c,m]", In=In, N=N, W=W)
+
+    order = sj.explain(convolved)(sj.array(In, format="csr"), N, W).kernels[-1].order
+    assert order.index("k") < order.index("l")  # x, m, z, c are i, j, k, l

@@ -5,6 +5,7 @@ card(T, P)      coordinates of a tensor T over a set P of variables: positions p
 children        card(T, P + v) / card(T, P)
 known           the indices of T inside loops over P: of  B[A[i],j]  that is A[i], once i is in P; a row that is looked up is any of the rows
 fiber           children where another factor leads to the fibers, those that are met most
+searched        steps of searches for coordinates that no loop leads to
 density         the fraction of coordinates of v where an expression is stored
 """
 
@@ -71,6 +72,26 @@ class Cardinalities:
             if m.join.var in bound and m.begins(access, var, bound):
                 length *= m.coupling
         return min(length, float(self.extents[var]))
+
+    def searched(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        """Steps of the searches that each iteration over `var` makes in an operand: by halves, for coordinates that are known when the
+        segments are that hold them, as for the row A[i] among those stored of B[A[i],j], or for j in that row where the loop over j is around.
+        """
+        if not access.entries or not access.tensor.lacks:
+            return 0.0
+        before, after = _known(access, bound), _known(access, bound | {var})
+        above: frozenset[cin.Index] = frozenset()
+        steps = 0.0
+        for number, level in enumerate(access.tensor.format.levels):
+            index = access.level_index(number)
+            within = above | {index}
+            if not within <= after:
+                break
+            walked = index == var and above <= before
+            if level.listed and not within <= before and not walked:
+                steps += math.log2(1.0 + self.card(access, within) / self.card(access, above))
+            above = within
+        return steps
 
     def density(self, expr: cin.Expr, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float | None:
         """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
