@@ -88,3 +88,25 @@ def test_arrays_that_end_in_shared_loops():
     walked = Walked((1,), 8.0, (1e4,), False)
     (again, _) = lines(walked, (1.0, 1e3, 1e5), 0.0, Beside(4, 1e6, 10.0))
     assert again.among == pytest.approx(8e4 + 1e5)
+
+
+def test_rows_that_are_looked_up():
+    """out[p,j] = H[A[p],j]  touches rows anywhere in H, and of these each line once before."""
+    places, line = 1e6, 8 / 64
+    runs = (1.0, places, places * WIDTH)
+    anywhere, once = lines(Walked((0, 1), 8.0, (ROWS, WIDTH), False, drawn=(0,)), runs, 1e9)
+    assert anywhere == (places * WIDTH * line, ROWS * WIDTH * 8, False)
+    assert once == (ROWS * WIDTH * line, 1e9, False)
+    few = lines(Walked((0, 1), 8.0, (ROWS, WIDTH), False, drawn=(0,)), (1.0, 10.0, 10 * WIDTH), 1e9)
+    assert [x.number for x in few] == [10 * WIDTH * line] * 2  # no line twice
+    (short, _) = lines(Walked((0, 1), 8.0, (ROWS, 2.0), False, drawn=(0,)), (1.0, 10.0, 20.0), 1e9)
+    assert short.number == 10  # a line for every row
+
+
+def test_places_that_are_looked_up():
+    """x[A[p]], a line each; and the same row again and again inside the loop that looks it up."""
+    anywhere, _ = lines(Walked((0,), 8.0, (1e6,), False, drawn=(0,), in_runs=False), (1.0, 1e4), 1e9)
+    assert anywhere == (1e4, 8e6, False)
+    again, rows, _ = lines(Walked((0, 2), 8.0, (ROWS, WIDTH), False, drawn=(0,)), (1.0, 1e3, 1e4, 1e4 * WIDTH), 1e9)
+    assert again == (1e4 * WIDTH * 8 / 64, WIDTH * 8, False)
+    assert rows == (1e3 * WIDTH * 8 / 64, ROWS * WIDTH * 8, False)

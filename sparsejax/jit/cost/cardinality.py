@@ -3,7 +3,9 @@
 card(T, P)      coordinates of a tensor T over a set P of variables: positions per level, as observed, where P is a prefix of its storage
                 order, else as expected of entries that are spread evenly
 children        card(T, P + v) / card(T, P)
+known           the indices of T inside loops over P: of  B[A[i],j]  that is A[i], once i is in P; a row that is looked up is any of the rows
 fiber           children where another factor leads to the fibers, those that are met most
+searched        steps of searches for coordinates that no loop leads to
 density         the fraction of coordinates of v where an expression is stored
 """
 
@@ -27,15 +29,15 @@ class Cardinalities:
     def __init__(self, facts: Facts, extents: dict[cin.IndexVar, int], meetings: tuple[Meeting, ...]) -> None:
         self.facts, self.extents, self._meetings = facts, extents, meetings
         self._parts: dict[cin.Call, tuple[bool, list[cin.Expr]]] = {}
-        self._cards: dict[tuple[cin.Access, frozenset[cin.IndexVar]], float] = {}
+        self._cards: dict[tuple[cin.Access, frozenset[cin.Index]], float] = {}
 
-    def card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
+    def card(self, access: cin.Access, bound: frozenset[cin.Index]) -> float:
         key = (access, bound)
         if key not in self._cards:
             self._cards[key] = self._card(access, bound)
         return self._cards[key]
 
-    def _card(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
+    def _card(self, access: cin.Access, bound: frozenset[cin.Index]) -> float:
         if not bound:
             return 1.0
         counts = self.facts[access.tensor.name]
@@ -50,12 +52,17 @@ class Cardinalities:
         above = {access.level_index(lv) for lv in range(last + 1)}
         full = bound - above  # dense levels below all sparse ones hold every coordinate
         if full and last >= 0:
-            return max(1e-9, self.card(access, bound - full) * math.prod(self.extents[v] for v in full))
-        size = math.prod(float(self.extents[v]) for v in bound)
+            return max(1e-9, self.card(access, bound - full) * math.prod(self._extent(access, ix) for ix in full))
+        size = math.prod(float(self._extent(access, ix)) for ix in bound)
         return max(1e-9, distinct(counts[last], size))
 
+    def _extent(self, access: cin.Access, index: cin.Index) -> int:
+        """Of the axis with this index."""
+        var = cin.follows(index)
+        return access.tensor.shape[access.indices.index(index)] if var is None else self.extents[var]
+
     def children(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
-        before = bound.intersection(access.indices)
+        before = _known(access, bound)
         return self.card(access, before | {var}) / self.card(access, before)
 
     def fiber(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
@@ -66,15 +73,37 @@ class Cardinalities:
                 length *= m.coupling
         return min(length, float(self.extents[var]))
 
+    def searched(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        """Steps of the searches that each iteration over `var` makes in an operand: by halves, for coordinates that are known when the
+        segments are that hold them, as for the row A[i] among those stored of B[A[i],j], or for j in that row where the loop over j is around.
+        """
+        if not access.entries or not access.tensor.lacks:
+            return 0.0
+        before, after = _known(access, bound), _known(access, bound | {var})
+        above: frozenset[cin.Index] = frozenset()
+        steps = 0.0
+        for number, level in enumerate(access.tensor.format.levels):
+            index = access.level_index(number)
+            within = above | {index}
+            if not within <= after:
+                break
+            walked = index == var and above <= before
+            if level.listed and not within <= before and not walked:
+                steps += math.log2(1.0 + self.card(access, within) / self.card(access, above))
+            above = within
+        return steps
+
     def density(self, expr: cin.Expr, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float | None:
         """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
         match expr:
             case cin.Access():
-                if expr.others:
+                if not _is_located(expr):
                     return None
-                if var not in expr.indices:
+                if var not in expr.bound:
                     return 1.0
-                return min(1.0, self.children(expr, var, bound) / max(1, self.extents[var]))
+                before, after = _known(expr, bound), _known(expr, bound | {var})
+                size = math.prod(self._extent(expr, ix) for ix in after - before)
+                return min(1.0, self.card(expr, after) / self.card(expr, before) / max(1, size))
             case cin.Call(op):
                 if op == "logical_not":
                     return 1.0
@@ -99,7 +128,18 @@ class Cardinalities:
         """Whether `expr` has a density."""
         if isinstance(expr, cin.Call):
             return expr.op == "logical_not" or bool(self._parts_of(expr)[1])
-        return isinstance(expr, cin.Access) and not expr.others
+        return isinstance(expr, cin.Access) and _is_located(expr)
+
+
+def _known(access: cin.Access, bound: frozenset[cin.IndexVar]) -> frozenset[cin.Index]:
+    """The indices of `access` that are known inside loops over `bound`: those that follow them, and those that are looked up there."""
+    followed: frozenset[cin.Index] = bound.intersection(access.indices)
+    return followed.union(ix for ix in access.indices if cin.known(ix, bound)) if access.others else followed
+
+
+def _is_located(access: cin.Access) -> bool:
+    """Whether coordinates say where `access` is, not positions of another one."""
+    return access.others == access.entries
 
 
 def _needs(expr: cin.Call, arg: cin.Expr) -> bool:

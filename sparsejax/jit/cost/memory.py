@@ -5,6 +5,7 @@ innermost of these is found in the cache if it fits, and else comes from where t
 
     for i: for k in A[i]: for j:  out[i,j] += A[i,k] * H[k,j]     rows of H, in any order, for every i: nnz(A) rows among the bytes of H
     for i: for j: for k:          out[i,j] += A[i,k] * H[k,j]     A[i,:] once for every j, among the bytes of a row; then A, once, in order
+    for p: for j:                 out[p,j] = H[A[p],j]            rows of H, in any order, for every p; then what of it they touch, once
 
     level    lines that come from beyond what the loop inside it touches, whether in order, and the bytes among which they lie
 """
@@ -44,6 +45,10 @@ class Walked:
     """The share of what loops visit in some runs that they did not visit shortly before."""
     among: tuple[float, ...] = ()
     """Per level, among which share of its positions these lie; none: among all of them."""
+    drawn: tuple[int, ...] = ()
+    """The depths of the loops over variables of its indices that are looked up: what these name may be anywhere."""
+    in_runs: bool = True
+    """Whether a loop runs along its last level, which is looked up else."""
 
 
 class Beside(NamedTuple):
@@ -69,22 +74,24 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
     inner = max(walked.depths)
     touches, runs = survivors[inner + 1], survivors[inner]
     count = touches
-    if walked.depths[-1] == inner:
+    if walked.depths[-1] == inner and walked.in_runs:
         count *= walked.each / LINE
         if not walked.leads:  # every run begins with a line of its own
             count = max(count, min(runs, touches))
     found: list[Lines] = []
     in_order = walked.leads and walked.depths[-1] == inner
-    for depth in sorted(set(range(inner)).difference(walked.depths), reverse=True):
+    again = {*range(inner)}.difference(walked.depths, walked.drawn).union(walked.drawn[:1])
+    for depth in sorted(again, reverse=True):
         part, close = walked.each, 1.0
         for own, many, near in zip(walked.depths, walked.fanout, walked.among or itertools.repeat(1.0), strict=False):
-            if own > depth:
+            if own > depth or (depth in walked.drawn and own == depth):
                 part, close = part * many, close * near
         found.append(
             Lines(count * walked.new, close * part + _between(close * part, count, depth, survivors, beside), in_order)
         )
         count = min(count, max(1.0, survivors[depth]) * part / LINE)
-    return [*found, Lines(count, rest + beside.bytes, list(walked.depths) == sorted(walked.depths))]
+    in_order = not walked.drawn and list(walked.depths) == sorted(walked.depths)
+    return [*found, Lines(count, rest + beside.bytes, in_order)]
 
 
 def _between(part: float, count: float, depth: int, survivors: Sequence[float], beside: Beside) -> float:

@@ -3,7 +3,7 @@
     inputs                      as observed
     the result of a kernel      the positions that the scheduler expects (`search.level_counts`), from those of its operands
     a transposed array          as before
-    other library calls         as many entries as the largest operand, spread evenly
+    other library calls         as many entries as the largest operand, spread evenly; of dense operands, a few per row, and no more than they have
 
 A dimension of a kernel's result has the degrees of the operand that it comes from, where that is the only sparse one: exactly so for
 `exp(A)`, and about so for the rows of `A @ B`, which are as uneven as those of `A`. So couplings (`skew`) are known of values that do not
@@ -50,7 +50,7 @@ class Known:
     def guess(self, var: Var, entries: float | None = None) -> None:
         """A value of which nothing but, at best, the number of entries is known: a few per row."""
         aval: Aval = var.aval
-        some = 8.0 * max(aval.shape, default=1) if entries is None else entries
+        some = _few(var) if entries is None else entries
         self.counts[var] = statistics.expected(aval.format, aval.shape, min(float(aval.size), some))
 
     def only(self, values: Sequence[Var]) -> Known:
@@ -66,10 +66,12 @@ class Known:
         if isinstance(step, partition.KernelStep):
             self._add_kernel(step)
             return
-        given = [a for a in inputs(step) if not a.aval.format.is_dense]
+        read = inputs(step)
+        given = [a for a in read if not a.aval.format.is_dense]
         axes = step.eqn.param_dict.get("axes")
         for var in step.outputs:
-            self.guess(var, max(map(self.entries, given), default=None))
+            most = max([a.aval.size for a in read], default=var.aval.size)
+            self.guess(var, max(map(self.entries, given), default=min(_few(var), most)))
             if step.eqn.primitive.name == "transpose" and given and axes is not None:
                 self.counts[var] = self.counts[given[0]]
                 own = self.degrees.get(given[0])
@@ -165,6 +167,11 @@ def _cheapest(nest: Nest, found: statistics.Facts) -> schedules.Schedule | None:
         return search.choose(nest, found)
     made = statements.choose(nest, found)
     return None if made is None or statements.keeps_whole(nest, made) else made
+
+
+def _few(var: Var) -> float:
+    """The entries of a value of which nothing is known."""
+    return 8.0 * max(var.aval.shape, default=1)
 
 
 def inputs(step: partition.Step) -> list[Var]:

@@ -407,9 +407,7 @@ class Model(Cardinalities):
                     work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
                     where = inside
         density = self.density(self.computed(var, bound)[0], var, bound)
-        if density is None or self.leaves(
-            var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.indices]
-        ):
+        if density is None or self.leaves(var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.bound]):
             density = 1.0
         most = self.extents[var] * density
         for m in self._meetings:
@@ -419,6 +417,8 @@ class Model(Cardinalities):
             most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
         survivors = state.survivors * most
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
+        steps = sum([self.searched(a, var, bound) for a in self.accesses if a not in discordant])
+        cost += state.survivors * work * steps * here.lookup  # a branch that is not foreseen: 5 to 6 measured
         if len(bound) + 1 == len(self.nest.variables):
             vectors = VECTOR * state.survivors * min(1.0, work) if leaders else 0.0  # a run of few entries takes one
             cost += survivors * self._arithmetic + max(survivors, vectors) * self._functions

@@ -35,9 +35,9 @@ class Waiting:
 
     @functools.cached_property
     def _layouts(self) -> Mapping[cin.Access, memory.Walked]:
-        """The bytes of every array whose indices are all variables."""
+        """The bytes of every array whose indices are all variables, and of operands whose indices are looked up."""
         model = self._model
-        apart = model.nest.nested or self._kept or not _plain(self._result)
+        apart = model.nest.nested or self._kept or not cin.are_variables(self._result.indices)
         made = {} if apart else {self._result: model.level_counts()}
         made |= {a: model.facts[a.tensor.name] for a in model.accesses if a.tensor.policy != placement.KEPT}
         return {a: _layout(a, counts) for a, counts in made.items() if _plain(a) and len(counts) == len(a.indices)}
@@ -68,20 +68,24 @@ class Waiting:
         """The arrays of which the last loop is the innermost one."""
         last, bound, copied = order[-1], set(order), self._model.walk(order).discordant
         for access in self._layouts:
-            if last in access.indices and bound.issuperset(access.indices) and access not in copied:
+            if last in access.bound and bound.issuperset(access.bound) and access not in copied:
                 output = self._model.nest.output
                 if access != self._result or assembly(output, self._model.storage, order)[0] != SCATTER:
                     yield access
 
     def _lines(self, access: cin.Access, order: Order, beside: memory.Beside) -> list[memory.Lines]:
         model = self._model
-        depths = tuple(order.index(access.level_index(level)) for level in range(len(access.indices)))
+        stored = [access.level_index(level) for level in range(len(access.indices))]
+        depths = tuple(max(map(order.index, cin.variables_of(ix))) for ix in stored)
+        drawn = sorted({order.index(v) for ix in stored if cin.follows(ix) is None for v in cin.variables_of(ix)})
         states = [model.walk(order[:k]) for k in range(len(order) + 1)]
         survivors = [state.survivors for state in states]
-        leads = all(not states[k + 1].leaders or access in states[k + 1].leaders for k in depths)
-        near = [EVEN if leads else self._spread(order[: k + 1]) for k in depths]
+        leads = not drawn and all(not states[k + 1].leaders or access in states[k + 1].leaders for k in depths)
+        near = [EVEN if leads or drawn else self._spread(order[: k + 1]) for k in depths]
         new, among = math.prod(x.new for x in near), tuple(x.among for x in near)
         walked = replace(self._layouts[access], depths=depths, leads=leads, new=new, among=among)
+        if drawn:
+            walked = replace(walked, drawn=tuple(drawn), in_runs=cin.follows(stored[-1]) is not None)
         return memory.lines(walked, survivors, self.bytes, beside)
 
     def _spread(self, order: Order) -> statistics.Spread:
@@ -95,7 +99,10 @@ class Waiting:
 
 
 def _plain(access: cin.Access) -> bool:
-    return bool(access.indices) and cin.are_variables(access.indices) and not access.tensor.format.blocked
+    """Whether loops say where it is, or entries that they lead to."""
+    if not access.indices or access.tensor.format.blocked or access.others != access.entries:
+        return False
+    return all(map(cin.variables_of, access.indices))
 
 
 def _layout(access: cin.Access, counts: tuple[float, ...]) -> memory.Walked:
