@@ -120,9 +120,9 @@ class Scope:
             made = _sum(made, part)
         return made
 
-    def pin(self, terms: Terms) -> int:
-        """The value of a polynomial, which has to stay."""
-        value, line = self.value(terms), user_line()
+    def pin(self, terms: Terms, line: str = "") -> int:
+        """The value of a polynomial, which has to stay, for this line of the user's, or for the one that runs."""
+        value, line = self.value(terms), line or user_line()
         self.guards.setdefault(f"{_code(terms)} == {value}", line)
         self._hold(terms, line)
         return value

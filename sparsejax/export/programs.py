@@ -177,18 +177,25 @@ class Exported:
 
 def _member(closed: ClosedJaxpr, scope: Scope) -> shapes.Member:
     """What finds the program for given extents. LayoutError where the program depends on an extent itself."""
+    _open(scope)
+    stands = [n for a in closed.in_avals for n in a.shape]
+    try:
+        made = shapes.Member(closed, scope, stands, None)
+    except (shapes.Refused, ValueError) as error:
+        raise LayoutError(
+            f"the program cannot serve many shapes: {error}; export it with numbers as extents"
+        ) from error
+    _open(scope)
+    return made
+
+
+def _open(scope: Scope) -> None:
+    """LayoutError where an extent with a name is none that may be of any size."""
     if scope.solved:
         name, (terms, line) = next(iter(scope.solved.items()))
         number = all(not atoms for atoms, _ in terms)
         needs = "is needed itself" if number else f"must be {SymbolicDim(scope, terms)}"
         raise LayoutError(f"the extent {name} {needs} at {line}; export the program with numbers in its place")
-    stands = [n for a in closed.in_avals for n in a.shape]
-    try:
-        return shapes.Member(closed, scope, stands, None)
-    except (shapes.Refused, ValueError) as error:
-        raise LayoutError(
-            f"the program cannot serve many shapes: {error}; export it with numbers as extents"
-        ) from error
 
 
 def _tree(tree: tree_util.PyTreeDef) -> Any:
@@ -253,7 +260,7 @@ def export(function: Any) -> Callable[..., Exported]:
             traced = jitted.trace(*types)
         except Exception:
             if scope is not None and scope.solved:  # the program failed for want of a number
-                _member(ClosedJaxpr(Jaxpr((), (), (), ()), ()), scope)
+                _open(scope)
             raise
         return Exported(traced.jaxpr, tree, tree_util.tree_structure(traced.out_info), scope)
 

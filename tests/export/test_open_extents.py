@@ -90,6 +90,10 @@ def test_what_was_asked_must_hold():
 def test_programs_that_need_numbers():
     with pytest.raises(LayoutError, match=r"the extent n is needed itself at .*test_open_extents.py"):
         export(sj.jit(lambda x: sum(x[k] for k in range(x.shape[0]))))(struct("n"))
+    with pytest.raises(LayoutError, match=r"the extent n is needed itself at .*test_open_extents.py"):
+        export(sj.jit(lambda A: A.asformat("bsr:2x1") * 2))(struct("n", "m", format="csr"))
+    with pytest.raises(LayoutError, match="the extent m is needed itself at an argument in blocks"):
+        export(sj.jit(lambda A, x: A @ x))(struct("n", "m", format="bsr:1x2"), struct("m"))
     with pytest.raises(ValueError, match="is an expression"):
         n = struct("n").shape[0]
         export(sj.jit(lambda x: x))(struct(n + 1))

@@ -140,6 +140,38 @@ def test_an_extent_that_another_tells():
     assert calls(lambda x, y: x[1:] - x[:-1] + y, shapes) == [1, 2, 0, 0]
 
 
+BLOCKED = {
+    "operands": lambda A, x: A.asformat("bsr:2x3") * x,
+    "sums": lambda A, x: (A.asformat("bsr:2x2") + x).sum(axis=0),
+    "products": lambda A, x: A.asformat("bsr:3x2") @ x.T,
+    "results": lambda A, x: sj.einsum("ij,kj->ik", A, x, out_format="bsr:2x2").sum(axis=1),
+    "one of two": lambda A, x: A.asformat("bsr:1x4") * 2 + x,
+    "groups": lambda A, x: A.asformat("blockgroupcoo:2x3:2") @ x.T,
+    "gathered": lambda A, x: (A.asformat("bsr:2x1")[snp.arange(x.shape[0]) // 2] * x).sum(axis=1),
+    "loops": lambda A, x: sj.lax.fori_loop(0, 2, lambda _, y: y + (A.asformat("bsr:2x2") * y).sum(axis=0), x),
+}
+
+
+@pytest.mark.parametrize("dynamic", [True, {"A": ("n", "m"), "x": ("n", "m")}], ids=["found", "named"])
+@pytest.mark.parametrize("name", BLOCKED)
+def test_extents_in_blocks_are_numbers(name, dynamic):
+    rng = np.random.default_rng(1)
+    compiled = sj.jit(BLOCKED[name], dynamic=dynamic)
+    for n, m in ((4, 6), (5, 9), (3, 3), (11, 5), (5, 12)):
+        dense, x = rng.standard_normal((n, m)) * (rng.random((n, m)) < 0.5), rng.standard_normal((n, m))
+        A = sj.array(dense, format="csr")
+        wanted = sj.jit(BLOCKED[name], dynamic=False)(A, x)
+        np.testing.assert_allclose(compiled(A, x).todense(), wanted.todense(), atol=1e-12)
+
+
+def test_an_argument_in_blocks_has_numbers_as_extents():
+    rng = np.random.default_rng(1)
+    compiled = sj.jit(lambda A, x: A @ x, dynamic={"A": ("n", "m"), "x": ("m",)})
+    for n, m in ((4, 6), (5, 9), (3, 3), (11, 5)):
+        dense, x = rng.standard_normal((n, m)), rng.standard_normal(m)
+        np.testing.assert_allclose(compiled(sj.array(dense, format="bsr:2x2"), x), dense @ x)
+
+
 def test_never_dynamic():
     assert calls(lambda x: x * 2, [(5,), (6,), (7,)], dynamic=False) == [1, 1, 1]
 

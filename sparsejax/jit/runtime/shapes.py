@@ -6,8 +6,8 @@
     other calls     f(7300 x 40, 40)       guards hold: the plan with other numbers in it (`Plan.resized`); nothing is traced, scheduled or compiled
 
 Extents that were equal in all calls are one symbol; what else is equal, the program asks, and the answer is a guard. Where the program needs
-an extent itself (a Python loop over it), that extent is no symbol from then on. A program that cannot be traced with symbols is traced for
-every shape, as are those whose operations run other programs, and operands in blocks.
+an extent itself (a Python loop over it), that extent is no symbol from then on; nor are those in blocks, of operands and of every value between. A
+program that cannot be traced with symbols is traced for every shape, as are those whose operations run other programs.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Member:
     def __init__(self, closed: ClosedJaxpr, scope: Scope, stands: Sequence[Any], extra: Any) -> None:
         self.closed = ClosedJaxpr(pipeline.cleaned(closed.jaxpr), closed.consts, closed.shared)
         self.scope, self.stands, self.extra = scope, stands, extra
-        self.codes = tuple(sorted(_dims(self.closed.jaxpr)))
+        self.codes = tuple(sorted(_dims(self.closed.jaxpr, scope)))
         """Every extent that depends on symbols, as an expression."""
         self.values = scope.compiled(self.codes)
         """The numbers of `codes` for values of the symbols."""
@@ -348,8 +348,9 @@ def _in_place(numbers: Mapping[str, int]) -> resize.Change:
     return lambda n: numbers[n.code] if type(n) is SymbolicDim else n
 
 
-def _dims(jaxpr: Jaxpr) -> set[str]:
-    """All extents that are expressions, as Python spells them; Refused where some might be overlooked."""
+def _dims(jaxpr: Jaxpr, scope: Scope) -> set[str]:
+    """All extents that are expressions, as Python spells them; Refused where some might be overlooked. Those in blocks are to stay: how many blocks
+    there are, and how much of the last one counts, are written into kernels."""
     found: set[str] = set()
 
     def look(value: Any, what: str) -> None:
@@ -361,15 +362,19 @@ def _dims(jaxpr: Jaxpr) -> set[str]:
         elif type(value) is Span:
             look((value.start, value.stop, value.step), what)
         elif type(value) is ClosedJaxpr:
-            found.update(_dims(value.jaxpr))
+            found.update(_dims(value.jaxpr, scope))
         elif resize.fields_of(type(value)):
             for name in resize.fields_of(type(value)):
                 look(getattr(value, name), what)
         elif not isinstance(value, _PLAIN):
             raise Refused(f"{what} runs other programs or has parameters of type {type(value).__name__}")
 
-    for var in (*jaxpr.inputs, *(v for e in jaxpr.eqns for v in e.outputs)):
+    made = [(v, e.source) for e in jaxpr.eqns for v in e.outputs]
+    for var, line in (*((v, "an argument in blocks") for v in jaxpr.inputs), *made):
         look(var.aval.shape, "")
+        for extent, size in zip(var.aval.shape, var.aval.format.blocks, strict=True):
+            if size > 1 and isinstance(extent, SymbolicDim):
+                scope.pin(extent.terms, line)
     for eqn in jaxpr.eqns:
         look(eqn.params, f"{eqn.primitive.name} ({eqn.source})")
     return found
