@@ -185,6 +185,21 @@ def test_machine_code(seed):
     assert got.dtype == expected.dtype
 
 
+@pytest.mark.parametrize("form", ["coo", "csf", "(c,d,d)", "(c,d,d)@(0,2,1)", "(q,d,d)@(1,2,0)"])
+@pytest.mark.parametrize("subscripts", ["pjk,k,j->", "pjk,k,bj->kb", "pjk,b->b"])
+def test_axes_that_the_constant_alone_has(form, subscripts):
+    """A kernel that asks for no coordinates runs over positions: not one whose constant is known by its coordinates."""
+    letters, out = subscripts.split("->")
+    constant, *factors = letters.split(",")
+    sizes, rng = {"p": 3, "j": 4, "k": 2, "b": 5}, np.random.default_rng(0)
+    arrays = [rng.integers(-3, 4, [sizes[v] for v in own]).astype("i4") for own in (constant, *factors)]
+    arrays[0][1] = 0
+    case = Case(0, constant, factors, out, arrays, Format.parse(form, 3))
+    with sj.config.using(choose=STATIC):
+        np.testing.assert_array_equal(sj.jit(case.program())(*arrays[1:]).todense(), case.expected())
+    assert written(case.program(), *arrays[1:]) == 1
+
+
 # ------------------------------------------------------------------------------------------------ programs with constants
 
 PRODUCT = "Out[b,k,w] = C[p,i,j,k] * X[b,i,u] * Y[b,j] * W[p,u,w]"
