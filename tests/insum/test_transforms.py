@@ -96,6 +96,20 @@ def test_batches(start):
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.parametrize("format", ["coo", "csr", "dcsr", "hash", "bitmap", "ell", "bsr:2x3", "(c,d)@(0,1)", "dense"])
+def test_what_names_no_variable_of_an_index_array_is_counted_at_every_entry(format):
+    """The cotangent of `b` has neither values nor coordinates of X, and one term for each entry of X."""
+    X = sj.array(np.array([[0, 2, 0], [0, 0, 0], [1, 0, 3], [0, 0, 0]]), format=format)
+    A, x = sj.array(np.array([1.0, 0, 2, 3]), format="csf"), np.arange(1.0, 4.0)
+    for text, b in (("c = A[X[j,k]] - b", x[1]), ("c = A[X[j,k]] - b[i]", x), ("c[i] = A[X[j,k]] - b[i]", x)):
+
+        def total(b, text=text):
+            return sj.insum(text, X=X, A=A, b=b).sum()
+
+        for made in (sj.grad(total)(b), sj.jit(sj.grad(total))(b)):
+            np.testing.assert_array_equal(made.todense(), np.full(np.shape(b), -X.nnz))
+
+
 def test_second_derivatives():
     rng = np.random.default_rng(0)
     R, K, B = np.array([0, 2, 2, 1]), np.array([1, 1, 0, 3]), rng.random((4, 3))

@@ -180,7 +180,7 @@ def _stored_in(condition: cin.Expr, family: set[cin.Access]) -> bool:
 
 def _flat(nest: Nest, head: dict[cin.Access, cin.Access], own: cin.Access | None) -> cin.Access | None:
     """The head of the only sparse operands of a kernel that depends on no coordinates of their sparse levels, and computes either one number
-    per position or one reduction of them."""
+    per position or one reduction of values at these."""
     heads = {h for h in head.values() if h.tensor.lacks}
     if len(heads) != 1:
         return None
@@ -195,11 +195,14 @@ def _flat(nest: Nest, head: dict[cin.Access, cin.Access], own: cin.Access | None
         return only
     if coordinates & set(nest.indices) or (nest.op is None and not nest.producers):
         return None
-    for p in nest.producers:
-        left = simplify.exhaust(p.rhs, {a for a in head if head[a] == only})
+    family = {a for a in head if head[a] == only}
+    for p, there in zip(nest.producers, _rewritten(nest, dict.fromkeys(family, only), {}, True).producers, strict=True):
+        left = simplify.exhaust(p.rhs, family)
         nothing = None if p.op is None else operators.get(p.op).identity(p.target.dtype)
         if nothing is None or not isinstance(left, cin.Literal) or not cin.same_value(left.value, nothing):
             return None
+        if family.isdisjoint(cin.accesses(there.rhs)):
+            return None  # the same is reduced at every entry: without their values, nothing says how many there are
     return only
 
 
