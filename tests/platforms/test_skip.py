@@ -163,13 +163,13 @@ def test_features_that_llvm_reports(monkeypatch, there):
     monkeypatch.setattr(host, "_reported", lambda: None)
     features = Features({"avx2": True, "avx512vl": there, "amx-tile": there})
     monkeypatch.setattr(engine.engine().llvm, "get_host_cpu_features", lambda: features)
-    for cached in (host._features, host._offers):
+    for cached in (host._features, host._offers, host.processor):
         cached.cache_clear()
     try:
         with config.using(skip=()):
             assert "avx512vl" in host.processor() and host.has_masks() == host.has_gathers() == there
     finally:
-        for cached in (host._features, host._offers):
+        for cached in (host._features, host._offers, host.processor):
             cached.cache_clear()
 
 
