@@ -33,7 +33,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.inspect import counting, forecast, report
-from sparsejax.jit.runtime import allocator, threads
+from sparsejax.jit.runtime.system import allocator, threads
 from sparsejax.jit.schedule import row_blocking, search
 
 SLACK = 2 << 20

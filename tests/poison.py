@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sparsejax.jit.runtime import allocator, result_memory
+from sparsejax.jit.runtime.system import allocator, result_memory
 
 POISON = 0x7F  # huge in every type of numbers
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from sparsejax.formats.segments import Array as Buffer
+from sparsejax.formats.levels.segments import Array as Buffer
 from sparsejax.formats.storage import Storage
 
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from sparsejax.core.array import Array as Stored
 from sparsejax.dataflow.pattern import Array, Pattern, distinct, divided, packed, unpacked
+from sparsejax.formats.levels.segments import ranges
 from sparsejax.formats.passes import changes
 from sparsejax.formats.scipy_io import from_scipy
-from sparsejax.formats.segments import ranges
 from sparsejax.jit import api
 
 AT_ONCE = 1 << 25

@@ -26,8 +26,8 @@ from sparsejax.dataflow.pattern import (
     unpacked,
 )
 from sparsejax.dataflow.report import html, table
+from sparsejax.formats.levels.segments import ranges
 from sparsejax.formats.passes import changes
-from sparsejax.formats.segments import ranges
 
 FARTHEST = 1 << 12
 """Corrs is taken up to this shift."""

@@ -29,7 +29,7 @@ from sparsejax.formats.passes import MANY
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
-from sparsejax.jit.runtime import result_memory
+from sparsejax.jit.runtime.system import result_memory
 
 Array = NDArray[Any]
 FEW = 1 << 29

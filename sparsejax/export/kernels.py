@@ -16,7 +16,7 @@ from typing import Any
 
 from sparsejax.export.errors import LayoutError
 from sparsejax.jit.backend import compiler, host, records
-from sparsejax.jit.runtime import allocator_text, pool
+from sparsejax.jit.runtime.system import allocator_text, pool
 from sparsejax.utilities import clear_caches
 
 

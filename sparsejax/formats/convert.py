@@ -17,13 +17,14 @@ import numpy as np
 
 from sparsejax import config
 from sparsejax.errors import FormatError
-from sparsejax.formats import ordering, passes, segments
-from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
+from sparsejax.formats import ordering, passes
 from sparsejax.formats.format import Format
-from sparsejax.formats.level import Level
-from sparsejax.formats.segments import MAX_POSITIONS, Above, Array
-from sparsejax.formats.segments import crd_dtype as crd_dtype
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.levels.level import Level
+from sparsejax.formats.levels.segments import MAX_POSITIONS, Above, Array
+from sparsejax.formats.levels.segments import crd_dtype as crd_dtype
 from sparsejax.formats.storage import Storage
 
 _planned: Callable[[Storage, Format], Storage | None] | None = None

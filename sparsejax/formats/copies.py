@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.formats import convert, passes
-from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.storage import Storage
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsejax.formats import passes
 from sparsejax.formats.format import Format
-from sparsejax.formats.segments import ROOT, Above, Array, Buffers
+from sparsejax.formats.levels.segments import ROOT, Above, Array, Buffers
 
 
 def expand(

@@ -23,19 +23,19 @@ from sparsejax import config
 from sparsejax.cached import cached_property
 from sparsejax.errors import FormatError
 from sparsejax.formats import passes
-from sparsejax.formats.banded import Banded
-from sparsejax.formats.bitmap import Bitmap
-from sparsejax.formats.compressed import Compressed
-from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
-from sparsejax.formats.diagonal import Diagonal
-from sparsejax.formats.ell import Ell
-from sparsejax.formats.grouped import Grouped
-from sparsejax.formats.hashed import Hash
-from sparsejax.formats.level import Level
-from sparsejax.formats.loose import LooseCompressed
-from sparsejax.formats.runlength import RunLength
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels.banded import Banded
+from sparsejax.formats.levels.bitmap import Bitmap
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.levels.diagonal import Diagonal
+from sparsejax.formats.levels.ell import Ell
+from sparsejax.formats.levels.grouped import Grouped
+from sparsejax.formats.levels.hashed import Hash
+from sparsejax.formats.levels.level import Level
+from sparsejax.formats.levels.loose import LooseCompressed
+from sparsejax.formats.levels.runlength import RunLength
+from sparsejax.formats.levels.segments import Array
 
 _LETTERS: dict[str, Level] = {
     "d": Dense(),

@@ -12,12 +12,12 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, ingest
-from sparsejax.formats.compressed import Compressed
-from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format, block_sparse
-from sparsejax.formats.grouped import LARGEST, Grouped
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.levels.grouped import LARGEST, Grouped
+from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
 

@@ -10,9 +10,9 @@ from sparsejax import dtypes
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, scipy_io, structural
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.ownership import copied, own, refuse_copy
 from sparsejax.formats.parts import rows
-from sparsejax.formats.segments import Array
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape, validate
 

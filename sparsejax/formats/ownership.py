@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels.segments import Array
 
 ALIGNMENT = 64
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsejax.formats import segments
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
 WINDOW = 1 << 14

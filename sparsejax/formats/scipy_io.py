@@ -15,10 +15,11 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.errors import FormatError
-from sparsejax.formats import convert, ordering, segments
+from sparsejax.formats import convert, ordering
 from sparsejax.formats.format import Format, block_sparse
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.segments import Array, check_bounds
 from sparsejax.formats.ownership import own, refuse_copy
-from sparsejax.formats.segments import Array, check_bounds
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries
-from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.levels.segments import Array, crd_dtype
 from sparsejax.formats.parts import joined
-from sparsejax.formats.segments import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
 

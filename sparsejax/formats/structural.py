@@ -11,8 +11,8 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries, passes
-from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage

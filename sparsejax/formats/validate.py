@@ -11,7 +11,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.errors import FormatError
 from sparsejax.formats import entries
-from sparsejax.formats.segments import check_vector
+from sparsejax.formats.levels.segments import check_vector
 from sparsejax.formats.storage import Storage
 
 

@@ -12,9 +12,9 @@ from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.errors import FormatError
 from sparsejax.formats import Coordinate, Dense, Format, convert, ingest, scipy_io
+from sparsejax.formats.levels.segments import Array as Buffer
+from sparsejax.formats.levels.segments import check_bounds
 from sparsejax.formats.ownership import own, refuse_copy
-from sparsejax.formats.segments import Array as Buffer
-from sparsejax.formats.segments import check_bounds
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.structural import refill, same_bits
 from sparsejax.formats.validate import validate

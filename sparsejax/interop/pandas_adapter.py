@@ -11,7 +11,7 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest
-from sparsejax.formats.segments import crd_dtype
+from sparsejax.formats.levels.segments import crd_dtype
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.structural import same_bits
 from sparsejax.interop import arrays

@@ -10,8 +10,8 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest
+from sparsejax.formats.levels.segments import Array as Buffer
 from sparsejax.formats.ownership import refuse_copy
-from sparsejax.formats.segments import Array as Buffer
 from sparsejax.interop import arrays
 from sparsejax.optional import optional
 

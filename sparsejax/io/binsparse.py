@@ -20,11 +20,12 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.errors import FormatError
-from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, passes, segments
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, convert, passes
 from sparsejax.formats.ingest import fill_scalar
-from sparsejax.formats.level import Level
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.level import Level
+from sparsejax.formats.levels.segments import Array as Buffer
 from sparsejax.formats.ownership import copied
-from sparsejax.formats.segments import Array as Buffer
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.structural import refill, same_bits
 from sparsejax.formats.validate import validate

@@ -10,7 +10,7 @@ from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, scipy_io
-from sparsejax.formats.segments import check_bounds
+from sparsejax.formats.levels.segments import check_bounds
 from sparsejax.io.frostt import ROWS
 from sparsejax.io.lines import blocks, created, table
 from sparsejax.io.reading import Budget, finished, reading, shape_of, written

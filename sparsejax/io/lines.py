@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sparsejax.errors import FormatError
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels.segments import Array
 from sparsejax.io.reading import Budget
 from sparsejax.optional import optional
 

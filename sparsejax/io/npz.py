@@ -28,7 +28,7 @@ from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert, scipy_io
-from sparsejax.formats.segments import Array as Buffer
+from sparsejax.formats.levels.segments import Array as Buffer
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.structural import same_bits
 from sparsejax.formats.validate import validate

@@ -22,9 +22,9 @@ from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest, structural
-from sparsejax.formats.bitmap import Bitmap
-from sparsejax.formats.dense import Dense
-from sparsejax.formats.grouped import Grouped
+from sparsejax.formats.levels.bitmap import Bitmap
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.levels.grouped import Grouped
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape
 

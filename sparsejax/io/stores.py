@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.errors import FormatError
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels.segments import Array
 from sparsejax.io.reading import DEFLATE_RATIO, Budget, size_of
 from sparsejax.optional import optional
 

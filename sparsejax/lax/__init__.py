@@ -3,14 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparsejax.lax import (  # noqa: F401  (rules of transformations)
-    batch_rules,
-    contract_rules,
-    control_batch,
-    elementwise_rules,
-    pushdown_rules,
-    structural_rules,
-)
 from sparsejax.lax.contract import contract, contract_p, einsum
 from sparsejax.lax.elementwise import convert_element_type, elementwise, erf, imag, logistic, real, where
 from sparsejax.lax.library.scans import associative_scan
@@ -64,6 +56,14 @@ from sparsejax.lax.names import (
     sort,
 )
 from sparsejax.lax.reduce import reduce
+from sparsejax.lax.rules import (  # noqa: F401  (rules of transformations)
+    batch_rules,
+    contract_rules,
+    control_batch,
+    elementwise_rules,
+    pushdown_rules,
+    structural_rules,
+)
 from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.structural import (
     broadcast_to,

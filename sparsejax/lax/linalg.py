@@ -19,9 +19,9 @@ from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.lax.batching import moved, spread
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, elementwise
+from sparsejax.lax.rules.batching import moved, spread
 from sparsejax.lax.structural import convert_format
 
 # --------------------------------------------------------------------------------------------------------- spsolve

@@ -14,9 +14,9 @@ from sparsejax import tree_util
 from sparsejax.core.batching import Batched
 from sparsejax.formats import Format
 from sparsejax.formats.parts import stacking
-from sparsejax.lax.batching import batch_jaxpr, moved, spread
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.loops import check_callable, leaves_of, scan, sliced_aval
+from sparsejax.lax.rules.batching import batch_jaxpr, moved, spread
 from sparsejax.lax.structural import convert_format, integer, reshape
 from sparsejax.transforms import staging
 

@@ -16,10 +16,10 @@ from sparsejax.formats import Format, convert
 from sparsejax.formats.parts import lines
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import faithful, moved, spread
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.linear import keep, sample
+from sparsejax.lax.rules.batching import faithful, moved, spread
 from sparsejax.lax.structural import convert_format, normal_axis
 
 INT: np.dtype[Any] = np.dtype(np.int64)

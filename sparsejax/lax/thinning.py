@@ -19,11 +19,11 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import Tracer, current
 from sparsejax.formats.storage import Storage
-from sparsejax.lax.batching import aligned, ragged, spread
 from sparsejax.lax.elementwise import where
 from sparsejax.lax.library import thinning
 from sparsejax.lax.linear import keep as keep_entries
 from sparsejax.lax.linear import settle
+from sparsejax.lax.rules.batching import aligned, ragged, spread
 from sparsejax.lax.structural import convert_format, integer, normal_axis
 
 # --------------------------------------------------------------------------------------------------- what is kept

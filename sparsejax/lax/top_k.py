@@ -19,9 +19,9 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import moved, spread
 from sparsejax.lax.contract import contract
 from sparsejax.lax.indexing import select
+from sparsejax.lax.rules.batching import moved, spread
 from sparsejax.lax.structural import integer, normal_axis
 
 INDEX = np.dtype(np.int32)

@@ -16,7 +16,8 @@ from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import TracerArrayConversionError
-from sparsejax.formats import Format, convert, ordering, segments
+from sparsejax.formats import Format, convert, ordering
+from sparsejax.formats.levels import segments
 from sparsejax.formats.validate import checked_shape
 from sparsejax.lax.structural import extents, integer
 

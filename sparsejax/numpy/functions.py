@@ -19,9 +19,9 @@ from sparsejax.core.symbolic import span
 from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest, structural
+from sparsejax.formats.levels.segments import check_size, offsets
 from sparsejax.formats.ownership import refuse_copy
 from sparsejax.formats.parts import diagonals
-from sparsejax.formats.segments import check_size, offsets
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape as _checked_shape
 from sparsejax.lax import extents as sizes

@@ -12,7 +12,7 @@ from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.primitive import view
 from sparsejax.core.trace import current
 from sparsejax.formats import Format, passes
-from sparsejax.formats.segments import check_size
+from sparsejax.formats.levels.segments import check_size
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import tensordot
 from sparsejax.lax.elementwise import elementwise as _elementwise

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsejax.formats import peek
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
 CELLS = 44

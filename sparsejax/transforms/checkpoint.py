@@ -19,9 +19,9 @@ from sparsejax.core.primitive import Primitive, asarray, weak_scalar
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import current, is_python_scalar
 from sparsejax.lax.control import plain
-from sparsejax.lax.control_batch import batched_call
 from sparsejax.lax.linear import keep
 from sparsejax.lax.loops import Traced
+from sparsejax.lax.rules.control_batch import batched_call
 from sparsejax.lax.structural import convert_format
 from sparsejax.transforms import ad
 

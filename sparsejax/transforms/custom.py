@@ -21,9 +21,9 @@ from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr, evaluate
 from sparsejax.core.primitive import Primitive, asarray, weak_scalar
 from sparsejax.core.tangents import Linear, tangent_aval
 from sparsejax.core.trace import Tracer, current, is_python_scalar
-from sparsejax.lax.batching import batch_jaxpr, spread
 from sparsejax.lax.linear import empty, keep, refilled, zeros, zeros_like
 from sparsejax.lax.reduce import reduce
+from sparsejax.lax.rules.batching import batch_jaxpr, spread
 from sparsejax.transforms import staging
 
 # -------------------------------------------------------------------------------------------------------- primitives

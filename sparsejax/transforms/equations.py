@@ -17,11 +17,11 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched
 from sparsejax.core.jaxpr import ClosedJaxpr, evaluate
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.lax.batching import batch_jaxpr, spread
 from sparsejax.lax.control import plain
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.linear import full
 from sparsejax.lax.loops import Traced, together
+from sparsejax.lax.rules.batching import batch_jaxpr, spread
 from sparsejax.lax.structural import convert_format
 from sparsejax.transforms import ad, staging
 from sparsejax.transforms.custom import stop_gradient

@@ -20,7 +20,7 @@ from sparsejax.lax.indirect.kernels import insum_p
 from sparsejax.lax.indirect.statements import Index, Ref, Statement
 from sparsejax.lax.linear import sample_p, share_p
 from sparsejax.lax.reduce import reduce_p
-from sparsejax.lax.semiring_rules import pick_p
+from sparsejax.lax.rules.semiring_rules import pick_p
 from sparsejax.lax.structural import (
     broadcast_p,
     convert_p,

@@ -1,6 +1,6 @@
 """`vmap`: functions of one element become functions of a batch; the name, arguments and errors of JAX.
 
-The function is traced on the types of one element; every operation then gets one more index variable (`lax.batching`).
+The function is traced on the types of one element; every operation then gets one more index variable (`lax.rules.batching`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparsejax.core.batching import Batched, element_format
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.core.trace import is_python_scalar
-from sparsejax.lax.batching import batch_jaxpr, moved, spread
+from sparsejax.lax.rules.batching import batch_jaxpr, moved, spread
 from sparsejax.transforms import staging
 
 Result = TypeVar("Result")

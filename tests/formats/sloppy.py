@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sparsejax.formats import Banded, Diagonal, Ell, Format, Hash, LooseCompressed, RunLength, segments
+from sparsejax.formats import Banded, Diagonal, Ell, Format, Hash, LooseCompressed, RunLength
+from sparsejax.formats.levels import segments
 from sparsejax.formats.storage import Storage
 
 RNG = np.random.default_rng(0)

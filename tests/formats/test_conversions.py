@@ -8,7 +8,8 @@ import pytest
 import sparsejax as sj
 from sparsejax.formats import Format, convert, passes, validate
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.runtime import conversion_passes, conversions, pass_kernels, threads
+from sparsejax.jit.runtime.passes import conversion_passes, conversions, pass_kernels
+from sparsejax.jit.runtime.system import threads
 
 pytestmark = pytest.mark.rotating(5)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ordering, passes, selection, structural, validate
-from sparsejax.jit.runtime import conversion_passes, conversions
+from sparsejax.jit.runtime.passes import conversion_passes, conversions
 from tests.formats import strategies
 
 pytestmark = pytest.mark.rotating(5)

@@ -23,7 +23,7 @@ from sparsejax.formats import (
     LooseCompressed,
     RunLength,
 )
-from sparsejax.formats.segments import ROOT, Above
+from sparsejax.formats.levels.segments import ROOT, Above
 from tests.formats import strategies
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import sparsejax as sj
 from sparsejax.errors import FormatError
-from sparsejax.formats import Banded, Diagonal, Format, RunLength, convert, hashed, structural, validate
+from sparsejax.formats import Banded, Diagonal, Format, RunLength, convert, structural, validate
+from sparsejax.formats.levels import hashed
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
 from tests.formats import strategies

@@ -7,7 +7,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.formats.passes import Learning, Passes
-from sparsejax.jit.runtime.conversion_passes import CompiledPasses
+from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 
 pytestmark = pytest.mark.rotating(4)
 

@@ -10,7 +10,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit.runtime import allocator
+from sparsejax.jit.runtime.system import allocator
 
 ENTRIES, ROWS, COLUMNS, GROUP = 1_000_000, 20_000, 128, 8
 MOST = 48e6

@@ -9,7 +9,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.jit.backend import host
-from sparsejax.jit.runtime import allocator, result_memory
+from sparsejax.jit.runtime.system import allocator, result_memory
 
 COUNT = result_memory.SMALLEST // 8 + 3
 F8 = np.dtype("f8")

@@ -10,7 +10,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit.backend import host
-from sparsejax.jit.runtime import result_memory
+from sparsejax.jit.runtime.system import result_memory
 
 pytestmark = pytest.mark.rotating(4)
 

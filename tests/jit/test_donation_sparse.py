@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
-from sparsejax.jit.runtime import result_memory
+from sparsejax.jit.runtime.system import result_memory
 from tests.fuzz import engine
 from tests.jit.test_donation import address
 

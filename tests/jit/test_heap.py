@@ -13,7 +13,7 @@ import sparsejax as sj
 from sparsejax import config
 from sparsejax.jit.backend import compiler, engine, host, loader
 from sparsejax.jit.codegen import abi
-from sparsejax.jit.runtime import allocator, allocator_text
+from sparsejax.jit.runtime.system import allocator, allocator_text
 
 resource = pytest.importorskip("resource")
 MIB = 1 << 20

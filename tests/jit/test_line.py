@@ -10,7 +10,8 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax
-from sparsejax.jit.runtime import kernels, library_call, result_memory
+from sparsejax.jit.runtime import kernels, library_call
+from sparsejax.jit.runtime.system import result_memory
 
 
 @pytest.fixture

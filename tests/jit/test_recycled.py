@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.jit.backend import host
-from sparsejax.jit.runtime import result_memory
+from sparsejax.jit.runtime.system import result_memory
 
 SIZES = [result_memory.TINY // 8 + 1, result_memory.RETURNED // 8]
 

@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import validate
-from sparsejax.jit.runtime import result_memory
+from sparsejax.jit.runtime.system import result_memory
 from tests import poison
 from tests.fuzz import engine
 

@@ -17,7 +17,8 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config, lax, nn
 from sparsejax.jit.backend import compiler, loader
-from sparsejax.jit.runtime import allocator, donation, pool, reuse
+from sparsejax.jit.runtime import donation
+from sparsejax.jit.runtime.system import allocator, pool, reuse
 
 PROGRAMS, SERIAL = [], []
 """What is run by one thread and by two, and what by one alone: whose loops are those of others."""

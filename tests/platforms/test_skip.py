@@ -10,7 +10,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.jit.backend import compiler, engine, host, loader
-from sparsejax.jit.runtime import result_memory, threads
+from sparsejax.jit.runtime.system import result_memory, threads
 
 HOST = config.SKIPPABLE["host"]
 

@@ -13,7 +13,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax import config
-from sparsejax.jit.runtime import allocator
+from sparsejax.jit.runtime.system import allocator
 from tests.limits import needs_limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory and reads /proc")

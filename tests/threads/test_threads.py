@@ -13,7 +13,7 @@ import pytest
 from sparsejax import config
 from sparsejax.jit.backend import builder, compiler, host
 from sparsejax.jit.backend.llvm import LLVMBuilder
-from sparsejax.jit.runtime import threads
+from sparsejax.jit.runtime.system import threads
 
 pytestmark = pytest.mark.rotating(2)
 
@@ -188,7 +188,7 @@ def test_a_child_process_starts_threads_of_its_own(crew):
 
 SETTINGS = """
 import os, sparsejax as sj
-from sparsejax.jit.runtime import threads
+from sparsejax.jit.runtime.system import threads
 print(threads.count())
 """
 

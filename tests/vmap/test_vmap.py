@@ -10,10 +10,11 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.trace import eagerly
-from sparsejax.lax import indexing, linear, semiring_rules, structural
+from sparsejax.lax import indexing, linear, structural
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p, where_p
 from sparsejax.lax.reduce import reduce_p
+from sparsejax.lax.rules import semiring_rules
 from tests.autodiff.checks import array, dense, same_buffers
 from tests.fuzz import engine
 from tests.vmap.programs import element

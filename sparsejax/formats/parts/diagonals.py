@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import convert, segments
-from sparsejax.formats.compressed import Compressed
-from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
+from sparsejax.formats import convert
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 

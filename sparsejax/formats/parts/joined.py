@@ -15,7 +15,7 @@ from itertools import accumulate
 import numpy as np
 
 from sparsejax.formats import passes
-from sparsejax.formats.dense import Dense
+from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import convert, passes, segments
+from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats import convert, passes
-from sparsejax.formats.compressed import Compressed
-from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.parts import lines
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.formats import convert, selection
-from sparsejax.formats.compressed import Compressed
-from sparsejax.formats.coordinate import Coordinate
-from sparsejax.formats.dense import Dense
 from sparsejax.formats.format import Format
-from sparsejax.formats.level import Level
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.levels.level import Level
 from sparsejax.formats.storage import Storage, dense_template
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsejax.formats import convert, ordering, segments
+from sparsejax.formats import convert, ordering
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels import segments
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array
 from sparsejax.formats.storage import Storage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparsejax.formats.walk import Place, find, gallop, lower_bound
+from sparsejax.formats.levels.walk import Place, find, gallop, lower_bound
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import register_tiles

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats import Dense, Format
-from sparsejax.formats.level import segment_of
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.levels.level import segment_of
+from sparsejax.formats.levels.walk import Place, Segment
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import emit, sums
 from sparsejax.jit.codegen.abi import ALIGNMENT

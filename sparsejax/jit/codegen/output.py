@@ -6,7 +6,7 @@ has grown, so that no empty fiber is ever stored. At the end of a loop over a le
 that no loop visited are repaired once at the end (`pos` becomes its running maximum).
 
 The last sparse level may be of any type that kernels write: where coordinates are not simply appended (`Level.settled`), the level says where each
-goes, and what is noted of it and of its segment (`formats/walk.Fiber`).
+goes, and what is noted of it and of its segment (`formats/levels/walk.Fiber`).
 
 Source: "Format Abstraction for Sparse Tensor Algebra Compilers", append_coord / append_edges / append_finalize.
 """
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sparsejax.formats import Level
-from sparsejax.formats.walk import Fiber
+from sparsejax.formats.levels.walk import Fiber
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import abi, emit
 from sparsejax.jit.codegen.environment import Cursor

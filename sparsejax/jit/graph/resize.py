@@ -12,7 +12,7 @@ from typing import Any
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from sparsejax.core.symbolic import Span, SymbolicDim
 from sparsejax.formats import Format
-from sparsejax.formats.level import Level
+from sparsejax.formats.levels.level import Level
 from sparsejax.jit.ir.bounded import Bounded
 
 Change = Callable[[Any], Any]

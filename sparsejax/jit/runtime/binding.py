@@ -20,7 +20,8 @@ from sparsejax.jit.codegen import abi
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Shared, heads
-from sparsejax.jit.runtime import allocator, chunked, result_memory
+from sparsejax.jit.runtime import chunked
+from sparsejax.jit.runtime.system import allocator, result_memory
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)

@@ -29,7 +29,7 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
 from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.program import Program, heads
-from sparsejax.jit.runtime import allocator, result_memory, threads
+from sparsejax.jit.runtime.system import allocator, result_memory, threads
 
 LONG = 1 << 28
 """Iterations, a quarter of a second to three (insertions take longest), from which on a kernel runs in chunks also with one thread, so that it

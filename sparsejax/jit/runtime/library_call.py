@@ -13,8 +13,8 @@ from sparsejax.core.jaxpr import Eqn
 from sparsejax.core.primitive import plain_template
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import partition, resize
-from sparsejax.jit.runtime import result_memory
-from sparsejax.jit.runtime.reuse import Recycled
+from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.runtime.system.reuse import Recycled
 
 
 class LibraryCall:

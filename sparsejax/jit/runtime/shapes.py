@@ -25,7 +25,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr
 from sparsejax.core.symbolic import LEAST, MOST, Scope, Span, SymbolicDim, Terms
 from sparsejax.formats import Format
-from sparsejax.formats.level import Level
+from sparsejax.formats.levels.level import Level
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.jit.graph import resize

@@ -29,8 +29,9 @@ from sparsejax.jit import pipeline
 from sparsejax.jit.backend import object_cache, records
 from sparsejax.jit.cost import machine, statistics
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime import plans, threads
+from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.kernels import KernelRunner, turn
+from sparsejax.jit.runtime.system import threads
 
 NEAR, LEAST = 3.0, 1.05
 """How many times the price of the chosen plan an alternative may have; and how many times as fast it must be to take its place."""

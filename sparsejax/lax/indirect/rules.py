@@ -25,10 +25,8 @@ from sparsejax.core.primitive import asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format
 from sparsejax.jit.ir import operators
-from sparsejax.lax.batching import faithful
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import UNARY, convert_element_type, elementwise, unary_p, where
-from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.indexing import select
 from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.kernels import BOOL, Label, Names, insum, insum_p
@@ -36,6 +34,8 @@ from sparsejax.lax.indirect.rows import accumulated, gathered
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.library.recurrences import recurrence
 from sparsejax.lax.linear import as_dtype
+from sparsejax.lax.rules.batching import faithful
+from sparsejax.lax.rules.elementwise_rules import added
 from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.sorting import argsort
 from sparsejax.lax.structural import broadcast_to, convert_format, reshape

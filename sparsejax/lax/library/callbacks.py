@@ -21,7 +21,7 @@ from sparsejax.core.trace import eagerly
 from sparsejax.formats import convert, ingest
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import moved, spread
+from sparsejax.lax.rules.batching import moved, spread
 
 Function = Callable[..., Any]
 

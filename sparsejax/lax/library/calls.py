@@ -13,7 +13,7 @@ from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive
 from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
-from sparsejax.lax.batching import moved, spread
+from sparsejax.lax.rules.batching import moved, spread
 from sparsejax.lax.structural import convert_format
 
 Function = Callable[..., Any]

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import faithful
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.indexing import concatenate, window
 from sparsejax.lax.library.calls import on_arrays
 from sparsejax.lax.library.scans import associative_scan
+from sparsejax.lax.rules.batching import faithful
 from sparsejax.lax.structural import convert_format, normal_axis
 
 _UFUNCS = {"prod": np.multiply, "max": np.maximum, "min": np.minimum}

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import faithful
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real
 from sparsejax.lax.indexing import concatenate, window
 from sparsejax.lax.library.calls import on_arrays
+from sparsejax.lax.rules.batching import faithful
 from sparsejax.lax.structural import convert_format, integer, normal_axis
 
 

@@ -17,12 +17,12 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import passes
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import moved, spread
 from sparsejax.lax.elementwise import elementwise, where
-from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.indexing import concatenate, window
 from sparsejax.lax.library.calls import on_arrays
 from sparsejax.lax.linear import zeros
+from sparsejax.lax.rules.batching import moved, spread
+from sparsejax.lax.rules.elementwise_rules import added
 from sparsejax.lax.structural import convert_format, reshape
 
 

@@ -16,9 +16,9 @@ from sparsejax.formats import convert
 from sparsejax.formats.parts import lines
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import faithful, moved, spread
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.library.calls import on_arrays, stored
+from sparsejax.lax.rules.batching import faithful, moved, spread
 from sparsejax.lax.structural import convert_format, pattern, reshape
 
 INT: np.dtype[Any] = np.dtype(np.int64)

@@ -19,8 +19,8 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import aligned, element
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise
+from sparsejax.lax.rules.batching import aligned, element
 from sparsejax.lax.structural import convert_format
 
 _MODULES = {"nextafter": "numpy"}

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats import convert, entries, ordering, passes, segments
-from sparsejax.formats.dense import Dense
+from sparsejax.formats import convert, entries, ordering, passes
 from sparsejax.formats.format import Format
-from sparsejax.formats.segments import Array
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
 Flags = NDArray[np.bool_]

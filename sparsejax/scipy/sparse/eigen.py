@@ -23,7 +23,6 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.formats import Format, convert, scipy_io
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import moved
 from sparsejax.lax.contract import matmul
 from sparsejax.lax.control import plain
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
@@ -31,6 +30,7 @@ from sparsejax.lax.library.solves import adjoint
 from sparsejax.lax.linalg import spsolve
 from sparsejax.lax.loops import Traced, together
 from sparsejax.lax.reduce import reduce
+from sparsejax.lax.rules.batching import moved
 from sparsejax.lax.structural import convert_format, expand_dims, integer
 from sparsejax.numpy.functions import eye
 from sparsejax.numpy.indexing import getitem, stack

@@ -18,10 +18,10 @@ from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.batching import moved
 from sparsejax.lax.contract import matmul
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.linalg import spsolve, spsolve_p
+from sparsejax.lax.rules.batching import moved
 from sparsejax.lax.structural import convert_format, diagonal, transpose
 from sparsejax.numpy.functions import tril, triu
 from sparsejax.numpy.indexing import stack

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sparsejax.formats.walk import Segment, lower_bound
+from sparsejax.formats.levels.walk import Segment, lower_bound
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Input

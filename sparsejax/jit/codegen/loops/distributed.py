@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.level import segment_below, segment_of
+from sparsejax.formats.levels.level import segment_below, segment_of
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import emit, register_tiles, vectors
 from sparsejax.jit.codegen.environment import Cursor, Env

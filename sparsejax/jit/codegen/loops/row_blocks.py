@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from sparsejax.formats.level import segment_below, segment_of
+from sparsejax.formats.levels.level import segment_below, segment_of
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit, vectors

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from sparsejax.formats.walk import Segment, gallop
+from sparsejax.formats.levels.walk import Segment, gallop
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env

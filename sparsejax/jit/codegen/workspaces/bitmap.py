@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.levels.walk import Place, Segment
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.backend.types import vector_of
 from sparsejax.jit.codegen import emit

@@ -28,7 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.levels.walk import Place, Segment
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.kernel_memory import free

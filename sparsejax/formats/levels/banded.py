@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import segments
-from sparsejax.formats.level import Level, coordinate_at, ends_below
-from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Fiber, Place, Segment
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.level import Level, coordinate_at, ends_below
+from sparsejax.formats.levels.segments import Above, Array, Buffers
+from sparsejax.formats.levels.walk import Fiber, Place, Segment
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from sparsejax.formats import Format
 from sparsejax.jit.ir import cin, operators, scalar_functions, simplify
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import Labels, extents_of, factor_of
-from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.linear import keep
+from sparsejax.lax.rules.elementwise_rules import added
 from sparsejax.lax.semiring import Ring
 from sparsejax.lax.structural import diagonal
 

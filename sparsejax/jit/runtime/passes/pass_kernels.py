@@ -13,8 +13,8 @@ from sparsejax.formats.passes import Array
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.backend.llvm import LLVMBuilder
-from sparsejax.jit.runtime import result_memory, threads
-from sparsejax.jit.runtime.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.system import result_memory, threads
 
 RECYCLED = 1 << 20
 """Bytes from which memory is taken from the arena."""

@@ -19,10 +19,11 @@ from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime import conversion_loops, result_memory, threads
-from sparsejax.jit.runtime.conversion_loops import LANES, Vector
-from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
-from sparsejax.jit.runtime.segment_passes import SegmentPasses
+from sparsejax.jit.runtime.passes import conversion_loops
+from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
+from sparsejax.jit.runtime.passes.segment_passes import SegmentPasses
+from sparsejax.jit.runtime.system import result_memory, threads
 
 SPREAD, DIGIT = 4, 11
 """Extents up to SPREAD times the entries take one pass; others are split into digits of DIGIT bits, so that no cost depends on them."""

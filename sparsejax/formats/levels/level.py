@@ -38,8 +38,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparsejax.formats.segments import Above, Array, Buffers, buffer_dtype, check_vector
-from sparsejax.formats.walk import Fiber, Place, Segment
+from sparsejax.formats.levels.segments import Above, Array, Buffers, buffer_dtype, check_vector
+from sparsejax.formats.levels.walk import Fiber, Place, Segment
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparsejax.formats import segments
-from sparsejax.formats.level import Level, segment_below
-from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Segment
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.level import Level, segment_below
+from sparsejax.formats.levels.segments import Above, Array, Buffers
+from sparsejax.formats.levels.walk import Place, Segment
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
-from sparsejax.jit.runtime import segment_loops, threads
-from sparsejax.jit.runtime.conversion_loops import Vector
-from sparsejax.jit.runtime.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
+from sparsejax.jit.runtime.passes import segment_loops
+from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
+from sparsejax.jit.runtime.system import threads
 
 SHORT = 64
 """Entries of a segment up to which each is put in its place by moving others."""

@@ -17,11 +17,11 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format
-from sparsejax.lax import semiring_rules
 from sparsejax.lax.contract import Labels, contract, contract_p
 from sparsejax.lax.elementwise import convert_element_type, elementwise
-from sparsejax.lax.elementwise_rules import added
 from sparsejax.lax.linear import pull
+from sparsejax.lax.rules import semiring_rules
+from sparsejax.lax.rules.elementwise_rules import added
 from sparsejax.lax.semiring import Ring
 from sparsejax.transforms.staging import trace_to_jaxpr
 

@@ -19,12 +19,12 @@ from sparsejax.core.batching import Batched, batched_format, has_shared_pattern
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats import Format
 from sparsejax.formats.parts import stacking
-from sparsejax.lax.batching import batch_jaxpr, faithful, spread
 from sparsejax.lax.control import Loop, cond_p, scan_p, while_p
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.linear import refilled
 from sparsejax.lax.loops import Traced, sliced_aval, together
 from sparsejax.lax.reduce import reduce_p
+from sparsejax.lax.rules.batching import batch_jaxpr, faithful, spread
 from sparsejax.lax.structural import convert_format
 
 Values = list[Any]

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sparsejax import config
 from sparsejax.jit.backend import compiler, host, loader
 from sparsejax.jit.codegen.abi import EXACT, NAME, PLAIN, SETTLE, STATE, ZERO
-from sparsejax.jit.runtime import allocator_text
+from sparsejax.jit.runtime.system import allocator_text
 
 SMALL = 1 << 14
 """Bytes up to which copying a result is cheaper than an object that owns foreign memory."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.jit.backend import host
-from sparsejax.jit.runtime import pool, result_memory
+from sparsejax.jit.runtime.system import pool, result_memory
 
 CANCELLED = pool.CANCELLED
 _Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)

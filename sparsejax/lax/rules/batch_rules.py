@@ -13,11 +13,12 @@ from sparsejax.core.batching import Batched, batched_format
 from sparsejax.core.primitive import Primitive
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import Format, convert
-from sparsejax.lax import indexing, linear, random_bits, semiring_rules
-from sparsejax.lax.batching import aligned, element, faithful, moved, ragged, spread
+from sparsejax.lax import indexing, linear, random_bits
 from sparsejax.lax.contract import Labels, contract_p
 from sparsejax.lax.elementwise import aval_of, cast_p, primitives, unary_p, where_p
 from sparsejax.lax.reduce import reduce_p
+from sparsejax.lax.rules import semiring_rules
+from sparsejax.lax.rules.batching import aligned, element, faithful, moved, ragged, spread
 from sparsejax.lax.semiring import Ring
 from sparsejax.lax.structural import (
     broadcast_p,

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import segments
-from sparsejax.formats.level import Level, ends_below, segment_of
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.level import Level, ends_below, segment_of
+from sparsejax.formats.levels.segments import Above, Array, Buffers
+from sparsejax.formats.levels.walk import Fiber, Place, Segment
 from sparsejax.formats.ordering import sort_order
-from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Fiber, Place, Segment
 
 MULTIPLIER = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio (Fibonacci hashing)."""

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import segments
-from sparsejax.formats.level import Level, segment_of
-from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Fiber, Place, Segment
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.level import Level, segment_of
+from sparsejax.formats.levels.segments import Above, Array, Buffers
+from sparsejax.formats.levels.walk import Fiber, Place, Segment
 
 LARGEST = 2**16
 """Slots of a group, at most."""

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsejax.errors import FormatError
-from sparsejax.formats import segments
-from sparsejax.formats.level import Level
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.level import Level
+from sparsejax.formats.levels.segments import Above, Array, Buffers
+from sparsejax.formats.levels.walk import Place, Segment, lower_bound
 from sparsejax.formats.ordering import sort_order
-from sparsejax.formats.segments import Above, Array, Buffers
-from sparsejax.formats.walk import Place, Segment, lower_bound
 
 
 @dataclass(frozen=True)

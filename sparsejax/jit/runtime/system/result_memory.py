@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime import allocator
-from sparsejax.jit.runtime.reuse import Recycled
+from sparsejax.jit.runtime.system import allocator
+from sparsejax.jit.runtime.system.reuse import Recycled
 
 SMALLEST = 256 << 10
 """Bytes from which results come from `allocator`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and

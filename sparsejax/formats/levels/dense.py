@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from sparsejax.formats import passes
-from sparsejax.formats.level import Level
-from sparsejax.formats.segments import Above, Array, Buffers, check_size, crd_dtype, parents_of
+from sparsejax.formats.levels.level import Level
+from sparsejax.formats.levels.segments import Above, Array, Buffers, check_size, crd_dtype, parents_of
 
 
 @dataclass(frozen=True)

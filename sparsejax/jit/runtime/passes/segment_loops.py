@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparsejax.formats.walk import find
+from sparsejax.formats.levels.walk import find
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen.kernel_memory import clear
-from sparsejax.jit.runtime.conversion_loops import Pairs, Vector
+from sparsejax.jit.runtime.passes.conversion_loops import Pairs, Vector
 
 AHEAD = 16
 """How many segments ahead entries are prefetched."""

@@ -21,17 +21,18 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.formats import Dense, Format, convert, passes
-from sparsejax.formats.level import coordinate_at
+from sparsejax.formats.levels.level import coordinate_at
+from sparsejax.formats.levels.walk import Place, Segment
 from sparsejax.formats.storage import Storage
-from sparsejax.formats.walk import Place, Segment
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen.operands import Buffer
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime import binding, result_memory
-from sparsejax.jit.runtime.conversion_loops import Vector
-from sparsejax.jit.runtime.conversions import COMPILED, LOADED
+from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.conversions import COMPILED, LOADED
+from sparsejax.jit.runtime.system import result_memory
 
 _pack: Callable[[int], bytes] = struct.Struct("q").pack
 

@@ -35,16 +35,18 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.formats import Format, convert, passes
-from sparsejax.formats.segments import MAX_POSITIONS
+from sparsejax.formats.levels.segments import MAX_POSITIONS
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime import binding, conversion_loops, pass_kernels, result_memory, threads
-from sparsejax.jit.runtime.conversion_loops import LANES, Part, Vector
-from sparsejax.jit.runtime.conversion_passes import SPREAD, crowded
+from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime.passes import conversion_loops, pass_kernels
+from sparsejax.jit.runtime.passes.conversion_loops import LANES, Part, Vector
+from sparsejax.jit.runtime.passes.conversion_passes import SPREAD, crowded
+from sparsejax.jit.runtime.system import result_memory, threads
 
 LOADED, COMPILED = 16, 128
 """Small conversions after which a kernel is loaded that another process has compiled; after which it is compiled."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsejax.formats.walk import lower_bound
+from sparsejax.formats.levels.walk import lower_bound
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen.kernel_memory import clear
 

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.runtime import result_memory
+from sparsejax.jit.runtime.system import result_memory
 
 _MACHINES = {
     "x86_64": (202, 203, 204, "llvm.x86.sse2.pause", ""),
