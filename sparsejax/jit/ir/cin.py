@@ -20,7 +20,7 @@ are frozen, compared by value, and never changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,17 +213,29 @@ def writes(stmt: Stmt) -> tuple[Assign, ...]:
     return stmt.writes
 
 
+def within(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """`stmt` with the statements directly inside it changed."""
+    match stmt:
+        case Forall(var, body, kind):
+            return Forall(var, change(body), kind)
+        case Where(consumer, producer):
+            return Where(change(consumer), change(producer))
+        case Seq(stmts):
+            return Seq(tuple(map(change, stmts)))
+    return stmt
+
+
 def map_values(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """`stmt` with every right-hand side changed."""
-    match stmt:
-        case Assign(lhs, op, rhs):
-            return Assign(lhs, op, change(rhs))
-        case Forall(var, body, kind):
-            return Forall(var, map_values(body, change), kind)
-        case Where(consumer, producer):
-            return Where(map_values(consumer, change), map_values(producer, change))
-        case Seq(stmts):
-            return Seq(tuple(map_values(s, change) for s in stmts))
+    if isinstance(stmt, Assign):
+        return Assign(stmt.lhs, stmt.op, change(stmt.rhs))
+    return within(stmt, lambda inner: map_values(inner, change))
+
+
+def sequence(stmts: Iterable[Stmt]) -> Stmt:
+    """Statements one after the other: at least one, which is itself."""
+    first, *rest = stmts
+    return Seq((first, *rest)) if rest else first
 
 
 def around(order: Sequence[IndexVar], stmt: Stmt) -> Stmt:

@@ -183,7 +183,7 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
             return stmt if used is consumer and made is producer else cin.Where(used, made)
         case cin.Seq(stmts):
             left = [s for s in (exhaust_stmt(s, gone) for s in stmts) if s is not None]
-            return None if not left else left[0] if len(left) == 1 else cin.Seq(tuple(left))
+            return cin.sequence(left) if left else None
 
 
 def conditions(stmt: cin.Stmt) -> dict[cin.Expr, None]:

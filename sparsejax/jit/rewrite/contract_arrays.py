@@ -25,22 +25,16 @@ from sparsejax.jit.rewrite import assigned_once
 
 def forwarded(stmt: cin.Stmt) -> cin.Stmt:
     """`stmt` with workspaces forwarded, or assigned as wholes, where that is legal."""
-    match stmt:
-        case cin.Forall(_, body, _):
-            return replace(stmt, body=forwarded(body))
-        case cin.Seq(stmts):
-            return cin.Seq(tuple(map(forwarded, stmts)))
-        case cin.Where(consumer, producer):
-            made = cin.Where(forwarded(consumer), forwarded(producer))
-            kept = cin.workspace(made)
-            if kept.policy != "dense" or kept.lacks:
-                return made
-            assigned = assigned_once.assigned(made.producer, kept)
-            if assigned is None:
-                return made
-            return _into(made.consumer, assigned, kept) or replace(made, producer=assigned)
-        case _:
-            return stmt
+    made = cin.within(stmt, forwarded)
+    if not isinstance(made, cin.Where):
+        return made
+    kept = cin.workspace(made)
+    if kept.policy != "dense" or kept.lacks:
+        return made
+    assigned = assigned_once.assigned(made.producer, kept)
+    if assigned is None:
+        return made
+    return _into(made.consumer, assigned, kept) or replace(made, producer=assigned)
 
 
 def _into(consumer: cin.Stmt, producer: cin.Stmt, kept: cin.Tensor) -> cin.Stmt | None:

@@ -39,7 +39,7 @@ Source: reference section 1.3, shape S5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sparsejax.formats import Format
 from sparsejax.jit.ir import cin, operators, simplify
@@ -55,14 +55,16 @@ def split(stmt: cin.Stmt, around: frozenset[cin.IndexVar] = frozenset()) -> cin.
             made = _apart(stmt, around)
             if made is not None:
                 return simplify.exhaust_stmt(made, ())
-            return _around(split(body, around | {var}), lambda inner: cin.Forall(var, inner, kind))
+            inner = split(body, around | {var})
+            return None if inner is None else cin.Forall(var, inner, kind)
         case cin.Where(consumer, producer):
             made, used = split(producer), split(consumer, around)  # what the producer writes is new inside these loops
             if made is None or used is None:
                 return simplify.exhaust_stmt(stmt, ())
             return cin.Where(used, made)
         case cin.Seq(stmts):
-            return _sequence([split(s, around) for s in stmts])
+            left = [s for s in (split(s, around) for s in stmts) if s is not None]
+            return cin.sequence(left) if left else None
         case _:
             return stmt
 
@@ -220,7 +222,7 @@ def _apart(stmt: cin.Forall, around: frozenset[cin.IndexVar]) -> cin.Stmt | None
         terms = groups(rhs, op)
         if len(set(map(_walked, terms))) == 1 or not in_place or _overflows(op, lhs):
             return None
-        return _sequence([cin.around(variables, cin.Assign(lhs, op, t)) for t in terms])
+        return cin.sequence(cin.around(variables, cin.Assign(lhs, op, t)) for t in terms)
     op = many(rhs)
     if op is None or lhs.tensor.policy not in (None, "append"):
         return None
@@ -233,7 +235,7 @@ def _apart(stmt: cin.Forall, around: frozenset[cin.IndexVar]) -> cin.Stmt | None
         terms.insert(0, simplify.literal(operators.get(op).identity(lhs.dtype), lhs.dtype))
     first, *rest = terms
     stmts = (cin.Assign(lhs, None, first), *(cin.Assign(lhs, op, t) for t in rest))
-    return _sequence([cin.around(variables, s) for s in stmts])
+    return cin.sequence(cin.around(variables, s) for s in stmts)
 
 
 def _summed(stmt: cin.Forall, inner: cin.Assign) -> cin.Stmt | None:
@@ -244,20 +246,10 @@ def _summed(stmt: cin.Forall, inner: cin.Assign) -> cin.Stmt | None:
     identity = operators.get(op).identity(lhs.dtype)
     name = f"{lhs.tensor.name}_{'s' if inner.op is None else 'e'}"
     scalar = cin.Access(cin.Tensor(name, (), lhs.dtype, Format(()), identity, "scalar"), ())
-    parts = _sequence([cin.Assign(scalar, op, t) for t in groups(inner.rhs, op)])
-    assert parts is not None
+    parts = cin.sequence(cin.Assign(scalar, op, t) for t in groups(inner.rhs, op))
     return cin.Forall(stmt.var, cin.Where(cin.Assign(lhs, inner.op, scalar), parts))
 
 
 def _overflows(op: str, target: cin.Access) -> bool:
     """Whether reducing one term for itself may run over where the whole does not: infinity times zero."""
     return operators.get(op).left_annihilator is not None and target.dtype.kind in "fc"
-
-
-def _around(stmt: cin.Stmt | None, make: Callable[[cin.Stmt], cin.Stmt]) -> cin.Stmt | None:
-    return None if stmt is None else make(stmt)
-
-
-def _sequence(stmts: Sequence[cin.Stmt | None]) -> cin.Stmt | None:
-    left = [s for s in stmts if s is not None]
-    return None if not left else left[0] if len(left) == 1 else cin.Seq(tuple(left))

@@ -110,17 +110,11 @@ def _moved(stmt: cin.Stmt, target: cin.Access, leader: cin.Access, var: cin.Inde
     known: dict[cin.Access, cin.Expr] = {a: m for a, m in moved.items() if m is not None}
 
     def change(stmt: cin.Stmt) -> cin.Stmt:
-        match stmt:
-            case cin.Assign(lhs, op, rhs):
-                to = known.get(lhs, lhs)
-                assert isinstance(to, cin.Access)
-                return cin.Assign(to, op, cin.substitute(rhs, known))
-            case cin.Forall(loop, body, kind):
-                return cin.Forall(loop, change(body), kind)
-            case cin.Where(consumer, producer):
-                return cin.Where(change(consumer), change(producer))
-            case cin.Seq(stmts):
-                return cin.Seq(tuple(map(change, stmts)))
+        if not isinstance(stmt, cin.Assign):
+            return cin.within(stmt, change)
+        to = known.get(stmt.lhs, stmt.lhs)
+        assert isinstance(to, cin.Access)
+        return cin.Assign(to, stmt.op, cin.substitute(stmt.rhs, known))
 
     return change(stmt)
 

@@ -37,19 +37,13 @@ def _scattered(stmt: cin.Stmt, access: cin.Access, bound: frozenset[cin.Index]) 
     *outer, inner = (access.level_index(level) for level in range(len(access.indices)))
     if access not in set(cin.accesses(stmt)) or inner in bound:
         return stmt
-    match stmt:
-        case cin.Forall(var, body, kind):
-            bound |= {var}
-            if var not in outer or not bound.issuperset(outer):
-                return cin.Forall(var, _scattered(body, access, bound), kind)
+    if isinstance(stmt, cin.Forall):
+        bound |= {stmt.var}
+        if stmt.var in outer and bound.issuperset(outer):
             walked = cin.follows(inner)
             assert walked is not None
-            return cin.Forall(var, _filled(body, access, walked), kind)
-        case cin.Where(consumer, producer):
-            return cin.Where(_scattered(consumer, access, bound), _scattered(producer, access, bound))
-        case cin.Seq(stmts):
-            return cin.Seq(tuple(_scattered(s, access, bound) for s in stmts))
-    return stmt
+            return cin.within(stmt, lambda body: _filled(body, access, walked))
+    return cin.within(stmt, lambda part: _scattered(part, access, bound))
 
 
 def _filled(body: cin.Stmt, access: cin.Access, var: cin.IndexVar) -> cin.Stmt:

@@ -162,6 +162,16 @@ class _Kept:
         return cin.Access(self.tensor, (self.slots[values], *self.indices))
 
 
+@dataclass(frozen=True)
+class _Reduction:
+    """A step that sums over loops: what it sums over, and how its values are written and those of its children read."""
+
+    step: Step
+    summed: tuple[cin.IndexVar, ...]
+    write: Write
+    read: Read
+
+
 class _Writer:
     """The statement of a product in steps, inside the loop `around` all of them."""
 
@@ -179,7 +189,7 @@ class _Writer:
     def run(self) -> tuple[cin.Stmt, bool]:
         """The statement, and whether it assigns all of the result."""
         made = [self.piece(self.product.only(numbers)) for numbers in self._pieces()]
-        stmt = made[0] if len(made) == 1 else cin.Seq(tuple(made))
+        stmt = cin.sequence(made)
         return (stmt if self.around is None else cin.Forall(self.around, stmt)), self.whole
 
     # --------------------------------------------------------------------------------------------------------- pieces
@@ -274,7 +284,7 @@ class _Writer:
         summed = tuple(v for v in step.summed if v != self.around)
         if not summed:
             return self._loops(step, [write(v, self._sum(step, own, read)) for v, own in terms.items()])
-        return self._reduced(step, terms, summed, write, read)
+        return self._reduced(_Reduction(step, summed, write, read), terms)
 
     def _sum(self, step: Step, terms: Sequence[Term], read: Read) -> cin.Expr:
         """A sum of products: what lacks the lanes is summed first, for each value of the rest."""
@@ -298,34 +308,23 @@ class _Writer:
         """Statements inside the loops of a step, in lanes where that can be."""
         lane = self.lanes[step]
         order = [v for v in step.loops if v not in (self.around, lane)]
-        body = stmts[0] if len(stmts) == 1 else cin.Seq(tuple(stmts))
+        body = cin.sequence(stmts)
         if lane is not None:
             tiled = all(vectorizable(cin.Forall(lane, w)) for w in cin.writes(body))
             body = cin.Forall(lane, body, "tile" if tiled else "serial")
         return cin.around(order, body)
 
-    def _reduced(
-        self,
-        step: Step,
-        terms: Mapping[Values, list[Term]],
-        summed: Sequence[cin.IndexVar],
-        write: Write,
-        read: Read,
-    ) -> cin.Stmt:
+    def _reduced(self, of: _Reduction, terms: Mapping[Values, list[Term]]) -> cin.Stmt:
         """Sums over loops, in registers: rows by lanes where something is read for several rows, else some that read the same."""
-        lane = self.lanes[step]
+        step, lane = of.step, self.lanes[of.step]
         order = [v for v in step.loops if v not in (self.around, lane)]
         if lane is None:
-            return self._dots(step, terms, summed, write, read, order)
+            return cin.around(order, self._dots(of, terms))
         wide = [c for c in step.children if lane in c.loops]
-        rows = [v for v in order if any(v not in c.loops for c in wide) and v not in summed]
+        rows = [v for v in order if any(v not in c.loops for c in wide) and v not in of.summed]
         count = 1 if rows else TOGETHER
-        made: list[cin.Stmt] = []
         waiting = list(terms.items())
-        while waiting:
-            group, waiting = waiting[:count], waiting[count:]
-            made.append(self._registers(step, group, summed, write, read))
-        body = made[0] if len(made) == 1 else cin.Seq(tuple(made))
+        body = cin.sequence(self._registers(of, waiting[k : k + count]) for k in range(0, len(waiting), count))
         tiled = all(_lies_along(a, lane) for a in (*cin.accesses(body), *(w.lhs for w in cin.writes(body))))
         if not tiled:
             return cin.around([*order, lane], body)
@@ -335,16 +334,9 @@ class _Writer:
             return cin.around([v for v in order if v != row], cin.Forall(row, body, "tile"))
         return cin.around(order, body)
 
-    def _registers(
-        self,
-        step: Step,
-        group: Sequence[tuple[Values, list[Term]]],
-        summed: Sequence[cin.IndexVar],
-        write: Write,
-        read: Read,
-    ) -> cin.Stmt:
+    def _registers(self, of: _Reduction, group: Sequence[tuple[Values, list[Term]]]) -> cin.Stmt:
         """Some sums in a register each."""
-        dtype = self.product.dtype
+        step, dtype = of.step, self.product.dtype
         registers = [
             cin.Access(cin.Tensor(f"t{k}", (), dtype, Format(()), dtype.type(0), "scalar"), ())
             for k in range(len(group))
@@ -353,32 +345,23 @@ class _Writer:
         shared = [k for k, c in enumerate(step.children) if isinstance(c, Factor)] if len(group) > 1 else None
         for register, (_, terms) in zip(registers, group, strict=True):
             for term in terms:
-                rhs = self._sum(step, [term], read)
+                rhs = self._sum(step, [term], of.read)
                 key = term.children if shared is None else tuple(term.children[k] for k in shared)
                 together.setdefault(key, []).append(cin.Assign(register, "add", rhs))
-        loops = [cin.around(summed, s[0] if len(s) == 1 else cin.Seq(tuple(s))) for s in together.values()]
-        stmts = [write(values, r) for r, (values, _) in zip(registers, group, strict=True)]
-        consumer = stmts[0] if len(stmts) == 1 else cin.Seq(tuple(stmts))
-        return _where(registers, consumer, loops[0] if len(loops) == 1 else cin.Seq(tuple(loops)))
+        loops = [cin.around(of.summed, cin.sequence(s)) for s in together.values()]
+        consumer = cin.sequence(of.write(values, r) for r, (values, _) in zip(registers, group, strict=True))
+        return _where(registers, consumer, cin.sequence(loops))
 
-    def _dots(
-        self,
-        step: Step,
-        terms: Mapping[Values, list[Term]],
-        summed: Sequence[cin.IndexVar],
-        write: Write,
-        read: Read,
-        order: Sequence[cin.IndexVar],
-    ) -> cin.Stmt:
+    def _dots(self, of: _Reduction, terms: Mapping[Values, list[Term]]) -> cin.Stmt:
         """Sums along what is read: in lanes that are added up."""
         dtype = self.product.dtype
         register = cin.Access(cin.Tensor("t", (), dtype, Format(()), dtype.type(0), "scalar"), ())
         made: list[cin.Stmt] = []
         for values, own in terms.items():
-            loop = cin.Forall(summed[-1], cin.Assign(register, "add", self._sum(step, own, read)))
+            loop = cin.Forall(of.summed[-1], cin.Assign(register, "add", self._sum(of.step, own, of.read)))
             loop = replace(loop, kind="vector") if vectorizable(loop) else loop
-            made.append(cin.Where(write(values, register), cin.around(summed[:-1], loop)))
-        return cin.around(order, made[0] if len(made) == 1 else cin.Seq(tuple(made)))
+            made.append(cin.Where(of.write(values, register), cin.around(of.summed[:-1], loop)))
+        return cin.sequence(made)
 
 
 def _where(registers: Sequence[cin.Access], consumer: cin.Stmt, producer: cin.Stmt) -> cin.Stmt:

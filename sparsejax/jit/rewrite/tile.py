@@ -60,24 +60,20 @@ from sparsejax.jit.schedule.regions import is_dense
 
 def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
     """`stmt` with every loop that qualifies moved out and tiled; `inside` other loops or not."""
-    match stmt:
-        case cin.Forall(var, body, "serial"):
-            made, way = _tiled(stmt), "tiled"
-            if made is not None and (blocked := _by_blocks(stmt)) is not None:
-                apart, cheapest = blocked
-                if choices.pick("sums", ("walk", "block"), cheapest) == "block":
-                    made = apart
-            if made is None and inside:
-                made, way = _held(stmt), "held"
-            if made is not None and choices.pick("tile", ("plain", way), way) == way:
-                return made
-            return cin.Forall(var, tile(body, True))
-        case cin.Where(consumer, producer):
-            return cin.Where(tile(consumer, inside), tile(producer, inside))
-        case cin.Seq(stmts):
-            return cin.Seq(tuple(tile(s, inside) for s in stmts))
-        case _:
-            return stmt
+    if not isinstance(stmt, cin.Forall):
+        return cin.within(stmt, lambda part: tile(part, inside))
+    if stmt.kind != "serial":
+        return stmt
+    made, way = _tiled(stmt), "tiled"
+    if made is not None and (blocked := _by_blocks(stmt)) is not None:
+        apart, cheapest = blocked
+        if choices.pick("sums", ("walk", "block"), cheapest) == "block":
+            made = apart
+    if made is None and inside:
+        made, way = _held(stmt), "held"
+    if made is not None and choices.pick("tile", ("plain", way), way) == way:
+        return made
+    return cin.within(stmt, lambda body: tile(body, True))
 
 
 def _tiled(stmt: cin.Forall) -> cin.Stmt | None:

@@ -89,14 +89,6 @@ def mark_vectors(stmt: cin.Stmt) -> cin.Stmt:
     before:  forall j                         after:  forall j (vector)
                C[i,j] += A[i,k] * B[k,j]                C[i,j] += A[i,k] * B[k,j]
     """
-    match stmt:
-        case cin.Forall(var, body, _):
-            if isinstance(body, cin.Assign):
-                return cin.Forall(var, body, "vector") if vectorizable(stmt) else stmt
-            return cin.Forall(var, mark_vectors(body))
-        case cin.Where(consumer, producer):
-            return cin.Where(mark_vectors(consumer), mark_vectors(producer))
-        case cin.Seq(stmts):
-            return cin.Seq(tuple(mark_vectors(s) for s in stmts))
-        case _:
-            return stmt
+    if isinstance(stmt, cin.Forall) and isinstance(stmt.body, cin.Assign):
+        return cin.Forall(stmt.var, stmt.body, "vector") if vectorizable(stmt) else stmt
+    return cin.within(stmt, mark_vectors)
