@@ -111,13 +111,14 @@ def spilled(dask_worker: Any) -> float:
 
 
 def measured(client: Any, run: Callable[[], Any], check: Callable[[Any], None]) -> tuple[float, int, int, float]:
+    import dask
     import distributed
 
     client.run(reset)
     before = max(client.run(memory, "VmRSS").values())
     start = time.perf_counter()
     lazy = run()
-    kept = [x.persist() for x in sj.tree_util.tree_leaves(lazy, is_leaf=lambda x: hasattr(x, "__dask_graph__"))]
+    kept = dask.persist(*sj.tree_util.tree_leaves(lazy, is_leaf=lambda x: hasattr(x, "__dask_graph__")))
     distributed.wait(kept)
     spent = time.perf_counter() - start
     peak, slow = max(client.run(memory, "VmHWM").values()), sum(client.run(spilled).values())

@@ -9,7 +9,6 @@ from typing import Any
 from sparsejax import tree_util
 from sparsejax.core import trace
 from sparsejax.dask.emit import Emitter, Placed, cleaned
-from sparsejax.dask.plan import split_text
 from sparsejax.dask.sharded import Sharded, shard
 from sparsejax.jit import api as compiler
 from sparsejax.jit.inspect.ahead_of_time import struct
@@ -62,6 +61,8 @@ class ShardedFunction:
         for count, plan in _counted(emitter.plans):
             lines.append(f"plan ({count} times)" if count > 1 else "plan")
             for stage in plan.order:
+                if not stage.outputs:  # others make for themselves what it does
+                    continue
                 grid = " x ".join(str(len(c) - 1) for c in stage.grid) or "1"
                 lines.append(f"  stage {stage.number}: {grid} tasks")
                 for choice in stage.choices:
@@ -69,7 +70,7 @@ class ShardedFunction:
                     how = (
                         "whole operands"
                         if choice.rule is None
-                        else split_text(choice.split) + (f", {choice.scheme}" if choice.scheme else "")
+                        else choice.text + (f", {choice.scheme}" if choice.scheme else "")
                     )
                     others = "".join(f", {s or 'whole'} {p / 1e6:.2f} ms" for s, p in choice.others)
                     source = f"   {choice.eqn.source}" if choice.eqn.source else ""

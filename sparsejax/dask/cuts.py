@@ -34,6 +34,15 @@ def even(extent: int, parts: int) -> Cut:
     return tuple(extent * k // parts for k in range(parts + 1))
 
 
+def divided(cut: Cut, parts: int) -> Cut:
+    """Every part of a cut in `parts` more, of the same extent but for one coordinate.
+
+    >>> divided((0, 4, 7), 2)
+    (0, 2, 4, 5, 7)
+    """
+    return (0, *(a + b for a, c in itertools.pairwise(cut) for b in even(c - a, parts)[1:]))
+
+
 def balanced(weights: NDArray[Any], parts: int) -> Cut:
     """The cut into `parts` ranges of which the heaviest is as light as it can be; parts may be fewer than asked for, none is empty.
 

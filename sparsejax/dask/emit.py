@@ -23,7 +23,7 @@ from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.dask import tasks
 from sparsejax.dask.cuts import Cut, whole
-from sparsejax.dask.plan import Plan, Stage, bytes_per_entry
+from sparsejax.dask.plan import FAN, Choice, Plan, Stage, bytes_per_entry
 from sparsejax.dask.sharded import Sharded, placed
 from sparsejax.export import layout
 from sparsejax.lax.control import Loop, cond_p, scan_p, while_p
@@ -36,8 +36,6 @@ CONTROL = (cond_p, scan_p, while_p)
 MOST_BLOCKS = 64
 """Of how many blocks a task puts its operand together itself. Of more, other tasks put neighbours together first, once for all, so that edges stay few and
 no worker sends the whole operand to all others."""
-FAN = 8
-"""How many partial results a task puts together."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +124,7 @@ class Emitter:
         token = self._tokenize(text, stage.grid, [(s.name, s.cuts) for s in sources])
         seen = {k for _, axes in stage.inputs for k in axes if k is not None}
         hidden = [k for k in range(len(stage.grid)) if k not in seen]
-        partial = stage.partial
-        lost = set() if partial is None else set(partial.eqn.outputs)
+        lost = stage.partial
         single = len(stage.outputs) == 1 and not lost
         names = {v: f"{label}-{k}-{token}" for k, v in enumerate(stage.outputs)}
         for point in itertools.product(*(range(len(c) - 1) for c in stage.grid)):
@@ -153,29 +150,52 @@ class Emitter:
                     own = (f"{names[var]}-part", *point) if var in lost else (names[var], *_place(plan, var, point))
                     self.graph[own] = self._task(own, tasks.pick, self._ref(key), number)
         for var in stage.outputs:
-            if var in lost and partial is not None:
+            if var in lost:
                 source_name = f"{names[var]}-part" if len(stage.outputs) > 1 else f"{label}-stage-{token}"
-                assert partial.rule is not None and partial.rule.op is not None
-                self._combine(plan, stage, var, source_name, names[var], partial.rule.op)
+                self._combine(plan, stage, var, source_name, names[var], lost[var])
             value = plan.values[var]
             env[var] = Placed(value.aval, value.cuts, names[var], value.entries)
 
-    def _combine(self, plan: Plan, stage: Stage, var: Var, source: str, name: str, op: str) -> None:
-        """Partial results of every block put together, by a tree whose shape depends on the grid alone."""
+    def _combine(self, plan: Plan, stage: Stage, var: Var, source: str, name: str, choice: Choice) -> None:
+        """Partial results of every block put together, by a tree whose shape depends on the grid alone: where they are scattered, each part of the block by
+        one of its own."""
+        assert choice.rule is not None and choice.rule.op is not None
+        own = choice.rule.outputs[0]
+        axis = None if choice.scatter is None else own.index(choice.scatter[0])
         blocks: dict[Any, list[Any]] = {}
         for point in itertools.product(*(range(len(c) - 1) for c in stage.grid)):
             blocks.setdefault(_place(plan, var, point), []).append((source, *point))
         for place, keys in blocks.items():
-            level = 0
-            while len(keys) > 1:
-                groups = [keys[k : k + FAN] for k in range(0, len(keys), FAN)]
-                last = len(groups) == 1
-                keys = [(name, *place) if last else (f"{name}-sum{level}", *place, k) for k in range(len(groups))]
-                for key, group in zip(keys, groups, strict=True):
-                    self.graph[key] = self._task(key, tasks.combine, op, *map(self._ref, group))
-                level += 1
-            if keys[0] != (name, *place):
-                self.graph[name, *place] = self._task((name, *place), tasks.pick, [self._ref(keys[0])], 0)
+            if axis is None:
+                self._tree(keys, name, place, choice.rule.op)
+                continue
+            k = plan.values[var].dims[axis]
+            coarse = whole(var.aval.shape[axis]) if k is None else stage.grid[k]
+            fine = plan.values[var].cuts[axis]
+            low, high = coarse[place[axis]], coarse[place[axis] + 1]
+            for n in range(fine.index(low), fine.index(high)) if high > low else ():
+                inner = [
+                    (0, (stage.grid[d][p + 1] - stage.grid[d][p]) if d is not None else extent)
+                    for d, p, extent in zip(plan.values[var].dims, place, var.aval.shape, strict=True)
+                ]
+                inner[axis] = fine[n] - low, fine[n + 1] - low
+                parts = []
+                for key in keys:
+                    parts.append((f"{source}-scatter", *key[1:], n))
+                    self.graph[parts[-1]] = self._task(parts[-1], tasks.cut, self._ref(key), tuple(inner))
+                self._tree(parts, name, (*place[:axis], n, *place[axis + 1 :]), choice.rule.op)
+
+    def _tree(self, keys: list[Any], name: str, place: tuple[int, ...], op: str) -> None:
+        level = 0
+        while len(keys) > 1:
+            groups = [keys[k : k + FAN] for k in range(0, len(keys), FAN)]
+            last = len(groups) == 1
+            keys = [(name, *place) if last else (f"{name}-sum{level}", *place, k) for k in range(len(groups))]
+            for key, group in zip(keys, groups, strict=True):
+                self.graph[key] = self._task(key, tasks.combine, op, *map(self._ref, group))
+            level += 1
+        if keys[0] != (name, *place):
+            self.graph[name, *place] = self._task((name, *place), tasks.pick, [self._ref(keys[0])], 0)
 
     def _operand(self, source: Placed, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...] | None, list[Any]]:
         """The blocks of a value in these ranges: whole ones as they are, parts of others by tasks where these are. Asked for once."""

@@ -3,7 +3,7 @@
     shards.json     {"layout": 2, "store", "aval", "cuts", "counts", "name"}
     0-1.npz         block (0, 1), as `sparsejax.save_npz` writes it; 0-1.zarr or 0-1.h5 as `sparsejax.io.write_binsparse` does
 
-What is read from files can be read again, so that workers may be lost, and no block is held before it is needed.
+What is read from files can be read again, so that workers may be lost, and no block is held before it is needed, or written where Dask makes room (`backed`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
+from sparsejax.dask import backed
 from sparsejax.dask.cuts import cuts_for
 from sparsejax.dask.sharded import Sharded, part
 from sparsejax.export import layout
 from sparsejax.formats import Format
-from sparsejax.io.binsparse import read_binsparse, write_binsparse
-from sparsejax.io.npz import load_npz, save_npz
-from sparsejax.lax.structural import convert_format
+from sparsejax.io.binsparse import write_binsparse
+from sparsejax.io.npz import save_npz
 from sparsejax.numpy.functions import asarray
 from sparsejax.optional import optional
 
@@ -97,7 +97,9 @@ def open_shards(folder: Any) -> Sharded:
     name = f"read-{optional('dask.base', 'dask').tokenize(str(path), about)}"
     made = Sharded(aval, cuts, name, {}, np.array(about["counts"], np.int64))
     graph = {
-        (name, *place): spec.Task((name, *place), _read, str(_file(str(path), place, about["store"])), aval)
+        (name, *place): spec.Task(
+            (name, *place), backed.read, str(_file(str(path), place, about["store"])), str(aval.format)
+        )
         for place in made.blocks()
     }
     return Sharded(aval, cuts, name, graph, made.counts)
@@ -135,7 +137,9 @@ def open_files(files: Iterable[Any], *, format: Any = None) -> Sharded:
     whole = Aval((cut[-1], *first.shape[1:]), first.dtype, form, first.fill_value)
     name = f"files-{token}"
     rest = (0,) * (first.ndim - 1)
-    graph = {(name, n, *rest): spec.Task((name, n, *rest), _read, str(paths[k]), whole) for n, k in enumerate(kept)}
+    graph = {
+        (name, n, *rest): spec.Task((name, n, *rest), backed.read, str(paths[k]), str(form)) for n, k in enumerate(kept)
+    }
     counts = np.array([found[k][1] for k in kept], np.int64).reshape(len(kept), *(1 for _ in rest))
     return Sharded(whole, (cut, *((0, n) for n in first.shape[1:])), name, graph, counts)
 
@@ -160,16 +164,7 @@ def _write(folder: str, place: tuple[int, ...], block: Any, store: str, compress
     return int(block.nnz)
 
 
-def _load(path: str) -> Any:
-    return load_npz(path) if path.endswith(".npz") else read_binsparse(path)
-
-
 def _type(path: str) -> tuple[Any, int]:
     """The type of the array in a file, as JSON, and how many entries it stores."""
-    made = _load(path)
+    made = backed.load(path)
     return layout.encode_aval(made.aval.strong()), int(made.nnz)
-
-
-def _read(path: str, aval: Aval) -> Any:
-    made = _load(path)
-    return made if made.format == aval.format else convert_format(made, aval.format)

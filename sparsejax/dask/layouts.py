@@ -69,6 +69,9 @@ NOTED = (*primitives.values(), cast_p, where_p, unary_p, contract_p, reduce_p, l
 SIZED = (structural.broadcast_p, structural.unit_axes_p)
 """The same with the shape of the result as a parameter."""
 
+RELAYOUTS = (*SIZED, structural.transpose_p, structural.expand_p, structural.squeeze_p)
+"""Operations that cost less than to keep or send their result: of one operand, and no work per entry."""
+
 
 def rule_of(eqn: Eqn) -> Rule | None:
     """The rule of an equation; None where it runs on whole operands."""

@@ -7,6 +7,9 @@
 Candidate cuts spread from axes to axes over the rules, forwards and backwards. Every equation then takes the cuts with the lowest price, in order: bytes
 moved, at `BYTE` nanoseconds each, and work at one nanosecond per stored entry and operation, both on as many workers as the finest input has shards,
 each with a link of its own; and `TASK` nanoseconds per task. Prices depend on the shards and not on workers, and so do the graph and the bits of results.
+
+Partial results are put together in one place each (a reduce, by a tree), or a part of the result in every place (a reduce-scatter), whose result is cut anew.
+What only lays out given values in another way (`layouts.RELAYOUTS`) is made again in every stage that reads it: no block of it is ever kept or moved.
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from sparsejax.dask.cuts import Cut, whole
-from sparsejax.dask.layouts import Rule, rule_of
+from sparsejax.dask.cuts import Cut, divided, whole
+from sparsejax.dask.layouts import RELAYOUTS, Rule, rule_of
 
 BYTE, TASK = 1.0, 2e5
 """Prices in nanoseconds: a byte at 1 GB/s between processes of one machine or over 10 Gbit/s, and a task of Dask's (`benchmarks/dask_scaling.py`)."""
@@ -27,6 +31,8 @@ MOST_TASKS = 4096
 """How many points a grid may have."""
 CANDIDATES = 3
 """How many cuts of an axis are compared."""
+FAN = 8
+"""How many partial results a task puts together."""
 
 
 @dataclass
@@ -63,6 +69,13 @@ class Choice:
     """Operations of all blocks together."""
     others: list[tuple[str, float]] = field(default_factory=list)
     """Other splits with their prices."""
+    scatter: tuple[int, Cut] | None = None
+    """Of a reduce-scatter: the variable along which the result is cut, and how."""
+
+    @property
+    def text(self) -> str:
+        """The split in words: "i/4 k/2", and "to i/8" where partial results are scattered."""
+        return split_text(self.split) + ("" if self.scatter is None else f" to {split_text(dict([self.scatter]))}")
 
     @property
     def scheme(self) -> str:
@@ -75,6 +88,11 @@ class Choice:
         return {(1, 0): "1-D", (2, 0): "2-D", (1, 1): "1.5-D", (2, 1): "3-D", (0, 1): "1-D, summed"}.get(
             (kept, summed), ""
         )
+
+    @property
+    def parts(self) -> int:
+        """How many partial results a block of the result is put together of."""
+        return math.prod(len(c) - 1 for v, c in self.split.items() if self.rule is not None and v not in self.rule.kept)
 
     @property
     def partial(self) -> bool:
@@ -95,6 +113,8 @@ class Stage:
     """Operands from elsewhere, with the dimension of the grid that each axis is cut along, and their names inside."""
     sized: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
     """For the k-th equation, if its parameters hold the shape of the result: the dimensions of the grid of its axes."""
+    remade: dict[tuple[Var, tuple[int | None, ...]], Var] = field(default_factory=dict)
+    """Given values in another layout, made in the stage."""
     outputs: list[Var] = field(default_factory=list)
     before: set[Stage] = field(default_factory=set)
     """Stages that it waits for, directly or not."""
@@ -104,9 +124,9 @@ class Stage:
         return math.prod(len(c) - 1 for c in self.grid)
 
     @property
-    def partial(self) -> Choice | None:
-        """The equation with partial results, always the last."""
-        return self.choices[-1] if self.choices and self.choices[-1].partial else None
+    def partial(self) -> dict[Var, Choice]:
+        """Results of which every task makes a part, which are put together afterwards, and their equations. No equation of the stage reads them."""
+        return {v: c for c in self.choices if c.partial for v in c.eqn.outputs}
 
 
 class Plan:
@@ -120,6 +140,8 @@ class Plan:
         self.rules = [rule_of(eqn) for eqn in jaxpr.eqns]
         self.workers = max([1, *(v.count for v in self.values.values())])
         self.candidates = self._candidates()
+        self.remade: dict[Var, Choice] = {}
+        """Values that every stage makes for itself."""
         self.stages: list[Stage] = []
         for eqn, rule in zip(jaxpr.eqns, self.rules, strict=True):
             self._place(self._choose(eqn, rule))
@@ -177,6 +199,7 @@ class Plan:
                 for d, v in enumerate(own):
                     if v == variable and isinstance(atom, Var):
                         found |= self.candidates.get((atom, d), set())
+                        found |= {c for c in self._cuts_of(atom)[d : d + 1] if len(c) > 2}
             finest = sorted(found, key=lambda c: (-len(c), c))[:CANDIDATES]
             options.append([(variable, None), *((variable, c) for c in finest)])
         work = self._work(eqn, rule)
@@ -186,19 +209,71 @@ class Plan:
             points = math.prod(len(c) - 1 for c in split.values())
             if points > MOST_TASKS or (rule.op is None and any(v not in rule.kept for v in split)):
                 continue
-            moves = self._moves(eqn, rule, split)
-            choice = Choice(eqn, rule, split, 0.0, moves)
-            price = (sum(m[2] for m in moves) * BYTE + work) / min(points, self.workers)
-            if self._stage_for(choice) is None:
-                price += TASK * points / self.workers
-            if not any(v in rule.kept for v in split) and any(o[1:] for o in options):
-                price += BYTE * sum(self._expected(eqn, rule, v) * bytes_per_entry(v.aval) for v in eqn.outputs)
-            choice.price, choice.work = price, work
-            priced.append((price, choice))
+            for scatter in (None, *self._scatters(eqn, rule, split, options)):
+                choice = Choice(eqn, rule, split, 0.0, [], work, scatter=scatter)
+                choice.moves = self._moves(choice)
+                choice.price = self._price(choice, points)
+                if scatter is None and not any(v in rule.kept for v in split) and any(o[1:] for o in options):
+                    choice.price += BYTE * self._result_bytes(choice)
+                priced.append((choice.price, choice))
         priced.sort(key=lambda p: p[0])
         best = self.pick([c for _, c in priced])
-        best.others = [(split_text(c.split), price) for price, c in priced[:4] if c is not best]
+        best.others = [(c.text, price) for price, c in priced[:4] if c is not best]
         return best
+
+    def _price(self, choice: Choice, points: int) -> float:
+        """Nanoseconds of work, moves and tasks."""
+        at_once = min(points, self.workers)
+        price = choice.work / at_once
+        for _, how, moved in choice.moves:
+            if how == "reduce":
+                price += BYTE * self._reduce_bytes(choice)
+            else:
+                price += BYTE * moved / at_once
+        if choice.scatter is not None:  # a task for every part of every partial result, all of one scheduler
+            price += (
+                TASK
+                * points
+                * (len(choice.scatter[1]) - 1)
+                / max(len(choice.split.get(choice.scatter[0], (0, 0))) - 1, 1)
+            )
+        if self._stage_for(choice) is None:
+            price += TASK * points / self.workers
+        return price
+
+    def _result_bytes(self, choice: Choice) -> float:
+        return sum(self._expected(choice.eqn, choice.rule, v) * bytes_per_entry(v.aval) for v in choice.eqn.outputs)
+
+    def _reduce_bytes(self, choice: Choice) -> float:
+        """Bytes that arrive one after the other where a block of the result is put together: of `FAN` partial results in every level of the tree."""
+        kept = math.prod(
+            len(c) - 1 for v, c in choice.split.items() if choice.rule is not None and v in choice.rule.kept
+        )
+        lost = choice.parts
+        levels = math.ceil(math.log(lost, FAN) - 1e-9)
+        return levels * (min(FAN, lost) - 1) * self._result_bytes(choice) / min(kept, self.workers)
+
+    def _scatters(
+        self, eqn: Eqn, rule: Rule, split: dict[int, Cut], options: Sequence[Sequence[tuple[int, Cut | None]]]
+    ) -> list[tuple[int, Cut]]:
+        """Ways to cut the sum of partial results: an axis as others cut it, or every part of it evenly, into as many as there are partial results or FAN."""
+        lost = math.prod(len(c) - 1 for v, c in split.items() if v not in rule.kept)
+        if lost == 1 or len(eqn.outputs) != 1 or not rule.outputs[0]:
+            return []
+        shape = eqn.outputs[0].aval.shape
+        axis = max(range(len(shape)), key=lambda d: shape[d])
+        variable = rule.outputs[0][axis]
+        if variable is None:
+            return []
+        known = [c for v, c in itertools.chain.from_iterable(options) if v == variable and c is not None]
+        own = split.get(variable)
+        made = [divided(own or whole(shape[axis]), n) for n in {lost, min(lost, FAN)}]
+        if own is None:
+            made = known or made
+        return [(variable, c) for c in dict.fromkeys(made) if len(c) > len(own or whole(0))]
+
+    def _cuts_of(self, atom: Var) -> tuple[Cut, ...]:
+        return self.values[atom].cuts if atom in self.values else ()
 
     def _work(self, eqn: Eqn, rule: Rule) -> float:
         """Multiplications, or visits, if entries are spread evenly."""
@@ -216,19 +291,18 @@ class Plan:
                     extents.setdefault(v, out.aval.shape[d])
         return math.prod(extents.values()) * share
 
-    def _moves(self, eqn: Eqn, rule: Rule, split: dict[int, Cut]) -> list[tuple[str, str, float]]:
+    def _moves(self, choice: Choice) -> list[tuple[str, str, float]]:
+        eqn, rule, split = choice.eqn, choice.rule, choice.split
+        assert rule is not None
         home = self._home(eqn, rule, split)
         moves = []
         for number, (atom, own) in enumerate(zip(eqn.inputs, rule.operands, strict=True)):
             moved = self._moved(atom, own, split, {}, number)
             if moved is not None and not (number == home and moved[1] == "broadcast" and not moved[2]):
                 moves.append(moved)
-        lost = math.prod(len(c) - 1 for v, c in split.items() if v not in rule.kept)
-        if lost > 1:
-            for out in eqn.outputs:
-                moves.append(
-                    ("the result", "reduce", (lost - 1) * self._expected(eqn, rule, out) * bytes_per_entry(out.aval))
-                )
+        if choice.parts > 1:
+            how = "reduce" if choice.scatter is None else "reduce-scatter"
+            moves.append(("the result", how, (choice.parts - 1) * self._result_bytes(choice)))
         return moves
 
     def _home(self, eqn: Eqn, rule: Rule, split: dict[int, Cut]) -> int | None:
@@ -242,8 +316,15 @@ class Plan:
         """How an operand comes to the points of a grid, and how many bytes of it leave the place where they are."""
         if isinstance(atom, Literal):
             return None
+        axes = (None,) * atom.aval.ndim if own is None else tuple(own)
+        while atom in self.remade:
+            eqn, rule = self.remade[atom].eqn, self.remade[atom].rule
+            assert rule is not None
+            (atom,), (operand,), (result,) = eqn.inputs, rule.operands, rule.outputs
+            if isinstance(atom, Literal):
+                return None
+            axes = _followed(operand, dict(zip(result, axes, strict=True)))
         value = self.values[atom]
-        axes = (None,) * len(value.cuts) if own is None else own
         wanted = [
             split.get(v, whole(c[-1])) if v is not None else whole(c[-1]) for v, c in zip(axes, value.cuts, strict=True)
         ]
@@ -282,6 +363,7 @@ class Plan:
     def _place(self, choice: Choice) -> None:
         """Put an equation into the stage of its operands, if its grid is theirs, else into a new one."""
         eqn, rule = choice.eqn, choice.rule
+        given = all(isinstance(a, Literal) or a in self.remade or self.values[a].stage is None for a in eqn.inputs)
         stage: Stage | None
         dims: dict[int, int]
         stage, dims = self._stage_for(choice) or (None, {})
@@ -295,14 +377,7 @@ class Plan:
 
         operands = rule.operands if rule is not None else tuple((None,) * a.aval.ndim for a in eqn.inputs)
         results = rule.outputs if rule is not None else tuple((None,) * v.aval.ndim for v in eqn.outputs)
-        inside: list[Atom] = []
-        for atom, own in zip(eqn.inputs, operands, strict=True):
-            inside.append(atom)
-            if isinstance(atom, Var) and self.values[atom].stage is not stage:
-                inside[-1] = stage.inputs.setdefault((atom, along(own)), Var(atom.aval))
-                source = self.values[atom].stage
-                if source is not None:
-                    stage.before |= {source} | source.before
+        inside = [self._inside(stage, atom, along(own)) for atom, own in zip(eqn.inputs, operands, strict=True)]
         if rule is not None and rule.sized:
             stage.sized[len(stage.choices)] = along(rule.resized)
         stage.choices.append(choice)
@@ -313,11 +388,40 @@ class Plan:
         for out, own in zip(eqn.outputs, results, strict=True):
             axes = along(own)
             cuts = tuple(whole(n) if k is None else stage.grid[k] for k, n in zip(axes, out.aval.shape, strict=True))
+            if choice.scatter is not None:
+                cuts = tuple(choice.scatter[1] if v == choice.scatter[0] else c for v, c in zip(own, cuts, strict=True))
             self.values[out] = Value(out.aval, cuts, self._expected(eqn, rule, out), stage, axes)
+
+        if given and rule is not None and eqn.primitive in RELAYOUTS:
+            self.remade[eqn.outputs[0]] = choice
+
+    def _inside(self, stage: Stage, atom: Atom, axes: tuple[int | None, ...]) -> Atom:
+        """An operand as the equations of a stage read it, its axes cut along these dimensions of the grid."""
+        if not isinstance(atom, Var) or self.values[atom].stage is stage:
+            return atom
+        if atom in self.remade:
+            if (atom, axes) not in stage.remade:
+                choice = self.remade[atom]
+                assert choice.rule is not None
+                (source,), (operand,), (result,) = choice.eqn.inputs, choice.rule.operands, choice.rule.outputs
+                dims = dict(zip(result, axes, strict=True))
+                inner = self._inside(stage, source, _followed(operand, dims))
+                made = stage.remade[atom, axes] = Var(atom.aval)
+                if choice.rule.sized:
+                    stage.sized[len(stage.choices)] = _followed(choice.rule.resized, dims)
+                again = Eqn(choice.eqn.primitive, (inner,), choice.eqn.params, (made,), choice.eqn.source)
+                stage.choices.append(replace(choice, eqn=again))
+                stage.eqns.append(again)
+            return stage.remade[atom, axes]
+        source_stage = self.values[atom].stage
+        if source_stage is not None:
+            stage.before |= {source_stage} | source_stage.before
+        return stage.inputs.setdefault((atom, axes), Var(atom.aval))
 
     def _stage_for(self, choice: Choice) -> tuple[Stage, dict[int, int]] | None:
         """The last stage that makes an operand, if the equation can run in its tasks, with the dimensions of its grid; else another of them."""
-        makers = {v.stage for a in choice.eqn.inputs if isinstance(a, Var) and (v := self.values[a]).stage is not None}
+        read = [a for a in choice.eqn.inputs if isinstance(a, Var) and a not in self.remade]
+        makers = {self.values[a].stage for a in read}
         for known in sorted(makers, key=lambda s: -s.number if s else 0):
             dims = None if known is None else self._fits(choice, known)
             if known is not None and dims is not None:
@@ -327,7 +431,7 @@ class Plan:
     def _fits(self, choice: Choice, stage: Stage) -> dict[int, int] | None:
         """The dimensions of the grid of a stage for the variables that an equation cuts, if it can run there: None where it cannot."""
         rule = choice.rule
-        if rule is None or stage.partial is not None or len(choice.split) != len(stage.grid):
+        if rule is None or len(choice.split) != len(stage.grid):
             return None
         if any(c.rule is None for c in stage.choices):
             return None
@@ -342,6 +446,8 @@ class Plan:
                     return None
                 continue
             inside = True
+            if atom in stage.partial:
+                return None
             for v, k, cut in zip(own, value.dims, value.cuts, strict=True):
                 wanted = choice.split.get(v) if v is not None else None
                 if k is None:
@@ -371,6 +477,11 @@ class Plan:
             done.append(ready)
             left.remove(ready)
         return done
+
+
+def _followed(axes: Sequence[int | None], values: dict[Any, Any]) -> tuple[Any, ...]:
+    """What is known of the variable of every axis."""
+    return tuple(None if v is None else values.get(v) for v in axes)
 
 
 def bytes_per_entry(aval: Aval) -> float:
