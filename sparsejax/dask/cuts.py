@@ -43,6 +43,15 @@ def divided(cut: Cut, parts: int) -> Cut:
     return (0, *(a + b for a, c in itertools.pairwise(cut) for b in even(c - a, parts)[1:]))
 
 
+def aligned(cut: Cut, block: int) -> bool:
+    """Whether no block of so many coordinates is divided: which zeros are stored depends on where blocks begin.
+
+    >>> aligned((0, 4, 7), 2), aligned((0, 3, 7), 2)
+    (True, False)
+    """
+    return all(b % block == 0 for b in cut[:-1])
+
+
 def balanced(weights: NDArray[Any], parts: int) -> Cut:
     """The cut into `parts` ranges of which the heaviest is as light as it can be; parts may be fewer than asked for, none is empty.
 
@@ -114,12 +123,22 @@ def cuts_for(storage: Storage, asked: Sequence[int | Sequence[int] | None]) -> t
     partitioning of irregular data parallel computations"), at most eight times.
     """
     asked = [_checked(a, d) for d, a in enumerate(asked)]
+    blocks = storage.format.blocks
     made = [_given(n, a) for n, a in zip(storage.shape, asked, strict=True)]
+    for d, (cut, block) in enumerate(zip(made, blocks, strict=True)):
+        if not aligned(cut, block):
+            raise ValueError(
+                f"boundaries {cut} of axis {d} must be multiples of {block}, as format {storage.format} has blocks of {block} along it; or convert the array"
+            )
     open_axes = [d for d, a in enumerate(asked) if isinstance(a, int) and a > 1]
     for d in open_axes:
-        made[d] = balanced(weights_along(storage, d), _parts(asked[d]))
+        weights = weights_along(storage, d)
+        if blocks[d] > 1 and len(weights):
+            weights = np.add.reduceat(weights, np.arange(0, len(weights), blocks[d]))
+        made[d] = balanced(weights, _parts(asked[d]))
     if len(open_axes) > 1 and not storage.format.is_dense:
-        columns, _ = convert.to_coords(storage)
+        columns = [c // b for c, b in zip(convert.to_coords(storage)[0], blocks, strict=True)]
+        made = [c if d in open_axes else tuple(-(-b // blocks[d]) for b in c) for d, c in enumerate(made)]
         best, heaviest = tuple(made), _heaviest(columns, made)
         for _ in range(8):
             for d in open_axes:
@@ -128,8 +147,16 @@ def cuts_for(storage: Storage, asked: Sequence[int | Sequence[int] | None]) -> t
             if now >= heaviest:
                 break
             best, heaviest = tuple(made), now
-        return best
-    return tuple(made)
+        return tuple(_unblocked(c, b, n) for c, b, n in zip(best, blocks, storage.shape, strict=True))
+    return tuple(
+        _unblocked(c, blocks[d], n) if d in open_axes else c
+        for d, (c, n) in enumerate(zip(made, storage.shape, strict=True))
+    )
+
+
+def _unblocked(cut: Cut, block: int, extent: int) -> Cut:
+    """A cut between blocks as one between coordinates."""
+    return tuple(min(b * block, extent) for b in cut)
 
 
 def _parts(asked: Any) -> int:

@@ -28,6 +28,7 @@ from sparsejax.dask.sharded import Sharded, placed
 from sparsejax.export import layout
 from sparsejax.lax.control import Loop, cond_p, scan_p, while_p
 from sparsejax.lax.indexing import concatenate
+from sparsejax.lax.linear import empty
 from sparsejax.lax.structural import convert_format, expand_dims
 from sparsejax.optional import optional
 from sparsejax.transforms import staging
@@ -306,6 +307,8 @@ class Emitter:
             for row, y in zip(rows, made, strict=True):
                 row.append(y)
         stacks = []
+        if not len(loop.order()):
+            return [*carry, *(self.given(empty(v.aval)) for v in eqn.outputs[loop.carry :])]
         for row, out in zip(rows, eqn.outputs[loop.carry :], strict=True):
             row = row[::-1] if loop.reverse else row
             stacks += self.jaxpr(_stack_of(tuple(y.aval for y in row), out.aval), row)

@@ -20,7 +20,7 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
 from sparsejax.dask import backed
-from sparsejax.dask.cuts import cuts_for
+from sparsejax.dask.cuts import aligned, cuts_for
 from sparsejax.dask.sharded import Sharded, part
 from sparsejax.export import layout
 from sparsejax.formats import Format
@@ -134,6 +134,10 @@ def open_files(files: Iterable[Any], *, format: Any = None) -> Sharded:
     rows = [a.shape[0] for a in avals]
     kept = [k for k, n in enumerate(rows) if n] or [0]
     cut = (0, *itertools.accumulate(rows[k] for k in kept))
+    if not aligned(cut, form.blocks[0]):
+        raise ValueError(
+            f"files have {rows} rows, but format {form} has blocks of {form.blocks[0]} rows, which two files would share; pass another format"
+        )
     whole = Aval((cut[-1], *first.shape[1:]), first.dtype, form, first.fill_value)
     name = f"files-{token}"
     rest = (0,) * (first.ndim - 1)

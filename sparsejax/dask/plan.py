@@ -22,7 +22,7 @@ from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from sparsejax.dask.cuts import Cut, divided, whole
+from sparsejax.dask.cuts import Cut, aligned, divided, whole
 from sparsejax.dask.layouts import RELAYOUTS, Rule, rule_of
 
 BYTE, TASK = 1.0, 2e5
@@ -179,7 +179,7 @@ class Plan:
             for places in groups:
                 everything = set().union(*(found.setdefault(p, set()) for p in places))
                 for p in places:
-                    fit = {c for c in everything if c[-1] == p[0].aval.shape[p[1]]}
+                    fit = {c for c in everything if _fit(c, p[0].aval, p[1])}
                     if not fit <= found[p]:
                         found[p] |= fit
                         changed = True
@@ -195,11 +195,12 @@ class Plan:
         for variable in rule.variables:
             axes = zip((*eqn.inputs, *eqn.outputs), (*rule.operands, *rule.outputs), strict=True)
             found: set[Cut] = set()
-            for atom, own in axes:
-                for d, v in enumerate(own):
-                    if v == variable and isinstance(atom, Var):
-                        found |= self.candidates.get((atom, d), set())
-                        found |= {c for c in self._cuts_of(atom)[d : d + 1] if len(c) > 2}
+            places = [(a, d) for a, own in axes for d, v in enumerate(own) if v == variable]
+            for atom, d in places:
+                if isinstance(atom, Var):
+                    found |= self.candidates.get((atom, d), set())
+                    found |= {c for c in self._cuts_of(atom)[d : d + 1] if len(c) > 2}
+            found = {c for c in found if all(_fit(c, a.aval, d) for a, d in places)}
             finest = sorted(found, key=lambda c: (-len(c), c))[:CANDIDATES]
             options.append([(variable, None), *((variable, c) for c in finest)])
         work = self._work(eqn, rule)
@@ -270,7 +271,8 @@ class Plan:
         made = [divided(own or whole(shape[axis]), n) for n in {lost, min(lost, FAN)}]
         if own is None:
             made = known or made
-        return [(variable, c) for c in dict.fromkeys(made) if len(c) > len(own or whole(0))]
+        fit = [c for c in dict.fromkeys(made) if _fit(c, eqn.outputs[0].aval, axis) and len(c) > len(own or whole(0))]
+        return [(variable, c) for c in fit]
 
     def _cuts_of(self, atom: Var) -> tuple[Cut, ...]:
         return self.values[atom].cuts if atom in self.values else ()
@@ -477,6 +479,11 @@ class Plan:
             done.append(ready)
             left.remove(ready)
         return done
+
+
+def _fit(cut: Cut, aval: Aval, axis: int) -> bool:
+    """Whether an axis can be cut so."""
+    return cut[-1] == aval.shape[axis] and aligned(cut, aval.format.blocks[axis])
 
 
 def _followed(axes: Sequence[int | None], values: dict[Any, Any]) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
 from sparsejax.dask import exchange
-from sparsejax.dask.cuts import Cut, cuts_for
+from sparsejax.dask.cuts import Cut, aligned, cuts_for
 from sparsejax.formats import Format
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.structural import convert_format
@@ -233,6 +233,10 @@ def _of_chunks(A: Any) -> Sharded:
         raise ValueError("A has chunks of unknown sizes; call compute_chunk_sizes() first")
     meta = asarray(A._meta)
     cuts = tuple((0, *itertools.accumulate(n for n in sizes if n)) if sum(sizes) else (0, 0) for sizes in A.chunks)
+    if not all(map(aligned, cuts, meta.format.blocks)):
+        raise ValueError(
+            f"A has chunks {A.chunks}, which divide the blocks of its format {meta.format}; call its rechunk() with multiples of {meta.format.blocks} first"
+        )
     aval = Aval(A.shape, meta.dtype, meta.format, meta.fill_value)
     spec = optional("dask.task_spec", "dask")
     name = f"shard-{A.name}"
