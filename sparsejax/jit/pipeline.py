@@ -13,7 +13,8 @@
     text          compile             machine code (`backend/compiler`)                                  once per text
     a call        bind, call          slots, memory, one call (`runtime`)                                every time
 
-Each pass is a file that opens with what it makes of an example. `jit(f).lower(*args).as_text(stage)` shows what became of a function.
+Each pass is a file that opens with what it makes of an example, and is entered where it applies. `jit(f).lower(*args).as_text(stage)` shows what
+became of a function.
 """
 
 from __future__ import annotations
@@ -66,11 +67,12 @@ Observed = Mapping[Var, Storage]
 # ------------------------------------------------------------------------------------------------------------ a jaxpr, to steps
 
 JAXPR_PASSES: tuple[Callable[[Jaxpr], Jaxpr], ...] = (pattern_sources.clean,)
-STEP_PASSES: dict[str, Callable[[list[Step], Jaxpr, Observed], list[Step]]] = {
-    "split_fills": split_fills.apart,
-    "intermediate_storage": intermediate_storage.stored,
-    "fuse_reductions": fuse_reductions.merged,
+STEP_PASSES: dict[str, tuple[Callable[[list[Step], Jaxpr, Observed], list[Step]], int]] = {
+    "split_fills": (split_fills.apart, 1),
+    "intermediate_storage": (intermediate_storage.stored, 2),
+    "fuse_reductions": (fuse_reductions.merged, 2),
 }
+"""What is made of the steps of a program that has at least so many."""
 
 
 def cleaned(jaxpr: Jaxpr) -> Jaxpr:
@@ -89,11 +91,11 @@ def steps_of(
     """The kernels and library calls of a jaxpr that is `cleaned`, and what was decided of its products. Those that are `refused` are
     associated as the program says, or all of them (None). `constants` are those of its operands that never change."""
     with choices.drawing(jaxpr):
-        as_written = refused is None or not choices.does("reassociate")
+        as_written = refused is None or len(jaxpr.eqns) < 2 or not choices.does("reassociate")
         jaxpr, notes = (jaxpr, []) if as_written else reassociate.cheapest(jaxpr, observed, refused or frozenset())
-        steps = fuse.fuse(jaxpr, static_constants.Constants.of(constants or {}))
-        for name, run in STEP_PASSES.items():
-            steps = run(steps, jaxpr, observed) if choices.does(name) else steps
+        steps = fuse.fuse(jaxpr, static_constants.Constants.of(constants) if constants else None)
+        for name, (run, least) in STEP_PASSES.items():
+            steps = run(steps, jaxpr, observed) if len(steps) >= least and choices.does(name) else steps
         for note in notes:
             steps = note.noted(steps)
         return steps, notes
@@ -104,7 +106,7 @@ def steps_of(
 
 def static_schedule(nest: Nest) -> Schedule | None:
     """The schedule of a product with a constant, for whose entries code is written out; None of another kernel."""
-    return static_cost.schedule(nest)
+    return static_cost.schedule(nest) if nest.has_constant else None
 
 
 def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
@@ -121,22 +123,32 @@ def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
 
 @dataclass(frozen=True)
 class Pass:
-    """One named rewrite of a program under its schedule."""
+    """One named rewrite of a program under its schedule, and where it may change anything."""
 
     name: str
     run: Callable[[Program, Schedule], Program]
+    applies: Callable[[Program, Schedule], bool] = lambda program, schedule: True
 
 
 STATEMENT_PASSES = (
-    Pass("scatter_operands", lambda p, s: _rewritten(p, lambda stmt: scatter_operands.scattered(stmt, s.scattered))),
+    Pass(
+        "scatter_operands",
+        lambda p, s: _rewritten(p, lambda stmt: scatter_operands.scattered(stmt, s.scattered)),
+        lambda p, s: bool(s.scattered),
+    ),
     Pass("exhaust", lambda p, s: _rewritten(p, lambda stmt: simplify.exhaust_stmt(stmt, ()))),
     Pass("fission", lambda p, s: _rewritten(p, fission.split)),
     Pass("vectorize", lambda p, s: _rewritten(p, vectorize.mark_vectors)),
     Pass("tile", lambda p, s: _rewritten(p, tile.tile)),
-    Pass("contract_arrays", lambda p, s: _rewritten(p, contract_arrays.forwarded)),
-    Pass("assigned_once", lambda p, s: assigned_once.noted(p)),
-    Pass("in_place", lambda p, s: in_place.settled(p)),
+    Pass("contract_arrays", lambda p, s: _rewritten(p, contract_arrays.forwarded), lambda p, s: _keeps(p, "dense")),
+    Pass("assigned_once", lambda p, s: assigned_once.noted(p), lambda p, s: p.output.format.full),
+    Pass("in_place", lambda p, s: in_place.settled(p), lambda p, s: not p.output.format.is_dense),
 )
+
+
+def _keeps(program: Program, policy: str) -> bool:
+    """Whether a program fills a workspace of a policy."""
+    return program.stmt is not None and any(w.lhs.tensor.policy == policy for w in cin.writes(program.stmt))
 
 
 def _rewritten(program: Program, change: Callable[[cin.Stmt], cin.Stmt | None]) -> Program:
@@ -146,7 +158,9 @@ def _rewritten(program: Program, change: Callable[[cin.Stmt], cin.Stmt | None]) 
 def rewritten(program: Program, schedule: Schedule, passes: Sequence[Pass] = STATEMENT_PASSES) -> Program:
     """A program after the named rewrites of its statement."""
     for each in passes:
-        program = each.run(program, schedule) if choices.does(each.name) else program
+        program = (
+            each.run(program, schedule) if each.applies(program, schedule) and choices.does(each.name) else program
+        )
     return program
 
 
@@ -158,7 +172,7 @@ def program_of(nest: Nest, schedule: Schedule, known: Facts | None = None) -> Pr
 
 
 def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
-    written_out = straight_line.program(nest)
+    written_out = straight_line.program(nest) if nest.has_constant else None
     if written_out is not None:
         return parallelize.parallelize(written_out, schedule.cost) if choices.does("parallelize") else written_out
     made, cut = prepared(nest, schedule)

@@ -31,8 +31,6 @@ from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, patterns
 from sparsejax.jit.rewrite import legalize
 
-NONE = Constants()
-
 
 @dataclass(frozen=True)
 class _Fragment:
@@ -59,13 +57,13 @@ def keeps_variables(before: cin.Expr, after: cin.Expr, indices: Collection[cin.I
     return set(cin.variables(before)) <= {*cin.variables(after), *indices}
 
 
-def fuse(jaxpr: Jaxpr, constants: Constants = NONE) -> list[Step]:
+def fuse(jaxpr: Jaxpr, constants: Constants | None = None) -> list[Step]:
     """The steps of `jaxpr`, in an order that respects its dependencies; `constants` may be written out (`static_constants`)."""
     return _Fuser(jaxpr, constants).run()
 
 
 class _Fuser:
-    def __init__(self, jaxpr: Jaxpr, constants: Constants) -> None:
+    def __init__(self, jaxpr: Jaxpr, constants: Constants | None) -> None:
         self.jaxpr = jaxpr
         self.constants = constants
         self.static: set[Var] = set()
@@ -85,11 +83,13 @@ class _Fuser:
         for eqn in self.jaxpr.eqns:
             if not self._is_call(eqn):
                 made = self._define(eqn)
-                found, self.notes[eqn.outputs[0]] = self.constants.written_out(made, eqn.outputs[0], self.vars)
-                if found is not None:
-                    self.static.add(eqn.outputs[0])
-                    self.apart.add(eqn.outputs[0])
-                self.fragments[eqn.outputs[0]] = self._inline(eqn, found or made)
+                if self.constants is not None:
+                    found, self.notes[eqn.outputs[0]] = self.constants.written_out(made, eqn.outputs[0], self.vars)
+                    if found is not None:
+                        made = found
+                        self.static.add(eqn.outputs[0])
+                        self.apart.add(eqn.outputs[0])
+                self.fragments[eqn.outputs[0]] = self._inline(eqn, made)
         steps: list[Step] = []
         needed = set(self.kept)
         for eqn in reversed(self.jaxpr.eqns):
@@ -234,7 +234,7 @@ class _Fuser:
         output = tensor_of("out", var.aval)
         output = legalize.assembled(output)
         nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
-        return replace(canonical(nest, var, self.vars), notes=self.notes[var])
+        return replace(canonical(nest, var, self.vars), notes=self.notes.get(var, ()))
 
 
 def _once(nest: Nest) -> Nest:

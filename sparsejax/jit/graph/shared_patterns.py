@@ -91,7 +91,7 @@ def patterns(step: partition.KernelStep) -> Patterns | None:
     nest = step.nest
     if nest.nested or any(t.format.blocked for t in (nest.output, *nest.inputs)):
         return None
-    if any(t.constant is not None for t in nest.inputs):
+    if nest.has_constant:
         return None  # what it holds is known by coordinates, and stands in the code (`static_constants`)
     accesses = list(dict.fromkeys(cin.accesses(nest.composite)))
     if any(a.entries for a in (*accesses, cin.Access(nest.output, nest.indices))):

@@ -45,8 +45,6 @@ class Constants:
     ) -> tuple[cin.Definition | None, tuple[str, ...]]:
         """The definition of `out` with its constant, where code is written out for that, and else why not; None where it is a kernel like any
         other."""
-        if not self.held and not self.refused:
-            return None, ()
         aval, read = out.aval, {a.tensor.name: variables[a.tensor.name] for a in cin.accesses(made.rhs)}
         notes = tuple(f"a constant {self.refused[v]}: it is walked" for v in read.values() if v in self.refused)
         by_name = {name: self.held[v] for name, v in read.items() if v in self.held}

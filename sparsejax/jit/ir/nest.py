@@ -134,6 +134,11 @@ class Nest:
         """The tensors the kernel reads, in order of first use."""
         return tuple(dict.fromkeys(a.tensor for a in self.reads))
 
+    @property
+    def has_constant(self) -> bool:
+        """Whether it reads an array whose entries are known (`static_products`)."""
+        return any(t.constant is not None for t in self.inputs)
+
     @cached_property
     def bounded(self) -> bool:
         """Whether it serves many shapes: of some extents it knows a bound alone."""

@@ -368,7 +368,9 @@ class KernelRunner:
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = search.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        later = replan.later(schedule, self.step.nest, self.plain, self.known(observed)) if not bounded else None
+        later = None
+        if schedule.remembered is not None and not bounded:
+            later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
         over = donation.overwritable(program)
         if over and choices.pick("donation", ("overwritten", "kept"), "overwritten") == "kept":
             over = ()
