@@ -58,7 +58,7 @@ from sparsejax.jit.rewrite import (
     tile,
     vectorize,
 )
-from sparsejax.jit.schedule import decide, replan, row_blocking, search, static_cost
+from sparsejax.jit.schedule import decide, models, replan, row_blocking, search, static_cost
 from sparsejax.jit.schedule.schedules import Schedule
 
 Observed = Mapping[Var, Storage]
@@ -90,7 +90,7 @@ def steps_of(
 ) -> tuple[list[Step], list[reassociate.Chosen]]:
     """The kernels and library calls of a jaxpr that is `cleaned`, and what was decided of its products. Those that are `refused` are
     associated as the program says, or all of them (None). `constants` are those of its operands that never change."""
-    with choices.drawing(jaxpr):
+    with choices.drawing(jaxpr), models.remembering():
         as_written = refused is None or len(jaxpr.eqns) < 2 or not choices.does("reassociate")
         jaxpr, notes = (jaxpr, []) if as_written else reassociate.cheapest(jaxpr, observed, refused or frozenset())
         steps = fuse.fuse(jaxpr, static_constants.Constants.of(constants) if constants else None)

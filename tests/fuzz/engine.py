@@ -147,7 +147,7 @@ def _key(node: object) -> Hashable:
         case cin.Access():
             return (_key(node.tensor), node.indices)
         case cin.Call() | cin.Assign() | cin.Forall() | cin.Where() | cin.Seq():
-            return (type(node), *(_key(v) for name, v in vars(node).items() if name != "_hash"))
+            return (type(node), *(_key(getattr(node, name)) for name, f in node.__dataclass_fields__.items() if f.init))
     return node
 
 

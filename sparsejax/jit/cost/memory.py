@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparsejax.jit.cost.price_table import Machine
@@ -31,8 +30,7 @@ class Lines(NamedTuple):
     in_order: bool
 
 
-@dataclass(frozen=True)
-class Walked:
+class Walked(NamedTuple):
     """An array as loops see it: the depths of the loops over its storage levels, outermost level first, bytes of an entry with its
     coordinate, and per level how many positions one of its parent has on average."""
 
@@ -117,6 +115,7 @@ def price(found: Sequence[Lines], machine: Machine, written: bool) -> float:
     for number, among, in_order in found:
         now = machine.beyond(among)
         each = following if in_order else anywhere
-        total += number * sum(ns * max(0.0, n - b) for ns, n, b in zip(each, now, before, strict=True))
+        more = [ns * (n - b) if n > b else 0.0 for ns, n, b in zip(each, now, before, strict=True)]
+        total += number * sum(more)
         before = (max(now[0], before[0]), max(now[1], before[1]), max(now[2], before[2]))
     return total

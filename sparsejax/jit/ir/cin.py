@@ -20,6 +20,7 @@ are frozen, compared by value, and never changed.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,7 +55,7 @@ from sparsejax.jit.ir.indices import same_value as same_value
 from sparsejax.jit.ir.indices import variables_of as variables_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Call:
     """A scalar operator applied to arguments; `dtype` is the dtype of the result. `simple`: nothing is left to simplify (`simplify`)."""
 
@@ -64,8 +65,9 @@ class Call:
     _hash: int = field(init=False, repr=False, compare=False, default=0)
     simple: bool = field(init=False, repr=False, compare=False, default=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.op, self.args)))
+    def __init__(self, op: str, args: tuple[Expr, ...], dtype: np.dtype[Any]) -> None:
+        made = self.__dict__  # in half of the time of attributes of a frozen class, which most of a compilation makes
+        made["op"], made["args"], made["dtype"], made["_hash"] = op, args, dtype, hash((op, args))
 
     def __hash__(self) -> int:
         return self._hash
@@ -79,6 +81,11 @@ class Call:
     def variables(self) -> tuple[IndexVar, ...]:
         """See `variables`."""
         return _variables(self.reads)
+
+    @cached_property
+    def left(self) -> dict[frozenset[Access], Expr]:
+        """What is left of it where accesses read their fills (`simplify.exhaust`), as far as anyone asked."""
+        return {}
 
     @cached_property
     def conditions(self) -> tuple[Expr, ...]:
@@ -102,7 +109,8 @@ class Literal:
     solid: bool = False
 
     def __hash__(self) -> int:
-        return hash((self.dtype, np.asarray(self.value, self.dtype).tobytes()))
+        value = self.value if type(self.value) is self.dtype.type else np.asarray(self.value, self.dtype)
+        return hash((self.dtype, value.tobytes()))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -285,7 +293,9 @@ def substitute(expr: Expr, replace: dict[Access, Expr]) -> Expr:
             made = replace.get(expr, expr)
             return moved_access(made, replace) if isinstance(made, Access) else made
         case Call(op, args, dtype):
-            return Call(op, tuple(substitute(a, replace) for a in args), dtype)
+            if replace.keys().isdisjoint(expr.reads):
+                return expr
+            return Call(op, tuple([substitute(a, replace) for a in args]), dtype)
         case _:
             return expr
 
@@ -308,7 +318,8 @@ def rename(expr: Expr, indices: dict[Index, Index]) -> Expr:
         case Access():
             return renamed_access(expr, indices)
         case Call(op, args, dtype):
-            return Call(op, tuple(rename(a, indices) for a in args), dtype)
+            made = tuple([rename(a, indices) for a in args])
+            return expr if all(map(operator.is_, made, args)) else Call(op, made, dtype)
         case _:
             return expr
 

@@ -24,6 +24,7 @@ code that computes its value (docs/how-it-works/extending.md, section 4).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -135,7 +136,7 @@ class Tensor(NamedTuple):
         return self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Access:
     """`tensor[indices]`, indices in dimension order; `others`: the accesses that say where it is, those of its indices (`accesses_of`)."""
 
@@ -144,11 +145,12 @@ class Access:
     _hash: int = field(init=False, repr=False, compare=False, default=0)
     others: tuple[Access, ...] = field(init=False, repr=False, compare=False, default=())
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.tensor.name, self.indices)))
-        others = [a for ix in self.indices for a in accesses_of(ix)]
+    def __init__(self, tensor: Tensor, indices: tuple[Index, ...]) -> None:
+        made = self.__dict__  # in half of the time of attributes of a frozen class, which most of a compilation makes
+        made["tensor"], made["indices"], made["_hash"] = tensor, indices, hash((tensor.name, indices))
+        others = [a for ix in indices if type(ix) is not IndexVar for a in accesses_of(ix)]
         if others:
-            object.__setattr__(self, "others", tuple(others))
+            made["others"] = tuple(others)
 
     def __hash__(self) -> int:
         return self._hash
@@ -306,7 +308,8 @@ def renamed(index: Index, names: Mapping[Index, Index]) -> Index:
 
 def renamed_access(access: Access, names: Mapping[Index, Index]) -> Access:
     """`access` with its indices `renamed`."""
-    return Access(access.tensor, tuple([renamed(ix, names) for ix in access.indices]))
+    made = tuple([renamed(ix, names) for ix in access.indices])
+    return access if all(map(operator.is_, made, access.indices)) else Access(access.tensor, made)
 
 
 def moved(index: Index, replace: Mapping[Access, object]) -> Index:

@@ -15,7 +15,6 @@ computed by substitution as in "Compilation of Sparse Array Programming Models".
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import numpy as np
 
@@ -24,14 +23,15 @@ from sparsejax.jit.ir import cin, operators
 
 def literal(value: object, dtype: np.dtype[np.generic], absent: bool = False) -> cin.Literal:
     """A literal of `dtype`; the value is converted as NumPy would."""
-    return cin.Literal(np.asarray(value).astype(dtype)[()], dtype, absent)
+    made = value if type(value) is dtype.type else np.asarray(value).astype(dtype)[()]
+    return cin.Literal(made, dtype, absent)
 
 
 def fill_of(access: cin.Access) -> cin.Literal:
     """What `access` reads where nothing is stored (or, of a dense result, where nothing was added)."""
     tensor = access.tensor
     made = literal(tensor.fill_value, tensor.dtype, tensor.lacks)
-    return made if tensor.lacks or tensor.policy is None else replace(made, solid=True)
+    return made if tensor.lacks or tensor.policy is None else cin.Literal(made.value, made.dtype, made.absent, True)
 
 
 def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) -> cin.Expr:
@@ -117,7 +117,8 @@ def _fold(op: str, args: list[cin.Literal], dtype: np.dtype[np.generic]) -> cin.
     with np.errstate(all="ignore"):
         value = operators.get(op).numpy(*(np.asarray(a.value, a.dtype) for a in args))
         solid = any(a.solid for a in args)
-        return replace(literal(value, dtype, any(a.absent for a in args) and not solid), solid=solid)
+        made = literal(value, dtype, any(a.absent for a in args) and not solid)
+        return cin.Literal(made.value, dtype, made.absent, True) if solid else made
 
 
 def simplify(expr: cin.Expr) -> cin.Expr:
@@ -126,7 +127,8 @@ def simplify(expr: cin.Expr) -> cin.Expr:
 
 
 def exhaust(expr: cin.Expr, gone: Collection[cin.Access]) -> cin.Expr:
-    """`expr` where every access in `gone` reads its fill, simplified. Parts that are simple and read none of them stay."""
+    """`expr` where every access in `gone` reads its fill, simplified. Parts that are simple and read none of them stay; what is left of the
+    others is remembered with them."""
     return _exhaust(expr, frozenset(gone))
 
 
@@ -137,9 +139,13 @@ def _exhaust(expr: cin.Expr, gone: frozenset[cin.Access]) -> cin.Expr:
         case cin.Call(op, args, dtype):
             if expr.simple and gone.isdisjoint(expr.reads):
                 return expr
-            made = simplify_call(op, tuple([_exhaust(a, gone) for a in args]), dtype)
-            if isinstance(made, cin.Call):
-                object.__setattr__(made, "simple", True)
+            left = expr.left
+            made = left.get(gone)
+            if made is None:
+                made = simplify_call(op, tuple([_exhaust(a, gone) for a in args]), dtype)
+                if isinstance(made, cin.Call):
+                    object.__setattr__(made, "simple", True)
+                left[gone] = made
             return made
         case _:
             return expr

@@ -30,7 +30,7 @@ from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
 from sparsejax.jit.runtime.bound_loop import Bound
-from sparsejax.jit.schedule import replan, schedules, search
+from sparsejax.jit.schedule import models, replan, schedules, search
 
 Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
@@ -334,7 +334,7 @@ class KernelRunner:
             known = self.plans.get(key)
             if known is not None:
                 return known
-            with self._choosing(), choices.drawing("kernel", self.step.nest):
+            with self._choosing(), choices.drawing("kernel", self.step.nest), models.remembering():
                 known = self.plans[key] = self._planned(observed, order)
         return known
 

@@ -118,6 +118,9 @@ def spell(node: Any) -> str:
     >>> spell(cin.Call("negative", (cin.Literal(np.float32(1), np.dtype("f4")),), np.dtype("f4")))
     "Call('negative', (Literal(<f4 0000803f, <f4, False, False)), <f4)"
     """
+    known = _spelled.get(type(node))
+    if known is not None:
+        return f"{known[0]}({', '.join([spell(getattr(node, name)) for name in known[1]])})"
     match node:
         case np.dtype():
             return node.str
@@ -125,8 +128,12 @@ def spell(node: Any) -> str:
             return f"{node.dtype.str} {node.tobytes().hex()}"
         case tuple():
             return f"({', '.join(map(spell, node))})"
-        case Nest() | Producer() | cin.Access() | cin.Call() | cin.Literal() | cin.Position():
-            names = (name for name, f in node.__dataclass_fields__.items() if f.init)
-            return f"{type(node).__name__}({', '.join(spell(getattr(node, name)) for name in names)})"
         case _:
             return repr(node)
+
+
+_spelled = {
+    kind: (kind.__name__, tuple([name for name, f in kind.__dataclass_fields__.items() if f.init]))
+    for kind in (Nest, Producer, cin.Access, cin.Call, cin.Literal, cin.Position)
+}
+"""The names of kinds of nodes, and of their parts."""

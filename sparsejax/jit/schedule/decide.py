@@ -41,7 +41,7 @@ class _Kernel:
     """The decisions about a kernel of one statement, each of which changes a schedule."""
 
     def __init__(self, nest: Nest, facts: Facts, workspace: str) -> None:
-        self.model = search.Model(nest, facts, workspace)
+        self.model = search.model(nest, facts, workspace)
         self._given = nest, facts, workspace
 
     def with_order(self, made: Schedule) -> Schedule:
@@ -68,7 +68,7 @@ class _Kernel:
 
         @functools.cache
         def given(scatters: bool | None) -> Schedule:
-            return search.Model(*self._given, scatters).given(made.order)
+            return search.model(*self._given, scatters).given(made.order)
 
         def legal() -> list[str]:
             return ["merged", "scattered"] if given(None).scattered else ["merged"]
@@ -141,7 +141,7 @@ def _of_statements(nest: Nest, facts: Facts) -> Schedule | None:
     for number, place in enumerate(made.places):
         if place.policy in policies.SPARSE:
             part = placement.statement(nest, number, made.registers)
-            legal = search.Model(part, known).policies(place.loops)
+            legal = search.model(part, known).policies(place.loops)
             policy = choices.pick("workspace", list(dict.fromkeys((place.policy, *legal))), place.policy)
             place = replace(place, policy=policy)
         places.append(place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from sparsejax.formats import Format
 from sparsejax.jit.ir import cin
@@ -46,6 +47,22 @@ def total(costs: Iterable[Cost]) -> Cost:
     """
     found = list(costs)
     return Cost(*(sum(getattr(c, f.name) for c in found) for f in fields(Cost)))
+
+
+class State(NamedTuple):
+    """The loops of an order so far, and what they cost."""
+
+    order: tuple[cin.IndexVar, ...]
+    bound: frozenset[cin.IndexVar]
+    """Those of `order`."""
+    discordant: frozenset[cin.Access]
+    cost: float
+    survivors: float
+    scattered: tuple[str, ...] = ()
+    fixed: tuple[tuple[int, float], ...] = ()
+    """What scattering costs, with the number of loops around it."""
+    leaders: tuple[cin.Access, ...] = ()
+    """Of the last loop."""
 
 
 @dataclass(frozen=True)

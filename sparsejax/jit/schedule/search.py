@@ -26,7 +26,7 @@ import itertools
 import math
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparsejax.formats import Format
 from sparsejax.jit.cost import conversion_price, machine, operator_counts, price_table, statistics, workspace_choice
@@ -36,9 +36,9 @@ from sparsejax.jit.cost.machine import UNEVEN
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
-from sparsejax.jit.schedule import concordant, placement, regions, schedules, waiting
+from sparsejax.jit.schedule import concordant, models, placement, regions, schedules, waiting
 from sparsejax.jit.schedule.assembly import SCATTER, assembly
-from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule
+from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule, State
 
 GALLOP = 2.0
 """Steps per doubling of the distance that is jumped over where one operand is searched instead of walked: there and back."""
@@ -52,28 +52,15 @@ TRIED, MOST = 24, 20_000
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
 
 
-@dataclass(frozen=True)
-class _State:
-    order: tuple[cin.IndexVar, ...]
-    discordant: frozenset[cin.Access]
-    cost: float
-    survivors: float
-    scattered: tuple[str, ...] = ()
-    fixed: tuple[tuple[int, float], ...] = ()
-    """What scattering costs, with the number of loops around it."""
-    leaders: tuple[cin.Access, ...] = ()
-    """Of the last loop."""
-
-
 def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
     """The cheapest schedule of `nest`, with a `workspace` policy or any, whose outermost loops are those of `prefix`; None when no
     order can run it as one kernel."""
-    return Model(nest, facts, workspace, not prefix).search(prefix)
+    return model(nest, facts, workspace, not prefix).search(prefix)
 
 
 def schedule_of(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...], workspace: str = "auto") -> Schedule:
     """The schedule of `nest` with its loops in a given order, whatever it costs."""
-    return Model(nest, facts, workspace).given(order)
+    return model(nest, facts, workspace).given(order)
 
 
 def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = LISTED) -> tuple[Candidate, ...]:
@@ -82,19 +69,19 @@ def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = L
     if math.factorial(len(nest.variables)) > limit:
         best = choose(nest, facts, workspace)
         return () if best is None else best.candidates
-    model = Model(nest, facts, workspace)
-    found = [Candidate(order, model.total(model.walk(order))) for order in orders(nest)]
+    made = model(nest, facts, workspace)
+    found = [Candidate(order, made.total(made.walk(order))) for order in orders(nest)]
     return tuple(sorted(found, key=lambda c: c.cost.total))
 
 
 def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Loop, ...]:
     """What the cost of an order's loops is made of."""
-    model = Model(nest, facts)
+    counted = model(nest, facts)
     made = []
     for k, var in enumerate(order):
-        state, grown = model.walk(order[:k]), model.walk(order[: k + 1])
-        leaders, _, _ = model.roles(state, var)
-        work = state.survivors * model.iterations(leaders, var, frozenset(state.order))
+        state, grown = counted.walk(order[:k]), counted.walk(order[: k + 1])
+        leaders, _, _ = counted.roles(state, var)
+        work = state.survivors * counted.iterations(leaders, var, state.bound)
         made.append(Loop(var, state.survivors, work, grown.survivors, tuple(a.tensor.name for a in leaders)))
     return tuple(made)
 
@@ -104,7 +91,7 @@ def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
     if nest.nested:
         facts = with_targets(nest, facts)
         nest = placement.statement(nest, len(nest.producers))
-    return Model(nest, facts).level_counts()
+    return model(nest, facts).level_counts()
 
 
 def with_targets(nest: Nest, facts: Facts, registers: Collection[str] = ()) -> Facts:
@@ -126,14 +113,14 @@ def _below(form: Format) -> tuple[int, ...]:
 
 def points(nest: Nest, facts: Facts) -> float:
     """How often the body of all loops is expected to run."""
-    model = Model(nest, facts)
-    return model.points(model.walk(nest.variables))
+    made = model(nest, facts)
+    return made.points(made.walk(nest.variables))
 
 
 def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> workspace_choice.Choice | None:
     """The workspace for `nest` under a loop order; None when its output needs none."""
-    model = Model(nest, facts)
-    return model.workspace(model.walk(order))
+    made = model(nest, facts)
+    return made.workspace(made.walk(order))
 
 
 def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
@@ -191,7 +178,8 @@ class Model(Cardinalities):
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
         self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
         self._used: dict[tuple[cin.IndexVar, ...], workspace_choice.Choice | None] = {}
-        self._walks: dict[tuple[cin.IndexVar, ...], _State] = {(): _State((), frozenset(), 0.0, 1.0)}
+        self._walks: dict[tuple[cin.IndexVar, ...], State] = {(): State((), frozenset(), frozenset(), 0.0, 1.0)}
+        self._shares: dict[tuple[cin.IndexVar, frozenset[cin.IndexVar]], float] = {}
         self.waiting = waiting.Waiting(self, kept)
         self.lanes = nest.output.dtype.itemsize / 8
         """Words of 8 bytes that a value takes."""
@@ -247,13 +235,13 @@ class Model(Cardinalities):
         variables = nest.variables
         width = BEAM if len(variables) <= FEW else max(4, BEAM * FEW**3 // (8 * len(variables) ** 3))
         for _ in range(len(variables) - len(prefix)):
-            best: dict[object, _State] = {}
+            best: dict[object, State] = {}
             for state in states:
                 for var in variables:
-                    if var in state.order or not around.get(var, frozenset()) <= set(state.order):
+                    if var in state.bound or not around.get(var, frozenset()) <= state.bound:
                         continue
                     grown = self.walk((*state.order, var))
-                    key = (frozenset(grown.order), self.prefix(grown.order), grown.discordant)
+                    key = (grown.bound, self.prefix(grown.order), grown.discordant)
                     if key not in best or self.spent(grown) < self.spent(best[key]):
                         best[key] = grown
             states = sorted(best.values(), key=self.spent)[:width]
@@ -261,7 +249,7 @@ class Model(Cardinalities):
             known = {s.order for s in states}
             listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
             states += [self.walk(order) for order in listed if order not in known]
-        priced: list[tuple[Cost, _State]] = []
+        priced: list[tuple[Cost, State]] = []
         least = math.inf
         for state in sorted(states, key=self.spent):
             if self.spent(state) <= least:  # its loops alone cost more else
@@ -278,7 +266,7 @@ class Model(Cardinalities):
             return made
         return replace(made, remembered=found[0])
 
-    def _remembered(self, priced: Sequence[tuple[Cost, _State]], chosen: _State) -> list[Candidate]:
+    def _remembered(self, priced: Sequence[tuple[Cost, State]], chosen: State) -> list[Candidate]:
         """The orders in which copies may be remembered, the cheapest then first: those that add up in the same order as the one that is chosen,
         and not in lanes."""
         kept = cin.bound_by(cin.Access(self.nest.output, self.nest.indices))
@@ -294,11 +282,11 @@ class Model(Cardinalities):
         return self._remembered(priced, self.walk(order))
 
     @functools.cached_property
-    def legal(self) -> list[tuple[Cost, _State]]:
+    def legal(self) -> list[tuple[Cost, State]]:
         """Loop orders that can run, cheapest first: all of them where there are few, else some."""
         return self.legal_in(())
 
-    def legal_in(self, prefix: tuple[cin.IndexVar, ...]) -> list[tuple[Cost, _State]]:
+    def legal_in(self, prefix: tuple[cin.IndexVar, ...]) -> list[tuple[Cost, State]]:
         """Those that begin with `prefix`."""
         stride = math.ceil(math.factorial(len(self.nest.variables) - len(prefix)) / TRIED)
         tried = map(self.walk, itertools.islice(orders(self.nest, prefix), 0, MOST, stride))
@@ -309,11 +297,11 @@ class Model(Cardinalities):
         """The schedule with loops in a given order, whatever it costs."""
         return self.of(self.walk(order))
 
-    def of(self, state: _State) -> Schedule:
+    def of(self, state: State) -> Schedule:
         """The schedule with the loops of a state."""
         return self.schedule(state, self.total(state), ())
 
-    def schedule(self, state: _State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
+    def schedule(self, state: State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
         moved = {
             a.tensor.name: concordant.concordant_format(a, state.order, self.facts)
             for a in sorted(state.discordant, key=str)
@@ -322,7 +310,7 @@ class Model(Cardinalities):
         policy, reason = (None, "") if used is None else (used.policy, used.reason)
         return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason, (), state.scattered)
 
-    def walk(self, order: Sequence[cin.IndexVar]) -> _State:
+    def walk(self, order: Sequence[cin.IndexVar]) -> State:
         """The state after the loops of `order`."""
         order = tuple(order)
         found = self._walks.get(order)
@@ -341,10 +329,10 @@ class Model(Cardinalities):
             found = self._levels[key] = last, access.tensor.format.levels[last].full, outer
         return found
 
-    def roles(self, state: _State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
+    def roles(self, state: State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
         """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how
         many dense operands it walks with a stride."""
-        bound = frozenset(state.order)
+        bound = state.bound
         leaders, discordant, strided = [], set(state.discordant), 0
         for access in self.accesses:
             if var not in access.indices:
@@ -377,8 +365,8 @@ class Model(Cardinalities):
             work += float(self.extents[var])
         return work
 
-    def extend(self, state: _State, var: cin.IndexVar) -> _State:
-        bound = frozenset(state.order)
+    def extend(self, state: State, var: cin.IndexVar) -> State:
+        bound = state.bound
         leaders, discordant, strided = self.roles(state, var)
         work = self.iterations(leaders, var, bound)
         here = self.machine
@@ -406,10 +394,7 @@ class Model(Cardinalities):
                 if self._scatters_all or extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
                     work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
                     where = inside
-        density = self.density(self.computed(var, bound)[0], var, bound)
-        if density is None or self.leaves(var, bound, [a for a in self.accesses if a.tensor.lacks and var in a.bound]):
-            density = 1.0
-        most = self.extents[var] * density
+        most = self.extents[var] * self._share(var, bound)
         for m in self._meetings:
             if not m.done(bound) and m.done(bound | {var}):
                 most *= m.coupling
@@ -423,9 +408,20 @@ class Model(Cardinalities):
             vectors = VECTOR * state.survivors * min(1.0, work) if leaders else 0.0  # a run of few entries takes one
             cost += survivors * self._arithmetic + max(survivors, vectors) * self._functions
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
-        return _State((*state.order, var), discordant, cost, survivors, scattered, paid, tuple(leaders))
+        order = (*state.order, var)
+        return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders))
 
-    def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State) -> bool:
+    def _share(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        """The share of the coordinates of a loop over `var` inside those of `bound`, in any order, at which something is computed."""
+        key = var, bound
+        found = self._shares.get(key)
+        if found is None:
+            density = self.density(self.computed(var, bound)[0], var, bound)
+            gone = [a for a in self.accesses if a.tensor.lacks and var in a.bound]
+            found = self._shares[key] = 1.0 if density is None or self.leaves(var, bound, gone) else density
+        return found
+
+    def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> bool:
         """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""
         if len(leaders) != 1 or not state.order or len(state.order) + 1 < len(self.nest.variables):
             return False
@@ -435,7 +431,7 @@ class Model(Cardinalities):
             return False
         return statistics.in_blocks(leader.tensor.format, self.facts[leader.tensor.name], level, self.machine)
 
-    def spent(self, state: _State) -> float:
+    def spent(self, state: State) -> float:
         """What loops cost so far."""
         return state.cost + self.waiting.total(state.order)
 
@@ -461,7 +457,7 @@ class Model(Cardinalities):
         return before + (inside - before) * times
 
     def _scattering(
-        self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: _State
+        self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State
     ) -> tuple[int, float] | None:
         """Inside how many loops to scatter the fibers of a leader over `var` for loops that read them again and again, and what that
         costs; None where there are no such loops, or the others cannot lead alone."""
@@ -471,15 +467,15 @@ class Model(Cardinalities):
         if not workspace_choice.fits((self.extents[var],), access.dtype.itemsize, self.facts[access.tensor.name][-1]):
             return None
         rest = [a for a in leaders if a != access]
-        if self.leaves(var, frozenset(state.order), rest):
+        if self.leaves(var, state.bound, rest):
             return None
         around = state.order[:depth]
         return depth, self.machine.scatter * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
 
-    def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: _State) -> bool:
+    def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: State) -> bool:
         """Whether walking the sparse outermost level of `access` again and again costs more than a copy in which that
         level is dense, so that its coordinates are located instead."""
-        bound = frozenset(state.order)
+        bound = state.bound
         if access.indices.count(var) > 1 or access.level_index(0) != var or bound & set(access.indices):
             return False
         if self._leads_as_copy(access, var, bound) or len(access.indices) == 1 or access in self._fixed:
@@ -514,7 +510,7 @@ class Model(Cardinalities):
             return math.inf
         return self.machine.take * self.facts[access.tensor.name][-1] * (1 + self._beside[access])
 
-    def total(self, state: _State) -> Cost:
+    def total(self, state: State) -> Cost:
         nest = self.nest
         if not self._fixed.isdisjoint(state.discordant):
             return schedules.IMPOSSIBLE
@@ -532,20 +528,20 @@ class Model(Cardinalities):
             output = self.machine.lane * self.lanes * size * self.walk(state.order[:p]).survivors
         return Cost(state.cost, self.waiting.total(state.order), output, conversions)
 
-    def workspace(self, state: _State) -> workspace_choice.Choice | None:
+    def workspace(self, state: State) -> workspace_choice.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""
         if state.order not in self._used:
             self._used[state.order] = self._workspace(state)
         return self._used[state.order]
 
-    def _workspace(self, state: _State) -> workspace_choice.Choice | None:
+    def _workspace(self, state: State) -> workspace_choice.Choice | None:
         found = self._asked(state)
         if found is None:
             return None
         shape, itemsize, points, entries, uses, below = found
         return workspace_choice.choose(shape, itemsize, points, entries, uses, self._wanted, below)
 
-    def _asked(self, state: _State) -> tuple[list[int], int, float, float, float, int] | None:
+    def _asked(self, state: State) -> tuple[list[int], int, float, float, float, int] | None:
         """What is asked of a workspace: its shape, the size of its elements, insertions, entries, uses, dense levels below."""
         how, p = assembly(self.nest.output, self.storage, state.order)
         if how != SCATTER:
@@ -563,7 +559,7 @@ class Model(Cardinalities):
         found = self._asked(self.walk(order))
         return () if found is None else workspace_choice.policies(*found)
 
-    def points(self, state: _State) -> float:
+    def points(self, state: State) -> float:
         """How often the body of all loops runs: as observed, if it is known."""
         return state.survivors if self.facts.points is None else self.facts.points
 
@@ -592,3 +588,8 @@ class Model(Cardinalities):
                 made.append(count)
             self._counts = tuple(made)
         return self._counts
+
+
+def model(nest: Nest, facts: Facts, workspace: str = "auto", scatters: bool | None = True, kept: bool = False) -> Model:
+    """The model of these arguments, which is made once while `models` are remembered."""
+    return models.remembered(Model, nest, facts, workspace, scatters, None, kept)

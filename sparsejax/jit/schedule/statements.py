@@ -125,7 +125,7 @@ class _Pricing:
         last = len(nest.producers)
         kept = [k < last - 1 or (k == last - 1 and nest.op is None) for k in range(last + 1)]
         pairs = zip(self.statements, kept, strict=True)
-        self.models = [search.Model(s, self.facts, scatters=ways.scatters, kept=result) for s, result in pairs]
+        self.models = [search.model(s, self.facts, scatters=ways.scatters, kept=result) for s, result in pairs]
         self._best: dict[tuple[int, Loops], Schedule | None] = {}
         self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
         self._beside: dict[tuple[int, Loops], memory.Beside] = {}

@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparsejax.jit.cost import memory, statistics
@@ -34,8 +33,9 @@ class Waiting:
         self._result = cin.Access(model.nest.output, model.nest.indices)
 
     @functools.cached_property
-    def _layouts(self) -> Mapping[cin.Access, memory.Walked]:
-        """The bytes of every array whose indices are all variables, and of operands whose indices are looked up."""
+    def _layouts(self) -> Mapping[cin.Access, tuple[float, tuple[float, ...]]]:
+        """The bytes of an entry, and how many positions one of the level above has, of every array whose indices are all variables, and of
+        operands whose indices are looked up."""
         model = self._model
         apart = model.nest.nested or self._kept or not cin.are_variables(self._result.indices)
         made = {} if apart else {self._result: model.level_counts()}
@@ -45,7 +45,7 @@ class Waiting:
     @functools.cached_property
     def bytes(self) -> float:
         """Of all arrays."""
-        return sum(math.prod(w.fanout) * w.each for w in self._layouts.values())
+        return sum(math.prod(fanout) * each for each, fanout in self._layouts.values())
 
     def total(self, order: Order, beside: memory.Beside = memory.ALONE) -> float:
         """Nanoseconds for the arrays whose indices all have loops in `order`: operands as they are stored, not those that are copied, and a result
@@ -66,26 +66,29 @@ class Waiting:
 
     def _ended(self, order: Order) -> Iterator[cin.Access]:
         """The arrays of which the last loop is the innermost one."""
-        last, bound, copied = order[-1], set(order), self._model.walk(order).discordant
+        state, last = self._model.walk(order), order[-1]
         for access in self._layouts:
-            if last in access.bound and bound.issuperset(access.bound) and access not in copied:
+            if last in access.bound and state.bound.issuperset(access.bound) and access not in state.discordant:
                 output = self._model.nest.output
                 if access != self._result or assembly(output, self._model.storage, order)[0] != SCATTER:
                     yield access
 
     def _lines(self, access: cin.Access, order: Order, beside: memory.Beside) -> list[memory.Lines]:
         model = self._model
-        stored = [access.level_index(level) for level in range(len(access.indices))]
-        depths = tuple(max(map(order.index, cin.variables_of(ix))) for ix in stored)
-        drawn = sorted({order.index(v) for ix in stored if cin.follows(ix) is None for v in cin.variables_of(ix)})
+        stored = [access.indices[d] for d in access.tensor.format.order]
+        if access.others:
+            depths = tuple([max(map(order.index, cin.variables_of(ix))) for ix in stored])
+            drawn = sorted({order.index(v) for ix in stored if cin.follows(ix) is None for v in cin.variables_of(ix)})
+        else:
+            depths, drawn = tuple(map(order.index, stored)), []
         states = [model.walk(order[:k]) for k in range(len(order) + 1)]
         survivors = [state.survivors for state in states]
         leads = not drawn and all(not states[k + 1].leaders or access in states[k + 1].leaders for k in depths)
         near = [EVEN if leads or drawn else self._spread(order[: k + 1]) for k in depths]
         new, among = math.prod(x.new for x in near), tuple(x.among for x in near)
-        walked = replace(self._layouts[access], depths=depths, leads=leads, new=new, among=among)
-        if drawn:
-            walked = replace(walked, drawn=tuple(drawn), in_runs=cin.follows(stored[-1]) is not None)
+        each, fanout = self._layouts[access]
+        in_runs = not drawn or cin.follows(stored[-1]) is not None
+        walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs)
         return memory.lines(walked, survivors, self.bytes, beside)
 
     def _spread(self, order: Order) -> statistics.Spread:
@@ -105,7 +108,7 @@ def _plain(access: cin.Access) -> bool:
     return all(map(cin.variables_of, access.indices))
 
 
-def _layout(access: cin.Access, counts: tuple[float, ...]) -> memory.Walked:
+def _layout(access: cin.Access, counts: tuple[float, ...]) -> tuple[float, tuple[float, ...]]:
     fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *counts)))
     coordinate = 0 if access.tensor.format.levels[-1].full else memory.COORDINATE
-    return memory.Walked((), access.dtype.itemsize + coordinate, fanout, False)
+    return access.dtype.itemsize + coordinate, fanout

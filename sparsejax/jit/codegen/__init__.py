@@ -1,0 +1,1 @@
+"""From planned loops to text, through a builder."""

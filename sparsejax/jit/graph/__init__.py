@@ -1,0 +1,1 @@
+"""Passes over whole programs: which operations become one kernel, and what is stored between kernels."""

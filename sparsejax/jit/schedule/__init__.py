@@ -1,0 +1,1 @@
+"""Loop order, workspaces and conversions of a kernel."""
