@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.core.trace import current, is_python_scalar
 from sparsejax.formats import Format
 from sparsejax.insum import check, functions, parse
 from sparsejax.insum.parse import Constant, Line, Name, Node, Op, Whole
+from sparsejax.jit.ir import operators
 from sparsejax.lax.elementwise import BINARY, UNARY, convert_element_type, elementwise, loop_dtypes
 from sparsejax.lax.indirect import kernels, rules  # noqa: F401  (derivatives and batches)
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
@@ -144,8 +146,9 @@ class _Builder:
             return made
         if line.op == "=":
             return convert_format(made, given.format)
-        made = convert_element_type(elementwise(op, given, made), dtype)
-        return convert_format(made, given.format)
+        if not _starts(given, op, statement.each_once()):
+            made = elementwise(op, given, made)
+        return convert_format(convert_element_type(made, dtype), given.format)
 
     def kept(self, op: str, given: Any, aval: Aval) -> np.dtype[Any]:
         """The dtype of a target that is given; TypeError where NumPy's operator would not keep it."""
@@ -243,6 +246,27 @@ class _Builder:
         if isinstance(expr, Number):
             return Number(dtype.type(expr.value), dtype)
         return expr if aval.dtype == dtype else Apply("cast", (expr,), dtype)
+
+
+PIECE = 1 << 14
+"""Elements of a target that are looked at together: of most targets, these tell."""
+
+
+def _starts(given: Any, op: str, each_once: bool) -> bool:
+    """Whether a target that is given is known, and holds nothing but what its operator starts from: it need not be read then.
+
+    Zeros and no sum are not nothing: 0.0 + -0.0 is 0.0. O(elements) where it is, once per array.
+    """
+    if type(given) is not Array or (op == "add" and each_once and given.dtype.kind in "fc"):
+        return False
+    nothing, storage = operators.get(op).identity(given.dtype), given._storage
+    if not given.format.is_dense:
+        return not storage.nnz and bool(given.fill_value == nothing)
+    key = "starts", op
+    if key not in storage.cache:
+        pieces = (storage.vals[k : k + PIECE] for k in range(0, len(storage.vals), PIECE))
+        storage.cache[key] = all((piece == nothing).all() for piece in pieces)
+    return bool(storage.cache[key])
 
 
 def _scalar(dtype: np.dtype[Any], weak: bool = False) -> Aval:

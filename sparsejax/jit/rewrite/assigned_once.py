@@ -9,7 +9,8 @@ before:  forall i                              after:  forall i
                C[i,j] += t                                   C[i,j] = t
 
 Legal where the loops around the assignment are those over the output's variables, once each, and all of these run over whole extents:
-wherever they index something, it is at dense levels. What is written then starts from the identity, as cleared memory would.
+wherever they index something, it is at dense levels. What is written then starts from the identity, as cleared memory would. A mask may
+leave out terms of a sum, where it depends on a loop inside that sum; not a sum as a whole, which then would not be written.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sparsejax.jit.ir.program import Program
 
 def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
     """`stmt` with every element of `output` assigned once; None where it cannot be."""
-    if stmt is None or not output.format.full or simplify.conditions(stmt):
+    if stmt is None or not output.format.full or _is_masked(stmt):
         return None
     found = _path(stmt, output)
     if found is None:
@@ -39,6 +40,32 @@ def noted(program: Program) -> Program:
     """`program` with every element of its output assigned once, where that can be; it says so."""
     made = assigned(program.stmt, program.output)
     return program if made is None else replace(program, stmt=made, whole=True)
+
+
+def _is_masked(stmt: cin.Stmt) -> bool:
+    """Whether a mask may be known before a sum begins: where it fails, nothing would be written."""
+    match stmt:
+        case cin.Forall(_, body, _):
+            return _is_masked(body)
+        case cin.Where(consumer, producer):
+            inside = _loops(producer)
+            asked = simplify.conditions(producer)
+            return _is_masked(consumer) or not all(any(simplify.decides(v, c) for v in inside) for c in asked)
+        case cin.Seq(stmts):
+            return any(map(_is_masked, stmts))
+    return bool(simplify.conditions(stmt))
+
+
+def _loops(stmt: cin.Stmt) -> set[cin.IndexVar]:
+    """The variables of all loops in a statement."""
+    match stmt:
+        case cin.Forall(var, body, _):
+            return {var} | _loops(body)
+        case cin.Where(consumer, producer):
+            return _loops(consumer) | _loops(producer)
+        case cin.Seq(stmts):
+            return set().union(*map(_loops, stmts))
+    return set()
 
 
 def _sticks_out(lhs: cin.Access) -> bool:
