@@ -33,7 +33,7 @@ NAMES = (
         "imag",
         "isclose",
     ),
-    *("iscomplex", "isneginf", "isposinf", "isreal", "logistic", "nan_to_num", "rad2deg"),
+    *("iscomplex", "isneginf", "isposinf", "isreal", "logaddexp2", "logistic", "nan_to_num", "rad2deg"),
     *("radians", "real", "round", "sinc"),
 )
 

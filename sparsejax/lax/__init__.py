@@ -38,7 +38,6 @@ from sparsejax.lax.names import (
     integer_pow,
     iota,
     lgamma,
-    nextafter,
     reciprocal,
     reduce_and,
     reduce_max,

@@ -65,6 +65,7 @@ BINARY = _elementwise(
         "add": "add", "atan2": "arctan2", "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
         "div": "divide", "eq": "equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "max": "maximum",
         "min": "minimum", "mul": "multiply", "ne": "not_equal", "pow": "power", "shift_left": "left_shift", "sub": "subtract",
+        "nextafter": "nextafter",
     },
     2,
 )  # fmt: skip
@@ -126,11 +127,6 @@ def igamma(a: Any, x: Any) -> Array:
 def igammac(a: Any, x: Any) -> Array:
     """The regularised upper incomplete gamma function; differentiable by `x`."""
     return special("gammaincc", a, x)
-
-
-def nextafter(x: Any, y: Any) -> Array:
-    """The next number that the dtype has from `x` towards `y`; dense."""
-    return special("nextafter", x, y)
 
 
 def clamp(min: Any, x: Any, max: Any) -> Array:

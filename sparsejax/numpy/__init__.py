@@ -86,9 +86,7 @@ from sparsejax.numpy.elementwise import (
     isneginf,
     isposinf,
     isreal,
-    logaddexp,
     logaddexp2,
-    nextafter,
     operators,
     rad2deg,
     sinc,
@@ -291,6 +289,8 @@ right_shift = binary["right_shift"]
 arctan2 = binary["arctan2"]
 hypot = binary["hypot"]
 copysign = binary["copysign"]
+logaddexp = binary["logaddexp"]
+nextafter = binary["nextafter"]
 fmax = binary["fmax"]
 fmin = binary["fmin"]
 # other names of these

@@ -19,14 +19,11 @@ from sparsejax.lax.elementwise import (
     convert_element_type,
     elementwise,
     imag,
-    logistic,
     loop_dtypes,
     real,
     strong,
     where,
 )
-from sparsejax.lax.library.special import special
-from sparsejax.transforms.custom import custom_jvp
 
 
 def _unary(op: str) -> Callable[[Any], Array]:
@@ -63,45 +60,6 @@ operators: dict[str, Callable[..., Any]] = {
     "power": again(2)(_raised),
 }
 """What Python's operators call: a number that a traced function computes from its Python numbers stays weakly typed."""
-
-
-def logaddexp(x: Any, y: Any, /) -> Array:
-    """`numpy.logaddexp`: log(exp(x) + exp(y)) without overflow, entry by entry, broadcast; fills 0 give fill log(2).
-
-    >>> import numpy as np
-    >>> round(float(logaddexp(0.0, 1000.0)))
-    1000
-    """
-    wide = loop_dtypes("hypot", (aval_of(x), aval_of(y)))[1]  # differences of integers wrap around
-    return strong(_logaddexp(convert_element_type(x, wide), convert_element_type(y, wide)))
-
-
-@custom_jvp
-def _logaddexp(x: Any, y: Any) -> Any:
-    gap = elementwise("subtract", x, y)
-    more = elementwise("log1p", elementwise("exp", elementwise("negative", elementwise("absolute", gap))))
-    # equal infinities have no gap, but NaN; nor has a NaN
-    return where(
-        elementwise("isnan", gap), elementwise("add", x, y), elementwise("add", elementwise("maximum", x, y), more)
-    )
-
-
-@_logaddexp.defjvp
-def _logaddexp_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
-    """By weights that add up to 1. The maximum and the absolute value have kinks where operands agree, of which their sum has none."""
-    (x, y), (tx, ty) = primals, tangents
-    gap = elementwise("subtract", x, y)
-    first, second = logistic(gap), logistic(elementwise("negative", gap))
-    return _logaddexp(x, y), elementwise("add", elementwise("multiply", first, tx), elementwise("multiply", second, ty))
-
-
-def nextafter(x1: Any, x2: Any, /) -> Array:
-    """`numpy.nextafter`: the next number that the dtype has from `x1` towards `x2`, entry by entry, broadcast; dense.
-
-    >>> float(nextafter(1.0, 2.0)) - 1 == 2.0**-52
-    True
-    """
-    return special("nextafter", x1, x2)
 
 
 def deg2rad(x: Any, /) -> Array:
@@ -149,7 +107,7 @@ def logaddexp2(x: Any, y: Any, /) -> Array:
     """`numpy.logaddexp2`: log2(2**x + 2**y) without overflow."""
     scale = math.log(2)
     wide = (elementwise("multiply", v, scale) for v in (x, y))
-    return strong(elementwise("multiply", logaddexp(*wide), 1 / scale))
+    return strong(elementwise("multiply", elementwise("logaddexp", *wide), 1 / scale))
 
 
 def fabs(x: Any, /) -> Array:

@@ -1,5 +1,6 @@
 """`sj.insum` against plain loops: random statements, errors with their places, dtypes, indices that are read and that are not."""
 
+import functools
 import re
 
 import numpy as np
@@ -196,6 +197,46 @@ def test_functions_that_are_made_of_others():
     np.testing.assert_allclose(grad.todense(), plain.todense())
     with pytest.raises(TypeError, match="clip"):
         sj.insum("c[i] = clip(x[i], 1, 2, 3, 4)", x=x)
+
+
+def test_every_elementwise_function_is_known():
+    """All ufuncs of NumPy that `sparsejax.numpy` has, but those of two results and of matrices."""
+    x, y = np.array([3, 1, 2]), np.array([1, 2, 1])
+    for name in dir(snp):
+        ufunc = getattr(np, name, None)
+        if not isinstance(ufunc, np.ufunc) or ufunc.nout > 1 or ufunc.signature:
+            continue
+        operands = {"x": x, "y": y} if ufunc.nin == 2 else {"x": x}
+        with np.errstate(all="ignore"):
+            want = ufunc(*operands.values())
+        got = sj.insum(f"c[i] = {name}({', '.join(f'{v}[i]' for v in operands)})", **operands)
+        assert got.dtype == want.dtype, name
+        np.testing.assert_allclose(got.todense(), want, rtol=1e-12, err_msg=name)
+
+
+def test_two_numbers_of_equal_size_share_the_derivative_of_logaddexp():
+    x, y, R = np.array([1.0, 3.0, 5.0]), np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1])
+    made = sj.grad(lambda x: sj.insum("C[R[i]] += logaddexp(x[i], y[i])", C=np.zeros(2), R=R, x=x, y=y).sum())(x)
+    np.testing.assert_allclose(made.todense(), 1 / (1 + np.exp(y - x)))
+
+
+def test_targets_of_what_operators_start_from_are_not_read():
+    """Zeros, ones, infinities: the result is that of a target that nobody gave, in the format and dtype of the one that is given."""
+    for op, nothing in (("+=", 0), ("*=", 1), ("max=", -np.inf), ("min=", np.inf)):
+        text = f"C[D[k]] {op} x[k]"
+        C = np.full(6, nothing, np.float32)
+        program = sj.jit(functools.partial(sj.insum, text, C=C, D=D))
+        known = {a.shape for a in sj.make_jaxpr(lambda x, text=text, C=C: sj.insum(text, C=C, D=D, x=x))(x[:3]).consts}
+        assert (6,) not in known, op
+        want = np.full(6, nothing, np.float32)
+        {"+=": np.add, "*=": np.multiply, "max=": np.maximum, "min=": np.minimum}[op].at(want, D, x[:3])
+        for made in (program(x=x[:3]), sj.insum(text, C=C, D=D, x=x[:3])):
+            assert made.dtype == np.float32
+            np.testing.assert_array_equal(made.todense(), want)
+    empty = sj.array(np.zeros(6, np.float32), format="coo")
+    assert sj.insum("C[D[k]] += x[k]", C=empty, D=D, x=x[:3]).format == empty.format
+    made = sj.insum("C[k] += z[k]", C=np.zeros(3), z=np.array([-0.0, 1, 2]))
+    assert not np.signbit(made.todense()).any()  # 0.0 + -0.0
 
 
 def test_threads_of_derivatives_lookups_and_other_operators():

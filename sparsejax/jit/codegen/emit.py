@@ -451,7 +451,7 @@ _LIBM = {
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
     "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
     "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "cbrt": "cbrt",
-    "arctan2": "atan2", "hypot": "hypot",
+    "arctan2": "atan2", "hypot": "hypot", "nextafter": "nextafter",
 }  # fmt: skip
 
 
@@ -533,6 +533,16 @@ def _logistic(b: Builder, op: str, args: list[Num]) -> Num:
     return _arithmetic(b, "divide", [one, _arithmetic(b, "add", [one, grown])])
 
 
+def _logaddexp(b: Builder, op: str, args: list[Num]) -> Num:
+    """max(x, y) + log1p(exp(-abs(x - y))); equal infinities have no difference, but NaN, as NaN has."""
+    x, y = args
+    gap = _arithmetic(b, "subtract", args)
+    small = _function(b, "exp", [_negative(b, "negative", [_absolute(b, "absolute", [gap])])])
+    made = _arithmetic(b, "add", [_extremum(b, "maximum", args), _function(b, "log1p", [small])])
+    plain = b.binary("fadd", x.val, y.val)
+    return Num(x.dtype, (b.select(b.compare("uno", gap.val, gap.val), plain, made.val),))
+
+
 def _threefry(b: Builder, op: str, args: list[Num]) -> Num:
     return Num(args[0].dtype, (complex_parts.threefry(b, args[0].val, args[1].val),))
 
@@ -571,5 +581,6 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     "absolute": _absolute,
     "sqrt": _sqrt,
     "logistic": _logistic,
+    "logaddexp": _logaddexp,
     "threefry": _threefry,
 }

@@ -203,6 +203,8 @@ def _table() -> dict[str, Operator]:
         Operator("right_shift", 2, np.right_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
         Operator("arctan2", 2, np.arctan2),
         Operator("hypot", 2, np.hypot),
+        Operator("logaddexp", 2, np.logaddexp),
+        Operator("nextafter", 2, np.nextafter),
         Operator("copysign", 2, np.copysign),
         # as maximum and minimum, but of a NaN and a number the number wins
         Operator("fmax", 2, np.fmax, True),
@@ -272,7 +274,7 @@ def _table() -> dict[str, Operator]:
 
 _REAL, _ANY = "biuf", "biufc"
 _ELEMENTARY = frozenset(
-    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "logistic", "erf"]
+    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "logistic", "erf", "logaddexp"]
 )
 _LANEWISE = {
     **dict.fromkeys(

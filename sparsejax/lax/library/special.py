@@ -1,4 +1,4 @@
-"""Functions of numbers that SciPy and NumPy compute, entry by entry: of one array in any format, or of several dense ones.
+"""Functions of numbers that SciPy computes, entry by entry: of one array in any format, or of several dense ones.
 
     y = special[gammaln] x          tangent  dy = psi(x) dx         the derivatives are in `_SLOPES`
 
@@ -23,11 +23,9 @@ from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise
 from sparsejax.lax.rules.batching import aligned, element
 from sparsejax.lax.structural import convert_format
 
-_MODULES = {"nextafter": "numpy"}
-
 
 def _ufunc(op: str) -> Any:
-    return getattr(importlib.import_module(_MODULES.get(op, "scipy.special")), op)
+    return getattr(importlib.import_module("scipy.special"), op)
 
 
 def _applied(op: str, *xs: Any) -> Any:

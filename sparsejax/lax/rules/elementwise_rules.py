@@ -22,6 +22,7 @@ from sparsejax.lax.elementwise import (
     convert_element_type,
     elementwise,
     imag,
+    logistic,
     primitives,
     real,
     unary_p,
@@ -66,7 +67,7 @@ DERIVATIVES: dict[str, Callable[[Any, Any], Any]] = {
     "erf": lambda x, y: E("exp", -E("square", x)) * (2 / math.sqrt(math.pi)),
 }
 LINEAR = ("positive", "negative", "conjugate")
-CONSTANT = ("sign", "floor", "ceil", "trunc", "rint", "floor_divide")
+CONSTANT = ("sign", "floor", "ceil", "trunc", "rint", "floor_divide", "nextafter")
 
 
 def _absolute(t: Any, x: Any, y: Any) -> Any:
@@ -106,6 +107,7 @@ BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda t, x, y, z: t * (y / (E("square", x) + E("square", y))),
         lambda t, x, y, z: -(t * (x / (E("square", x) + E("square", y)))),
     ),
+    "logaddexp": (lambda t, x, y, z: t * logistic(x - y), lambda t, x, y, z: t * logistic(y - x)),
     "hypot": (lambda t, x, y, z: t * (x / z), lambda t, x, y, z: t * (y / z)),
     "remainder": (lambda t, x, y, z: t, lambda t, x, y, z: -(t * E("floor", x / y))),
     "maximum": (
