@@ -22,6 +22,7 @@ import numpy as np
 from sparsejax import config
 from sparsejax.core import primitive
 from sparsejax.core.array import Array, made
+from sparsejax.core.avals import Aval
 from sparsejax.core.trace import is_python_scalar, stack
 from sparsejax.formats.storage import Storage
 
@@ -124,7 +125,7 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                 storages = [s for s, a in zip(storages, args, strict=False) if type(a) not in _FLOATING]
                 run = known.get(noted)
             if run is None:
-                return _first(calls, args, kwargs, noted, valued)
+                return _first(calls, args, kwargs, noted, None if valued else storages)
             return run(storages)
 
         return call  # type: ignore[return-value]
@@ -132,19 +133,25 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
     return decorate
 
 
-def _first(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, valued: bool) -> Any:
-    """A call of types that are not known yet; what is learnt of it is kept."""
-    function, known = calls.function, calls.runs
+def _first(
+    calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, storages: Sequence[Storage] | None
+) -> Any:
+    """A call of types that are not known yet; what is learnt of it is kept. `storages` are those of its operands, None where values of numbers are
+    part of the key."""
+    function, known, valued = calls.function, calls.runs, storages is None
     if calls.whole or key in calls.several:
         return _compiled(calls, args, kwargs, key)
     kinds = None
-    if all(type(a) is Array for a in args) and key not in calls.met:
-        kinds = tuple([a._aval.kind for a in args]), key[len(args) :]
-        family = calls.families.get(kinds)
-        found = None if family is None else family.once(primitive.extents_of(args), args)
-        if found is not None:
-            _keep(calls.met, key, True)  # should they come back, they get a plan of their own
-            return found[0][0]
+    if storages is not None and key not in calls.met:
+        kinds = tuple([k.kind if type(k) is Aval else k for k in key])
+        served = calls.families.get(kinds)
+        if served is not None:
+            family, places = served
+            given = [storages[k] if k >= 0 else primitive.weak_scalar(args[~k])._storage for k in places]
+            found = family.once(tuple([n for s in given for n in s.shape]), given)
+            if found is not None:
+                _keep(calls.met, key, True)  # should they come back, they get a plan of their own
+                return found[0][0]
     with primitive.noting() as notes:
         result = function(*args, **kwargs)
     if len(notes) > 1:
@@ -154,15 +161,28 @@ def _first(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any
         run = _straight(notes[0], args, result, valued)
         if run is not None:
             _keep(known, key, run)
-        elif kinds is not None and _is_all(notes[0], args, result):
-            _keep(calls.families, kinds, notes[0].family)
+        elif kinds is not None and (places := _places(notes[0], args, result)) is not None:
+            _keep(calls.families, kinds, (notes[0].family, places))
     return result
 
 
-def _is_all(note: primitive.Note, args: tuple[Any, ...], result: Array) -> bool:
-    """Whether an operation that serves operands of any extents is all that a call of arrays came to."""
-    alone = note.family is not None and result is note.results[0] and len(args) == len(note.args)
-    return alone and all(map(operator.is_, args, note.args))
+def _places(note: primitive.Note, args: tuple[Any, ...], result: Array) -> list[int] | None:
+    """Where the operands of an operation are among those of the call, ~k for a number that is argument k, if the operation serves operands of any
+    extents, and is all that the call came to; else None."""
+    if note.family is None or result is not note.results[0] or len(args) < len(note.args):
+        return None
+    if any(type(a) not in _FIXED for a in args[len(note.args) :]):
+        return None
+    made, operands = [], 0
+    for k, (a, given, value) in enumerate(zip(args, note.args, note.values, strict=False)):
+        if _source(given) is not a or (type(a) in _FLOATING and not isinstance(value, Array)):
+            return None
+        if type(a) in _FIXED:
+            made += [~k] if isinstance(value, Array) else []
+            continue
+        made.append(operands)
+        operands += 1
+    return made
 
 
 def _by_value(storages: Sequence[Storage]) -> Any:

@@ -81,10 +81,14 @@ class Aval(_Fields):
         return Aval, fields
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Aval) and self._hash == other._hash and self._key == other._key)
+        return self is other or (isinstance(other, Aval) and self._key == other._key)
 
     def __hash__(self) -> int:
-        return self._hash
+        known = self._hash
+        if known == -1:  # which no hash is
+            known = hash(self._key)
+            object.__setattr__(self, "_hash", known)
+        return known
 
     @property
     def structure(self) -> tuple[object, ...]:
@@ -118,13 +122,14 @@ class Aval(_Fields):
     def resized(self, change: Callable[[Any], Any]) -> Aval:
         """The same type with every extent changed."""
         shape = tuple(map(change, self.shape))
-        if all(map(operator.is_, shape, self.shape)):
-            return self
+        return self if all(map(operator.is_, shape, self.shape)) else self.shaped(shape)
+
+    def shaped(self, shape: tuple[int, ...]) -> Aval:
+        """The same type with other extents."""
         made: Any = _Open()  # attributes are assigned before it becomes an `Aval`, in half of the time
         made.shape, made.dtype, made.format, made.fill_value = shape, self.dtype, self.format, self.fill_value
         made.weak_type, made.is_literal, made._kind = self.weak_type, self.is_literal, self._kind
-        made._key = key = (shape, *self._key[1:])
-        made._hash = hash(key)
+        made._key, made._hash = (shape, *self._key[1:]), -1
         made.__class__ = Aval
         return made  # type: ignore[no-any-return]
 

@@ -248,7 +248,7 @@ class Primitive:
                 _once[key] = True  # what comes back is planned
                 forget(_once)
             family = self._family(key)
-            found = None if family is None else family.once(extents_of(arrays), arrays)
+            found = None if family is None else family.once(extents_of(arrays), [a._storage for a in arrays])
             if found is not None:
                 if _noting.notes is not None:
                     _noting.notes.append(Note(self, None, args, values, found[0], family))

@@ -164,6 +164,12 @@ class Format:
         """Whether entry k is at position k, always: no position is unused, and none holds several entries (see `pads`)."""
         return all(level.compact and not level.shared for level in self.levels)
 
+    @cached_property
+    def alone(self) -> int:
+        """The only sparse level, if entry k is at its position k and dense levels above it are not blocked; else -1."""
+        (level, *others) = self.sparse or (0, 0)
+        return level if not others and self.packed and not self.blocked else -1
+
     def pads(self, shape: Sequence[int]) -> bool:
         """Whether blocks stick out of an array of `shape`.
 

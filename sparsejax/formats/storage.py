@@ -65,7 +65,9 @@ class Storage:
 
     def with_values(self, vals: NDArray[Any], fill_value: Any) -> Storage:
         """Other values over the same pattern: the same index buffers, and what is known of them."""
-        made = Storage(self.format, self.shape, fill_value, self.buffers, vals)
+        if vals.flags.writeable:
+            vals.setflags(write=False)
+        made = Storage.of_frozen(self.format, self.shape, fill_value, self.buffers, vals)
         made.cache["pattern"] = self.cache.setdefault("pattern", {})
         if "lines" in self.cache:
             made.cache["lines"] = self.cache["lines"]

@@ -141,10 +141,11 @@ class JitFunction(Generic[Result]):
                 return made(last.kernel.call(storages), last.result)  # type: ignore[return-value]
         leaves, key = self._flatten(args, kwargs)
         traced = self._cache.get(key)
-        if traced is None and not self._donated and key not in self._met and self._varies:
+        if traced is None and not self._donated and self._varies and key not in self._met:
             found = self._once(key, leaves)
             if found is not None:
-                return tree_util.tree_unflatten(*found)
+                tree, outs = found
+                return outs[0] if tree.node is None else tree_util.tree_unflatten(tree, outs)  # type: ignore[return-value]
         if traced is None:
             traced = self._known(key, leaves)
             again = traced is None  # of a shape that may not come back, nothing more is prepared than the call needs
@@ -308,10 +309,10 @@ class JitFunction(Generic[Result]):
     def _once(self, key: Any, leaves: Sequence[Any]) -> tuple[tree_util.PyTreeDef, list[Array]] | None:
         """The tree and the leaves of the results for a shape that is met for the first time, where an earlier trace serves it: it may not
         come back, and nothing is kept of it."""
-        avals = [leaf_aval(x) for x in leaves]
+        avals: Sequence[Aval] = key if not key or isinstance(key[0], Aval) else key[-1]
         family = self._families.get(signature.structure_of(key, avals))
         extents = primitive.extents_of(leaves)
-        found = None if family is None else family.once(extents, leaves, lambda extra: not extra[1])  # without limits
+        found = None if family is None else family.once(extents, [a._storage for a in leaves], lambda extra: not extra[1])  # without limits
         if found is None:
             return None
         with self._lock:

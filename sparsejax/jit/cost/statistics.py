@@ -254,15 +254,24 @@ def rates(storage: Storage) -> tuple[float, ...]:
     """
     known: tuple[float, ...] | None = storage.cache.get("rates")
     if known is None:
-        if storage.format.is_dense:
-            return (0.0,) * len(storage.format.levels)
-        made, above = [], 1.0
-        for level, count in zip(storage.format.levels, exact_positions(storage), strict=False):
-            rate = 0.0 if level.full else 4.0 ** round(math.log(max(count, 1.0) / max(above, 1.0), 4))
-            made.append(rate)
-            above = count
+        form = storage.format
+        if form.is_dense:
+            return (0.0,) * len(form.levels)
+        if (alone := form.alone) >= 0:  # on the shortest road: every new shape asks
+            made = [0.0] * len(form.levels)
+            above = math.prod([storage.shape[d] for d in form.order[:alone]])
+            made[alone] = _rate(len(storage.buffers[alone][-1]), above)
+        else:
+            made, above = [], 1.0
+            for level, count in zip(form.levels, exact_positions(storage), strict=False):
+                made.append(0.0 if level.full else _rate(count, above))
+                above = count
         known = storage.cache["rates"] = tuple(made)
     return known
+
+
+def _rate(count: float, above: float) -> float:
+    return 4.0 ** round(math.log2((count or 1.0) / (above or 1.0)) / 2)
 
 
 def at_most(form: Format, shape: Sequence[int], per_position: Sequence[float]) -> Counts:

@@ -39,23 +39,19 @@ def input_slots(storage: Storage) -> bytes:
             known = _packer(len(shape) + 1)(*shape, result_memory.address_of(storage.vals))
             storage.cache["slots"] = known
             return known
-        known = _packed_extents(storage.format, storage.shape)
+        address_of = result_memory.address_of
+        words = [*_extents(storage.format, storage.shape)]
         for level in storage.buffers:
             for buffer in level:
-                known += _pack_one(result_memory.address_of(buffer))
-        known += _pack_one(result_memory.address_of(storage.vals))
-        storage.cache["slots"] = known
+                words.append(address_of(buffer))
+        words.append(address_of(storage.vals))
+        known = storage.cache["slots"] = _packer(len(words))(*words)
     return known
 
 
 @functools.lru_cache(maxsize=64)
 def _packer(count: int) -> Callable[..., bytes]:
     return struct.Struct(f"{count}q").pack
-
-
-@functools.lru_cache(maxsize=4096)
-def _packed_extents(form: Format, shape: tuple[int, ...]) -> bytes:
-    return _pack(_extents(form, shape))
 
 
 def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -226,7 +222,7 @@ class Binding:
         slots, size = self._first, math.prod(shape)
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
-        vals, address = result_memory.fresh(size, self._dtype, self._content)
+        vals, address = result_memory.once(size, self._dtype, self._content)
         last = _packer(len(shape) + 1)(*shape, address)
         if self._partial is None:
             status = (self._call or self._callable())(slots + last)

@@ -146,13 +146,22 @@ class KernelRunner:
             below = tuple(map(change, runner.output.shape[1:]))
             over = planned.binding.once(given, (len(like.vals) // max(1, math.prod(below)), *below))
             return like.with_values(over.vals, made.fill_value)
-        if self.exact and not self.large:
-            planned = self._bounded(inputs)
-            if planned.binding.single and planned.account is None:
-                shape = tuple(map(change, self.output.shape))
-                if not self.mixed or math.prod(shape) * self.output.dtype.itemsize <= config.GIBIBYTE:
-                    return planned.binding.once(self._moved(planned, inputs) if planned.moves else inputs, shape)
-        return self.resized(change).run(inputs)
+        found = self._sized_once(inputs, tuple(map(change, self.output.shape)))
+        return self.resized(change).run(inputs) if found is None else found
+
+    def sized_once(self, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
+        """The dense result of this shape, of which nothing is kept; None where there is more to do than to call the kernel."""
+        return None if self.variants is not None else self._sized_once(inputs, shape)
+
+    def _sized_once(self, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
+        if not self.exact or self.large:
+            return None
+        planned = self._bounded(inputs)
+        if not planned.binding.single or planned.account is not None:
+            return None
+        if self.mixed and math.prod(shape) * self.output.dtype.itemsize > config.GIBIBYTE:
+            return None
+        return planned.binding.once(self._moved(planned, inputs) if planned.moves else inputs, shape)
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs of a kernel that serves many shapes."""

@@ -135,6 +135,18 @@ class Plan(Body):
             results = library_call.all_owned(results, storages)
         return [made(s, a.resized(change)) for s, a in zip(results, self.out_avals, strict=True)]
 
+    @property
+    def sizes_alone(self) -> bool:
+        """Whether `alone_once` may serve."""
+        return isinstance(self.alone, KernelRunner) and self.alone.variants is None and self.alone.exact
+
+    def alone_once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> Array | None:
+        """As `once`, of a plan that is one kernel, whose result has this shape, on the shortest road; None where that does not serve."""
+        runner = self.steps[0]
+        assert isinstance(runner, KernelRunner)
+        found = runner.sized_once(storages, shape)
+        return None if found is None else made(found, self.out_avals[0].shaped(shape))
+
     def _once_called(
         self, number: int, step: partition.CallStep, inputs: Sequence[Storage], change: Callable[[Any], Any]
     ) -> list[Storage]:

@@ -110,8 +110,12 @@ class Member:
         """Every extent that depends on symbols, as an expression."""
         self.values = scope.compiled(self.codes)
         """The numbers of `codes` for values of the symbols."""
-        self._match = _matcher(scope, stands, self.codes)
+        self._match, self._numbers = _matchers(scope, stands, self.codes)
+        self._alone: dict[Any, tuple[plans.Plan, Callable[[tuple[int, ...]], Sequence[int]]]] = {}
+        """Plans of one kernel, by the bits of the numbers; and what gives the shape of their result for these numbers."""
+        self._bounds: dict[Any, plans.Plan] = {}
         self._plans: dict[Any, plans.Plan] = {}
+        """Those of `_bounds`, by the bits of the numbers."""
 
     def find(self, extents: Sequence[int]) -> tuple[int, ...] | None:
         """The values of the symbols for operands with these extents, in order; None where the trace does not hold."""
@@ -129,29 +133,52 @@ class Member:
         plan, change = self._bucket(values, storages)
         return plan.resized(change)
 
-    def bucket(self, symbols: tuple[int, ...], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
-        """The plan for all shapes like the one with these values of the symbols, and what gives the extents of this one."""
-        return self._bucket(self.values(*symbols), storages)
+    def once(self, extents: tuple[int, ...], given: Sequence[Storage]) -> list[Array] | None:
+        """The results for operands with these extents, of which nothing is kept; None where the trace does not hold."""
+        found = self._numbers(extents)
+        if found is None:
+            return None
+        values, lengths = found
+        consts = self.closed.consts
+        storages = [*(c._storage for c in consts), *given] if consts else given
+        alone = self._alone.get(lengths)
+        if alone is not None:
+            plan, shape_of = alone
+            result = plan.alone_once(storages, shape_of(values))
+            if result is not None:
+                return [result]
+        try:
+            plan, change = self._bucket(values, storages)
+        except Exception as reason:
+            raise Refused(f"{type(reason).__name__}: {reason}") from reason
+        if alone is None and plan.sizes_alone and not config.forcing:
+            shape = [n.name if type(n) is Bounded else str(n) for n in plan.out_avals[0].shape]
+            known = {code: f"v[{k}]" for k, code in enumerate(self.codes)}
+            self._alone[lengths] = plan, eval(f"lambda v: ({''.join(known.get(n, n) + ', ' for n in shape)})")
+        return plan.once(storages, change)
 
     def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
         """The plan for all shapes like these, and what gives the extents of this one."""
-        key = tuple(map(bound, values)), config.forced() if config.forcing else None
-        plan = self._plans.get(key) or self._planned(key, values, storages)
+        lengths = tuple([n.bit_length() for n in values]), config.forced() if config.forcing else None
+        plan = self._plans.get(lengths)
+        if plan is None:  # a bound depends on the bits of a number alone
+            key = tuple(map(bound, values)), lengths[1]
+            plan = self._plans[lengths] = self._bounds.get(key) or self._planned(key, values, storages)
         numbers = dict(zip(self.codes, values, strict=True))
         # what has no number is how many positions a pattern has: read from the operand itself
         return plan, lambda n: numbers.get(n.name, 0) if type(n) is Bounded else n
 
     def _planned(self, key: Any, values: Sequence[int], storages: Sequence[Storage]) -> plans.Plan:
         with turn:
-            if key not in self._plans:
+            if key not in self._bounds:
                 bounds = {c: Bounded.named(c, n) for c, n in zip(self.codes, values, strict=True)}
                 jaxpr = resize.resized(self.closed.jaxpr, _in_place(bounds))
                 closed = ClosedJaxpr(jaxpr, (), self.closed.shared)
                 closed.cache["clean"] = True
                 made = plans.Plan(closed, storages)
                 _check(made, jaxpr, bounds)
-                self._plans[key] = made
-            return self._plans[key]
+                self._bounds[key] = made
+            return self._bounds[key]
 
 
 class Family:
@@ -187,23 +214,22 @@ class Family:
             return self._grown(_extents(avals), avals, arrays, make)
 
     def once(
-        self, extents: tuple[int, ...], arrays: Sequence[Any], serves: Callable[[Any], bool] = lambda extra: True
+        self, extents: tuple[int, ...], storages: Sequence[Storage], serves: Callable[[Any], bool] = lambda extra: True
     ) -> tuple[list[Array], Any] | None:
         """The results for operands of these extents, and what was made with the trace, where one `serves` them that is there already: for a
         shape that is met for the first time, and may be for the last, nothing is kept."""
         if not self._members or config.forcing:
             return None
         for member in self._members:
-            symbols = member.find(extents)
-            if symbols is None or not serves(member.extra):
+            if not serves(member.extra):
                 continue
-            storages = [a._storage for a in (*member.closed.consts, *arrays)]
             try:
-                plan, change = member.bucket(symbols, storages)
-            except Exception as reason:
-                self._refuse(reason)
+                found = member.once(extents, storages)
+            except Refused as reason:
+                self._refuse(reason.__cause__ or reason)
                 return None
-            return plan.once(storages, change), member.extra
+            if found is not None:
+                return found, member.extra
         return None
 
     def known(self, avals: Sequence[Aval], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
@@ -224,7 +250,7 @@ class Family:
             self._refuse(reason)
             return None
 
-    def _refuse(self, reason: Exception) -> None:
+    def _refuse(self, reason: BaseException) -> None:
         """Trace every shape by itself from now on; what is wrong with the program itself, its own trace will say."""
         self.refused, self._members = f"{type(reason).__name__}: {reason}", []
 
@@ -380,8 +406,9 @@ def _dims(jaxpr: Jaxpr, scope: Scope) -> set[str]:
     return found
 
 
-def _matcher(scope: Scope, stands: Sequence[Any], codes: Sequence[str]) -> Any:
-    """A function from the extents of operands to the values of the symbols, or None where the trace does not hold for them."""
+def _matchers(scope: Scope, stands: Sequence[Any], codes: Sequence[str]) -> tuple[Any, Any]:
+    """Functions from the extents of operands, or to None where the trace does not hold for them: to the values of the symbols; and to those of
+    `codes`, with the bits of each."""
     spelled = [n.code if isinstance(n, SymbolicDim) else str(n) for n in stands]
     at = {name: spelled.index(name) for name in scope.symbols}
     asked = [f"e[{k}] == {n}" for k, n in enumerate(stands) if not isinstance(n, SymbolicDim)]
@@ -389,6 +416,11 @@ def _matcher(scope: Scope, stands: Sequence[Any], codes: Sequence[str]) -> Any:
     guards = [f"e[{k}] == {code}" for k, code in enumerate(spelled) if at.get(code, k) != k or code not in at]
     guards += [f"({g})" for g in scope.guards] + [f"0 <= {c} <= {MOST}" for c in codes if c not in at]
     names = ", ".join(scope.symbols)
-    inner = f"(lambda {names}: ({names},) if {' and '.join(guards) or 'True'} else None)"
     given = ", ".join(f"e[{k}]" for k in at.values())
-    return eval(f"lambda e: {inner}({given}) if {' and '.join(asked)} else None")
+
+    def made(result: str) -> Any:
+        inner = f"(lambda {names}: {result} if {' and '.join(guards) or 'True'} else None)"
+        return eval(f"lambda e: {inner}({given}) if {' and '.join(asked)} else None")
+
+    values, bits = (", ".join(f"({c}){end}" for c in codes) for end in ("", ".bit_length()"))
+    return made(f"({names},)"), made(f"(({values},), ({bits},))" if codes else "((), ())")

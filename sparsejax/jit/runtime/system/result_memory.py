@@ -12,6 +12,7 @@ import ctypes
 import functools
 import struct
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,30 @@ def fresh(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], i
     vals, address = aligned(count, dtype, value)
     freeze(vals, False)
     return vals, address
+
+
+_pages: dict[Any, tuple[NDArray[Any], int, int]] = {}
+"""By dtype and by what they hold: the block that the next small result is a slice of, where that begins, and how many elements were given out."""
+_turn = threading.Lock()
+
+
+def once(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
+    """As `fresh`, for a result that may be the only one of its size: up to `TINY` bytes, a slice of a block that it shares with others."""
+    size = dtype.itemsize
+    if not 0 < count * size <= TINY or ALIGNMENT % size:
+        return fresh(count, dtype, value)
+    own = -(-count * size // ALIGNMENT) * ALIGNMENT // size
+    key = dtype, value is None
+    with _turn:
+        whole, begin, given = _pages.get(key) or (None, 0, 0)
+        if whole is None or given + own > len(whole):
+            (whole, begin), given = aligned(PAGE // size, dtype, None if value is None else 0), 0
+        _pages[key] = whole, begin, given + own
+    made = whole[given : given + count]
+    if value is not None and value != 0:
+        made.fill(value)
+    freeze(made, False)
+    return made, begin + given * size
 
 
 def aligned(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
