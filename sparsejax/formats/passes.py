@@ -273,6 +273,17 @@ class Passes:
                 made[here] = b[here] + x[here] * made[here - 1]
         return made
 
+    def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
+        """(number, values): the places, each the coordinate `wanted` in the segment of `parent`, that are stored, and the values there.
+
+        >>> Passes().placed(np.array([0, 2, 3]), np.array([0, 4, 2]), np.array([0, 1, 1]), np.array([4, 2, 0]), np.array([5, 6, 7]))
+        (array([0, 1], dtype=int32), array([6, 7]))
+        """
+        here = self.located(pos, crd, parent, wanted)
+        number = (here >= 0).nonzero()[0]
+        found = here[number] if len(number) < len(here) else here
+        return number.astype(crd_dtype(len(here)), copy=False), self.take(vals, found)
+
     def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
         """(number, values): the segments r that have an entry at coordinate `start + r * step`, and the values there.
 
@@ -393,7 +404,7 @@ class Learning(Passes):
     takes a third of the time."""
 
     LEARNT: ClassVar = (
-        *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within", "named", "located", "met"),
+        *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within", "named", "located", "met", "placed"),
         *("interleaved", "regrouped", "chosen", "tidied"),
     )
 

@@ -263,7 +263,7 @@ def getitem(x: Any, key: Any) -> Any:
     if type(x) is Array and not x.format.is_dense and current() is None:
         shape = x._aval.shape
         columns = at_once.vectors(key, shape)
-        if columns is not None and len(columns[0]) < passes.MANY:
+        if columns is not None:
             made = at_once.places(x, columns)
             if made is not None:
                 return made
@@ -292,9 +292,6 @@ def getitem(x: Any, key: Any) -> Any:
 
 def _at_once(x: Any, index: Index) -> Any:
     """What an index takes of a sparse array that is there, but for new axes; None where several vectors that vary together leave dimensions."""
-    places = bool(index.given) and not index.crossed and not index.sliced
-    if places and math.prod(index.advanced) >= passes.MANY:
-        return None  # a kernel looks them up
     vectors = {d: _concrete(a) for d, a in (index.crossed or index.arrays).items()}
     if any(v is None for v in vectors.values()):
         return None

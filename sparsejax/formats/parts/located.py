@@ -79,6 +79,14 @@ def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] |
     form = storage.format
     if not searched(form) or any(stop - first > 1 for first, stop in form.runs):
         return _by_numbers(storage, columns)
+    if form.alone == len(form.levels) - 1 and len(storage.buffers[-1][0]) > 1:
+        parent = columns[form.order[0]]
+        for d in form.order[1:-1]:
+            parent = parent * storage.shape[d] + columns[d]
+        if form.alone == 0:
+            parent = np.zeros(len(columns[0]), np.int8)
+        pos, crd = storage.buffers[-1]
+        return passes.over(max(len(parent), 1)).placed(pos, crd, parent, columns[form.order[-1]], storage.vals)
     if len(columns[0]) > BLOCK:
         return _in_blocks(len(columns[0]), lambda k: located(storage, [c[k : k + BLOCK] for c in columns]))
     here = positions(storage, columns)
@@ -96,8 +104,7 @@ def _in_blocks(count: int, found: Callable[[int], tuple[Array, Array] | None]) -
     dtype, numbers, vals = crd_dtype(count), [], []
     for k, piece in enumerate(pieces):
         assert piece is not None
-        numbers.append(piece[0].astype(dtype, copy=False))
-        numbers[-1] += dtype.type(k * BLOCK)
+        numbers.append(np.add(piece[0], k * BLOCK, dtype=dtype, casting="unsafe"))
         vals.append(piece[1])
     del pieces, piece
     number = np.concatenate(numbers)

@@ -165,7 +165,7 @@ class KernelRunner:
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs of a kernel that serves many shapes."""
-        key = config.planning(), *[s.cache.get("rates") or statistics.rates(s) for s in inputs]
+        key = config.planning(), *[inputs[k].cache.get("rates") or statistics.rates(inputs[k]) for k, _ in self._watched]
         planned = self._by_rates.get(key)
         if planned is None:
             planned = self.plan(self.observe(inputs))

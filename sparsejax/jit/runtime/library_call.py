@@ -24,7 +24,20 @@ class LibraryCall:
         call, aval, params = step.eqn.primitive.call, step.outputs[0].aval, step.eqn.param_dict
         assert call is not None
         self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: call(*inputs, out_aval=aval, **params)
-        """The result for these inputs; it may share their memory."""
+        """The result for these inputs; it may share their memory. A small one that has no inputs, such as an extent, is computed once."""
+        if not step.eqn.inputs and not step.eqn.primitive.effect:
+            made: Callable[..., Storage] = self.call
+            known: list[Storage] = []
+
+            def constant(inputs: Sequence[Storage]) -> Storage:
+                if known:
+                    return known[0]
+                result = made(inputs)
+                if result.nbytes <= result_memory.RETURNED:
+                    known.append(result)
+                return result
+
+            self.call = constant
 
 
 class Sized:

@@ -241,6 +241,31 @@ def located(
         out.put(b, q, _found(b, crd, pos, p, c))
 
 
+def placed(
+    b: Builder,
+    first: Val,
+    end: Val,
+    pos: Vector,
+    crd: Vector,
+    parent: Vector,
+    wanted: Vector,
+    number: Vector,
+    count: Vector,
+    move: Pairs,
+) -> None:
+    """Of the places from `first` to `end`; what is found goes from `first` on, and how many they are to `count`."""
+    ((source, target),) = move
+    at = b.var("at", first)
+    with b.for_(first, end, "q") as q:
+        p, c = b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
+        here = b.named("here", _found(b, crd, pos, p, c))
+        with b.if_(b.lt(b.i64(-1), here)):
+            number.put(b, b.get(at), number.element(b, q))
+            target.put(b, b.get(at), source.get(b, here))
+            b.increment(at)
+    count.put(b, b.i64(0), b.sub(b.get(at), first))
+
+
 def recurred(b: Builder, count: Val, kind: str, parts: int, given: Sequence[Val], begins: Vector, out: Val) -> None:
     """One step after the other: `kind` is the type of a number, of which complex ones have two `parts`; `given` are the pointers of x and b."""
     state = [b.var("y", b.const(kind, 0.0)) for _ in range(parts)]

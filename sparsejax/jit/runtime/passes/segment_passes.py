@@ -112,6 +112,19 @@ class SegmentPasses(Passes):
         run_parts(kernel, [(*pair, *behind) for pair in shares])
         return out
 
+    def placed(
+        self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array
+    ) -> tuple[Array, Array]:
+        places = len(wanted)
+        crd, parent, wanted = (np.ascontiguousarray(a) for a in (crd, parent, wanted))
+        shares = _shares(0, places, SEARCHED * places)
+        number, made, count = empty(places, crd_dtype(places)), empty(places, vals.dtype), np.zeros(len(shares), np.int64)
+        behind = [address(a) for a in (pos, crd, parent, wanted, number, vals, made)]
+        kernel = _placed(crd.itemsize, parent.itemsize, wanted.itemsize, number.itemsize, vals.itemsize)
+        counts = address(count)
+        run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(shares)])
+        return _found(number, made, shares, count)
+
     def recurred(self, x: Array, b: Array, begins: Array) -> Array:
         if b.dtype.kind not in "fc" or b.dtype.itemsize // (1 + (b.dtype.kind == "c")) not in (4, 8):
             return super().recurred(x, b, begins)
@@ -127,12 +140,7 @@ class SegmentPasses(Passes):
         behind = start, step, *(address(a) for a in (pos, crd, number)), address(vals), address(made)
         counts, kernel = address(count), _met(crd.itemsize, number.itemsize, vals.itemsize)
         run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(parts)])
-        if len(parts) == 1:
-            found = int(count[0])
-            number, made = number[:found], made[:found]
-            return (number.copy(), made.copy()) if 2 * found < rows else (number, made)
-        pieces = [slice(first, first + int(n)) for (first, _), n in zip(parts, count, strict=True)]
-        return np.concatenate([number[p] for p in pieces]), np.concatenate([made[p] for p in pieces])
+        return _found(number, made, parts, count)
 
     def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
         if sum(map(len, columns)) < FAR:  # NumPy copies in vectors, and takes memory that is in the cache
@@ -225,6 +233,16 @@ class SegmentPasses(Passes):
             _tidied(crd.itemsize, vals.itemsize), [(*pair, *behind, counts + 8 * k) for k, pair in enumerate(parts)]
         )
         return crd, vals, not twice.any()
+
+
+def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:
+    """What parts have found, each so much from its beginning on, as one."""
+    if len(parts) == 1:
+        rows, found = len(number), int(count[0])
+        number, made = number[:found], made[:found]
+        return (number.copy(), made.copy()) if 2 * found < rows else (number, made)
+    pieces = [slice(first, first + int(n)) for (first, _), n in zip(parts, count, strict=True)]
+    return np.concatenate([number[p] for p in pieces]), np.concatenate([made[p] for p in pieces])
 
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
@@ -377,6 +395,16 @@ def _located(size: int, parent_size: int, wanted_size: int) -> compiler.Kernel:
     b = LLVMBuilder()
     names = "pos", "crd", "parent", "wanted", "out"
     segment_loops.located(b, *_share(b), *vectors(b, 2, (8, size, parent_size, wanted_size, 8), names))
+    return compiled(b)
+
+
+@functools.cache
+def _placed(size: int, parent_size: int, wanted_size: int, number_size: int, vals_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (first, end), (count,) = _share(b), vectors(b, 2, (8,), ("count",))
+    sizes, names = (8, size, parent_size, wanted_size, number_size), ("pos", "crd", "parent", "wanted", "number")
+    pos, crd, parent, wanted, number = vectors(b, 3, sizes, names)
+    segment_loops.placed(b, first, end, pos, crd, parent, wanted, number, count, pairs_of(b, 8, (vals_size,)))
     return compiled(b)
 
 
