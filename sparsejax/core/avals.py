@@ -65,7 +65,8 @@ class Aval(_Fields):
         put(self, "shape", tuple([n if type(n) is int else _extent(n) for n in shape]))
         put(self, "dtype", np.dtype(dtype))
         put(self, "format", format)
-        put(self, "fill_value", np.asarray(fill_value).astype(self.dtype)[()])
+        known = type(fill_value) is self.dtype.type
+        put(self, "fill_value", fill_value if known else np.asarray(fill_value).astype(self.dtype)[()])
         put(self, "weak_type", weak_type)
         put(self, "is_literal", is_literal)
         fill = self.fill_value.tobytes()

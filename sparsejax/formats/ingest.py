@@ -99,12 +99,17 @@ def _apart(source: Storage, made: Storage) -> Storage:
     return Storage(made.format, made.shape, made.fill_value, buffers, apart(made.vals))
 
 
+_NUMBERS = frozenset([bool, int, float])
+
+
 def fill_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
     """`value` as a NumPy scalar of `dtype`; FormatError when it cannot be one (1.5 or NaN among integers).
 
     >>> fill_scalar(1, np.dtype("float32"))
     np.float32(1.0)
     """
+    if type(value) in _NUMBERS and value == 0:
+        return dtype.type(value)
     given = np.asarray(value)
     if given.shape != () or given.dtype.kind not in "biufc":
         raise FormatError(f"fill_value={value!r} must be one number")

@@ -21,6 +21,8 @@ from sparsejax.formats.storage import Storage
 
 SMALL = 1 << 12
 """Elements of the longest dense dimension up to which arrays without entries are kept to be given again."""
+SHARED = 5 << 20
+"""Elements up to which the positions of arrays without entries share memory."""
 
 
 def on_diagonal(values: Array, shape: tuple[int, int], k: int, format: Format) -> Storage:
@@ -61,6 +63,16 @@ def _kept(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: by
     return _empty(shape, dtype, format, np.frombuffer(fill, dtype)[0])
 
 
+@functools.cache
+def _untouched() -> Array:
+    """Zeros that every array without entries may begin with. Nobody writes to them, so that they take no memory until somebody reads them."""
+    return np.zeros(SHARED, np.int64)
+
+
+def _zeros(count: int) -> Array:
+    return _untouched()[:count] if SMALL < count <= SHARED else np.zeros(count, np.int64)
+
+
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: Any) -> Storage:
     if (
         format.is_dense
@@ -78,6 +90,6 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: A
             positions = segments.check_size(positions * extent, "the dense levels of an array without entries")
             continue
         crd = np.empty(0, crd_dtype(extent))
-        buffers.append((crd,) if format.continues(number) else (np.zeros(positions + 1, np.int64), crd))
+        buffers.append((crd,) if format.continues(number) else (_zeros(positions + 1), crd))
         positions = 0
     return Storage(format, shape, fill, tuple(buffers), np.empty(0, dtype))

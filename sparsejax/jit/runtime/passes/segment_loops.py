@@ -190,15 +190,18 @@ class Named:
 
 
 def named(b: Builder, first: Val, end: Val, v: Named, moves: Pairs) -> None:
+    last = b.named("last", b.sub(v.pos.get(b, end), 1))
     with b.for_(first, end, "r") as r:
         begin = b.named("begin", v.made.get(b, r))
         at = b.var("at", begin)
         b.set(at, begin)
         with b.for_(v.pos.get(b, r), v.pos.get(b, b.add(r, 1)), "p") as p:
             c = b.named("c", v.crd.number(b, p))
-            values = [source.get(b, p) for source, _ in moves]
-            with b.for_(v.ends.get(b, c), v.ends.get(b, b.add(c, 1)), "q") as q:
+            # whether an entry is named is guessed wrongly often: what was read ahead is lost then, what was fetched ahead is not
+            v.ends.prefetch(b, v.crd.number(b, b.min(b.add(p, AHEAD), last)))
+            with b.for_(v.ends.number(b, c), v.ends.number(b, b.add(c, 1)), "q") as q:
                 new = b.named("new", v.order.number(b, q))
+                values = [source.get(b, p) for source, _ in moves]  # few entries are named: others are not read
                 _inserted(b, begin, b.get(at), new, v.out, [target for _, target in moves], values)
                 b.increment(at)
 

@@ -92,15 +92,17 @@ class SegmentPasses(Passes):
     def named(
         self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
     ) -> tuple[Array, Array, list[Array]] | None:
-        ends, order = (np.ascontiguousarray(a) for a in places)
+        order = np.ascontiguousarray(places[1])
+        # every entry reads somewhere in the table: half of its size, half of the lines of cache
+        ends = np.ascontiguousarray(places[0], crd_dtype(len(order) + 1))
         crd, made, parts = np.ascontiguousarray(crd), empty(len(pos), INT64), _rows(pos)
-        if _lengths(_counted_named, (crd.itemsize,), made, parts, pos, crd, ends) > SHORT:
+        if _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, pos, crd, ends) > SHORT:
             return None
         found = int(made[-1])
         out = empty(found, crd_dtype(len(order)))
         moved, pairs, sizes = _targets(columns, found)
         behind = *(address(a) for a in (pos, made, crd, ends, order, out)), *pairs
-        run_parts(_named(crd.itemsize, order.itemsize, out.itemsize, sizes), [(*pair, *behind) for pair in parts])
+        run_parts(_named(crd.itemsize, ends.itemsize, order.itemsize, out.itemsize, sizes), [(*pair, *behind) for pair in parts])
         return made, out, moved
 
     def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
@@ -360,23 +362,23 @@ def _filtered(size: int, out_size: int, sizes: tuple[int, ...], steps: bool) -> 
 
 
 @functools.cache
-def _counted_named(size: int, alone: bool) -> compiler.Kernel:
+def _counted_named(size: int, ends_size: int, alone: bool) -> compiler.Kernel:
     b = LLVMBuilder()
-    counting, (pos, crd, ends) = _counting(b, alone), vectors(b, 4, (8, size, 8), ("pos", "crd", "ends"))
+    counting, (pos, crd, ends) = _counting(b, alone), vectors(b, 4, (8, size, ends_size), ("pos", "crd", "ends"))
 
     def times(p: Val) -> Val:
         c = b.named("c", crd.number(b, p))
-        return b.sub(ends.get(b, b.add(c, 1)), ends.get(b, c))
+        return b.sub(ends.number(b, b.add(c, 1)), ends.number(b, c))
 
     segment_loops.counted(b, counting, pos, times)
     return compiled(b)
 
 
 @functools.cache
-def _named(size: int, order_size: int, out_size: int, sizes: tuple[int, ...]) -> compiler.Kernel:
+def _named(size: int, ends_size: int, order_size: int, out_size: int, sizes: tuple[int, ...]) -> compiler.Kernel:
     b = LLVMBuilder()
     names = "pos", "made", "crd", "ends", "order", "out"
-    (first, end), given = _share(b), vectors(b, 2, (8, 8, size, 8, order_size, out_size), names)
+    (first, end), given = _share(b), vectors(b, 2, (8, 8, size, ends_size, order_size, out_size), names)
     segment_loops.named(b, first, end, segment_loops.Named(*given), pairs_of(b, 8, sizes))
     return compiled(b)
 
