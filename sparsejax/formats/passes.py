@@ -404,7 +404,20 @@ class Learning(Passes):
     takes a third of the time."""
 
     LEARNT: ClassVar = (
-        *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within", "named", "located", "met", "placed"),
+        *(
+            "owners",
+            "offsets",
+            "take",
+            "spread",
+            "numbered",
+            "picked",
+            "copied",
+            "within",
+            "named",
+            "located",
+            "met",
+            "placed",
+        ),
         *("interleaved", "regrouped", "chosen", "tidied"),
     )
 

@@ -312,7 +312,9 @@ class JitFunction(Generic[Result]):
         avals: Sequence[Aval] = key if not key or isinstance(key[0], Aval) else key[-1]
         family = self._families.get(signature.structure_of(key, avals))
         extents = primitive.extents_of(leaves)
-        found = None if family is None else family.once(extents, [a._storage for a in leaves], lambda extra: not extra[1])  # without limits
+        found = (
+            None if family is None else family.once(extents, [a._storage for a in leaves], lambda extra: not extra[1])
+        )  # without limits
         if found is None:
             return None
         with self._lock:

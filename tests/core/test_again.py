@@ -181,3 +181,28 @@ def test_caches_are_bounded():
     for k in range(3000):
         x * k
     assert max(len(calls.runs) for calls in again._all) <= again.REMEMBERED
+
+
+NEW_SHAPES = {
+    "times an integer": lambda A, x, k: A * 2,
+    "times a float": lambda A, x, k: A * (0.5 + k),
+    "plus a float": lambda A, x, k: A + (0.5 + k),
+    "a power": lambda A, x, k: A ** (1.0 + k % 3),
+    "compared": lambda A, x, k: A > 0.5 * k - 1,
+    "by a vector of NumPy's": lambda A, x, k: A @ x,
+    "sums by position": lambda A, x, k: A.sum(1),
+    "sums by name": lambda A, x, k: A.sum(axis=0, keepdims=True),
+    "the largest": lambda A, x, k: A.max(),
+}
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("name", list(NEW_SHAPES))
+def test_calls_of_new_shapes_are_those_of_their_own_numbers(name, form):
+    rng, function = np.random.default_rng(7), NEW_SHAPES[name]
+    for k, (n, m) in enumerate(rng.integers(1, 40, (12, 2)).tolist()):
+        dense = rng.standard_normal((n, m)) * (rng.random((n, m)) < 0.3)
+        A, x = sj.array(dense, format=form), rng.standard_normal(m)
+        for _ in range(3):
+            got = function(A, x, k)
+            np.testing.assert_allclose(got.todense() if got.ndim else got.item(), function(dense, x, k), atol=1e-12)

@@ -1,5 +1,7 @@
 """Memory of results that is used again: as soon as nobody refers to it, and never before."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -72,3 +74,17 @@ def test_donated_memory_is_given_up(n):
         kept.append(step(f(x)))
     for y in kept:
         np.testing.assert_array_equal(y.todense(), 2 * np.arange(n) + 1)
+
+
+@pytest.mark.parametrize("value", [None, 0, 0.0, 2.5])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i1"])
+def test_results_of_sizes_that_may_not_come_back_lie_apart(dtype, value):
+    wanted = np.dtype(dtype)
+    made = [result_memory.once(count, wanted, value) for count in (0, 1, 3, 64, 65, 500, 1, 5000, 70, 7)]
+    for vals, address in made:
+        assert not vals.flags.writeable and vals.dtype == wanted
+        if len(vals):
+            assert address == vals.ctypes.data and address % 64 == 0
+        if value is not None:
+            assert (vals == wanted.type(value)).all()
+    assert not any(np.may_share_memory(a, b) for a, b in itertools.combinations([vals for vals, _ in made], 2))

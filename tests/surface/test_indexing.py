@@ -302,3 +302,24 @@ def test_filling_a_sparse_array_with_its_fill_warns():
         warnings.simplefilter("error")
         A.at[mask].set(1.0), A.at[3].set(0), A.at[mask].set(np.zeros(820)), snp.where(mask, 0, A)
         assert snp.where(mask, 0, A).nnz <= 40
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "(d,c,c)", "(d,d,c)@(1,0,2)", "bitmap"])
+@pytest.mark.parametrize("count", [0, 1, 40, 5000, 150_000])
+def test_many_places(form, count):
+    rng = np.random.default_rng(count)
+    shape = (300, 20, 9) if form.startswith("(") else (300, 180)
+    dense = rng.integers(1, 9, shape) * (rng.random(shape) < 0.05)
+    A, keys = sj.array(dense, format=form), tuple(rng.integers(-n, n, count) for n in shape)
+    made = A[keys]
+    np.testing.assert_array_equal(made.todense(), dense[keys])
+    assert made.format == Format.parse("coo", 1) and made.nnz == np.count_nonzero(dense[keys])
+    nothing = snp.zeros(shape, format=form, dtype=int)[keys]
+    assert nothing.nnz == 0 and nothing.shape == (count,)
+
+
+def test_positions_of_arrays_without_entries_are_shared_and_right():
+    made = [snp.zeros((n, 3), format="csr") for n in (10, 5000, 70_000)]
+    for A in made:
+        assert A.nnz == 0 and not A.todense().any() and (A + 1.0).sum() == 3.0 * A.shape[0]
+        assert not A.storage.buffers[1][0].flags.writeable

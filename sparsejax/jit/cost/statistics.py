@@ -259,8 +259,8 @@ def rates(storage: Storage) -> tuple[float, ...]:
             return (0.0,) * len(form.levels)
         if (alone := form.alone) >= 0:  # on the shortest road: every new shape asks
             made = [0.0] * len(form.levels)
-            above = math.prod([storage.shape[d] for d in form.order[:alone]])
-            made[alone] = _rate(len(storage.buffers[alone][-1]), above)
+            parents = math.prod([storage.shape[d] for d in form.order[:alone]])
+            made[alone] = _rate(len(storage.buffers[alone][-1]), parents)
         else:
             made, above = [], 1.0
             for level, count in zip(form.levels, exact_positions(storage), strict=False):
@@ -271,7 +271,7 @@ def rates(storage: Storage) -> tuple[float, ...]:
 
 
 def _rate(count: float, above: float) -> float:
-    return 4.0 ** round(math.log2((count or 1.0) / (above or 1.0)) / 2)
+    return 4.0 ** round(math.log2(max(count, 1.0) / max(above, 1.0)) / 2)
 
 
 def at_most(form: Format, shape: Sequence[int], per_position: Sequence[float]) -> Counts:

@@ -165,7 +165,10 @@ class KernelRunner:
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs of a kernel that serves many shapes."""
-        key = config.planning(), *[inputs[k].cache.get("rates") or statistics.rates(inputs[k]) for k, _ in self._watched]
+        key = (
+            config.planning(),
+            *[inputs[k].cache.get("rates") or statistics.rates(inputs[k]) for k, _ in self._watched],
+        )
         planned = self._by_rates.get(key)
         if planned is None:
             planned = self.plan(self.observe(inputs))

@@ -111,7 +111,7 @@ class Member:
         self.values = scope.compiled(self.codes)
         """The numbers of `codes` for values of the symbols."""
         self._match, self._numbers = _matchers(scope, stands, self.codes)
-        self._alone: dict[Any, tuple[plans.Plan, Callable[[tuple[int, ...]], Sequence[int]]]] = {}
+        self._alone: dict[Any, tuple[plans.Plan, Callable[[tuple[int, ...]], tuple[int, ...]]]] = {}
         """Plans of one kernel, by the bits of the numbers; and what gives the shape of their result for these numbers."""
         self._bounds: dict[Any, plans.Plan] = {}
         self._plans: dict[Any, plans.Plan] = {}

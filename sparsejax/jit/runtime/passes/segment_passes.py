@@ -102,7 +102,10 @@ class SegmentPasses(Passes):
         out = empty(found, crd_dtype(len(order)))
         moved, pairs, sizes = _targets(columns, found)
         behind = *(address(a) for a in (pos, made, crd, ends, order, out)), *pairs
-        run_parts(_named(crd.itemsize, ends.itemsize, order.itemsize, out.itemsize, sizes), [(*pair, *behind) for pair in parts])
+        run_parts(
+            _named(crd.itemsize, ends.itemsize, order.itemsize, out.itemsize, sizes),
+            [(*pair, *behind) for pair in parts],
+        )
         return made, out, moved
 
     def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
@@ -114,13 +117,15 @@ class SegmentPasses(Passes):
         run_parts(kernel, [(*pair, *behind) for pair in shares])
         return out
 
-    def placed(
-        self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array
-    ) -> tuple[Array, Array]:
+    def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
         places = len(wanted)
         crd, parent, wanted = (np.ascontiguousarray(a) for a in (crd, parent, wanted))
         shares = _shares(0, places, SEARCHED * places)
-        number, made, count = empty(places, crd_dtype(places)), empty(places, vals.dtype), np.zeros(len(shares), np.int64)
+        number, made, count = (
+            empty(places, crd_dtype(places)),
+            empty(places, vals.dtype),
+            np.zeros(len(shares), np.int64),
+        )
         behind = [address(a) for a in (pos, crd, parent, wanted, number, vals, made)]
         kernel = _placed(crd.itemsize, parent.itemsize, wanted.itemsize, number.itemsize, vals.itemsize)
         counts = address(count)
