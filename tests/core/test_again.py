@@ -188,7 +188,7 @@ NEW_SHAPES = {
     "times a float": lambda A, x, k: A * (0.5 + k),
     "plus a float": lambda A, x, k: A + (0.5 + k),
     "a power": lambda A, x, k: A ** (1.0 + k % 3),
-    "compared": lambda A, x, k: A > 0.5 * k - 1,
+    "compared": lambda A, x, k: snp.greater(A, 0.5 * k - 1) if isinstance(A, sj.Array) else np.greater(A, 0.5 * k - 1),
     "by a vector of NumPy's": lambda A, x, k: A @ x,
     "sums by position": lambda A, x, k: A.sum(1),
     "sums by name": lambda A, x, k: A.sum(axis=0, keepdims=True),
