@@ -44,7 +44,7 @@ def has_shared_pattern(form: Format) -> bool:
     >>> [has_shared_pattern(Format.parse(f, 3)) for f in ("(d,c,d)@(0,1,2)", "(d,d,c)@(2,0,1)")]
     [True, False]
     """
-    return all(isinstance(level, Dense) for level in form.levels[form.order.index(form.ndim - 1) :])
+    return all(level.full for level in form.levels[form.order.index(form.ndim - 1) :])
 
 
 def element_format(form: Format, axis: int) -> Format:
@@ -56,7 +56,7 @@ def element_format(form: Format, axis: int) -> Format:
     """
     place = form.order.index(axis)
     below = form.levels[place + 1 : place + 2]
-    same = isinstance(form.levels[place], Dense) or (place == 0 and form.blocks[axis] == 1)
+    same = form.levels[place].full or (place == 0 and form.blocks[axis] == 1)
     if form.is_dense or (same and not any(level.relative for level in below)):
         return selection.without(form, (axis,))
     return Format.parse("coo", form.ndim - 1) if form.ndim > 1 else Format(())

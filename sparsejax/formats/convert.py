@@ -21,7 +21,6 @@ from sparsejax.formats import ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.level import Level
 from sparsejax.formats.levels.segments import MAX_POSITIONS, Above, Array
 from sparsejax.formats.levels.segments import crd_dtype as crd_dtype
@@ -103,11 +102,11 @@ def counting_sorts(source: Format, target: Format) -> int | None:
     """
     depth = len(target.runs) - 1
     above, below = target.levels[:depth], target.levels[depth:]
-    listed = source.levels[1:] if isinstance(source.levels[0], Dense) else source.levels
+    listed = source.levels[1:] if source.levels[0].full else source.levels
     if source.blocked or target.blocked or not (_lists(listed) and _lists(below)):
         return None
     places = levels_to_sort(source, target)
-    if places is None or places > depth or not all(isinstance(level, Dense) for level in above):
+    if places is None or places > depth or not all(level.full for level in above):
         return None
     return min(places, 1)
 
@@ -236,7 +235,7 @@ def _listed_below_dense(format: Format) -> bool:
     levels = format.levels
     if format.runs[1:] != [(1, len(levels))]:
         return False
-    return isinstance(levels[0], Dense) and levels[1].listed
+    return levels[0].full and levels[1].listed
 
 
 def _bucketed(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:

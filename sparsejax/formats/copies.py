@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
-from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.storage import Storage
 
 
@@ -77,7 +76,7 @@ def _side_by_side(before: Format, after: Format, shape: tuple[int, ...]) -> int:
     width = 1
     inner, other = (list(zip(f.levels, f.order, f.level_extents(shape), strict=True))[::-1] for f in (before, after))
     for level, same in zip(inner, other, strict=False):
-        if level != same or not isinstance(level[0], Dense):
+        if level != same or not level[0].full:
             break
         width *= max(1, level[2])
     return width

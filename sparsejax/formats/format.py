@@ -215,9 +215,7 @@ class Format:
 
     def continues(self, level: int) -> bool:
         """Whether `level` continues a run of coordinate levels (and so shares the positions of the level above)."""
-        return (
-            level > 0 and isinstance(self.levels[level], Coordinate) and isinstance(self.levels[level - 1], Coordinate)
-        )
+        return level > 0 and self.levels[level].chained and self.levels[level - 1].chained
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
@@ -242,7 +240,7 @@ class Format:
                 found[number] = level.unwritten
             elif level.settled:
                 continue
-            elif not all(isinstance(below, Dense) for below in self.levels[number + 1 :]):
+            elif not all(below.full for below in self.levels[number + 1 :]):
                 found[number] = "positions move when a segment is complete, and levels below would have to follow"
             elif level.spread and size > config.GIBIBYTE:
                 found[number] = (
@@ -294,19 +292,19 @@ class Format:
         levels: list[Level] = []
         for d in order:
             own = [level for level, of in zip(self.levels, self.order, strict=True) if of == d]
-            same = len(own) == 1 or all(isinstance(level, Dense) for level in own)
+            same = len(own) == 1 or all(level.full for level in own)
             levels.append(own[0] if same else Compressed())
         cut = len(self.levels)
-        while cut and isinstance(self.levels[cut - 1], Dense):
+        while cut and self.levels[cut - 1].full:
             cut -= 1
         cut -= bool(cut) and self.levels[cut - 1].contiguous
         whole = set(self.order[cut:]).difference(self.order[:cut])  # of these, segments are stored without gaps
         for k in reversed(range(len(order))):
-            if not (isinstance(levels[k], Dense) or levels[k].contiguous or levels[k].relative):
+            if not (levels[k].full or levels[k].contiguous or levels[k].relative):
                 break
             if order[k] not in whole or levels[k].relative:
                 levels[k] = Compressed()
-            if not isinstance(levels[k], Dense):
+            if not levels[k].full:
                 break
         return Format(levels, order)
 

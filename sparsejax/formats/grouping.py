@@ -15,7 +15,6 @@ from sparsejax.formats import convert, ingest
 from sparsejax.formats.format import Format, block_sparse
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.grouped import LARGEST, Grouped
 from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
@@ -113,7 +112,7 @@ def _row_lengths(storage: Storage) -> Array:
     if form.blocked and form != block_sparse(*form.blocks, level=own):
         form = block_sparse(*form.blocks)
         storage = convert.convert(storage, form)
-    if form.blocked or (form.order == (0, 1) and isinstance(form.levels[0], Dense)):
+    if form.blocked or (form.order == (0, 1) and form.levels[0].full):
         if form.levels[1] == Compressed():
             return np.diff(storage.buffers[1][0])
         if isinstance(form.levels[1], Grouped):

@@ -10,8 +10,6 @@ import numpy as np
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries
 from sparsejax.formats.format import Format
-from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.segments import Array, crd_dtype
 from sparsejax.formats.parts import joined
 from sparsejax.formats.storage import Storage
@@ -75,11 +73,11 @@ def squeeze(storage: Storage, axis: int, format: Format) -> Storage:
     form, levels = storage.format, storage.format.levels
     place = form.order.index(axis)
     above, below = levels[place - 1 : place] or [None], levels[place + 1 : place + 2] or [None]
-    joined = isinstance(above[0], Coordinate) and isinstance(below[0], Coordinate)
+    joined = above[0] is not None and above[0].chained and below[0] is not None and below[0].chained
     relative = below[0] is not None and below[0].relative
     order = tuple(d - (d > axis) for d in form.order if d != axis)
     same = (*levels[:place], *levels[place + 1 :]) == format.levels and order == format.order
-    if not (isinstance(levels[place], Dense) and same) or joined or relative:
+    if not (levels[place].full and same) or joined or relative:
         ranges = [range(n) for n in storage.shape]
         return window(storage, ranges, (axis,), format)
     shape = tuple(n for d, n in enumerate(storage.shape) if d != axis)

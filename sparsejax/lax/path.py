@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Dense
 
 Labels = tuple[int, ...]
 Step = tuple[int, ...]
@@ -63,7 +62,7 @@ def entries_of(aval: Aval) -> float:
     count, last = 1.0, len(aval.shape) - 1
     for level, dimension in enumerate(aval.format.order):
         extent = aval.shape[dimension]
-        dense = isinstance(aval.format.levels[level], Dense)
+        dense = aval.format.levels[level].full
         whole = dense or (level == 0 and level < last)
         count *= extent if whole else min(float(extent), FIBER)
     return count
@@ -132,7 +131,7 @@ class _Planner:
         aval = self.typing(tuple(x.aval for x in chosen), tuple(x.labels for x in chosen), labels)
         if self.sparse_result and not all(x.dense for x in chosen):
             levels = aval.format.levels
-            if levels and isinstance(levels[-1], Dense):
+            if levels and levels[-1].full:
                 return math.inf, items
         entries = space if aval.format.is_dense else found
         store = entries if aval.format.is_dense else STORE * entries

@@ -82,14 +82,11 @@ def derived(about: Hashable, flat: ClosedJaxpr, arrays: Sequence[Any], program: 
         return staging.at_once(lambda *xs: program(flat, *xs), arrays)
     avals, count = [x.aval for x in (*flat.consts, *arrays)], len(flat.consts)
     key = about, key, tuple(avals)
-    known = _programs.get(key)
-    if known is None:
 
-        def of_operands(*operands: Any) -> list[Any]:
-            return program(ClosedJaxpr(flat.jaxpr, operands[:count]), *operands[count:])
+    def of_operands(*operands: Any) -> list[Any]:
+        return program(ClosedJaxpr(flat.jaxpr, operands[:count]), *operands[count:])
 
-        known = _programs[key] = staging.trace_to_jaxpr(of_operands, avals)
-        forget(_programs, REMEMBERED)
+    known = _kept(key, lambda: staging.trace_to_jaxpr(of_operands, avals))
     return list(execute(known, [*flat.consts, *arrays]))
 
 
@@ -98,10 +95,13 @@ def kept(about: Hashable, flat: ClosedJaxpr, make: Callable[[ClosedJaxpr], Made]
     say the same."""
     opened = ClosedJaxpr(Jaxpr((*flat.jaxpr.consts, *flat.jaxpr.inputs), (), flat.jaxpr.eqns, flat.jaxpr.outputs), ())
     key = spelled(flat.jaxpr) if current() is None else None
-    if key is None:
-        return make(opened)
-    made: Made | None = _programs.get((about, key))
+    return make(opened) if key is None else _kept((about, key), lambda: make(opened))
+
+
+def _kept(key: Hashable, make: Callable[[], Made]) -> Made:
+    """What was made under a key; made if it was not, or is forgotten."""
+    made: Made | None = _programs.get(key)
     if made is None:
-        made = _programs[about, key] = make(opened)
+        made = _programs[key] = make()
         forget(_programs, REMEMBERED)
     return made

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sparsejax.formats import Format
-from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir import blocks, cin, simplify
 
 FLOAT, BOOL = np.dtype("f8"), np.dtype(bool)
 i, j, k = map(cin.IndexVar, "ijk")
@@ -143,3 +143,14 @@ def test_positions():
         (cin.position_of(A), cin.position_of(B)),
     )
     assert cin.beside(two, (A,)) and cin.beside(two, (B,))
+
+
+def test_constants_of_other_dimensions():
+    """What a constant holds is told by its coordinates: it is forgotten where dimensions change, and kept where they do not."""
+    tensor = A.tensor._replace(constant=cin.Constant(((0, 1),), FLOAT.type(2).tobytes()))
+    access = cin.Access(tensor, A.indices)
+    outer, inner = cin.IndexVar("io"), cin.IndexVar("ii", cin.IndexVar("io"), 2)
+    parts = {A.indices[0]: (outer, inner)}
+    assert blocks.split_access(access, {}).tensor.constant == tensor.constant
+    made = blocks.split_access(access, parts).tensor
+    assert made.constant is None and len(made.shape) == len(tensor.shape) + 1 and made.inner == (1,)

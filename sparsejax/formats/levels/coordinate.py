@@ -26,6 +26,7 @@ class Coordinate(Level):
 
     letter: ClassVar[str] = "q"
     listed: ClassVar[bool] = True
+    chained: ClassVar[bool] = True
     unwritten = ""
     settled: ClassVar[bool] = True
     stretches: ClassVar[bool] = True

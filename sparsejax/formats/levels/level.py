@@ -2,7 +2,8 @@
 
 A level maps a parent position and a coordinate to a child position. Properties (static, per level):
 
-    full        every coordinate is present under every parent
+    full        every coordinate is present under every parent, at parent * extent + coordinate
+    chained     consecutive levels of the kind are a run: they share their positions
     ordered     coordinates increase inside a segment
     unique      no coordinate repeats inside a segment
     listed      the coordinates of all segments stand side by side in a buffer `crd`, one for each position
@@ -48,6 +49,7 @@ class Level:
 
     letter: ClassVar[str] = "?"
     full: ClassVar[bool] = False
+    chained: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     listed: ClassVar[bool] = False
     compact: ClassVar[bool] = True

@@ -112,7 +112,8 @@ def lower_bound(b: Any, below: Callable[[Value], Value], lo: Value, hi: Value) -
 
 
 FEW = 16
-"""Entries of a segment of which all are looked at where one is searched: how often a short search halves is not to be foreseen."""
+"""Entries of a segment of which all are looked at where one is searched: how often a short search halves is not to be foreseen. The
+bound of one loop, in which both ways stand: nobody chooses."""
 
 
 def find(b: Any, coordinate: Callable[[Value], Value], lo: Value, hi: Value, wanted: Value) -> Value:

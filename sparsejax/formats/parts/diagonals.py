@@ -85,7 +85,7 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: A
     positions = 1
     for number, level in enumerate(format.levels):
         extent = shape[format.order[number]]
-        if isinstance(level, Dense):
+        if level.full:
             buffers.append(())
             positions = segments.check_size(positions * extent, "the dense levels of an array without entries")
             continue

@@ -15,7 +15,6 @@ from itertools import accumulate
 import numpy as np
 
 from sparsejax.formats import passes
-from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
@@ -35,7 +34,7 @@ def joined(storages: Sequence[Storage], axis: int) -> Storage | None:
     level = form.levels[place]
     if not located.searched(form):
         return None
-    if place and not isinstance(level, Dense) and all(isinstance(lv, Dense) for lv in form.levels[:place]):
+    if place and not level.full and all(lv.full for lv in form.levels[:place]):
         return _interleaved(storages, axis) if place + 1 == len(form.levels) else None
     return None if place else _behind(storages, axis)
 
@@ -49,7 +48,7 @@ def _behind(storages: Sequence[Storage], axis: int) -> Storage:
     entries = sum(len(s.vals) for s in storages)
     many = passes.over(entries)
     for k, (level, d) in enumerate(zip(form.levels, form.order, strict=True)):
-        if isinstance(level, Dense):
+        if level.full:
             buffers.append(())
             continue
         crds = [s.buffers[k][-1] for s in storages]

@@ -17,7 +17,6 @@ from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.parts import lines
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
@@ -27,8 +26,7 @@ from sparsejax.formats.storage import Storage
 def searched(form: Format) -> bool:
     """Whether `position` knows all levels of a format: they are dense, or list coordinates in order, each once."""
     return not form.blocked and all(
-        isinstance(level, Dense) or (isinstance(level, Compressed | Coordinate) and level.unique)
-        for level in form.levels
+        level.full or (isinstance(level, Compressed | Coordinate) and level.unique) for level in form.levels
     )
 
 
@@ -167,7 +165,7 @@ def _flat(columns: Sequence[Array] | Array, shape: Sequence[int]) -> Array:
 @functools.lru_cache(maxsize=1024)
 def listed_rows(form: Format) -> tuple[int, int] | None:
     """(row, column): the dimensions of a matrix whose rows a dense level holds, and whose columns a level lists, in order and each once."""
-    if form.ndim != 2 or form.blocked or not isinstance(form.levels[0], Dense):
+    if form.ndim != 2 or form.blocked or not form.levels[0].full:
         return None
     below = form.levels[1]
     return (form.order[0], form.order[1]) if isinstance(below, Compressed | Coordinate) and below.unique else None

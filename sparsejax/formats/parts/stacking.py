@@ -59,7 +59,7 @@ def stack(parts: Sequence[Storage], form: Format, shape: tuple[int, ...], fill: 
     count = [1] * len(parts)
     buffers: list[tuple[NDArray[Any], ...]] = [()]
     for k, (level, extent) in enumerate(zip(inner.levels, inner.level_extents(shape), strict=True)):
-        if isinstance(level, Dense):
+        if level.full:
             buffers.append(())
             count = [n * extent for n in count]
             continue
@@ -99,7 +99,7 @@ class Slicer:
         buffers: list[tuple[NDArray[Any], ...]] = []
         for n, extent in enumerate(self.extents):
             own = whole.buffers[n + 1]
-            if isinstance(self.format.levels[n], Dense):
+            if self.format.levels[n].full:
                 buffers.append(())
                 first, last = first * extent, last * extent
             elif self.format.continues(n):

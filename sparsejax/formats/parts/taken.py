@@ -21,7 +21,6 @@ from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.segments import check_size, ranges
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array, crd_dtype
@@ -126,7 +125,7 @@ def _runs(form: Format, axes: tuple[int, ...], format: Format) -> tuple[_Run, ..
     made = []
     for first, stop in form.runs:
         level, dims = form.levels[first], form.order[first:stop]
-        run = _Run(isinstance(level, Dense), first, stop, dims, any(d in axes for d in dims))
+        run = _Run(level.full, first, stop, dims, any(d in axes for d in dims))
         if not (run.dense or (isinstance(level, Compressed | Coordinate) and level.unique and not run.gone)):
             return None
         made.append(run)

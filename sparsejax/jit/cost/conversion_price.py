@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparsejax.formats import Coordinate, Format, ordering
+from sparsejax.formats import Format, ordering
 from sparsejax.formats.convert import counting_sorts
 from sparsejax.formats.passes import MANY
 from sparsejax.jit.cost import machine
@@ -46,7 +46,7 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
     made = {"call": 1.0, "column": entries * after.ndim} if counted is None else {"plan": 1.0}
     if before.levels[0].full:
         made["expand_root"] = float(shape[before.order[0]])
-    if not isinstance(before.levels[-1], Coordinate):
+    if not before.levels[-1].chained:
         made |= {"expand": entries} | ({"call_expand": 1.0} if counted is None else {})
     if after.levels[0].full:
         made["root"] = float(shape[after.order[0]])

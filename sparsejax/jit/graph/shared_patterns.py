@@ -233,7 +233,7 @@ def _beside(access: cin.Access, head: cin.Access, at: cin.Index, size: int, resu
     below = form.order[_last(form) + 1 :]
     shape = (size, *(tensor.shape[d] for d in below))
     lacking = form if isinstance(at, cin.Position) else result
-    made = tensor._replace(shape=shape, format=Format.parse("dense", len(shape)), result=lacking)
+    made = tensor.reshaped(shape, Format.parse("dense", len(shape)))._replace(result=lacking)
     return cin.Access(made, (at, *(head.indices[d] for d in below)))
 
 
@@ -266,9 +266,7 @@ def _onto(nest: Nest, at: cin.Index, own: cin.Access, size: int) -> Nest:
     for p in nest.producers:
         below = own.tensor.format.order[_last(own.tensor.format) + 1 :]
         shape = (size, *(own.tensor.shape[d] for d in below))
-        targets[p.target] = cin.Access(
-            p.target.tensor._replace(shape=shape, format=Format.parse("dense", len(shape))), indices
-        )
+        targets[p.target] = cin.Access(p.target.tensor.reshaped(shape, Format.parse("dense", len(shape))), indices)
     producers = tuple(p.moved(lambda expr: cin.substitute(expr, targets)) for p in nest.producers)
     value = cin.substitute(nest.value, targets)
     return Nest(out.tensor._replace(result=None), indices, producers, value)

@@ -188,7 +188,7 @@ def split_workspace(access: cin.Access, parts: Parts) -> cin.Access:
             shape.append(inner.size)
     full = access.tensor.format.full
     form = Format((Dense() if full else Coordinate(),) * len(shape))  # all that is asked is whether it lacks entries
-    return cin.Access(access.tensor._replace(shape=tuple(shape), format=form), tuple(indices))
+    return cin.Access(access.tensor.reshaped(shape, form), tuple(indices))
 
 
 @dataclass(frozen=True)
@@ -215,9 +215,7 @@ def split_access(access: cin.Access, parts: Parts) -> cin.Access:
         place = number if form.blocked else form.order[number]
         levels += [level] * len(places[place])
         order += range(first[place], first[place] + len(places[place]))
-    made = tensor._replace(
-        shape=tuple(d.extent for d in flat),
-        format=Format(levels, order),
+    made = tensor.reshaped([d.extent for d in flat], Format(levels, order))._replace(
         source=form,
         inner=tuple(k for k, d in enumerate(flat) if d.inner),
         paired=tuple(k for k, d in enumerate(flat) if d.paired),
@@ -267,7 +265,7 @@ def joined(access: cin.Access, parts: Parts, form: Format) -> Format:
         k
         for k in plain.paired
         if form.order.index(k) == form.order.index(k - 1) + 1
-        and all(isinstance(form.levels[form.order.index(x)], Dense) for x in (k - 1, k))
+        and all(form.levels[form.order.index(x)].full for x in (k - 1, k))
     }
     blocks = [1] * source.ndim
     for k in plain.inner:

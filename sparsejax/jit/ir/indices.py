@@ -25,7 +25,7 @@ code that computes its value (docs/how-it-works/extending.md, section 4).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -126,6 +126,10 @@ class Tensor(NamedTuple):
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+    def reshaped(self, shape: Sequence[int], form: Format) -> Tensor:
+        """The same over other dimensions. What belongs to dimensions goes: those inside blocks, and what a constant holds."""
+        return self._replace(shape=tuple(shape), format=form, source=None, inner=(), paired=(), constant=None)
 
     @property
     def lacks(self) -> bool:

@@ -106,7 +106,7 @@ def _infer(
         few = _few(outer, sparse, rhs, fill)
         owners = tuple(a for a in sparse if _restricts(a, index, few))
         if shape[axis] > DENSE_ROOT_LIMIT and not _falls_back(rhs, owners, fill):
-            owners = tuple(a for a in sparse if index in a.indices and not isinstance(_level_of(a, index), Dense))
+            owners = tuple(a for a in sparse if index in a.indices and not _level_of(a, index).full)
         if not _falls_back(rhs, owners, fill):
             kinds.append(Dense())
             why = _NO_FILL if fill is None else _REMAINS if owners else _UNRESTRICTED
@@ -159,9 +159,7 @@ def _represents(
         return False
     if all(_falls_back(rhs, (a,), fill) for a in owners):
         return True
-    whole = above is not None and all(
-        isinstance(a.tensor.format.levels[_level_number(a, index) - 1], Dense) for a in owners
-    )
+    whole = above is not None and all(a.tensor.format.levels[_level_number(a, index) - 1].full for a in owners)
     return kept.relative and whole
 
 

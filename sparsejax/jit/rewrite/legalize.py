@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Compressed, Coordinate, Format, convert
+from sparsejax.formats import Compressed, Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
@@ -28,7 +28,7 @@ def assembled(output: cin.Tensor) -> cin.Tensor:
 
 def without_lone_coordinates(form: Format) -> Format:
     """`form` with coordinate levels that are no run as compressed ones: the buffers are the same, and so is the kernel."""
-    lone = {first for first, stop in form.runs if stop == first + 1 and isinstance(form.levels[first], Coordinate)}
+    lone = {first for first, stop in form.runs if stop == first + 1 and form.levels[first].chained}
     if not lone:
         return form
     levels = [Compressed() if k in lone else level for k, level in enumerate(form.levels)]

@@ -50,7 +50,7 @@ def _filled(body: cin.Stmt, access: cin.Access, var: cin.IndexVar) -> cin.Stmt:
     """`body` reading the fiber of `access` over `var` from a workspace."""
     tensor = access.tensor
     extent = tensor.shape[access.indices.index(var)]
-    made = tensor._replace(name=f"{tensor.name}_row", shape=(extent,), format=Format((Bitmap(),)), policy=POLICY)
+    made = tensor.reshaped((extent,), Format((Bitmap(),)))._replace(name=f"{tensor.name}_row", policy=POLICY)
     row = cin.Access(made, (var,))
     consumer = cin.map_values(body, lambda expr: cin.substitute(expr, {access: row}))
     return cin.Where(consumer, cin.Forall(var, cin.Assign(row, None, access)))

@@ -51,7 +51,7 @@ it, one that is a sparse level or the parent of one cannot be tiled; registers w
 
 from __future__ import annotations
 
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Format
 from sparsejax.jit.cost import machine
 from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.schedule import regions
@@ -137,7 +137,7 @@ def _held(stmt: cin.Forall) -> cin.Stmt | None:
         return None
     lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
     used = (lhs, *cin.accesses(rhs))
-    in_place = lhs.tensor.policy is None and all(isinstance(level, Dense) for level in lhs.tensor.format.levels)
+    in_place = lhs.tensor.policy is None and lhs.tensor.format.full
     if op is None or not in_place or var not in lhs.indices or inner.var not in lhs.indices or is_dense(var, used):
         return None
     if any(inner.var in a.indices and var in cin.bound_by(a) for a in cin.accesses(rhs)) or simplify.conditions(

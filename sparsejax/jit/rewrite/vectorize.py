@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from sparsejax.formats import Dense
 from sparsejax.jit.backend import host
 from sparsejax.jit.ir import cin, policies, simplify
 from sparsejax.jit.rewrite import lanewise
@@ -24,7 +23,7 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     if not isinstance(body, cin.Assign):
         return False
     target = body.lhs.tensor
-    if target.policy in policies.KEYED and body.lhs not in walked and not isinstance(target.format.levels[-1], Dense):
+    if target.policy in policies.KEYED and body.lhs not in walked and not target.format.levels[-1].full:
         return False
     if var not in (*body.lhs.indices, *cin.variables(body.rhs)):
         return False
@@ -65,11 +64,7 @@ def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
     if var not in access.indices:
         return True
     last = len(access.indices) - 1
-    return (
-        access.indices.count(var) == 1
-        and access.level_index(last) == var
-        and isinstance(access.tensor.format.levels[last], Dense)
-    )
+    return access.indices.count(var) == 1 and access.level_index(last) == var and access.tensor.format.levels[last].full
 
 
 def _lanewise(expr: cin.Expr, var: cin.IndexVar) -> bool:

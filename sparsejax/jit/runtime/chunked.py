@@ -277,12 +277,10 @@ def _place(layout: _Layout, own: Ints, spans: Ints) -> list[int]:
             for column, size in () if above is None and layout.shared else head.parents:
                 made[column] = target = new(size * int(parents.sum()))
                 piece(target + size * _before(parents), own[:, column], size * parents, 0, _COPY, own[:, column])
-            if head.pos is None:
-                pass
-            elif above is None and layout.shared:
+            if head.pos is not None and above is None and layout.shared:
                 at = own[:, head.pos] + 8 * (spans[:, 0] + 1)
                 piece(at, at, spans[:, 1] - spans[:, 0], before // head.group, _SHIFT, 0)
-            else:
+            elif head.pos is not None:
                 made[head.pos] = target = new(8 * (int(parents.sum()) + 2))
                 ctypes.c_int64.from_address(target).value = 0
                 if above is None:

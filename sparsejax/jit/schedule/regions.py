@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sparsejax.formats import Dense
 from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.cost.price_table import Machine
 from sparsejax.jit.ir import cin
@@ -74,7 +73,7 @@ def is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
         if (
             cin.jumps(access, var)
             or len(levels) != 1
-            or not all(isinstance(lv, Dense) for lv in access.tensor.format.levels[levels[0] :])
+            or not all(lv.full for lv in access.tensor.format.levels[levels[0] :])
         ):
             return False
     return True

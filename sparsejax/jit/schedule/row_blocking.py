@@ -28,7 +28,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sparsejax.formats import Dense
 from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import placement, regions
@@ -58,7 +57,7 @@ def find(nest: Nest, schedule: Schedule, most: int = ALONE) -> Panel | None:
     accesses = _accesses(nest)
     if any(t.source is not None for t in (nest.output, *nest.inputs)) or not nest.variables:
         return None
-    if not all(isinstance(level, Dense) for level in nest.output.format.levels):
+    if not nest.output.format.full:
         return None
     panel = _of_statements(nest, schedule) if nest.nested else _alone(nest, schedule)
     panel = panel and replace(panel, size=min(panel.size, most))
@@ -126,7 +125,7 @@ def _gains(nest: Nest, number: int, loops: placement.Loops) -> bool:
         return False
     reads = tuple(dict.fromkeys(cin.accesses(producer.rhs)))
     used = (producer.target, *reads)
-    if not all(isinstance(level, Dense) for a in used for level in a.tensor.format.levels):
+    if not all(a.tensor.format.full for a in used):
         return False
     var, last = loops[0], loops[-1]
     if regions.region(loops, producer.target, reads) != 1 or not any(last in a.indices for a in reads):

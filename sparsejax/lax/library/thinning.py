@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from sparsejax.formats import convert, entries, ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
-from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
@@ -113,7 +112,7 @@ def _lists(form: Format) -> int:
     first = form.runs[-1][0] if form.levels else 0
     above, below = form.levels[:first], form.levels[first:]
     listed = bool(below) and all(level.listed and level.unique for level in below)
-    return len(below) if listed and all(isinstance(level, Dense) for level in above) else 0
+    return len(below) if listed and all(level.full for level in above) else 0
 
 
 def _at_positions(x: Storage, chosen: Flags, last: int) -> Storage:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.formats import Dense, Format, convert, passes
+from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.levels.level import coordinate_at
 from sparsejax.formats.levels.walk import Place, Segment
 from sparsejax.formats.storage import Storage
@@ -102,7 +102,7 @@ class _Emitter:
             self._out.put(b, flat, self._vals.get(b, parent))
             return
         extent = self._extents[form.order[level]]
-        if isinstance(form.levels[level], Dense):
+        if form.levels[level].full:
             first = b.mul(parent, extent)
             with b.for_(b.i64(0), extent, "c") as c:
                 self._emit(level + 1, b.add(first, c), c, self._moved(level, flat, c))
@@ -134,7 +134,7 @@ def _covered(form: Format) -> bool:
         return False
     b = LLVMBuilder()
     for level, kind in enumerate(form.levels):
-        if isinstance(kind, Dense) or form.continues(level):
+        if kind.full or form.continues(level):
             continue
         pointers = {name: Buffer(b.slot(0, "ptr", name), "i64") for name in form.buffer_names(level)}
         segment = kind.segment(b, pointers, Place(b.i64(0), b.i64(1), b.i64(0)))

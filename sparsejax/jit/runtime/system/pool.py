@@ -48,6 +48,7 @@ _MACHINES = {
 yields."""
 
 MOST_ROWS = 2**15
+"""Rows of a table at most: 16 bits of a ticket count those that are taken, and askers count past the last."""
 SLICE = 50_000_000
 """Nanoseconds after which the caller looks for signals."""
 SPINS = 1 << 14
