@@ -5,10 +5,10 @@ import pytest
 from tests.autodiff import programs
 from tests.fuzz import engine, forced
 
-FIRST, SECOND, BATCH = 200, 60, 10
+FIRST, SECOND, BATCH = 200, 60, 5
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("start", range(0, FIRST, BATCH))
 def test_first_derivatives(start):
     with engine.quick():
@@ -16,7 +16,7 @@ def test_first_derivatives(start):
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("start", range(1000, 1000 + SECOND, BATCH))
 def test_second_derivatives(start):
     with engine.quick():

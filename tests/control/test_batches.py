@@ -11,7 +11,7 @@ from sparsejax import lax
 from tests.control.programs import Body, N, matrix
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(8)
 
 B = 3
 RNG = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from tests.autodiff.checks import array, check, dense, direction, same_buffers
 from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.rotating(12)
 
 FORMATS = ["(d,d)@(1,0)", "csr", "coo", "bitmap", "ell", "groupcoo:2", "bsr:2x2"]
 N = 5

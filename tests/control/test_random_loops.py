@@ -5,10 +5,10 @@ import pytest
 from tests.control import programs
 from tests.fuzz import engine, forced
 
-CASES, BATCH = 160, 20
+CASES, BATCH = 160, 10
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.rotating(16)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_loops(start):
     with engine.quick():

@@ -84,6 +84,7 @@ def operand(rng, shape):
     return sj.array(values, format=FORMATS[rng.integers(len(FORMATS))])
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_operators_on_what_comes_back(seed):
     """Few types and many numbers: most calls are of a type that was there, with other values."""
@@ -100,6 +101,7 @@ def test_operators_on_what_comes_back(seed):
         same(told(function, *pair), told(function.__wrapped__, *pair), exact=True)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_functions_of_one_array(seed):
     rng = np.random.default_rng(100 + seed)

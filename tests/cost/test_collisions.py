@@ -15,7 +15,7 @@ from sparsejax.jit.ir import cin
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(8)
 
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 

@@ -331,6 +331,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("order", ORDERS)
 def test_any_order_of_imports(order):
     program = f"""{ORDERS[order]}

@@ -166,6 +166,7 @@ def mortal():
         yield client
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("program", ["pagerank", "epoch", "spgemm"])
 def test_a_worker_is_killed(program, tmp_path, mortal):
     """In the middle of a program. What was lost is computed again, from the files."""

@@ -45,7 +45,7 @@ def compare(seed):
         assert b.todense().tobytes() == c.todense().tobytes()
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.rotating(16)
 @pytest.mark.parametrize("seed", [*range(64), *(s for s in FOUND if s >= 64)])
 def test_programs(seed, monkeypatch):
     if seed % 4:

@@ -161,7 +161,7 @@ def any_choice(monkeypatch):
     return use
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_any_cuts(name, seed, any_choice):

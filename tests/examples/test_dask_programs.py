@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'")
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", ["dask_atlas", "dask_pagerank"])
 def test_a_small_run(name, capsys, tmp_path):
     program = importlib.import_module(f"examples.{name}")

@@ -6,10 +6,10 @@ from sparsejax.core import primitive
 from sparsejax.jit.ir import cin, simplify
 from tests.fuzz import alike, engine, forced
 
-CASES, BATCH = 300, 50
+CASES, BATCH = 300, 25
 
 
-@pytest.mark.rotating(5)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_eager_and_jit_agree(start):
     with engine.quick():

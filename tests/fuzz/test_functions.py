@@ -5,10 +5,10 @@ import pytest
 from tests.fuzz import forced, functions, pipelines
 
 CASES = {functions: 600, pipelines: 500}
-BATCH = 50
+BATCH = 25
 
 
-@pytest.mark.rotating(16)
+@pytest.mark.rotating(32)
 @pytest.mark.parametrize("programs, start", [(m, k) for m, count in CASES.items() for k in range(0, count, BATCH)])
 def test_random_functions(programs, start):
     faults = [f for f in (forced.half(programs.check)(seed) for seed in range(start, start + BATCH)) if f]

@@ -23,7 +23,7 @@ def faults_of(seeds):
     return count, faults
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_relations(batch):
     count, faults = faults_of(range(batch * BATCH, (batch + 1) * BATCH))

@@ -11,8 +11,8 @@ from sparsejax import nn
 from tests.fuzz import engine, forced, rows
 
 
-@pytest.mark.rotating(6)
-@pytest.mark.parametrize("start", range(0, 120, 30))
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("start", range(0, 120, 15))
 def test_random_programs(start):
     with engine.quick():
         faults = [fault for seed in range(start, start + 30) if (fault := forced.half(rows.check)(seed)) is not None]

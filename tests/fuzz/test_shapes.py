@@ -7,10 +7,10 @@ import pytest
 from tests.fuzz import engine, forced, shapes
 
 CASES = 1200
-BATCH = 100
+BATCH = 50
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_loops(start):
     with engine.quick():

@@ -114,7 +114,7 @@ def update_fault(seed):
     return _told(seed, x, (op, key), (update(x, given, arrays), sj.jit(update)(x, given, arrays)), want)
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("start", range(0, 600, BATCH))
 @pytest.mark.parametrize("fault", [gather_fault, update_fault])
 def test_keys(start, fault):

@@ -60,6 +60,7 @@ def test_sums_of_many_sparse_arrays_are_cut(count, forms):
     np.testing.assert_allclose(made.todense(), sum(d for _, d in pairs), rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("length", [20, 300, 1000])
 def test_long_chains_are_cut(length):
     def chain(x):

@@ -47,7 +47,7 @@ def formats():
                     yield Format(levels)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("format", list(formats()), ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_kernels_write_it(format, threads):

@@ -13,7 +13,7 @@ from tests.autodiff import programs
 from tests.fuzz import engine
 from tests.prices import priced
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.rotating(12)
 
 FORMATS = (
     "csr",

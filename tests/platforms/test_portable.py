@@ -10,7 +10,7 @@ import pytest
 from sparsejax import config
 from sparsejax.jit.backend import host
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.rotating(12)
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = config.SKIPPABLE["host"]

@@ -167,7 +167,7 @@ def test_most_random_products_are_written_out():
 
 
 @pytest.mark.parametrize("seed", range(120))
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 def test_machine_code(seed):
     case = case_of(seed)
     run = sj.jit(case.program())

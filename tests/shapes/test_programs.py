@@ -42,6 +42,7 @@ def equal(got, wanted):
         np.testing.assert_allclose(x.todense(), y.todense(), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_new_shape_plans_nothing(name, counts):
     operands, function = PROGRAMS[name]

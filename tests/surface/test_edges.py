@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.rotating(12)
 
 
 @pytest.fixture(autouse=True, scope="module")

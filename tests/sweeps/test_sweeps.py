@@ -18,7 +18,7 @@ from tests.rotation import slice_number
 from tests.sweeps import compositions, operations, sweeps
 from tests.sweeps.operations import FORMATS, OPERATIONS
 
-BATCH_STEP, DERIVATIVE_STEP, NARROW_STEP, COMPOSITION_STEP = 150, 900, 900, 600
+BATCH_STEP, DERIVATIVE_STEP, NARROW_STEP, COMPOSITION_STEP = 300, 1800, 1800, 1200
 """Of how many cells one is computed by default."""
 
 

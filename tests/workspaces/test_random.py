@@ -8,7 +8,7 @@ from sparsejax.jit.cost import workspace_choice
 from sparsejax.jit.ir import policies
 from tests.workspaces import cases
 
-pytestmark = pytest.mark.rotating(5)
+pytestmark = pytest.mark.rotating(10)
 
 POLICIES = list(policies.SPARSE)
 BATCH = 60
@@ -29,7 +29,7 @@ def check(seed: int, policy: str, **options: bool) -> str | None:
     return None if same(dense, want) else f"seed {seed} {policy}: {case}\nexpected\n{want}\ngot\n{dense}"
 
 
-@pytest.mark.rotating(5)
+@pytest.mark.rotating(10)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("start", range(0, 120, BATCH))
 def test_small(policy, start):
@@ -37,7 +37,7 @@ def test_small(policy, start):
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(5)
+@pytest.mark.rotating(10)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_large(policy):
     faults = [f for f in (check(seed, policy, large=True) for seed in range(1000, 1025)) if f]
