@@ -323,3 +323,24 @@ def test_positions_of_arrays_without_entries_are_shared_and_right():
     for A in made:
         assert A.nnz == 0 and not A.todense().any() and (A + 1.0).sum() == 3.0 * A.shape[0]
         assert not A.storage.buffers[1][0].flags.writeable
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "(d,d)", "(d,c,c)", "(d,d,c)@(1,0,2)"])
+@pytest.mark.parametrize("seed", range(4))
+def test_arrays_without_entries_make_others_larger(form, seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 7, 3 if form.endswith(("c,c)", "2)")) else 2))
+    dense = rng.integers(0, 3, shape)
+    given = dense.copy()
+    A = sj.asarray(given) if form == "(d,d)" else sj.array(dense, format=form)
+    for axis in range(A.ndim):
+        before, after = (int(n) for n in rng.integers(0, 3, 2))
+        widths = [(before, after) if d == axis else (0, 0) for d in range(A.ndim)]
+        made = snp.pad(A, widths)
+        np.testing.assert_array_equal(made.todense(), np.pad(dense, widths))
+        np.testing.assert_array_equal(made.sum(axis=axis).todense(), np.pad(dense, widths).sum(axis=axis))
+        np.testing.assert_array_equal(A.todense(), dense)
+        many = [*(snp.zeros_like(A) for _ in range(seed)), A, snp.zeros_like(A)]
+        np.testing.assert_array_equal(
+            snp.concatenate(many, axis).todense(), np.concatenate([x.todense() for x in many], axis)
+        )

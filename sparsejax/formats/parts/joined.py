@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def _behind(storages: Sequence[Storage], axis: int) -> Storage:
             buffers.append(())
             continue
         crds = [s.buffers[k][-1] for s in storages]
-        crd = many.strung(crds, starts[:-1] if k == 0 else None, crd_dtype(shape[d]))
+        crd = _strung(many, storages, crds, starts[:-1] if k == 0 else None, crd_dtype(shape[d]))
         if form.continues(k):
             buffers.append((crd,))
         elif k == 0:
@@ -62,7 +63,7 @@ def _behind(storages: Sequence[Storage], axis: int) -> Storage:
             pos = [s.buffers[k][0][:-1] for s in storages]
             pos.append(np.zeros(1, np.int64))
             buffers.append((many.strung(pos, ends, np.dtype(np.int64)), crd))
-    vals = many.strung([s.vals for s in storages], None, first.dtype)
+    vals = _strung(many, storages, [s.vals for s in storages], None, first.dtype)
     return Storage(form, shape, first.fill_value, tuple(buffers), vals)
 
 
@@ -72,10 +73,36 @@ def _interleaved(storages: Sequence[Storage], axis: int) -> Storage:
     shape = _shape(storages, axis)
     starts = [0, *accumulate(s.shape[axis] for s in storages)]
     kind = crd_dtype(shape[axis])
+    alone = _alone(storages)
+    if alone is not None:
+        source, shift = storages[alone], starts[alone]
+        pos, crd = source.buffers[-1]
+        crd = np.add(crd, shift, dtype=kind, casting="unsafe") if shift else crd.astype(kind, copy=False)
+        return Storage(first.format, shape, first.fill_value, (*first.buffers[:-1], (pos, crd)), source.vals)
     segments = [(s.buffers[-1][0], s.buffers[-1][1].astype(kind, copy=False), s.vals) for s in storages]
     entries = sum(len(s.vals) for s in storages)
     pos, crd, vals = passes.over(max(entries, len(segments[0][0]))).interleaved(segments, starts[:-1])
     return Storage(first.format, shape, first.fill_value, (*first.buffers[:-1], (pos, crd)), vals)
+
+
+def _alone(storages: Sequence[Storage]) -> int | None:
+    """The number of the only array with entries, if its memory may be shared: the others make it larger, and nothing else."""
+    full = [k for k, s in enumerate(storages) if len(s.vals)]
+    return full[0] if len(full) == 1 and "transient" not in storages[full[0]].cache else None
+
+
+def _strung(
+    many: passes.Passes,
+    storages: Sequence[Storage],
+    columns: Sequence[Array],
+    shifts: Sequence[int] | None,
+    kind: np.dtype[Any],
+) -> Array:
+    """Columns of arrays, one behind the other, each shifted; that of the only one with entries as it is."""
+    alone = _alone(storages)
+    if alone is not None and not (shifts and shifts[alone]) and columns[alone].dtype == kind:
+        return columns[alone]
+    return many.strung(columns, shifts, kind)
 
 
 def _shape(storages: Sequence[Storage], axis: int) -> tuple[int, ...]:
