@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from sparsejax.jit.ir import cin, operators, simplify, static_products
 from sparsejax.lax import implicit, path
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise
+from sparsejax.lax.rules import dense_products
 from sparsejax.lax.semiring import Ring, Semiring, ring_of, semiring_of
 from sparsejax.lax.structural import convert_format, integer, normal_axes, reshape
 
@@ -158,7 +159,7 @@ def _reference(
 
 def _call(*args: Storage, out_aval: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, **_: Any) -> Storage:
     dense = [convert.to_dense(a).astype(dtype, copy=False) for a in args]
-    product = _numpy_product(tuple(a.shape for a in dense), inputs, output, dtype)
+    product = dense_products.numpy_product(tuple(a.shape for a in dense), inputs, output, dtype)
     if product is not None:
         made = product(*dense)
     else:
@@ -175,59 +176,10 @@ def _numpy_operands(args: Sequence[Any], inputs: tuple[Labels, ...], output: Lab
     return [*made, [number[x] for x in output]]
 
 
-@functools.lru_cache(maxsize=1024)
-def _numpy_product(
-    shapes: tuple[tuple[int, ...], ...], inputs: tuple[Labels, ...], output: Labels, dtype: Any
-) -> Callable[..., Any] | None:
-    """A product of two arrays as a function of these and of memory for the result, where NumPy has one that is called at once; None where it is left to
-    `numpy.einsum`, which takes 40 microseconds to find out what to do."""
-    if len(inputs) != 2 or any(len(set(labels)) < len(labels) for labels in (*inputs, output)):
-        return None
-    left, right = inputs
-    if len(left) == 1 and left == right and not output and shapes[0] == shapes[1]:
-        return np.matmul if dtype == BOOL else np.ndarray.dot
-    if set(output) == {*left, *right}:  # nothing is summed
-        orders = [[labels.index(x) for x in output if x in labels] for labels in inputs]
-        spread = [tuple(slice(None) if x in labels else None for x in output) for labels in inputs]
-
-        def times(a: Any, b: Any, out: Any = None) -> Any:
-            return np.multiply(a.transpose(orders[0])[spread[0]], b.transpose(orders[1])[spread[1]], out)
-
-        return times
-    return _matrix_product(shapes, inputs, output, dtype)
-
-
-def _matrix_product(
-    shapes: tuple[tuple[int, ...], ...], inputs: tuple[Labels, ...], output: Labels, dtype: Any
-) -> Callable[..., Any] | None:
-    """The product of a matrix and a matrix or vector, any of them transposed, which BLAS takes as they are: as a function of these and of
-    memory for the result. None of anything else."""
-    if len(inputs) != 2 or len(set(inputs[0])) != 2 or not 0 < len(set(inputs[1])) == len(inputs[1]) < 3:
-        return None
-    rows, columns = inputs
-    shared = set(rows) & set(columns)
-    if len(shared) != 1 or len(rows) != 2 or set(output) != set(rows) ^ set(columns):
-        return None
-    (k,) = shared
-    if shapes[0][rows.index(k)] != shapes[1][columns.index(k)]:
-        return None  # one of them is broadcast
-    times: Callable[..., Any] = (
-        np.matmul if dtype == BOOL else np.ndarray.dot
-    )  # half a microsecond less; of booleans, more
-    if rows[1] == k and columns[0] == k and output[0] in rows:
-        return times
-
-    def product(left: Any, right: Any, out: Any = None) -> Any:
-        left, right = left if rows[1] == k else left.T, right if columns[0] == k else right.T
-        return times(left, right, out) if output[0] in rows else times(right.T, left.T, out)
-
-    return product
-
-
 def _on_numpy(*avals: Aval, inputs: tuple[Labels, ...], output: Labels, dtype: Any, **_: Any) -> Any:
     """A product that one function of NumPy's takes as it is."""
     same = all(a.dtype == dtype for a in avals)
-    return _numpy_product(tuple(a.shape for a in avals), inputs, output, dtype) if same else None
+    return dense_products.numpy_product(tuple(a.shape for a in avals), inputs, output, dtype) if same else None
 
 
 def _for_blas(
