@@ -90,6 +90,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "blocks": "over blocks of rows that fit into the first cache",
         "pairs": "over blocks of two rows",
     },
+    "panels": {
+        "rows": "a sparse operand is read as it is stored, row by row or in another order",
+        "columns": "in panels of rows, column by column, so that entries share what their column leads to",
+    },
     "tile": {
         "plain": "a vector loop stays where it is",
         "tiled": "it moves outside of a reduction, whose sums stay in registers",

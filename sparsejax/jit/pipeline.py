@@ -58,7 +58,7 @@ from sparsejax.jit.rewrite import (
     tile,
     vectorize,
 )
-from sparsejax.jit.schedule import decide, models, replan, row_blocking, search, static_cost
+from sparsejax.jit.schedule import decide, models, replan, row_blocking, row_panels, search, static_cost
 from sparsejax.jit.schedule.schedules import Schedule
 
 Observed = Mapping[Var, Storage]
@@ -116,9 +116,16 @@ def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
             found: Schedule | None = replan.schedule(nest, known, order, config.workspace())
         else:
             found = decide.schedule(nest, known, config.workspace())
+            found = found and row_panels.chosen(nest, known, found, _in_panels)
     if found is None:
         raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
     return found
+
+
+def _in_panels(nest: Nest, known: Facts) -> Schedule | None:
+    """The cheapest schedule of a nest with an operand in panels: what else is chosen, is chosen of the other one."""
+    with choices.pricing():
+        return decide.schedule(nest, known)
 
 
 @dataclass(frozen=True)
@@ -175,11 +182,13 @@ def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
     written_out = straight_line.program(nest) if nest.has_constant else None
     if written_out is not None:
         return parallelize.parallelize(written_out, schedule.cost) if choices.does("parallelize") else written_out
+    split, known = row_panels.read(blocks.split(nest), known, schedule.panels)
+    nest = row_panels.with_panels(nest, schedule.panels)
     made, cut = prepared(nest, schedule)
     program = rewritten(concretize.concretize(made, cut), cut)
     if known is None:
         return program
-    split, moved = blocks.split(nest), dict(schedule.conversions)
+    moved = dict(schedule.conversions)
     now = row_blocking.levels(split.inputs, program.inputs)
     lengths, taken = statistics.lengths(split.inputs, known, moved), statistics.blocks(split.inputs, known, moved)
     program = replace(

@@ -1,13 +1,36 @@
-"""The operators of an expression, by what they cost: arithmetic, and functions."""
+"""The operators of an expression, by what they cost and by the variables on which they depend: what does not depend on the variable of a loop is
+computed outside of it.
+
+    x[i] * exp(y[i]) + A[i,j] * z[j]      once per i: one cheap operator, one function; once per i, j: two cheap operators
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sparsejax.jit.ir import cin, operators
 
+Depends = frozenset[cin.IndexVar]
+"""The variables that a value depends on."""
 
-def count(expr: cin.Expr, cheap: bool) -> int:
-    """How many operators of an expression are cheap, or how many are not: functions, and divisions of long latency."""
-    if not isinstance(expr, cin.Call):
-        return 0
-    own = operators.get(expr.op).cost <= operators.CHEAP or expr.op in ("masked", "stored")
-    return (own is cheap) + sum(count(a, cheap) for a in expr.args)
+
+def by_variables(expr: cin.Expr) -> tuple[Counter[Depends], Counter[Depends]]:
+    """How many operators of an expression are cheap, and how many are functions, or divisions of long latency, by what they depend on. Those of
+    constants are computed before. Where an entry is stored, a mask asks nothing of the value that it lets through."""
+    cheap: Counter[Depends] = Counter()
+    functions: Counter[Depends] = Counter()
+
+    def look(each: cin.Expr) -> Depends:
+        if not isinstance(each, cin.Call):
+            return frozenset(cin.bound_by(each)) if isinstance(each, cin.Access) else frozenset()
+        found = [look(arg) for arg in each.args]
+        own = frozenset[cin.IndexVar]().union(*found)
+        masks = each.op in ("masked", "stored")
+        if own:
+            (cheap if masks or operators.get(each.op).cost <= operators.CHEAP else functions)[
+                found[0] if masks else own
+            ] += 1
+        return own
+
+    look(expr)
+    return cheap, functions

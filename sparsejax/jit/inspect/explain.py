@@ -29,7 +29,7 @@ from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
-from sparsejax.jit.schedule import schedules, search, statements
+from sparsejax.jit.schedule import row_panels, schedules, search, statements
 from sparsejax.jit.schedule.schedules import Candidate, Loop
 from sparsejax.lax.rounds import Body
 
@@ -386,7 +386,8 @@ def _kernel(
         sum(w.nbytes for w in workspaces),
         sum(c.nbytes for c in conversions),
     )
-    candidates = () if program.literal else statements.candidates(runner.plain, known, config.workspace())
+    plain, facts = row_panels.read(runner.plain, known, schedule.panels)
+    candidates = () if program.literal else statements.candidates(plain, facts, config.workspace())
     terms = [f"{p.target} {p.op or ''}= {p.rhs}" for p in nest.producers]
     expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])
     return Kernel(
@@ -402,7 +403,7 @@ def _kernel(
         schedule.reason if program.literal else _order_reason(schedule.order, candidates) + _later(schedule),
         step.priced,
         (*step.notes, *gathers.lines(nest)),
-        () if program.literal else statements.loops(runner.plain, known, schedule),
+        () if program.literal else statements.loops(plain, facts, schedule),
         str(program.chunking),
         workspaces,
         conversions,
@@ -477,7 +478,9 @@ def _conversions(
         after = read.stored
         if after == tensor.format:
             continue
-        if tensor.name in moved:
+        if schedule.panels is not None and tensor.name == schedule.panels[0]:
+            reason = "in panels of rows, column by column: entries of a column share what it leads to"
+        elif tensor.name in moved:
             access = next(a for a in nest.reads if a.tensor == tensor)
             stored = ",".join(str(access.level_index(lv)) for lv in range(len(tensor.format.levels)))
             if tensor.format.order == after.order:
@@ -507,7 +510,7 @@ def _workspaces(
     program: Program,
     exact: Facts,
 ) -> tuple[Workspace, ...]:
-    nest = runner.plain
+    nest, exact = row_panels.read(runner.plain, exact, schedule.panels)
     made = []
     for tensor, around, where, nbytes in report.workspaces(nest, schedule, program, exact):
         *_, write = cin.writes(where.producer)

@@ -26,7 +26,7 @@ from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
-from sparsejax.jit.schedule import schedules, search, statements
+from sparsejax.jit.schedule import row_panels, schedules, search, statements
 from sparsejax.lax.rounds import Body
 
 
@@ -148,6 +148,7 @@ def _kernel(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> Step:
     exact = runner.observe_exactly(inputs)
     known = runner.known(exact)
     schedule, program = runner.schedule(runner.observe(inputs))
+    nest, known = row_panels.read(nest, known, schedule.panels)
     sampled = sampling.entries(runner.step.nest, inputs)
     output = forecast.output_bytes(nest, known, sampled)
     copies = sum(

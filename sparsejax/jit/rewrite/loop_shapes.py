@@ -36,6 +36,9 @@ COPIES = {"pairs": 2, "unrolled": 4, "side_by_side": 4}
 """Running sums of a walk: two where segments have few entries, else as many as additions that are under way at once."""
 GATHERED = (4, 8)
 """Bytes of what can be gathered."""
+ENTRY_ROWS = {False: 6, True: 8}
+"""Entries that are rows of one register tile, without masks and with them: there are 16 registers of half a vector then, twelve of which add up,
+two hold what rows share and one what they do not; with masks there are 32 of a vector, of which 16 add up in strips of two."""
 SLOTS = 4
 """Slots of a group for which code is written, at most: of larger groups a part that divides them."""
 LONG = 8
@@ -353,15 +356,13 @@ def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:
         return False
     if lhs.tensor.policy not in (None, "dense") or var not in lhs.indices or along not in lhs.indices:
         return False
-    if not all(regions.is_dense(v, (lhs, *others)) for v in loops):
-        return False
-    return any(along in a.indices and var not in cin.bound_by(a) for a in others)
+    return regions.rows_share(var, along, loops, (lhs, *others))
 
 
 def copies(loop: Loop, key: Leaders, shape: str) -> int:
     """How many sums a loop of this shape runs at once, or how many slots it visits side by side."""
     if shape == "row_tiles":
-        return regions.ROWS
+        return ENTRY_ROWS[host.has_masks()]
     return step(*(loop.walks[a] for a in key)) if shape == "groups" else COPIES.get(shape, 1)
 
 

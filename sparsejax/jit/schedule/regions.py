@@ -64,6 +64,35 @@ def blocks_pay(
     return added < again
 
 
+def entry_rows(
+    order: Sequence[cin.IndexVar],
+    first: int,
+    out: cin.Access,
+    reads: Sequence[cin.Access],
+    leaders: Sequence[cin.Access],
+) -> bool:
+    """Whether the entries that the loop just outside of tiles walks, which begin at the reduction `first`, may be rows of these
+    (`loops/row_tiles`): each has a row of the result and reductions of dense operands, some of which all of them share."""
+    if not first or len(leaders) != 1:
+        return False
+    var, inner, along = order[first - 1], order[first:-1], order[-1]
+    others = [a for a in reads if a not in leaders]
+    dense = all(a.tensor.format.is_dense for a in (out, *others))
+    if not dense or var not in out.indices or any(v in cin.bound_by(out) for v in inner):
+        return False
+    return rows_share(var, along, inner, (out, *others))
+
+
+def rows_share(
+    var: cin.IndexVar, along: cin.IndexVar, inner: Sequence[cin.IndexVar], dense: Sequence[cin.Access]
+) -> bool:
+    """Whether the rows of a tile, one for each coordinate of `var`, run over the same coordinates, and some of the `dense` operands is the same for
+    all of them."""
+    if not all(is_dense(v, dense) for v in inner):
+        return False
+    return any(along in a.indices and var not in cin.bound_by(a) for a in dense)
+
+
 def is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
     """Whether `var` is neither a sparse level of what is read and written, nor above one."""
     for access in accesses:

@@ -109,6 +109,8 @@ class Schedule:
     """What is cheaper by a fifth, and gives the same bits, when copies of operands are remembered from earlier calls."""
     at_once: bool = False
     """Whether the copies for that are made in the first call, whatever they cost."""
+    panels: tuple[str, Format] | None = None
+    """An operand, by name, that is read in panels of rows (`row_panels`), and its format then; loops are over what it splits into."""
 
 
 def unpriced(order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Schedule:

@@ -184,8 +184,14 @@ class Model(Cardinalities):
         self.lanes = nest.output.dtype.itemsize / 8
         """Words of 8 bytes that a value takes."""
         computed = [p.rhs for p in nest.producers] or [nest.value]
-        self._arithmetic = sum(operator_counts.count(e, True) for e in computed) * self.lanes * self.machine.arithmetic
-        self._functions = sum(operator_counts.count(e, False) for e in computed) * self.lanes * self.machine.function
+        self._operators: dict[operator_counts.Depends, tuple[float, float]] = {}
+        """Nanoseconds of cheap operators and of functions, by the variables that they depend on."""
+        for expr in computed:
+            cheap, functions = operator_counts.by_variables(expr)
+            for depends in {*cheap, *functions}:
+                before = self._operators.get(depends, (0.0, 0.0))
+                own = cheap[depends] * self.machine.arithmetic, functions[depends] * self.machine.function
+                self._operators[depends] = tuple(b + self.lanes * n for b, n in zip(before, own, strict=True))  # type: ignore[assignment]
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
         """What each variable is reduced over, and how: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product."""
@@ -404,9 +410,12 @@ class Model(Cardinalities):
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
         steps = sum([self.searched(a, var, bound) for a in self.accesses if a not in discordant])
         cost += state.survivors * work * steps * here.lookup  # a branch that is not foreseen: 5 to 6 measured
-        if len(bound) + 1 == len(self.nest.variables):
-            vectors = VECTOR * state.survivors * min(1.0, work) if leaders else 0.0  # a run of few entries takes one
-            cost += survivors * self._arithmetic + max(survivors, vectors) * self._functions
+        vectors = 0.0
+        if len(bound) + 1 == len(self.nest.variables) and leaders:
+            vectors = VECTOR * state.survivors * min(1.0, work)  # a run of few entries takes one
+        for depends, (arithmetic, functions) in self._operators.items():
+            if var in depends and depends <= bound | {var}:
+                cost += survivors * arithmetic + max(survivors, vectors) * functions
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         order = (*state.order, var)
         return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders))
@@ -445,8 +454,12 @@ class Model(Cardinalities):
         return regions.region(order, cin.Access(self.nest.output, self.nest.indices), self.accesses)
 
     def _in_tiles(self, order: tuple[cin.IndexVar, ...]) -> float | None:
-        """What the loops around the last cost where two become tiles: the reductions run once for several rows."""
+        """What the loops around the last cost where two become tiles, or entries of a walk are their rows: the reductions run once for several
+        rows."""
         first = self._region(order)
+        if first is not None and self.rows_of(order) is not None:
+            before, inside = self.walk(order[:first]).cost, self.walk(order[:-1]).cost
+            return before + (inside - before) / regions.ROWS
         if first is None or not (dense := [v for v in order[first:-1] if v in self.nest.indices]):
             return None
         if dense[-1] is order[-1].outer:
@@ -455,6 +468,16 @@ class Model(Cardinalities):
         before, inside = self.walk(order[:first]).cost, self.walk((*order[:first], *reductions)).cost
         times = math.prod(self.extents[v] for v in dense) / min(regions.ROWS, max(1, self.extents[dense[-1]]))
         return before + (inside - before) * times
+
+    def rows_of(self, order: tuple[cin.IndexVar, ...]) -> cin.IndexVar | None:
+        """The variable of a walk whose entries are rows of the tiles that the last loops of an order become, if there is one."""
+        first = self._region(order)
+        if not first:
+            return None
+        out = cin.Access(self.nest.output, self.nest.indices)
+        leaders = self.walk(order[:first]).leaders
+        found = regions.entry_rows(order, first, out, self.accesses, leaders)
+        return order[first - 1] if found else None
 
     def _scattering(
         self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State

@@ -1,0 +1,141 @@
+"""Row panels: a sparse operand is read in panels of rows, inside of which its columns come first, where entries of a column share a dense operand.
+
+before:  forall i                                        after:  forall io                                          N in (d,d,c)@(0,1,0)/(1024,1)
+           forall k            N[i,k]                              forall k
+             forall c                                                forall ii          N[io,k,ii]: rows of register tiles
+               forall j                                                forall j (tile)
+                 out[i,j] += In[N[i,k],c] * W[k,c,j]                     forall c
+                                                                           out[io,ii,j] += In[N[io,k,ii],c] * W[k,c,j]
+
+Row by row, all of `W[k]` is read for every entry. In a panel the entries of a column lie side by side and are rows of register tiles
+(`loops/row_tiles`), for which a part of `W[k]` is read once; the panel of the result stays in the second cache meanwhile. Every row adds up its
+terms in the same order of columns as before.
+
+The copy in panels is made by a conversion and remembered with the array (`formats/copies`), as others are. Its price counts in the first call.
+
+Source: the gathered matrix products of sparse convolutions, grouped by their offset (Tang et al., "TorchSparse", MLSys 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from sparsejax.formats import Compressed, Dense, Format
+from sparsejax.jit.cost import conversion_price, machine
+from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.ir import blocks, choices, cin
+from sparsejax.jit.ir.nest import Nest
+from sparsejax.jit.schedule import regions
+from sparsejax.jit.schedule.schedules import Schedule
+
+SHARED = 1.1
+"""How many times as expensive panels may be as loops with a reduction outermost, which threads do not share."""
+LEAST, MOST = regions.ROWS, 1 << 13
+"""Rows of a panel."""
+
+
+Panels = tuple[str, Format]
+"""The operand that is read in panels, by name, and its format then."""
+
+
+_Facts = TypeVar("_Facts", Facts, "Facts | None")
+
+
+def chosen(nest: Nest, known: Facts, made: Schedule, schedule: Callable[[Nest, Facts], Schedule | None]) -> Schedule:
+    """`made`, or the schedule of `nest` with an operand in panels, by `schedule`, if that is cheaper with its conversion."""
+    found = find(nest)
+    if found is None:
+        return made
+    apart = schedule(*read(nest, known, found))
+    if apart is None:
+        return made
+    name, form = found
+    tensor = next(t for t in nest.inputs if t.name == name)
+    copied = conversion_price.cost(tensor.format, form, tensor.shape, known[tensor.name][-1])
+    cost = replace(apart.cost, conversions=apart.cost.conversions + copied)
+    legal = name not in dict(apart.conversions) and math.isfinite(cost.total)
+    most = made.cost.total * (1.0 if made.order[0] in cin.bound_by(cin.Access(nest.output, nest.indices)) else SHARED)
+    cheapest = "columns" if legal and cost.total < most else "rows"
+    if choices.pick("panels", ("rows", "columns") if legal else ("rows",), cheapest) == "rows":
+        return made
+    return replace(apart, cost=cost, panels=found, remembered=None, at_once=False)
+
+
+def read(nest: Nest, known: _Facts, panels: Panels | None) -> tuple[Nest, _Facts]:
+    """`nest` with its operand in panels and without blocks, and what is known of it, if anything is; or both as they are."""
+    if panels is None:
+        return nest, known
+    if known is None:
+        return blocks.split(with_panels(nest, panels)), known
+    made, (name, form) = with_panels(nest, panels), panels
+    shape = next(t.shape for t in nest.inputs if t.name == name)
+    counts = {a.tensor.name: known[a.tensor.name] for a in made.reads}
+    outer, inner, _ = form.level_extents(shape)
+    counts[name] = (float(outer), float(outer * inner), counts[name][-1])
+    parts = blocks.parts_of_nest(made)
+    apart = {a.tensor.name: blocks.split_counts(a, parts, counts[a.tensor.name]) for a in made.reads}
+    return blocks.split(made), replace(known, counts={**known.counts, **apart})
+
+
+def with_panels(nest: Nest, panels: Panels | None) -> Nest:
+    """`nest` reading its operand in panels."""
+    if panels is None:
+        return nest
+    name, form = panels
+    moved: dict[cin.Access, cin.Expr] = {
+        a: cin.Access(a.tensor._replace(format=form), a.indices) for a in nest.reads if a.tensor.name == name
+    }
+    return nest.changed(lambda expr: cin.substitute(expr, moved))
+
+
+def find(nest: Nest) -> Panels | None:
+    """The operand of which panels may be of use, and can be read: the only sparse one, over a row of the result and a column that is reduced and
+    leads to rows of a dense operand, which several entries share."""
+    if nest.nested or nest.bounded or len(nest.producers) != 1 or nest.producers[0].op is None:
+        return None
+    out = cin.Access(nest.output, nest.indices)
+    used = (out, *nest.reads)
+    sparse = [a for a in nest.reads if not a.tensor.format.is_dense]
+    if len(sparse) != 1 or blocks.has_blocks(nest):
+        return None
+    if not out.tensor.format.is_dense or not cin.are_variables(out.indices):
+        return None
+    (access,) = sparse
+    if len(access.indices) != 2 or not cin.are_variables(access.indices) or any(a.tensor.source for a in used):
+        return None
+    if any(isinstance(ix, cin.Position) for a in used for ix in a.indices):
+        return None
+    if not all(level.unique for level in access.tensor.format.levels):
+        return None
+    kept = [d for d, v in enumerate(access.indices) if v in nest.indices]
+    if len(kept) != 1:
+        return None
+    row, column = access.indices[kept[0]], access.indices[1 - kept[0]]
+    if any(a.indices.count(row) > 1 or any(blocks.unpaired(a, {row})) for a in used if a != access):
+        return None
+    if not any(_is_shared(a, row, column, nest) for a in nest.reads if a != access):
+        return None
+    extent = access.tensor.shape[kept[0]]
+    if extent < 2 * LEAST:
+        return None
+    size = [1, 1]
+    size[kept[0]] = _rows(nest, extent)
+    return access.tensor.name, Format((Dense(), Dense(), Compressed()), (kept[0], 1 - kept[0], kept[0]), size)
+
+
+def _is_shared(access: cin.Access, row: cin.Index, column: cin.Index, nest: Nest) -> bool:
+    """Whether all entries of a column meet the same matrix of `access`: what is reduced by what the result has."""
+    others = [v for v in cin.bound_by(access) if v != column]
+    if column not in access.indices or row in cin.bound_by(access):
+        return False
+    return any(v in nest.indices for v in others) and any(v not in nest.indices for v in others)
+
+
+def _rows(nest: Nest, extent: int) -> int:
+    """How many rows a panel has: a power of two, as many as leave half of the second cache, two panels at least."""
+    row = math.prod(nest.output.shape) / extent * nest.output.dtype.itemsize
+    most = min(machine.current().caches[1] / 2 / max(1.0, row), extent / 2, MOST)
+    return max(LEAST, 1 << int(math.log2(max(1.0, most))))

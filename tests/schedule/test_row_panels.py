@@ -1,0 +1,128 @@
+"""Operands that are read in panels of rows, column by column, against NumPy: forced where they do not pay, and chosen where they do."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.formats import Format
+from tests.fuzz import engine
+
+COLUMNS = "panels=columns"
+STATEMENTS = {
+    "Out[x,m] = In[N[x,z],c] * W[z,c,m]": "add",
+    "Out[x,m] += In[N[x,z],c] * W[z,c,m]": "add",
+    "Out[m,x] += In[N[x,z],c] * W[z,c,m]": "transposed",
+    "Out[x,m] max= In[N[x,z],c] * W[z,c,m]": "maximum",
+}
+FORMS = ("coo", "csr", "csc", "dcsr", "groupcoo:2")
+
+
+def drawn(rng, dtype):
+    """A map of neighbours in the order of rows and columns, and the operands of a convolution over it; few rows, or some panels of them."""
+    rows, offsets, inner, outer = (
+        int(n) for n in (rng.integers(8, 50), rng.integers(1, 5), rng.integers(1, 5), rng.integers(1, 40))
+    )
+    stored = rng.random((rows, offsets)) < rng.choice((0.1, 0.6, 1.0))
+    names = rng.integers(0, rows, stored.shape)
+    In, W = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((rows, inner), (offsets, inner, outer)))
+    return stored, names, In, W
+
+
+def expected(how, out, stored, names, In, W):
+    x, z = np.nonzero(stored)
+    terms = np.einsum("pc,pcm->pm", In[names[x, z]], W[z])
+    if how == "maximum":
+        terms = In[names[x, z]][:, :, None] * W[z]
+        for k in range(terms.shape[1]):
+            np.maximum.at(out, x, terms[:, k])
+        return out
+    target = out.T if how == "transposed" else out
+    np.add.at(target, x, terms)
+    return out
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "c16"])
+def test_statements_in_panels(text, dtype):
+    rng, how = np.random.default_rng(len(text)), STATEMENTS[text]
+    if how == "maximum" and dtype == "c16":
+        return
+    tiled = 0
+    for form in FORMS:
+        stored, names, In, W = drawn(rng, dtype)
+        out = (
+            np.zeros((len(In), W.shape[2]), dtype)
+            if " = " in text
+            else rng.integers(-3, 4, (len(In), W.shape[2])).astype(dtype)
+        )
+        out = np.ascontiguousarray(out.T) if how == "transposed" else out
+        N = sj.array((names[stored], np.nonzero(stored)), shape=stored.shape).asformat(form)
+        given = {} if " = " in text else {"Out": out}
+        with engine.quick(), sj.config.using(choose=COLUMNS):
+            f = sj.jit(lambda N, In, W, **given: sj.insum(text, N=N, In=In, W=W, **given))
+            made = f(N, In, W, **given)
+            tiled += "row_tiles" in f.lower(N, In, W, **given).as_text("cin")
+        np.testing.assert_array_equal(made.todense(), expected(how, out.copy(), stored, names, In, W), err_msg=form)
+    assert tiled or how == "transposed"
+
+
+@pytest.mark.parametrize("shape", ["row_tiles", "entries"])
+def test_values_of_the_operand_itself(shape):
+    """What is in panels may be multiplied, and its rows read another operand."""
+    rng = np.random.default_rng(3)
+    for form in ("csr", "csc", "coo"):
+        for rows in (8, 33, 100):
+            S = rng.integers(-3, 4, (rows, 4)) * (rng.random((rows, 4)) < 0.5).astype(float)
+            H, W = rng.integers(-3, 4, (rows, 3)).astype(float), rng.integers(-3, 4, (4, 3, 17)).astype(float)
+            with engine.quick(), sj.config.using(choose=f"{COLUMNS},loop_shape={shape}"):
+                made = sj.jit(lambda S, H, W: sj.einsum("ik,il,klj->ij", S, H, W))(sj.array(S, format=form), H, W)
+            np.testing.assert_array_equal(made.todense(), np.einsum("ik,il,klj->ij", S, H, W))
+
+
+def convolution(rows, offsets, channels):
+    rng = np.random.default_rng(5)
+    stored = rng.random((rows, offsets)) < 0.5
+    names = rng.integers(0, rows, stored.shape)
+    N = sj.array((names[stored], np.nonzero(stored)), shape=stored.shape)
+    In = rng.standard_normal((rows, channels)).astype("f4")
+    return N, In, rng.standard_normal((offsets, channels, channels)).astype("f4"), stored, names
+
+
+ADDED = "Out[x,m] += In[N[x,z],c] * W[z,c,m]"
+TEXT = "Out[x,m] = In[N[x,z],c] * W[z,c,m]"
+
+
+def test_long_index_arrays_that_lead_to_large_matrices_are_read_in_panels():
+    N, In, W, stored, names = convolution(4000, 9, 128)
+    f = sj.jit(lambda N, In, W: sj.insum(ADDED, N=N, In=In, W=W, Out=snp.zeros((4000, 128), "f4")))
+    with sj.config.using(machine="zen4"):
+        made = f(N, In, W).todense()
+        assert "is converted to (d,d,c)@(0,1,0)/(1024,1) first" in f.lower(N, In, W).as_text("plan")
+        assert "in panels of rows, column by column" in str(sj.explain(f)(N, In, W))
+    want = expected("add", np.zeros((4000, 128), "f4"), stored, names, In, W)
+    np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-3)
+    kept = [form for form in N.storage.cache["converted"] if form.blocked]  # the next call finds it
+    assert kept == [Format.parse("(d,d,c)@(0,1,0)/(1024,1)", 2)]
+
+
+def test_bits_in_panels_are_the_same_for_any_number_of_threads():
+    N, In, W, *_ = convolution(300, 5, 20)
+    found = []
+    for threads in (1, 2):
+        with sj.config.using(choose=f"{COLUMNS},chunks=each", num_threads=threads):
+            f = sj.jit(lambda N, In, W: sj.insum(ADDED, N=N, In=In, W=W, Out=snp.zeros((300, 20), "f4")))
+            found.append(f(N, In, W).todense())
+            assert "row_tiles" in f.lower(N, In, W).as_text("cin")
+    np.testing.assert_array_equal(*found)
+
+
+def test_derivatives_in_panels():
+    N, In, W, *_ = convolution(40, 3, 4)
+    loss = lambda In, W: (sj.insum(TEXT, N=N, In=In, W=W) ** 2).sum()  # noqa: E731
+    with engine.quick():
+        plain = sj.grad(loss, (0, 1))(In, W)
+        with sj.config.using(choose=COLUMNS):
+            made = sj.grad(loss, (0, 1))(In, W)
+    for x, y in zip(made, plain, strict=True):
+        np.testing.assert_allclose(x.todense(), y.todense(), rtol=1e-4, atol=1e-3)
