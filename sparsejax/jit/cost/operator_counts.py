@@ -7,7 +7,9 @@ computed outside of it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
+from sparsejax.jit.cost.price_table import Machine
 from sparsejax.jit.ir import cin, operators
 
 Depends = frozenset[cin.IndexVar]
@@ -34,3 +36,15 @@ def by_variables(expr: cin.Expr) -> tuple[Counter[Depends], Counter[Depends]]:
 
     look(expr)
     return cheap, functions
+
+
+def nanoseconds(exprs: Iterable[cin.Expr], lanes: float, machine: Machine) -> dict[Depends, tuple[float, float]]:
+    """What the cheap operators and the functions of some expressions cost, by the variables that they depend on; values take so many `lanes`."""
+    made: dict[Depends, tuple[float, float]] = {}
+    for expr in exprs:
+        cheap, functions = by_variables(expr)
+        for depends in dict.fromkeys((*cheap, *functions)):
+            arithmetic, polynomials = made.get(depends, (0.0, 0.0))
+            arithmetic += lanes * cheap[depends] * machine.arithmetic
+            made[depends] = arithmetic, polynomials + lanes * functions[depends] * machine.function
+    return made

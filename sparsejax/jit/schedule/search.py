@@ -36,7 +36,7 @@ from sparsejax.jit.cost.machine import UNEVEN
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
-from sparsejax.jit.schedule import concordant, models, placement, regions, schedules, waiting
+from sparsejax.jit.schedule import concordant, models, placement, regions, schedules, tiled_loops, waiting
 from sparsejax.jit.schedule.assembly import SCATTER, assembly
 from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule, State
 
@@ -184,14 +184,7 @@ class Model(Cardinalities):
         self.lanes = nest.output.dtype.itemsize / 8
         """Words of 8 bytes that a value takes."""
         computed = [p.rhs for p in nest.producers] or [nest.value]
-        self._operators: dict[operator_counts.Depends, tuple[float, float]] = {}
-        """Nanoseconds of cheap operators and of functions, by the variables that they depend on."""
-        for expr in computed:
-            cheap, functions = operator_counts.by_variables(expr)
-            for depends in {*cheap, *functions}:
-                before = self._operators.get(depends, (0.0, 0.0))
-                own = cheap[depends] * self.machine.arithmetic, functions[depends] * self.machine.function
-                self._operators[depends] = tuple(b + self.lanes * n for b, n in zip(before, own, strict=True))  # type: ignore[assignment]
+        self._operators = operator_counts.nanoseconds(computed, self.lanes, self.machine)
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
         """What each variable is reduced over, and how: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product."""
@@ -383,9 +376,9 @@ class Model(Cardinalities):
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1] or any(cin.jumps(a, var) for a in self._touched)
             each = here.strided if strided else here.lane * self.lanes
-            first = None if strided else self._region((*state.order, var))
+            first = None if strided else tiled_loops.first(self, (*state.order, var))
             if first is not None:
-                rows = self._in_tiles((*state.order, var))
+                rows = tiled_loops.around(self, (*state.order, var))
                 around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
                 around += here.start * self.walk(state.order[:first]).survivors
         elif len(leaders) > 1:
@@ -443,41 +436,6 @@ class Model(Cardinalities):
     def spent(self, state: State) -> float:
         """What loops cost so far."""
         return state.cost + self.waiting.total(state.order)
-
-    def _region(self, order: tuple[cin.IndexVar, ...]) -> int | None:
-        """Where the loops of an order begin that become tiles."""
-        producers = self.nest.producers
-        if self.nest.nested or len(producers) != 1 or producers[0].op is None:
-            return None
-        if set(order) < set(self.nest.variables) or assembly(self.nest.output, self.storage, order)[0] == SCATTER:
-            return None
-        return regions.region(order, cin.Access(self.nest.output, self.nest.indices), self.accesses)
-
-    def _in_tiles(self, order: tuple[cin.IndexVar, ...]) -> float | None:
-        """What the loops around the last cost where two become tiles, or entries of a walk are their rows: the reductions run once for several
-        rows."""
-        first = self._region(order)
-        if first is not None and self.rows_of(order) is not None:
-            before, inside = self.walk(order[:first]).cost, self.walk(order[:-1]).cost
-            return before + (inside - before) / regions.ROWS
-        if first is None or not (dense := [v for v in order[first:-1] if v in self.nest.indices]):
-            return None
-        if dense[-1] is order[-1].outer:
-            return None
-        reductions = tuple(v for v in order[first:-1] if v not in dense)
-        before, inside = self.walk(order[:first]).cost, self.walk((*order[:first], *reductions)).cost
-        times = math.prod(self.extents[v] for v in dense) / min(regions.ROWS, max(1, self.extents[dense[-1]]))
-        return before + (inside - before) * times
-
-    def rows_of(self, order: tuple[cin.IndexVar, ...]) -> cin.IndexVar | None:
-        """The variable of a walk whose entries are rows of the tiles that the last loops of an order become, if there is one."""
-        first = self._region(order)
-        if not first:
-            return None
-        out = cin.Access(self.nest.output, self.nest.indices)
-        leaders = self.walk(order[:first]).leaders
-        found = regions.entry_rows(order, first, out, self.accesses, leaders)
-        return order[first - 1] if found else None
 
     def _scattering(
         self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State

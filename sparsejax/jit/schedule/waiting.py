@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sparsejax.jit.cost import memory, statistics
 from sparsejax.jit.cost.statistics import EVEN
 from sparsejax.jit.ir import cin
-from sparsejax.jit.schedule import placement, regions
+from sparsejax.jit.schedule import placement, regions, tiled_loops
 from sparsejax.jit.schedule.assembly import SCATTER, assembly
 
 if TYPE_CHECKING:
@@ -83,7 +83,9 @@ class Waiting:
             depths, drawn = tuple(map(order.index, stored)), []
         states = [model.walk(order[:k]) for k in range(len(order) + 1)]
         survivors = [state.survivors for state in states]
-        shared = model.rows_of(order)  # of what entries share as rows of tiles, a part is read once for all of them
+        shared = tiled_loops.rows(
+            model, order
+        )  # of what entries share as rows of tiles, a part is read once for all of them
         if shared is not None and shared not in access.bound:
             inside = order.index(shared) + 1
             survivors = [s if k < inside else s / regions.ROWS for k, s in enumerate(survivors)]

@@ -1,0 +1,56 @@
+"""What loops cost that become register tiles (`rewrite/tile`, `loops/row_tiles`), in the model of `search`.
+
+forall i: forall ii: forall l: forall j     tiles of two dense loops, ii and j: the loop over l runs once for several ii
+forall k: forall p: forall l: forall j      entries p of a walk are rows of tiles: the loop over l runs once for several entries
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sparsejax.jit.ir import cin
+from sparsejax.jit.schedule import regions
+from sparsejax.jit.schedule.assembly import SCATTER, assembly
+
+if TYPE_CHECKING:
+    from sparsejax.jit.schedule.search import Model
+
+Order = tuple[cin.IndexVar, ...]
+
+
+def first(model: Model, order: Order) -> int | None:
+    """Where the loops of an order begin that become tiles."""
+    nest, producers = model.nest, model.nest.producers
+    if nest.nested or len(producers) != 1 or producers[0].op is None:
+        return None
+    if set(order) < set(nest.variables) or assembly(nest.output, model.storage, order)[0] == SCATTER:
+        return None
+    return regions.region(order, cin.Access(nest.output, nest.indices), model.accesses)
+
+
+def around(model: Model, order: Order) -> float | None:
+    """What the loops around the last cost where two become tiles, or entries of a walk are their rows: the reductions run once for several
+    rows."""
+    begin = first(model, order)
+    if begin is not None and rows(model, order) is not None:
+        before, inside = model.walk(order[:begin]).cost, model.walk(order[:-1]).cost
+        return before + (inside - before) / regions.ROWS
+    if begin is None or not (dense := [v for v in order[begin:-1] if v in model.nest.indices]):
+        return None
+    if dense[-1] is order[-1].outer:
+        return None
+    reductions = tuple(v for v in order[begin:-1] if v not in dense)
+    before, inside = model.walk(order[:begin]).cost, model.walk((*order[:begin], *reductions)).cost
+    times = math.prod(model.extents[v] for v in dense) / min(regions.ROWS, max(1, model.extents[dense[-1]]))
+    return before + (inside - before) * times
+
+
+def rows(model: Model, order: Order) -> cin.IndexVar | None:
+    """The variable of a walk whose entries are rows of the tiles that the last loops of an order become, if there is one."""
+    begin = first(model, order)
+    if not begin:
+        return None
+    out = cin.Access(model.nest.output, model.nest.indices)
+    found = regions.entry_rows(order, begin, out, model.accesses, model.walk(order[:begin]).leaders)
+    return order[begin - 1] if found else None
