@@ -11,8 +11,8 @@
 While a strip is being emitted, every assignment is made for all its lanes. Where two loops are tiled, a strip has several rows, coordinates
 of the outer one, with registers for each: what has no row is read once for all of them.
 
-    for b0 in 0 .. m by 4:              four rows, then one
-      for k0 in 0 .. n by 16:           one vector or two to a row
+    for k0 in 0 .. n by 16:             one vector or two to a row
+      for b0 in 0 .. m by 4:            six rows, then four, then one: what they share stays in the first cache meanwhile
         for p in pos[i] .. pos[i + 1]:
           x = B[crd[p], k0 .. k0 + 15]
           t00 .. t01 += vals[p, b0] * x
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import emit
@@ -46,23 +47,16 @@ MOST_ROWS = 6
 
 
 def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
-    """Emit a tiled loop, or two: strips of decreasing width until all coordinates are done."""
+    """Emit a tiled loop, or two: strips of decreasing width until all coordinates are done, in each of which all rows."""
     inner = stmt.body
-    if not isinstance(inner, cin.Forall) or inner.kind != "tile":
+    if isinstance(inner, cin.Forall) and inner.kind == "tile":
+        strips(context, inner, env, stmt.var)
+    else:
         strips(context, stmt, env, None)
-        return
-    b, extent, done = context.b, context.bound(stmt.var, env), context.b.i64(0)
-    rows = _rows(context, stmt.var)
-    counts = [width for (width,) in _needed(context, stmt.var, [(rows,), (1,)])]
-    for count in counts:
-        end = extent if count == counts[-1] else b.mul(b.binary("sdiv", extent, b.i64(count)), count)
-        with b.for_(done, end, stmt.var.name, count) as first:
-            strips(context, inner, env, Rows(stmt.var, first, count))
-        done = end
 
 
-def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> None:
-    """A tiled loop, for some rows."""
+def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexVar | None) -> None:
+    """A tiled loop: for some rows, or for all coordinates of another variable, some at a time."""
     b, var, extent = context.b, stmt.var, context.bound(stmt.var, env)
     used = [a for a in cin.accesses(stmt.body) if a.tensor.policy != "scalar"]
     used += [w.lhs for w in cin.writes(stmt.body) if w.lhs.tensor.policy != "scalar"]
@@ -70,9 +64,11 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> N
     used = [a for a in used if a not in named]
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
-    most = VECTORS if rows is None or rows.count == 1 else FEW if b.has_masks() else 1
+    counts = _counts(context, rows) if isinstance(rows, cin.IndexVar) else []
+    count = max(n for n, _ in counts) if counts else rows.count if isinstance(rows, Rows) else 1
+    most = VECTORS if count == 1 else FEW if b.has_masks() else 1
     if context.program.literal:
-        most = min(most, _room(b, stmt.body, 1 if rows is None else rows.count))
+        most = min(most, _room(b, stmt.body, count))
     masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = context.program.extent(var) >= WIDE * widest
@@ -85,14 +81,48 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | None) -> N
         end = extent if last else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
         with b.for_(done, end, var.name, width) as index:
             mask = b.below(lanes, b.sub(extent, index)) if last and masks and partial else None
-            inside = env.in_mode(strip=Strip(var, lanes, vectors, rows, mask)).bind(var, index)
-            context.emit(stmt.body, context.resolve(inside, stmt.body))
+            strip = Strip(var, lanes, vectors, rows if isinstance(rows, Rows) else None, mask)
+            _all_rows(context, stmt.body, env.bind(var, index), strip, rows, counts)
         done = end
 
 
+def _all_rows(
+    context: Context,
+    body: cin.Stmt,
+    env: Env,
+    strip: Strip,
+    rows: Rows | cin.IndexVar | None,
+    counts: list[tuple[int, int]],
+) -> None:
+    """What a strip computes, in all of its rows."""
+    b = context.b
+    if not isinstance(rows, cin.IndexVar):
+        inside = env.in_mode(strip=strip)
+        context.emit(body, context.resolve(inside, body))
+        return
+    extent, done = context.bound(rows, env), b.i64(0)
+    for count, step in counts:
+        end = extent if step == 1 else b.mul(b.binary("sdiv", extent, b.i64(step)), step)
+        with b.for_(done, end, rows.name, count) as first:
+            inside = env.in_mode(strip=replace(strip, rows=Rows(rows, first, count)))
+            context.emit(body, context.resolve(inside, body))
+        done = end
+
+
+def _counts(context: Context, var: cin.IndexVar) -> list[tuple[int, int]]:
+    """How many rows a strip has at a time, and a number of coordinates of which as many are taken as are whole: six, of twelve coordinates, where there
+    are 16 registers, so that four are left or eight of 16, 32 or 64; then four; then one."""
+    if context.program.literal:
+        rows = _rows(context, var)
+        return [(width, width) for (width,) in _needed(context, var, [(rows,), (1,)])]
+    six = () if context.b.has_masks() else ((2 * MOST_ROWS,),)
+    found = [step for (step,) in _needed(context, var, [*six, (ROWS,), (1,)])]
+    return [(MOST_ROWS if step == 2 * MOST_ROWS else step, step) for step in found]
+
+
 def _rows(context: Context, var: cin.IndexVar) -> int:
-    """How many rows a strip has: in code that is written out, as many as leave none over, where that is known."""
-    if not context.program.literal or context.b.has_masks():
+    """How many rows a strip has in code that is written out: as many as leave none over, where that is known."""
+    if context.b.has_masks():
         return ROWS
     extents = _extents(context, var)
     return next((n for n in range(MOST_ROWS, ROWS, -1) if all(extent % n == 0 for extent in extents)), ROWS)
