@@ -140,13 +140,16 @@ class _Builder:
             dtype,
             given.format if given is not None and sparse else None,
         )
+        read = given is not None and line.op != "=" and not _starts(given, op, statement.each_once())
+        if given is not None and not read and op == "add":  # a sparse result would be converted behind the kernel
+            statement = statement.with_(format=given.format)
         names = [kernels.Label(n, self.places.get(n, "")) for n in self.names]
         made = kernels.insum(self.arrays, statement, names, line.target.name)
         if given is None:
             return made
         if line.op == "=":
             return convert_format(made, given.format)
-        if not _starts(given, op, statement.each_once()):
+        if read:
             made = elementwise(op, given, made)
         return convert_format(convert_element_type(made, dtype), given.format)
 

@@ -1,6 +1,7 @@
 """Tiles of registers over one and two dense variables (`tile`, `register_tiles`), against NumPy."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit.backend import host
 from tests.fuzz import engine
+from tests.prices import priced
 
 SUBSCRIPTS = (
     "ijb,jk->ibk",
@@ -203,3 +205,18 @@ def test_index_arrays_of_long_integers_leave_strips_their_lanes():
     N, In, W, _ = convolution(np.random.default_rng(9), 40, 3, (4, 32), "f4")
     f = sj.jit(lambda N, In, W: sj.insum(TEXT, N=N.astype("i8"), In=In, W=W))
     assert ": +16]" in f.lower(N, In, W).as_text("loops")
+
+
+@pytest.mark.parametrize("sums", ["walk", "block"])
+def test_strips_are_outside_of_rows_whose_operand_is_large(sums):
+    """Whichever is outside, all rows and columns are computed: of blocks that stick out too, and in six, four or single rows."""
+    for few in (True, False):
+        caches = (256, 1024, 1 << 20) if few else (1 << 20, 1 << 21, 1 << 22)
+        with engine.quick(), priced(caches=caches), sj.config.using(choose=f"sums={sums}"):
+            for block, dense, B in (*block_products(), ((32, 32), np.eye(80, 70), np.ones((70, 40)))):
+                A = sj.array(dense, format="bsr:{}x{}".format(*block))
+                f = sj.jit(lambda A, B: A @ B)
+                np.testing.assert_array_equal(f(A, B).todense(), dense @ B)
+            text = f.lower(A, B).as_text("loops")
+        strip, rows = (re.search(rf"for {v}(_1)? in 0 \.\.", text).start() for v in ("j", "ii"))
+        assert (strip < rows) == few
