@@ -34,6 +34,11 @@ PASSES = {
     "parallelize": "kernels run on one thread",
 }
 CHOICES: dict[str, dict[str, str]] = {
+    "rounds": {
+        "table": "a loop is one table of calls that machine code runs, where its steps are kernels",
+        "buffers": "its rounds take turns in two sets of buffers, where all that changes is dense",
+        "apart": "every round runs as any program does",
+    },
     "shapes": {
         "fixed": "the first call of a program is traced for its shapes; extents that change in later ones are symbols",
         "symbolic": "all extents of the first call are symbols already",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sparsejax.core.avals import Aval
 from sparsejax.formats.parts import stacking
 from sparsejax.formats.storage import Storage
+from sparsejax.jit.ir import choices
 
 FIRST = 8
 """Rounds before buffers are bound, which costs as much as some rounds."""
@@ -23,6 +24,9 @@ FIRST = 8
 
 class Body:
     """What a loop runs: the plan of a jaxpr, or something that listens to it."""
+
+    patience: int = FIRST
+    """Rounds before a loop with this body is looked at as a whole, fewer where there were not so many."""
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         """The results for these operands."""
@@ -34,6 +38,17 @@ class Body:
 
     def bound(self, storages: Sequence[Storage], fixed: Sequence[bool], outputs: Sequence[NDArray[Any] | None]) -> Any:
         """The body over fixed buffers (`jit.bound.Bound`); None where it cannot be bound."""
+        return None
+
+    def loop(
+        self,
+        going: Body,
+        asked: Sequence[Storage],
+        given: Sequence[Storage],
+        carry: Sequence[Storage],
+        sample: Sequence[Storage] | None,
+    ) -> list[Storage] | None:
+        """The last carry of the loop with this body and the condition `going`; None where it is not known as a whole."""
         return None
 
 
@@ -86,15 +101,28 @@ def run_while(
     going: Body, step: Body, asked: Sequence[Storage], given: Sequence[Storage], carry: list[Storage]
 ) -> list[Storage]:
     """`while going(*asked, *carry): carry = step(*given, *carry)`."""
+    way = choices.pick("rounds", ("table", "buffers", "apart"), "table")
+    whole = step.loop(going, asked, given, carry, None) if way == "table" else None
+    if whole is not None:
+        return whole
+    patience, sample = step.patience, carry
     for count in itertools.count():
         if not going.run((*asked, *carry))[0].vals[0]:
+            step.patience = max(1, min(patience, count - 1))
             return carry
-        if count == FIRST:
-            turns = _bound_while(going, step, asked, given, carry)
-            if turns is not None:
-                return turns
+        if count == patience:
+            whole = step.loop(going, asked, given, carry, sample) if way == "table" else None
+            whole = _bound_while(going, step, asked, given, carry) if whole is None and way != "apart" else whole
+            if whole is not None:
+                return whole
         carry = step.run((*given, *carry))
+        if _entries(carry) >= _entries(sample):
+            sample = carry
     return carry
+
+
+def _entries(carry: Sequence[Storage]) -> int:
+    return sum(len(s.vals) for s in carry if not s.format.is_dense)
 
 
 def _bound_while(

@@ -90,6 +90,8 @@ class Binding:
 
         self.resized = resized
         """The same kernel with an output of another shape."""
+        self.shared = shared
+        """Whose positions the output has, if these are given."""
         self._kernel: compiler.Kernel | chunked.Chunked = compiled
         self._compiled, self._output = compiled, output
         self._call: Callable[[bytes], int] | None = None
@@ -125,7 +127,7 @@ class Binding:
             return
         _check_size(output)
         self._given = None if shared is None else _GivenMemory(output, shared)
-        self._adoption = _Adoption(output)
+        self._adoption = Adoption(output)
         starts = heads(output)
         self._growing = expected is GROWING
         counts = expected if len(expected) == len(starts) else (0,) * len(starts)
@@ -138,6 +140,36 @@ class Binding:
         """The slots of a call with a dense output in `vals`."""
         packed = [self._first, *map(input_slots, inputs), self._extents, _pack_one(result_memory.address_of(vals))]
         return np.frombuffer(b"".join(packed), np.int64).copy()
+
+    @property
+    def kernel(self) -> compiler.Kernel | chunked.Chunked:
+        """What is called."""
+        return self._kernel
+
+    @property
+    def prefix(self) -> bytes:
+        """The slots before those of inputs."""
+        return self._first
+
+    @property
+    def dense(self) -> bool:
+        """Whether the output has a value for every coordinate, in memory that is there before the call."""
+        return self._dense
+
+    @property
+    def extents(self) -> bytes:
+        """The slots of a dense output but the last, the address of its memory."""
+        return self._extents
+
+    @property
+    def content(self) -> Any:
+        """What memory of a dense output must hold before the call (None: anything)."""
+        return self._content
+
+    @property
+    def room(self) -> tuple[int, ...]:
+        """How many coordinates of a growing output to make room for, per level that starts a segment."""
+        return self._room
 
     def places(self, inputs: Sequence[Storage]) -> list[int]:
         """The slots, of those of a call, that hold the addresses of the inputs' values."""
@@ -365,7 +397,7 @@ class _GivenMemory:
         return Storage(output.format, output.shape, output.fill_value, buffers, vals)
 
 
-class _Adoption:
+class Adoption:
     """How the storage of a growing output is made from its slots after a call; everything static is worked out once."""
 
     def __init__(self, output: cin.Tensor) -> None:

@@ -82,13 +82,19 @@ class Chunked:
         if not form.full:
             self._layout = _Layout(output)
 
-    def _alone(self) -> bool:
+    @property
+    def kernel(self) -> compiler.Kernel:
+        """What runs a chunk."""
+        return self._kernel
+
+    @property
+    def alone(self) -> bool:
         """Whether one chunk is all."""
         return not self._long and not self._partial and threads.count() == 1
 
     def _table(self, slots: bytes) -> Ints:
         """One row per chunk: the slots, the chunk's number, how many there are."""
-        rows = 1 if self._alone() else self._chunks
+        rows = 1 if self.alone else self._chunks
         table = np.empty((rows, len(slots) // 8 + 2), np.int64)
         table[:, :-2] = np.frombuffer(slots, np.int64)
         table[:, -2] = _numbers(rows)
@@ -97,7 +103,7 @@ class Chunked:
 
     def run_packed(self, slots: bytes) -> int:
         """As `runtime.Kernel.run_packed`: all chunks of a dense output."""
-        if self._alone():
+        if self.alone:
             return self._kernel.run_packed(slots + _ALONE)
         if self._partial == "scalar" and threads.count() == 1:
             return self._run_in_turn(slots)

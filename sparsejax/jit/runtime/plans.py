@@ -25,7 +25,8 @@ from sparsejax.jit.graph import (
     reassociate,
     resize,
 )
-from sparsejax.jit.runtime import donation, library_call, sequence
+from sparsejax.jit.cost import statistics
+from sparsejax.jit.runtime import donation, library_call, loop_table, sequence, threads
 from sparsejax.jit.runtime.bound_loop import Bound
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.lax.rounds import Body
@@ -51,8 +52,10 @@ class Plan(Body):
         self._numbers: dict[Var, int] = {}
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
             self._numbers[var] = len(self._numbers)
-        self._literals: list[Storage] = []
+        self.literals: list[Storage] = []
         first = len(self._numbers) + sum(isinstance(a, Literal) for atoms in self._atoms() for a in atoms)
+        self._tables: dict[Any, Any] = {}
+        """Loops of which it is the body."""
         self.made: list[range] = []
         """The registers that every step makes."""
         for step in self.steps:
@@ -66,11 +69,11 @@ class Plan(Body):
             return
         self.checks = guards.placed([c for n in notes for c in n.checks], self._numbers, self.made)
         """Where a value is not as it must be before some step, the program runs as it is written."""
-        *self._reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
-        last = {k: number for number, reads in enumerate(self._reads) for k in reads}
+        *self.reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
+        last = {k: number for number, reads in enumerate(self.reads) for k in reads}
         made = {k for registers in self.made for k in registers} - set(self.results)
-        self._dead = [
-            [k for k in dict.fromkeys(reads) if k in made and last[k] == n] for n, reads in enumerate(self._reads)
+        self.dead = [
+            [k for k in dict.fromkeys(reads) if k in made and last[k] == n] for n, reads in enumerate(self.reads)
         ]
         """The registers that no step reads any more after each step."""
         kernels = {
@@ -94,10 +97,10 @@ class Plan(Body):
     def _connect(self) -> None:
         """Put the steps in a row."""
         calls = [self._call(number) for number in range(len(self.steps))]
-        self._line = sequence.Line(calls, self._reads, self._dead, self.results, self.checks)
+        self._line = sequence.Line(calls, self.reads, self.dead, self.results, self.checks)
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
-        single = len(calls) == 1 and not self.checks.before and not self._literals and self.results == [count]
-        self.alone = calls[0] if single and self._reads[0] == list(range(count)) and self.fresh else None
+        single = len(calls) == 1 and not self.checks.before and not self.literals and self.results == [count]
+        self.alone = calls[0] if single and self.reads[0] == list(range(count)) and self.fresh else None
         """The kernel that is all there is to do, if it reads the operands as they come."""
 
     def resized(self, change: Callable[[Any], Any]) -> Plan:
@@ -128,7 +131,7 @@ class Plan(Body):
                 registers.append(step.once(inputs, change))
             else:
                 registers += self._once_called(number, step, inputs, change)
-            for k in self._dead[number]:
+            for k in self.dead[number]:
                 registers[k] = sequence.FREED
         results = [registers[k] for k in self.results]
         if not self.fresh:
@@ -200,12 +203,12 @@ class Plan(Body):
         if isinstance(atom, Var):
             return self._numbers[atom]
         value = np.asarray(atom.value, atom.aval.dtype).reshape(1)
-        self._literals.append(Storage(Format(()), (), atom.aval.dtype.type(0), (), value))
-        return len(self.jaxpr.consts) + len(self.jaxpr.inputs) + len(self._literals) - 1
+        self.literals.append(Storage(Format(()), (), atom.aval.dtype.type(0), (), value))
+        return len(self.jaxpr.consts) + len(self.jaxpr.inputs) + len(self.literals) - 1
 
     def registers(self, storages: Sequence[Storage]) -> list[Storage]:
         """The registers before the first step."""
-        return [*storages, *self._literals]
+        return [*storages, *self.literals]
 
     def bodies(self, number: int) -> list[Plan]:
         """The plans of the jaxprs that a step runs."""
@@ -219,7 +222,7 @@ class Plan(Body):
         spare: donation.Spare | None = None,
     ) -> list[Storage]:
         """Run one step, whose results become the next registers; what it read. `bodies` run in place of its own."""
-        step, inputs = self.steps[number], [registers[k] for k in self._reads[number]]
+        step, inputs = self.steps[number], [registers[k] for k in self.reads[number]]
         if isinstance(step, KernelRunner):
             registers.append(step.run(inputs, None if spare is None else self._memory(number, registers, spare)))
         else:
@@ -241,10 +244,10 @@ class Plan(Body):
         if not all(isinstance(s, KernelRunner) and s.bindable for s in self.steps):
             return None
         registers, made = self.registers(storages), Bound()
-        stays = [*fixed, *(True for _ in self._literals)]
+        stays = [*fixed, *(True for _ in self.literals)]
         wanted = {k: vals for k, vals in zip(self.results, outputs, strict=True) if vals is not None}
         first = len(registers)
-        for step, reads in zip(self.steps, self._reads, strict=True):
+        for step, reads in zip(self.steps, self.reads, strict=True):
             assert isinstance(step, KernelRunner)
             own, flags = [registers[k] for k in reads], [stays[k] for k in reads]
             register = step.bind(made, own, flags, wanted.get(len(registers)))
@@ -258,11 +261,42 @@ class Plan(Body):
         made.results = [registers[k] for k in self.results]
         return made
 
+    def loop(
+        self,
+        going: Body,
+        asked: Sequence[Storage],
+        given: Sequence[Storage],
+        carry: Sequence[Storage],
+        sample: Sequence[Storage] | None,
+    ) -> list[Storage] | None:
+        """The loop of which it is the body, and `going` the condition, from a carry to the end, by one table (`loop_table`). It is made of the
+        carry of some round, the `sample`; None where there is no table, or no sample and none is known."""
+        if not isinstance(going, Plan):
+            return None
+        facts = tuple(s.cache.get("positions") or statistics.positions(s) for s in (*asked, *given))
+        key = id(going), config.planning(), threads.count(), facts
+        if key not in self._tables:
+            if sample is None:
+                return None
+            with turn:
+                if len(self._tables) >= 64:
+                    self._tables.clear()
+                self._tables[key] = loop_table.made(going, self, asked, given, sample), going
+        table, _ = self._tables[key]
+        return None if table is None else table.run((*asked, *given), carry)
+
+    def registers_of(self, storages: Sequence[Storage]) -> list[Storage]:
+        """All registers after a run."""
+        registers = self.registers(storages)
+        for number in range(len(self.steps)):
+            self.step(number, registers)
+        return registers
+
     def _memory(self, number: int, registers: list[Storage], spare: donation.Spare) -> Into | None:
         """What gives donated memory for the result of a kernel; None where there is none."""
         step = self.steps[number]
         assert isinstance(step, KernelRunner)
-        reads, out = self._reads[number], step.output
+        reads, out = self.reads[number], step.output
         size = math.prod(out.shape)
         if not step.bindable or not spare.fits(size, out.dtype):
             return None
@@ -291,16 +325,16 @@ class Plan(Body):
 
     def call(self, storages: Sequence[Storage]) -> Storage:
         """The first result, as `outcome`."""
-        found = self._line.run([*storages, *self._literals]) if self.fresh else None
+        found = self._line.run([*storages, *self.literals]) if self.fresh else None
         return self.outcome(storages)[0] if found is None else found[0]
 
     def _run_donated(self, storages: Sequence[Storage], donated: Mapping[int, Storage]) -> list[Storage]:
         if self.checks.later:  # what is checked later may have been overwritten by then
             return self._written(storages).run(storages, donated)
         registers = self.registers(storages)
-        last = {k: number for number, reads in enumerate(self._reads) for k in reads}
+        last = {k: number for number, reads in enumerate(self.reads) for k in reads}
         spare = donation.Spare({k: s for k, s in donated.items() if k not in self.results}, last)
-        for number, dead in enumerate(self._dead):
+        for number, dead in enumerate(self.dead):
             if number in self.checks.before and not self.checks.hold(number, registers):
                 return self._written(storages).run(storages, donated)
             self.step(number, registers, spare=spare)
