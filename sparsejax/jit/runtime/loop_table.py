@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.core.avals import Aval
-from sparsejax.core.jaxpr import Eqn, Literal
+from sparsejax.core.jaxpr import Eqn
 from sparsejax.formats import Format, convert, copies
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.backend import compiler
@@ -301,13 +301,14 @@ class Table:
         self.op(CALL, kernel.address, first)
         return places
 
-    def thinned(self, x: Register, sample: Storage) -> Register:
-        """The entries of `x` that differ from its fill."""
-        kernel = table_kernels.thin(x.aval)
+    def thinned(self, x: Register, tol: Register, sample: Storage) -> Register:
+        """The entries of `x` that differ from its fill by more than `tol`."""
+        kernel = table_kernels.thin(x.aval, tol.aval)
         if kernel is None:
             raise Unbound("entries of an array in this format are dropped")
         first = len(self.words)
         self.copied(x)
+        self.copied(tol)
         made = self.output(x.aval, sample)
         self.keep.append(kernel)
         self.op(CALL, kernel.address, first)
@@ -347,17 +348,19 @@ class Table:
         registers = [*given, *(self.literal(s) for s in plan.literals)]
         first = len(registers)
         wanted = set(plan.results) if swapped else set()
-        unfilled: dict[int, int] = {}
+        kept: dict[int, tuple[int, int]] = {}
         for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
             inputs, here = [registers[k] for k in reads], len(registers)
             if hasattr(step, "nest"):
                 registers.append(self.kernel(step, inputs, samples[here], here in wanted))
-            elif step.eqn.primitive.name == "kept" and _drops_fill(step.eqn):
-                unfilled[here] = reads[0]
-                inputs[0].readers += 1
-                registers.append(inputs[0])
-            elif step.eqn.primitive.name == "thin" and unfilled.get(reads[1]) == reads[0]:
-                registers.append(self.thinned(inputs[0], samples[here]))
+            elif step.eqn.primitive.name == "kept" and _by_size(step.eqn):
+                kept[here] = reads[0], reads[1]
+                held = [r for r in inputs if r.own or r.holds]
+                for register in held:
+                    register.readers += 1
+                registers.append(Register(0, 0, step.outputs[0].aval, samples[here], holds=tuple(held)))
+            elif step.eqn.primitive.name == "thin" and kept.get(reads[1], (-1,))[0] == reads[0]:
+                registers.append(self.thinned(inputs[0], registers[kept[reads[1]][1]], samples[here]))
             elif step.eqn.primitive.name == "checked":
                 registers.append(self.checked(step.eqn, inputs[0], samples[here], here in wanted))
             elif step.eqn.primitive.name == "cond":
@@ -370,11 +373,10 @@ class Table:
         return [registers[k] for k in plan.results]
 
 
-def _drops_fill(eqn: Eqn) -> bool:
-    """Whether flags say which entries differ from the fill."""
+def _by_size(eqn: Eqn) -> bool:
+    """Whether flags only say which entries differ from the fill by more than a number."""
     params = eqn.param_dict
-    tol = eqn.inputs[1] if len(eqn.inputs) == 2 else None
-    return params["bounded"] and params["keep"] is None and isinstance(tol, Literal) and tol.value == 0
+    return params["bounded"] and params["keep"] is None and len(eqn.inputs) == 2
 
 
 def _ints(packed: bytes) -> list[int]:

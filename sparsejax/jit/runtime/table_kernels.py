@@ -1,6 +1,7 @@
 """Kernels that tables of loops call besides those of plans, as LLVM text: library calls that have no Python in them.
 
-    thin      slots of x, slots of the result       its entries that differ from the fill, in formats that list coordinates in one segment
+    thin      slots of x, of tol, of the result     its entries that differ from the fill by more than the number `tol`, in formats that list
+                                                    coordinates in one segment
     within    extent, count, slots of x, of y       y = the integers x, negative ones counted from the end; status 1 where one is out of bounds
 """
 
@@ -27,19 +28,35 @@ def _machine(dtype: np.dtype[Any]) -> str | None:
     return None if known is None else known.format(8 * dtype.itemsize)
 
 
+def _threshold(dtype: np.dtype[Any], tol: np.dtype[Any], kind: str, bound: str) -> list[str]:
+    """The tolerance as `%tol`: a float of the type of the values, or the largest integer that is not above it."""
+    if dtype.kind == "f":
+        if kind == bound:
+            return [f"  %tol = fadd {kind} %tol.raw, -0.0"]
+        change = {"i": "sitofp", "b": "uitofp", "u": "uitofp"}.get(tol.kind, "fpext" if dtype.itemsize == 8 else "fptrunc")
+        return [f"  %tol = {change} {bound} %tol.raw to {kind}"]
+    if tol.kind == "f":
+        wide = "fadd double %tol.raw, -0.0" if bound == "double" else f"fpext {bound} %tol.raw to double"
+        return [f"  %tol.wide = {wide}", "  %tol = call i64 @llvm.fptoui.sat.i64.f64(double %tol.wide)"]
+    return [f"  %tol = {'add i64 %tol.raw, 0' if bound == 'i64' else f'zext {bound} %tol.raw to i64'}"]
+
+
 @functools.lru_cache(maxsize=256)
-def _thin(dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes) -> compiler.Kernel | None:
-    kind = _machine(dtype)
-    if kind is None:
+def _thin(dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes, tol: np.dtype[Any]) -> compiler.Kernel | None:
+    kind, bound = _machine(dtype), _machine(tol)
+    if kind is None or bound is None:
         return None
     value = np.frombuffer(fill, dtype)[0]
     ndim, size = len(dims), dtype.itemsize
-    columns = [(ndim + 1 + k, 2 * ndim + 2 + ndim + 1 + k, bytes_, f"i{8 * bytes_}") for k, bytes_ in enumerate(dims)]
-    pos, out_pos = ndim, 3 * ndim + 2
-    columns.append((2 * ndim + 1, 4 * ndim + 3, size, kind))
-    count = 4 * ndim + 4
+    pos, tol_at, second = ndim, 2 * ndim + 2, 2 * ndim + 3
+    columns = [(pos + 1 + k, second + pos + 1 + k, width, f"i{8 * width}") for k, width in enumerate(dims)]
+    columns.append((pos + 1 + ndim, second + pos + 1 + ndim, size, kind))
+    out_pos, count = second + pos, second + pos + 2 + ndim
     lines = [
         f"declare ptr @{abi.NAME}(ptr, i64, i64)",
+        "declare double @llvm.fabs.f64(double)",
+        "declare float @llvm.fabs.f32(float)",
+        "declare i64 @llvm.fptoui.sat.i64.f64(double)",
         "define i64 @kernel(ptr %s) nounwind {",
         "entry:",
         f"  %pos.at = getelementptr ptr, ptr %s, i64 {pos}",
@@ -50,6 +67,10 @@ def _thin(dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes) -> compiler.
         "  %n = sub i64 %hi, %lo",
         "  %some = icmp sgt i64 %n, 1",
         "  %room = select i1 %some, i64 %n, i64 1",
+        f"  %tol.at = getelementptr ptr, ptr %s, i64 {tol_at}",
+        "  %tol.ptr = load ptr, ptr %tol.at, align 8",
+        f"  %tol.raw = load {bound}, ptr %tol.ptr, align {tol.itemsize}",
+        *_threshold(dtype, tol, kind, bound),
     ]
     for k, (source, target, width, _) in enumerate(columns):
         lines += [
@@ -85,12 +106,28 @@ def _thin(dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes) -> compiler.
         ]
     last = f"%v{len(columns) - 1}"
     if dtype.kind == "f":
-        if value != value:
-            lines.append(f"  %other = fcmp ord {kind} {last}, {last}")
-        else:
-            lines.append(f"  %other = fcmp une {kind} {last}, 0x{np.float64(value).view(np.uint64):016X}")
+        name = "fabs.f64" if size == 8 else "fabs.f32"
+        number = f"0x{np.float64(value).view(np.uint64):016X}"
+        lines += [
+            f"  %unequal = fcmp une {kind} {last}, {number}",
+            f"  %number = fcmp ord {kind} {last}, {last}",
+            f"  %apart = fsub {kind} {last}, {number}",
+            f"  %size = call {kind} @llvm.{name}({kind} %apart)",
+            f"  %near = fcmp ole {kind} %size, %tol",
+            "  %far = xor i1 %near, true",
+            "  %known = and i1 %unequal, %far",
+            f"  %other = and i1 %known, {'%number' if value != value else 'true'}",
+        ]
     else:
-        lines.append(f"  %other = icmp ne {kind} {last}, {int(value)}")
+        signed = "s" if dtype.kind == "i" else "u"
+        lines += [
+            f"  %less = icmp {signed}lt {kind} {last}, {int(value)}",
+            f"  %over = sub {kind} {last}, {int(value)}",
+            f"  %under = sub {kind} {int(value)}, {last}",
+            f"  %apart = select i1 %less, {kind} %under, {kind} %over",
+            f"  %size = {f'zext {kind} %apart to i64' if size < 8 else 'add i64 %apart, 0'}",
+            "  %other = icmp ugt i64 %size, %tol",
+        ]
     lines += [
         "  %one = zext i1 %other to i64",
         "  %k.next = add i64 %k, %one",
@@ -111,14 +148,16 @@ def _thin(dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes) -> compiler.
     return compiler.compile_text("\n".join(lines))
 
 
-def thin(aval: Aval) -> compiler.Kernel | None:
+def thin(aval: Aval, tol: Aval) -> compiler.Kernel | None:
     """The kernel for arrays of this type; None where there is none."""
     form = aval.format
     listed = bool(form.levels) and all(level.listed and level.unique for level in form.levels)
     if not listed or form.blocked or any(not form.continues(k) for k in range(1, form.ndim)):
         return None
+    if tol.shape != () or (aval.dtype == np.float32 and tol.dtype != np.float32):
+        return None
     dims = tuple(convert.crd_dtype(n).itemsize for n in form.level_extents(aval.shape))
-    return _thin(dims, aval.dtype, np.asarray(aval.fill_value, aval.dtype).tobytes())
+    return _thin(dims, aval.dtype, np.asarray(aval.fill_value, aval.dtype).tobytes(), tol.dtype)
 
 
 @functools.lru_cache(maxsize=64)
