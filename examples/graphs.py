@@ -42,7 +42,7 @@ def bfs(A, source):
     def step(state):
         frontier, levels, depth = state
         reached = sj.einsum(
-            "i,ij->j", frontier, A, semiring="or_and", mask=levels >= 0, complement=True, out_format="coo"
+            "i,ij->j", frontier, A, semiring="or_pair", mask=levels >= 0, complement=True, out_format="coo"
         )
         return reached, snp.where(reached, depth, levels), depth + 1
 
