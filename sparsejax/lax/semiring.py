@@ -170,6 +170,8 @@ def _absorbing(operation: Operation, zero: Any, dtype: np.dtype[Any]) -> cin.Exp
         return body
     extreme = simplify.literal(_value(zero, dtype, "zero"), dtype)
     for side, example in zip(scalar_functions.parameters(dtype), ((zero, 2.0), (2.0, zero)), strict=True):
+        if body == side:  # it is the argument itself
+            continue
         if floats(*example) == zero:
             test = cin.Call("equal", (side, extreme), np.dtype(np.bool_))
             body = cin.Call("where", (test, extreme, body), dtype)

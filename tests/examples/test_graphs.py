@@ -15,9 +15,9 @@ NAMES = ["breadth-first search", "shortest paths", "PageRank", "connected compon
 REAL = ["karate", "GD98_a", "celegansneural", "Erdos971", "bcspwr07", "G51", "p2p-Gnutella08", "as-caida20071105"]
 ALGORITHMS = {
     "breadth-first search": ("bfs",),
-    "shortest paths": ("fixed_point", "shortest_paths"),
+    "shortest paths": ("shortest_paths",),
     "PageRank": ("pagerank",),
-    "connected components": ("fixed_point", "components"),
+    "connected components": ("components",),
     "triangles": ("triangles",),
     "betweenness": ("forward", "backward", "betweenness"),
 }

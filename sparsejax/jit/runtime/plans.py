@@ -19,16 +19,17 @@ from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
+from sparsejax.jit.cost import statistics
 from sparsejax.jit.graph import (
     guards,
     partition,
     reassociate,
     resize,
 )
-from sparsejax.jit.cost import statistics
-from sparsejax.jit.runtime import donation, library_call, loop_table, sequence, threads
+from sparsejax.jit.runtime import donation, library_call, sequence, threads
 from sparsejax.jit.runtime.bound_loop import Bound
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
+from sparsejax.jit.runtime.whole import loop
 from sparsejax.lax.rounds import Body
 
 
@@ -107,6 +108,7 @@ class Plan(Body):
         """The plan for one of the shapes that it serves; `change` gives the extents in place of bounds. Nothing is planned. O(steps)."""
         made: Plan = object.__new__(Plan)  # in a fifth of the time of `copy.copy`
         made.__dict__.update(self.__dict__)
+        made._tables = {}
         made.out_avals = [a.resized(change) for a in self.out_avals]
         made.steps = [
             s.resized(change)
@@ -269,7 +271,7 @@ class Plan(Body):
         carry: Sequence[Storage],
         sample: Sequence[Storage] | None,
     ) -> list[Storage] | None:
-        """The loop of which it is the body, and `going` the condition, from a carry to the end, by one table (`loop_table`). It is made of the
+        """The loop of which it is the body, and `going` the condition, from a carry to the end, by one table (`whole.loop`). It is made of the
         carry of some round, the `sample`; None where there is no table, or no sample and none is known."""
         if not isinstance(going, Plan):
             return None
@@ -281,7 +283,7 @@ class Plan(Body):
             with turn:
                 if len(self._tables) >= 64:
                     self._tables.clear()
-                self._tables[key] = loop_table.made(going, self, asked, given, sample), going
+                self._tables[key] = loop.made(going, self, asked, given, sample), going
         table, _ = self._tables[key]
         return None if table is None else table.run((*asked, *given), carry)
 

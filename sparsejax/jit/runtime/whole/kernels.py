@@ -1,8 +1,8 @@
 """Kernels that tables of loops call besides those of plans, as LLVM text: library calls that have no Python in them.
 
-    thin      slots of x, of tol, of the result     its entries that differ from the fill by more than the number `tol`, in formats that list
-                                                    coordinates in one segment
-    within    extent, count, slots of x, of y       y = the integers x, negative ones counted from the end; status 1 where one is out of bounds
+thin      slots of x, of tol, of the result     its entries that differ from the fill by more than the number `tol`, in formats that list
+                                                coordinates in one segment
+within    extent, count, slots of x, of y       y = the integers x, negative ones counted from the end; status 1 where one is out of bounds
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import OUT_OF_MEMORY
 from sparsejax.jit.codegen import abi
 
-_TYPES = {"b": "i{}", "i": "i{}", "u": "i{}", "f": {4: "float", 8: "double"}}
+_FLOATS = {4: "float", 8: "double"}
 
 
 def _machine(dtype: np.dtype[Any]) -> str | None:
-    known = _TYPES.get(dtype.kind)
-    if isinstance(known, dict):
-        return known.get(dtype.itemsize)
-    return None if known is None else known.format(8 * dtype.itemsize)
+    """The type of a number in machine code; None of complex and half ones."""
+    return (
+        f"i{8 * dtype.itemsize}" if dtype.kind in "biu" else _FLOATS.get(dtype.itemsize) if dtype.kind == "f" else None
+    )
 
 
 def _threshold(dtype: np.dtype[Any], tol: np.dtype[Any], kind: str, bound: str) -> list[str]:
@@ -33,7 +33,9 @@ def _threshold(dtype: np.dtype[Any], tol: np.dtype[Any], kind: str, bound: str) 
     if dtype.kind == "f":
         if kind == bound:
             return [f"  %tol = fadd {kind} %tol.raw, -0.0"]
-        change = {"i": "sitofp", "b": "uitofp", "u": "uitofp"}.get(tol.kind, "fpext" if dtype.itemsize == 8 else "fptrunc")
+        change = {"i": "sitofp", "b": "uitofp", "u": "uitofp"}.get(
+            tol.kind, "fpext" if dtype.itemsize == 8 else "fptrunc"
+        )
         return [f"  %tol = {change} {bound} %tol.raw to {kind}"]
     if tol.kind == "f":
         wide = "fadd double %tol.raw, -0.0" if bound == "double" else f"fpext {bound} %tol.raw to double"

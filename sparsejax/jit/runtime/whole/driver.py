@@ -1,4 +1,4 @@
-"""The machine code that runs a table of operations (`loop_table`), as LLVM text.
+"""The machine code that runs a table of operations (`loop`), as LLVM text.
 
 An operation is five 8-byte numbers: a code and four arguments. `words` is an array of 8-byte words, on which operations work; addresses in
 it are numbers of words, `*x` is what the word `x` points to.
@@ -15,7 +15,6 @@ it are numbers of words, `*x` is what the word `x` points to.
     SET    x value
     ROOM   x y                      x = the larger of x and an eighth more than y
     MOVE   x y size                 `size` bytes from *y to *x
-    CASE   x size n                 go on at one of the n operations behind this one, by the integer at *x
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import OUT_OF_MEMORY
 from sparsejax.jit.codegen import abi
 
-HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, CASE = range(13)
+HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE = range(12)
 WIDTH = 5
 PAUSED = -1
 
 
 @functools.cache
-def driver() -> compiler.Kernel:
+def kernel() -> compiler.Kernel:
     """The function: its slots are the addresses of the operations and of the words, the number of the operation to go on at, which it
     writes back, and the budget."""
     return compiler.compile_text(_TEXT)
@@ -68,7 +67,7 @@ next:
   %after = add i64 %pc, 1
   br label %at
 at:
-  %pc = phi i64 [ %first, %entry ], [ %after, %next ], [ %b, %jump ], [ %b, %unless.jump ], [ %chosen, %case.at ]
+  %pc = phi i64 [ %first, %entry ], [ %after, %next ], [ %b, %jump ], [ %b, %unless.jump ]
   %row = mul i64 %pc, {WIDTH}
   %op = getelementptr i64, ptr %ops, i64 %row
   %code = load i64, ptr %op, align 8
@@ -94,7 +93,6 @@ at:
     i64 {SET}, label %set
     i64 {ROOM}, label %room
     i64 {MOVE}, label %move
-    i64 {CASE}, label %case
   ]
 halt:
   store i64 %pc, ptr %pc.at, align 8
@@ -188,33 +186,5 @@ move:
   %source = load ptr, ptr %y, align 8
   %moved = call ptr @memcpy(ptr %target, ptr %source, i64 %c)
   br label %next
-case:
-  %index.at = load ptr, ptr %x, align 8
-  switch i64 %b, label %case64 [ i64 1, label %case8 i64 2, label %case16 i64 4, label %case32 ]
-case8:
-  %i8 = load i8, ptr %index.at, align 1
-  %n8 = sext i8 %i8 to i64
-  br label %case.at
-case16:
-  %i16 = load i16, ptr %index.at, align 2
-  %n16 = sext i16 %i16 to i64
-  br label %case.at
-case32:
-  %i32 = load i32, ptr %index.at, align 4
-  %n32 = sext i32 %i32 to i64
-  br label %case.at
-case64:
-  %n64 = load i64, ptr %index.at, align 8
-  br label %case.at
-case.at:
-  %n = phi i64 [ %n8, %case8 ], [ %n16, %case16 ], [ %n32, %case32 ], [ %n64, %case64 ]
-  %last = sub i64 %c, 1
-  %low = icmp slt i64 %n, 0
-  %n.low = select i1 %low, i64 0, i64 %n
-  %high = icmp sgt i64 %n.low, %last
-  %n.in = select i1 %high, i64 %last, i64 %n.low
-  %base = add i64 %pc, 1
-  %chosen = add i64 %base, %n.in
-  br label %at
 }}
 """

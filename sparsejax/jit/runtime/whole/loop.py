@@ -1,0 +1,281 @@
+"""A `while` loop as a table of operations that machine code runs from the first round to the last (`driver`), also where carries are sparse.
+
+    while any(f): f, d = product(f, A), f + d            f coo, d dense
+
+        COPY   slots of d, A ...                         once: what does not change from round to round
+     1: COPY   any's slots of f;  CALL any;  UNLESS → out
+        COPY   product's slots of f;  CALL product       allocates a sparse result, as many entries as there are
+        COPY   sum's slots of f, d;  CALL sum            writes a dense result to memory that is there before
+        FREE   f;  f = product's result                  a carry that grows takes over pointers
+        d ↔ sum's result                                 a dense one changes places with what is written
+        TICK;  JUMP → 1
+
+A register is what a value is to a kernel: its slots, some words of the table (`codegen/abi`). All words are relative to one array, which
+is copied for every call, so that calls may run side by side, and a loop inside of a call that it makes. Between rounds Python is
+only asked after some time, for signals.
+
+Where a loop has steps of other kinds (library calls, results that are converted, changing operands that a kernel wants in another format), there
+is none: `Unbound`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.core.avals import Aval
+from sparsejax.formats import copies
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.ir.program import heads
+from sparsejax.jit.runtime import allocator, binding, result_memory
+from sparsejax.jit.runtime.whole import driver
+from sparsejax.jit.runtime.whole.driver import COPY, FREE, HALT, JUMP, MOVE, SET, TICK, UNLESS
+from sparsejax.jit.runtime.whole.registers import Register, Unbound, tensor_of, words_of
+from sparsejax.jit.runtime.whole.table import LINE, Table
+
+AWAY = 0.05
+"""Seconds, about, after which Python is asked for signals."""
+
+
+@dataclass
+class Carry:
+    """A value that goes around: the number of its operand, the words of its slots with their counts from `at` on, where the address of its values
+    is, and the others of its own; where its memory is its own, if that is asked for, and how its storage is made of slots. `heads` are levels
+    that start segments, from the word `count` on."""
+
+    number: int
+    at: int
+    size: int
+    vals: int
+    own: tuple[int, ...]
+    owned: int
+    count: int
+    heads: tuple[int, ...]
+    adoption: binding.Adoption | None
+
+    @staticmethod
+    def of(number: int, register: Register) -> Carry:
+        tensor = tensor_of(register.aval)
+        adoption = None if register.dense else binding.Adoption(tensor)
+        size, count = words_of(register.aval), register.at + register.size
+        return Carry(
+            number,
+            register.at,
+            size,
+            register.vals,
+            register.own,
+            register.owned,
+            count,
+            heads(tensor),
+            adoption,
+        )
+
+    def begin(self, s: Storage, words: NDArray[np.int64]) -> None:
+        """Put the first value there: a copy, as a dense one will be overwritten."""
+        if self.adoption is None:
+            ctypes.memmove(int(words[self.vals]), result_memory.address_of(s.vals), s.vals.nbytes)
+            return
+        for k, level in enumerate(self.heads):
+            words[self.count + k] = len(s.buffers[level][-1])
+
+    def last(self, s: Storage, words: NDArray[np.int64]) -> Storage:
+        """The value when the loop has ended; the first one was `s`."""
+        if self.adoption is None:
+            vals, address = result_memory.fresh(s.vals.size, s.dtype, None)
+            ctypes.memmove(address, int(words[self.vals]), s.vals.nbytes)
+            return Storage.dense((s.format, s.shape, s.fill_value, s.buffers), vals, {})
+        if not words[self.owned]:
+            return s
+        return self.adoption.take(tuple(words[self.at : self.at + self.size].tolist()))
+
+
+class While:
+    """A loop that is ready to run: `run(operands, carry)` gives the last values of the carry."""
+
+    def __init__(
+        self,
+        going: Any,
+        step: Any,
+        asked: Sequence[Storage],
+        given: Sequence[Storage],
+        carry: Sequence[Storage],
+        samples: tuple[list[Storage], list[Storage]],
+    ) -> None:
+        """Plans of the condition and the body, operands, a carry of some round, and the registers of both plans in this round."""
+        table, first = Table(), len(asked) + len(given)
+        operands = [*asked, *given]
+        avals = [Aval(s.shape, s.dtype, s.format, s.fill_value) for s in (*operands, *carry)]
+        fixed = [table.operand(k, s, a) for k, (s, a) in enumerate(zip(operands, avals[:first], strict=True))]
+        stays = [step.forwarded()[n : n + 1] == [len(given) + n] for n in range(len(carry))]
+        self._carries: list[Carry] = []
+        around: list[Register] = []
+        for number, (s, aval, same) in enumerate(zip(carry, avals[first:], stays, strict=True)):
+            if same:
+                around.append(table.operand(first + number, s, aval))
+            else:
+                around.append(table.carry(first + number, s, aval))
+                self._carries.append(Carry.of(number, around[-1]))
+        start = len(table.ops)
+        (answer,) = table.plan(going, [*fixed[: len(asked)], *around], False, samples[0])
+        leave = len(table.ops)
+        table.op(UNLESS, answer.vals, 0)
+        results = table.plan(step, [*fixed[len(asked) :], *around], True, samples[1])
+        _rotate(
+            table,
+            [r for r, same in zip(around, stays, strict=True) if not same],
+            [r for r, same in zip(results, stays, strict=True) if not same],
+        )
+        table.op(TICK)
+        table.op(JUMP, 0, start)
+        table.ops[leave][2] = len(table.ops)
+        table.op(HALT)
+        self._finish(table)
+
+    def _finish(self, table: Table) -> None:
+        before = len(table.once)
+        for op in table.ops:
+            if op[0] in (UNLESS, JUMP):
+                op[2] += before
+        self._ops = np.array([*table.once, *table.ops], np.int64)
+        self._failures = {k + before: raises for k, raises in table.failures.items()}
+        self._template = np.array(table.words or [0], np.int64)
+        self._loads, self._keep = table.loads, table.keep
+        self._buffers = np.array([word for word, _ in table.buffers], np.int64)
+        starts = np.array([0, *itertools.accumulate(table.sizes)], np.int64)
+        self._starts, self._bytes = starts[[number for _, number in table.buffers]], int(starts[-1]) + LINE
+        self._driver = driver.kernel().function
+
+    def run(self, operands: Sequence[Storage], carry: Sequence[Storage]) -> list[Storage]:
+        """The last values of the carry."""
+        every = [*operands, *carry]
+        words = self._template.copy()
+        converted = []  # alive while their addresses are in the table
+        for load in self._loads:
+            s = every[load.operand]
+            if load.form is not None:
+                s = copies.converted(s, load.form)
+                converted.append(s)
+            slots = s.cache.get("slots") or binding.input_slots(s)
+            words[load.at : load.at + load.size] = np.frombuffer(slots, np.int64)[: load.size]
+        arena = allocator.take(self._bytes)
+        try:
+            words[self._buffers] = self._starts + (arena + -arena % LINE)
+            for c in self._carries:
+                c.begin(carry[c.number], words)
+            try:
+                self._drive(words)
+            except BaseException:
+                self._release(words)
+                raise
+            results = list(carry)
+            for c in self._carries:
+                results[c.number] = c.last(carry[c.number], words)
+            return results
+        finally:
+            allocator.give(arena)
+
+    def _drive(self, words: NDArray[np.int64]) -> None:
+        """Run the table, and ask for signals from time to time."""
+        slots = np.array([result_memory.address_of(self._ops), result_memory.address_of(words), 0, 0], np.int64)
+        address, run, budget = result_memory.address_of(slots), self._driver, 64
+        while True:
+            slots[3], started = budget, time.perf_counter()
+            status = run(address)
+            if status == driver.PAUSED:
+                budget = budget * 2 if time.perf_counter() - started < AWAY else max(1, budget // 2)
+                continue
+            if status:
+                raises = self._failures.get(int(slots[2]))
+                if raises is not None:
+                    raises(words)
+                compiler.check(status)
+            return
+
+    def _release(self, words: NDArray[np.int64]) -> None:
+        """Free what kernels have allocated."""
+        for op in self._ops:
+            if op[0] == FREE and op[2] < 0 and words[op[1]]:
+                allocator.give(int(words[op[1]]))
+                words[op[1]] = 0
+        for c in self._carries:
+            if c.adoption is not None and words[c.owned]:
+                allocator.release([int(words[word]) for word in c.own])
+
+
+def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Register]) -> None:
+    """Give the carries the values of results, all at once: sparse ones take over memory, dense ones change places with what they get; what is
+    needed in two places, or again in the next round, is copied."""
+    position = {id(r): k for k, r in enumerate(carries)}
+    taken: set[int] = set()
+    moves, copied = [], []
+    for carry, result in zip(carries, results, strict=True):
+        movable = id(result) not in taken and (id(result) in position or result.made)
+        taken.add(id(result))
+        if movable and not result.holds:
+            moves.append((carry, result))
+        elif result.dense and carry.dense:
+            copied.append((carry, result))
+        else:
+            raise Unbound("a sparse value goes to two places, or does not change")
+    for carry, result in zip(carries, results, strict=True):
+        if carry.dense != result.dense or carry.size != result.size:
+            raise Unbound("a carry changes its format")
+    if copied and any(id(r) in taken for r in carries):
+        raise Unbound("a value goes to two places, another around")
+    for carry, result in copied:
+        table.op(MOVE, carry.vals, result.vals, carry.sample.vals.nbytes)
+    sources = [r for _, r in moves]
+    kept = {id(r) for r in sources}
+    temporary = {}
+    for carry in carries:
+        if not carry.dense and id(carry) not in kept:
+            table.drop(carry)
+    moved_carries = {id(c) for c, _ in moves}
+    for _, result in moves:
+        size = words_of(result.aval)
+        temporary[id(result)] = place = table.room([0] * (size + 1))
+        table.op(COPY, place, result.at, size)
+        if result.owned >= 0:
+            table.op(COPY, place + size, result.owned, 1)
+        else:
+            table.words[place + size] = 1
+    spare: dict[int, list[int]] = {}  # words with addresses of memory that nothing reads, by size
+    for carry in carries:
+        if carry.dense and id(carry) in moved_carries and id(carry) not in kept:
+            place = table.room([0])
+            spare.setdefault(carry.sample.vals.nbytes, []).append(place)
+            table.op(COPY, place, carry.vals, 1)
+    for carry, result in moves:
+        size, place = words_of(result.aval), temporary[id(result)]
+        if carry.dense:
+            table.op(COPY, carry.vals, place + result.size - 1, 1)
+        else:
+            table.op(COPY, carry.at, place, size)
+            table.op(COPY, carry.owned, place + size, 1)
+    for _, result in moves:
+        if id(result) in position:
+            continue
+        if result.dense:
+            table.op(COPY, result.vals, spare[result.sample.vals.nbytes].pop(), 1)
+        else:
+            for word in result.own:
+                table.op(SET, word, 0)
+
+
+def made(
+    going: Any, step: Any, asked: Sequence[Storage], given: Sequence[Storage], carry: Sequence[Storage]
+) -> While | None:
+    """The loop as a table; None where there is none. The carry of some round is what kernels are planned for."""
+    try:
+        samples = going.registers_of([*asked, *carry]), step.registers_of([*given, *carry])
+        return While(going, step, asked, given, carry, samples)
+    except Unbound:
+        return None

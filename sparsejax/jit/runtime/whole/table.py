@@ -1,0 +1,324 @@
+"""Kernels and library calls of a loop as operations of one table, over registers (`registers`); see `loop`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Eqn
+from sparsejax.formats import Format, copies
+from sparsejax.formats.storage import Storage, dense_template
+from sparsejax.jit.codegen import abi
+from sparsejax.jit.ir.program import heads
+from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime.chunked import Chunked
+from sparsejax.jit.runtime.whole import driver, kernels
+from sparsejax.jit.runtime.whole.driver import CALL, COPY, FILL, FREE, ROOM, TAKE
+from sparsejax.jit.runtime.whole.registers import (
+    Load,
+    Register,
+    Unbound,
+    block_of,
+    ints_of,
+    pattern_of,
+    pointers_of,
+    size_of,
+    tensor_of,
+    words_of,
+)
+
+LINE = abi.ALIGNMENT
+
+
+@dataclass
+class Table:
+    """Operations and words while they are put together."""
+
+    ops: list[list[int]] = field(default_factory=list)
+    once: list[list[int]] = field(default_factory=list)
+    words: list[int] = field(default_factory=list)
+    loads: list[Load] = field(default_factory=list)
+    buffers: list[tuple[int, int]] = field(default_factory=list)
+    """Words that get the address of a buffer, by number."""
+    sizes: list[int] = field(default_factory=list)
+    """The bytes of every buffer."""
+    spare: dict[int, list[int]] = field(default_factory=dict)
+    """Buffers that nobody reads any more in a round, by size."""
+    keep: list[Any] = field(default_factory=list)
+    failures: dict[int, Callable[[NDArray[np.int64]], None]] = field(default_factory=dict)
+    """By the number of an operation: what raises where it has failed."""
+
+    def op(self, code: int, *args: int) -> None:
+        self.ops.append([code, *args, *[0] * (driver.WIDTH - 1 - len(args))])
+
+    def room(self, values: Sequence[int]) -> int:
+        """The number of the first of new words with these values."""
+        at = len(self.words)
+        self.words += values
+        return at
+
+    def buffer(self, word: int, size: int, stays: bool = True) -> None:
+        """Memory for a dense value; where that does not stay until the next round, it may have been another's."""
+        whole = -(-max(size, 1) // LINE) * LINE
+        spare = [] if stays else self.spare.get(whole, [])
+        number = spare.pop() if spare else len(self.sizes)
+        if number == len(self.sizes):
+            self.sizes.append(whole)
+        self.buffers.append((word, number))
+
+    # ------------------------------------------------------------------------------------------------ registers
+
+    def operand(self, number: int, storage: Storage, aval: Aval, form: Format | None = None) -> Register:
+        """An operand that does not change, in a format."""
+        if form is not None:
+            storage = copies.converted(storage, form)
+            aval = Aval(aval.shape, aval.dtype, form, aval.fill_value)
+        size = size_of(aval)
+        at = self.room([0] * words_of(aval))
+        self.loads.append(Load(number, at, size, form))
+        return Register(at, size, aval, storage)
+
+    def literal(self, storage: Storage) -> Register:
+        """A number of the program."""
+        aval = Aval(storage.shape, storage.dtype, storage.format, storage.fill_value)
+        at = self.room(ints_of(binding.input_slots(storage)))
+        self.keep.append(storage)
+        return Register(at, 1, aval, storage)
+
+    def carry(self, number: int, storage: Storage, aval: Aval) -> Register:
+        """A carry, whose initial value is an operand."""
+        made = Register(self.room([0] * words_of(aval)), size_of(aval), aval, storage, changes=True)
+        if made.dense:
+            self.words[made.at : made.vals] = ints_of(binding.input_slots(storage))[:-1]
+            self.buffer(made.vals, storage.vals.nbytes)
+        else:
+            made.owned = self.room([0])
+            made.own = pointers_of(made)
+            self.loads.append(Load(number, made.at, made.size))
+        return made
+
+    def copied(self, register: Register) -> None:
+        """The slots of an input of the kernel that is being called, as the next words."""
+        at = self.room([0] * register.size)
+        if register.changes:
+            self.op(COPY, at, register.at, register.size)
+        else:
+            self.once.append([COPY, at, register.at, register.size, 0])
+
+    def output(self, aval: Aval, sample: Storage) -> Register:
+        """The slots of a result that a kernel allocates, as the next words."""
+        shape = aval.format.level_extents(aval.shape) if aval.format.blocked else aval.shape
+        at = self.room([*shape, *[0] * (words_of(aval) - len(shape))])
+        made = Register(at, size_of(aval), aval, sample, changes=True, made=True)
+        made.own = pointers_of(made)
+        return made
+
+    def drop(self, register: Register) -> None:
+        """Nobody reads it any more."""
+        register.readers -= 1
+        if register.readers == 0:
+            for word in register.own:
+                self.op(FREE, word, register.owned)
+            for other in register.holds:
+                self.drop(other)
+            if register.made and register.dense and not register.changes:
+                number = next(number for word, number in self.buffers if word == register.vals)
+                self.spare.setdefault(self.sizes[number], []).append(number)
+
+    # ------------------------------------------------------------------------------------------------------ steps
+
+    def kernel(self, runner: Any, given: Sequence[Register], sample: Storage, swapped: bool) -> Register:
+        """A kernel on registers; `swapped`: its dense result changes places with a carry."""
+        if not runner.exact or runner.large:
+            raise Unbound("a result is converted, or out of proportion")
+        planned = runner.plan(runner.observe([r.sample for r in given]))
+        inputs = list(given)
+        for position, form in planned.moves:
+            inputs[position] = self._moved(inputs[position], form)
+        bound: binding.Binding = planned.binding
+        self.keep.append(planned)
+        first = self.room(ints_of(bound.prefix))
+        for register in inputs:
+            self.copied(register)
+        aval = runner.aval.strong()
+        if bound.dense:
+            made = self._dense(bound, aval, sample, swapped)
+            self._call(bound, first, made)
+        elif bound.shared is not None:
+            made = self._given(bound, aval, sample, inputs)
+            self._call(bound, first, made)
+        else:
+            made = self.output(aval, sample)
+            counts = range(made.at + made.size, made.at + words_of(aval))
+            rooms = self._call(bound, first, made, [(COPY, count, 0, 1) for count in counts], bound.room)
+            for count, room in zip(counts, rooms, strict=True):
+                self.op(ROOM, room, count)
+        return made
+
+    def _moved(self, register: Register, form: Format) -> Register:
+        found = next((x for x in self.loads if x.at == register.at), None)
+        if register.changes or found is None:
+            raise Unbound("a value that changes is converted before a kernel reads it")
+        aval = register.aval
+        return self.operand(found.operand, register.sample, aval, form)
+
+    def _dense(self, bound: binding.Binding, aval: Aval, sample: Storage, swapped: bool) -> Register:
+        extents = ints_of(bound.extents)
+        made = Register(self.room([*extents, 0]), len(extents) + 1, aval, sample, changes=swapped, made=True)
+        count = block_of(aval)
+        self.buffer(made.vals, count * aval.dtype.itemsize, swapped)
+        if bound.content is not None:
+            size, bits = pattern_of(aval.dtype.type(bound.content), count)
+            self.op(FILL, made.vals, count * aval.dtype.itemsize // size, bits, size)
+        return made
+
+    def _given(self, bound: binding.Binding, aval: Aval, sample: Storage, inputs: Sequence[Register]) -> Register:
+        """The slots of a result over the positions of an input, whose values are allocated before the call."""
+        shared = bound.shared
+        assert shared is not None
+        like = inputs[shared.input]
+        if like.aval.format != aval.format or not shared.pos or shared.first > heads(tensor_of(aval))[0]:
+            raise Unbound("a result has the positions of an operand of another format")
+        made = self.output(aval, sample)
+        self.op(COPY, made.at, like.at, made.size - 1)
+        for number in range(made.at + made.size, made.at + words_of(aval)):
+            self.op(COPY, number, like.at + like.size + number - made.at - made.size, 1)
+        self.op(TAKE, made.vals, made.count, block_of(aval) * aval.dtype.itemsize)
+        made.own, made.holds = (made.vals,), (like,)
+        like.readers += 1
+        return made
+
+    def _call(
+        self,
+        bound: binding.Binding,
+        first: int,
+        made: Register,
+        before: Iterable[tuple[int, int, int, int]] = (),
+        rooms: Sequence[int] = (),
+    ) -> list[int]:
+        """Call a kernel on the slots from `first` on; words with how many coordinates to make room for."""
+        kernel: Any = bound.kernel
+        if isinstance(kernel, Chunked):
+            grows = not bound.dense and bound.shared is None
+            if kernel.alone and not grows:
+                self.room([0, 1])
+                kernel = kernel.kernel
+            else:
+                kernel = Called(kernel, len(self.words) - first, words_of(made.aval) if grows else 0)
+        places = [self.room([n]) for n in rooms]
+        for (code, count, _, n), place in zip(before, places, strict=False):
+            self.op(code, count, place, n)
+        if isinstance(kernel, Called):
+            self.failures[len(self.ops)] = kernel.failed
+        self.keep.append(kernel)
+        self.op(CALL, kernel.address, first)
+        return places
+
+    def thinned(self, x: Register, tol: Register, sample: Storage) -> Register:
+        """The entries of `x` that differ from its fill by more than `tol`."""
+        kernel = kernels.thin(x.aval, tol.aval)
+        if kernel is None:
+            raise Unbound("entries of an array in this format are dropped")
+        first = len(self.words)
+        self.copied(x)
+        self.copied(tol)
+        made = self.output(x.aval, sample)
+        self.keep.append(kernel)
+        self.op(CALL, kernel.address, first)
+        return made
+
+    def checked(self, eqn: Eqn, x: Register, sample: Storage, swapped: bool) -> Register:
+        """The index array `x` with numbers in bounds, negative ones counted from the end."""
+        params = eqn.param_dict
+        kernel = kernels.within(x.aval, params["drop"])
+        if kernel is None or not x.dense or len(eqn.inputs) != 1:
+            raise Unbound("an index array that is not dense is checked")
+        first = self.room([params["extent"]])
+        count = block_of(x.aval)
+        self.room([count])
+        self.copied(x)
+        extents = self.words[x.at : x.at + x.size - 1] if x.made else list(x.aval.shape)
+        made = Register(self.room([*extents, 0]), x.size, x.aval, sample, changes=swapped, made=True)
+        self.buffer(made.vals, count * x.aval.dtype.itemsize, swapped)
+
+        at, form, shape, dtype, fill = x.vals, x.aval.format, x.aval.shape, x.aval.dtype, x.aval.fill_value
+
+        def wrong(words: NDArray[np.int64]) -> None:
+            vals = values_at(int(words[at]), count, dtype)
+            assert eqn.primitive.call is not None
+            storage = Storage.dense(dense_template(form, shape, fill), vals, {})
+            eqn.primitive.call(storage, out_aval=eqn.outputs[0].aval, **params)
+
+        self.failures[len(self.ops)] = wrong
+        self.keep.append(kernel)
+        self.op(CALL, kernel.address, first)
+        return made
+
+    def plan(self, plan: Any, given: Sequence[Register], swapped: bool, samples: list[Storage]) -> list[Register]:
+        """The steps of a plan; its results. `samples` are the values of its registers in some round."""
+        if plan.checks.before:
+            raise Unbound("values are looked at before they are used")
+        registers = [*given, *(self.literal(s) for s in plan.literals)]
+        wanted = set(plan.results) if swapped else set()
+        kept: dict[int, tuple[int, int]] = {}
+        for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
+            inputs, here = [registers[k] for k in reads], len(registers)
+            if hasattr(step, "nest"):
+                registers.append(self.kernel(step, inputs, samples[here], here in wanted))
+            elif step.eqn.primitive.name == "kept" and _by_size(step.eqn):
+                kept[here] = reads[0], reads[1]
+                held = [r for r in inputs if r.own or r.holds]
+                for register in held:
+                    register.readers += 1
+                registers.append(Register(0, 0, step.outputs[0].aval, samples[here], holds=tuple(held)))
+            elif step.eqn.primitive.name == "thin" and kept.get(reads[1], (-1,))[0] == reads[0]:
+                registers.append(self.thinned(inputs[0], registers[kept[reads[1]][1]], samples[here]))
+            elif step.eqn.primitive.name == "checked":
+                registers.append(self.checked(step.eqn, inputs[0], samples[here], here in wanted))
+            else:
+                raise Unbound(f"a library call, {step.eqn.primitive.name}")
+            for k in plan.dead[number]:
+                self.drop(registers[k])
+        return [registers[k] for k in plan.results]
+
+
+def _by_size(eqn: Eqn) -> bool:
+    """Whether flags only say which entries differ from the fill by more than a number."""
+    params = eqn.param_dict
+    return params["bounded"] and params["keep"] is None and len(eqn.inputs) == 2
+
+
+def values_at(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A copy of dense values."""
+    return np.frombuffer(ctypes.string_at(address, count * dtype.itemsize), dtype)
+
+
+class Called:
+    """A kernel that runs in chunks, as a function of the address of its slots; what it raises is raised when the table has been left."""
+
+    def __init__(self, kernel: Chunked, size: int, output: int) -> None:
+        self._raised: list[BaseException] = []
+
+        def run(address: int) -> int:
+            try:
+                if not output:
+                    return kernel.run_at(address)
+                status, after = kernel(ctypes.string_at(address, 8 * size))
+                ctypes.memmove(address + 8 * (size - output), np.array(after[-output:], np.int64).tobytes(), 8 * output)
+                return status
+            except BaseException as error:  # to be raised where Python is asked next
+                self._raised.append(error)
+                return 1
+
+        self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(run)
+        self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    def failed(self, words: NDArray[np.int64]) -> None:
+        if self._raised:
+            raise self._raised.pop()

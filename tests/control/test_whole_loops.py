@@ -1,0 +1,234 @@
+"""`while_loop` as one table of calls, also with sparse carries of varying sizes, against plain loops over NumPy arrays."""
+
+import random
+import signal
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from examples import graphs
+from sparsejax import config, lax
+from sparsejax.jit.runtime.whole import loop
+
+N = 23
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """The tables that are made: whether there was one."""
+    made, old = [], loop.made
+
+    def listened(*args):
+        made.append(old(*args))
+        return made[-1]
+
+    monkeypatch.setattr(loop, "made", listened)
+    return made
+
+
+def matrix(rng, density):
+    return np.where(rng.random((N, N)) < density, rng.integers(1, 9, (N, N)), 0).astype(float)
+
+
+def random_body(rng: random.Random):
+    """A function of a sparse vector (fill inf), a dense one, a counter and a matrix, over `xp`, and its result for NumPy."""
+    kind, form, rotated, extra = (
+        rng.randrange(3),
+        rng.choice(("coo", "coo", "dense")),
+        rng.random() < 0.3,
+        rng.randrange(3),
+    )
+
+    def step(A, state):
+        changed, distance, k, *rest = state
+        reached = sj.einsum("i,ij->j", changed, A, semiring="min_plus", out_format=form)
+        if kind == 0:
+            shorter = snp.where(reached < distance, reached, np.inf)
+            shorter = sj.prune(shorter) if form == "coo" else shorter
+        elif kind == 1:
+            shorter = snp.where(reached < distance + 3, reached, np.inf)
+        else:
+            shorter = (
+                sj.prune(snp.where(reached < distance, reached * 0.5, np.inf), tol=1.0)
+                if form == "coo"
+                else reached * 0.5
+            )
+        rest = rest[::-1] if rotated else [r + i for i, r in enumerate(rest)]
+        return (shorter, snp.minimum(distance, shorter), k + 1, *rest)
+
+    def plain(A, state):
+        changed, distance, k, *rest = state
+        with np.errstate(invalid="ignore"):
+            reached = np.min(changed[:, None] + np.where(A != 0, A, np.inf), axis=0, initial=np.inf)
+        if kind == 0:
+            shorter = np.where(reached < distance, reached, np.inf)
+        elif kind == 1:
+            shorter = np.where(reached < distance + 3, reached, np.inf)
+        else:
+            shorter = np.where(reached < distance, reached * 0.5, np.inf) if form == "coo" else reached * 0.5
+        rest = rest[::-1] if rotated else [r + i for i, r in enumerate(rest)]
+        return (shorter, np.minimum(distance, shorter), k + 1, *rest)
+
+    return step, plain, form, extra
+
+
+def check(seed, calls=3):
+    rng = random.Random(seed)
+    numbers = np.random.default_rng(seed)
+    step, plain, form, extra = random_body(rng)
+    rounds = rng.choice((0, 1, 2, 9, 30))
+
+    @sj.jit
+    def ours(A, first, distance, *rest):
+        return lax.while_loop(lambda s: s[2] < rounds, lambda s: step(A, s), (first, distance, 0, *rest))
+
+    for _ in range(calls):
+        A = matrix(numbers, rng.choice((0.03, 0.1, 0.5)))
+        first = np.where(numbers.random(N) < 0.2, numbers.integers(0, 4, N), np.inf)
+        state = (first, first.copy(), 0, *(numbers.random(N) for _ in range(extra)))
+        given = sj.array(first, format="coo", fill_value=np.inf) if form == "coo" else first
+        found = ours(sj.array(A, format="csr"), given, *state[1:2], *state[3:])
+        for _ in range(rounds):
+            state = plain(A, state)
+        for a, b in zip(found, state, strict=True):
+            np.testing.assert_array_equal(np.asarray(a.todense()), b)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_sparse_carries(seed):
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sparse_carries_in_any_way(seed):
+    with config.using(choose=f"random:{seed}"):
+        check(seed + 100, calls=2)
+
+
+@pytest.mark.parametrize("way", ["table", "buffers", "apart"])
+def test_ways(way, tables):
+    with config.using(choose=f"rounds={way}"):
+        graph = sp.csr_array(matrix(np.random.default_rng(0), 0.08))
+        for name, ours, reference in graphs.comparisons(graph)[:4]:
+            for _ in range(3):
+                assert graphs.difference(ours(), reference()) < 1e-9, name
+    assert any(t is not None for t in tables) == (way == "table")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_graphs_in_any_way(seed):
+    rng = np.random.default_rng(seed)
+    graph = sp.csr_array(matrix(rng, rng.choice((0.02, 0.06, 0.3))))
+    with config.using(choose=f"random:{seed}"):
+        for name, ours, reference in graphs.comparisons(graph)[:4]:
+            for _ in range(2):
+                assert graphs.difference(ours(), reference()) < 1e-9, name
+
+
+def path(n):
+    return sp.csr_array(sp.diags_array(np.ones(n - 1), offsets=1, shape=(n, n), format="csr"))
+
+
+def test_long_path(tables):
+    graph = path(3000)
+    A = sj.array(graph)
+    for _ in range(2):
+        np.testing.assert_array_equal(graphs.bfs(A, 0).todense(), np.arange(3000))
+        np.testing.assert_array_equal(graphs.shortest_paths(A, 7).todense()[7:], np.arange(2993.0))
+    assert len(tables) == 2 and None not in tables
+
+
+@pytest.mark.parametrize(
+    ("fill", "dtype"), [(0, "f8"), (np.inf, "f4"), (np.nan, "f8"), (3, "i4"), (0, "u1"), (False, "?")]
+)
+@pytest.mark.parametrize("tol", [0, 1, 1.5])
+def test_thinned(fill, dtype, tol, tables):
+    if dtype == "?" and tol:
+        pytest.skip("bools differ by one")
+
+    @sj.jit
+    def ours(x, k):
+        def step(s):
+            return sj.prune(s[0], tol=tol), s[1] + 1
+
+        return lax.while_loop(lambda s: s[1] < 12, step, (x, k))[0]
+
+    rng = np.random.default_rng(0)
+    for shape in ((9,), (4, 5)):
+        vals = rng.integers(0, 7, shape).astype(dtype)
+        x = sj.array(vals, format="coo", fill_value=np.asarray(fill, dtype)[()])
+        want = sj.prune(x, tol=tol)
+        for _ in range(2):
+            found = ours(x, 0)
+            assert found.nnz == want.nnz
+            np.testing.assert_array_equal(found.todense(), want.todense())
+    assert None not in tables
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i4", "u2", "i1"])
+def test_gathers_are_checked(dtype, tables):
+    @sj.jit
+    def ours(x, way, last):
+        return lax.while_loop(lambda s: s[2] < last, lambda s: (s[0][s[1]], s[1] + 1 - 1, s[2] + 1), (x, way, 0))[0]
+
+    x, way = np.arange(6.0), np.array([1, 2, 3, 4, 5, 0], dtype)
+    np.testing.assert_array_equal(ours(x, way, 20).todense(), np.roll(x, -20))
+    if dtype[0] == "i":
+        np.testing.assert_array_equal(ours(x, way - way.dtype.type(6), 20).todense(), np.roll(x, -20))
+    with pytest.raises(IndexError, match="out of bounds"):
+        ours(x, way + way.dtype.type(1), 20)
+    np.testing.assert_array_equal(ours(x, way, 20).todense(), np.roll(x, -20))
+
+
+def test_results_are_kept():
+    """What a loop returned is not overwritten by the next call."""
+    A = sj.array(path(50))
+    first = graphs.bfs(A, 0)
+    kept = first.todense().copy()
+    again = [graphs.bfs(A, k) for k in range(20)]
+    np.testing.assert_array_equal(first.todense(), kept)
+    for k, levels in enumerate(again):
+        assert levels.todense()[-1] == 49 - k
+
+
+def test_two_threads():
+    A = sj.array(path(400))
+    want = [graphs.bfs(A, k).todense() for k in range(8)]
+    found = [None] * 8
+
+    def run(k):
+        for _ in range(5):
+            found[k] = graphs.bfs(A, k).todense()
+
+    workers = [threading.Thread(target=run, args=(k,)) for k in range(8)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    for a, b in zip(want, found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_interrupted():
+    @sj.jit
+    def endless(x):
+        return lax.while_loop(lambda s: s[1] >= 0, lambda s: (s[0] * 1.0, s[1] + 0), (x, 1))[0]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    x = np.arange(4.0)
+    old = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1.5)
+        with pytest.raises(KeyboardInterrupt):
+            endless(x)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    np.testing.assert_array_equal(x, np.arange(4.0))
