@@ -261,7 +261,8 @@ def test_while_over_bound_buffers(mode, count):
         i, x, y = state
         return i + 1, sj.einsum("ij,j->i", a, y, mask=mask), x + 1
 
-    _, x, y = sj.jit(lambda n, x, y: lax.while_loop(lambda s: s[0] < n, step, (0, x, y)))(count, X, X * 2)
+    with sj.config.using(choose="rounds=buffers"):
+        _, x, y = sj.jit(lambda n, x, y: lax.while_loop(lambda s: s[0] < n, step, (0, x, y)))(count, X, X * 2)
     u, v = X, X * 2
     for _ in range(count):
         u, v = np.where(mask, DENSE @ v, 0), u + 1

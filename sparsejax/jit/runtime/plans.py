@@ -26,9 +26,10 @@ from sparsejax.jit.graph import (
     reassociate,
     resize,
 )
-from sparsejax.jit.runtime import donation, library_call, sequence, threads
+from sparsejax.jit.runtime import donation, library_call, sequence
 from sparsejax.jit.runtime.bound_loop import Bound
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
+from sparsejax.jit.runtime.system import threads
 from sparsejax.jit.runtime.whole import loop
 from sparsejax.lax.rounds import Body
 

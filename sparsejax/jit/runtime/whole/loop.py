@@ -35,7 +35,8 @@ from sparsejax.formats import copies
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.ir.program import heads
-from sparsejax.jit.runtime import allocator, binding, result_memory
+from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
 from sparsejax.jit.runtime.whole.driver import COPY, FREE, HALT, JUMP, MOVE, SET, TICK, UNLESS
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, tensor_of, words_of
