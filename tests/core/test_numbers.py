@@ -31,7 +31,9 @@ def dense(a):
 @pytest.mark.parametrize("name", list(OPERATIONS))
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.int64])
 def test_one_kernel_for_all_numbers(form, name, dtype, monkeypatch):
-    monkeypatch.setattr(primitive, "REMEMBERED", 1 << 20)  # a full cache drops its oldest, at any of the calls that are counted
+    monkeypatch.setattr(
+        primitive, "REMEMBERED", 1 << 20
+    )  # a full cache drops its oldest, at any of the calls that are counted
     if name in ("greater", "maximum") and dtype == np.complex128:
         pytest.skip("no order")
     x = np.array([[0, 1.5, 0, 4], [2, 0, 0, -3]]).astype(dtype)
