@@ -145,10 +145,11 @@ def fault(seed):
     return None
 
 
-def test_random_loops_against_unrolled_ones():
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_loops_against_unrolled_ones(seed):
     with engine.quick():
-        faults = [f for f in map(fault, range(3)) if f]
-    assert not faults, "\n\n".join(faults)
+        assert not fault(seed)
 
 
 @pytest.mark.slow
