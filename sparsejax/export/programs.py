@@ -299,7 +299,16 @@ def deserialize(data: bytes | bytearray | memoryview, *, trusted: bool = False) 
         )
     except LayoutError:
         raise
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
+    except (
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        SyntaxError,
+        RecursionError,
+    ) as error:
         raise LayoutError(f"an exported program whose header is damaged: {type(error).__name__}: {error}") from error
     if trusted and found:
         kernels.use(found)

@@ -135,6 +135,15 @@ def test_unknown_operations_are_refused():
         layout.primitive_named("sparsejax.jit.api:jit")
 
 
+def test_types_that_are_no_types():
+    """What NumPy's parser of types raises is damage like other damage."""
+    data = export(sj.jit(lambda x: x + 1))(x).serialize()
+    for other in (b"01,", b",,,", b"(1,", b"zzz"):
+        assert b"<f8" in data
+        with pytest.raises(LayoutError, match="damaged"):
+            deserialize(data.replace(b"<f8", other))
+
+
 def test_damage_is_refused_or_harmless():
     """A byte changed anywhere: LayoutError, or another program of the same kind; never another error."""
     data = export(sj.jit(lambda A: A @ x))(A).serialize()
