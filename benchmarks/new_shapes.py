@@ -1,6 +1,6 @@
 """What a shape costs that was never seen before: `python -m benchmarks.new_shapes`.
 
-Operands of random shapes, each used five times: the first call is one of a new shape, the second makes a plan for it, as it came back, the last is
+Operands of random shapes, each used eight times: the first call is one of a new shape, the second makes a plan for it, as it came back, the last is
 warm. Microseconds of the thread, medians; SciPy's call beside it, and how many kernels were scheduled after the first forty shapes.
 """
 
@@ -59,7 +59,7 @@ def measured(name: str, jitted: bool) -> str:
         matrix, other = operands(rng, columns)
         ours = sj.array(matrix), sj.array(other)
         before = scheduled
-        first, again, *_, warm = (timed(run, ours) for _ in range(5))
+        first, again, *_, warm = (timed(run, ours) for _ in range(8))
         row = first, again, warm, timed(plain, (matrix, other))
         if number >= KNOWN:
             rows.append(row)

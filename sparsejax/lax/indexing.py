@@ -24,6 +24,7 @@ from sparsejax.core.symbolic import known, length, span
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import current
 from sparsejax.formats import Compressed, Format, selection, structural
+from sparsejax.formats.parts import taken
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.extents import coordinates
@@ -45,7 +46,10 @@ def _window_reference(x: Any, ranges: tuple[range, ...], axes: tuple[int, ...]) 
 
 
 def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Storage:
-    made = selection.window(x, ranges, axes, out_aval.format)
+    keys = [None if r == range(n) else r for r, n in zip(ranges, x.shape, strict=True)]
+    made = None if x.format.is_dense else taken.by_levels(x, keys, axes, out_aval.format)
+    if made is None:
+        made = selection.window(x, ranges, axes, out_aval.format)
     return structural.refill(made, 0) if out_aval.format.is_dense else made
 
 

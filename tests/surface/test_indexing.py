@@ -344,3 +344,20 @@ def test_arrays_without_entries_make_others_larger(form, seed):
         np.testing.assert_array_equal(
             snp.concatenate(many, axis).todense(), np.concatenate([x.todense() for x in many], axis)
         )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_parts_under_jit_are_those_at_once(seed):
+    rng = random.Random(seed)
+    A, dense = drawn(rng, rng.randint(1, 3), fill=seed % 2)
+    key = tuple(
+        rng.randrange(n)
+        if rng.random() < 0.2
+        else slice(rng.choice((None, 0, 1, 2)), rng.choice((None, n, n - 1)), rng.choice((None, 1, 2, -1)))
+        for n in A.shape
+    )
+    made = sj.jit(lambda A: A[key])(A)
+    np.testing.assert_array_equal(made.todense(), dense[key])
+    assert made.format == A[key].format and made.fill_value == A[key].fill_value
+    if made.ndim:
+        np.testing.assert_array_equal(made.sum(axis=0).todense(), dense[key].sum(axis=0))
