@@ -22,6 +22,7 @@ from examples import graphs
 
 Side = Callable[[], Any]
 ROUNDS = 15
+MESHES = "4elt", "copter2", "brack2"
 
 
 def ranks(A: sp.csr_array, damping: float = 0.85, tolerance: float = 1e-12) -> np.ndarray:
@@ -67,7 +68,7 @@ def rows(graph: sp.csr_array) -> Iterator[tuple[str, Side, Side, Side]]:
     yield "PageRank", lambda: graphs.pagerank(A), lambda: ranks(graph), lambda: ranks(graph)
 
 
-def ratio(ours: Side, theirs: Side) -> tuple[float, float, float]:
+def ratio(ours: Side, theirs: Side, rounds: int = ROUNDS) -> tuple[float, float, float]:
     """Milliseconds of both, and the median of ratios."""
 
     def timed(run: Side) -> float:
@@ -76,7 +77,7 @@ def ratio(ours: Side, theirs: Side) -> tuple[float, float, float]:
         return 1e3 * (time.thread_time() - started)
 
     timed(ours), timed(theirs)
-    found = np.array([(timed(ours), timed(theirs)) for _ in range(ROUNDS)])
+    found = np.array([(timed(ours), timed(theirs)) for _ in range(rounds)])
     a, b = np.median(found, axis=0)
     return float(a), float(b), float(np.median(found[:, 1] / found[:, 0]))
 
@@ -84,18 +85,21 @@ def ratio(ours: Side, theirs: Side) -> tuple[float, float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a part of the name of a graph")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often both take turns")
+    parser.add_argument("--meshes", action="store_true", help="finite element meshes too, whose paths are long")
     options = parser.parse_args()
     print(f"{'graph':32}{'nodes':>8}{'edges':>9}  {'':15}{'ours ms':>9}{'SciPy ms':>9}{'ratio':>7}")
     data = datasets.folder()
     if data is None:
         raise FileNotFoundError("the data folder is absent; set SPARSEJAX_DATA")
-    for path in sorted((data / "graphs").iterdir()):
+    meshes = [data / "matrices" / f"{name}.mtx.gz" for name in MESHES] if options.meshes else []
+    for path in (*sorted((data / "graphs").iterdir()), *meshes):
         if options.only not in path.name:
             continue
         graph = graphs.read(str(path))
         for name, ours, theirs, right in rows(graph):
             gap = graphs.difference(ours().todense(), right())
-            a, b, times = ratio(ours, theirs)
+            a, b, times = ratio(ours, theirs, options.rounds)
             mark = "" if times >= 1 else " <"
             note = "" if gap < 1e-9 else f"  results differ by {gap:.1e}"
             head = f"{path.name:32}{graph.shape[0]:8}{graph.nnz:9}  {name:15}"
