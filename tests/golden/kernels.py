@@ -93,6 +93,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[sj.ShapeDtypeStruct, ...]]] 
     "triangles": (lambda A: (A * (A @ A)).sum(), (csr,)),
     "masked product": (lambda A, B: (A @ B.T) * A, (csr, csr)),
     "masked product by columns": (lambda A, B: (A @ B) * A, (csr, csc)),
+    "product under a mask by columns": (lambda A, B, C: (A @ B) * C, (csr, csr, csc)),
     "layer": (lambda A, H, W: snp.maximum(A @ (H @ W), 0), (csr, H, W)),
     "layer the other way": (lambda A, H, W: snp.maximum((A @ H) @ W, 0), (csr, H, W)),
     "two products": (lambda A, B, x: A @ (B @ x), (csr, csr, V)),

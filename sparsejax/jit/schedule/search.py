@@ -30,14 +30,15 @@ from dataclasses import replace
 
 from sparsejax.formats import Format
 from sparsejax.jit.cost import conversion_price, machine, operator_counts, price_table, statistics, workspace_choice
-from sparsejax.jit.cost.cardinality import Cardinalities, distinct
-from sparsejax.jit.cost.joins import Meeting, factors, joins
+from sparsejax.jit.cost.cardinality import distinct
+from sparsejax.jit.cost.joins import factors
 from sparsejax.jit.cost.machine import UNEVEN
 from sparsejax.jit.cost.statistics import Facts
-from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
 from sparsejax.jit.schedule import concordant, models, placement, regions, schedules, tiled_loops, waiting
 from sparsejax.jit.schedule.assembly import SCATTER, assembly
+from sparsejax.jit.schedule.computed import Computed
 from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule, State
 
 GALLOP = 2.0
@@ -81,7 +82,7 @@ def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Lo
     for k, var in enumerate(order):
         state, grown = counted.walk(order[:k]), counted.walk(order[: k + 1])
         leaders, _, _ = counted.roles(state, var)
-        work = state.survivors * counted.iterations(leaders, var, state.bound)
+        work = state.survivors * counted.iterations(leaders, var, state.bound, counted.fills(grown.order))
         made.append(Loop(var, state.survivors, work, grown.survivors, tuple(a.tensor.name for a in leaders)))
     return tuple(made)
 
@@ -135,7 +136,7 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
-class Model(Cardinalities):
+class Model(Computed):
     """The costs of one kernel of a single statement, given `facts`."""
 
     def __init__(
@@ -149,83 +150,30 @@ class Model(Cardinalities):
     ) -> None:
         """On `here`, or the machine that counts; the result is `kept` for some loops of another statement only, or not. Operands are
         scattered where that is cheaper, nowhere (False), or wherever it can be done (None)."""
-        self.nest = nest
+        super().__init__(nest, facts)
         self.machine = here or machine.current()
         self._scatters = scatters is not False and not nest.nested
         self._scatters_all = scatters is None
         self._wanted = workspace
-        self.expr = simplify.simplify(nest.composite)
-        self.reduced = self._reduced()
-        self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
-        self.storage = nest.storage_indices
         self._touched = (*self.accesses, cin.Access(nest.output, nest.indices))
-        extents = cin.extents((*nest.reads, cin.Access(nest.output, nest.indices)))
         places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
         self._beside = {p.access: places.count(p) for p in places}
         written = {ix for ix in nest.indices if isinstance(ix, cin.Position)}
         self._placed = {v for p in written for v in cin.variables_of(p)}
         # how many others an access is beside; those that cannot be copied, as the copies have other positions
         self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
-        first = [p.rhs for p in nest.producers] or [nest.value]
-        later = set(self.accesses) - {a for e in first for a in cin.accesses(e)}
-        self._kept = simplify.asked(self.expr) | self._fixed | set(self._beside) | later
+        self._kept = simplify.asked(self.expr) | self._fixed | set(self._beside) | self.later
         """Those that are not scattered; what is read after the reduction is read in the order of the result, and others at their positions."""
         self._factors = factors(self.expr)
-        pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
-        met = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
-        super().__init__(facts, extents, met)
         self._counts: tuple[float, ...] | None = None
-        self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
-        self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
         self._used: dict[tuple[cin.IndexVar, ...], workspace_choice.Choice | None] = {}
-        self._walks: dict[tuple[cin.IndexVar, ...], State] = {(): State((), frozenset(), frozenset(), 0.0, 1.0)}
-        self._shares: dict[tuple[cin.IndexVar, frozenset[cin.IndexVar]], float] = {}
+        copied = frozenset(filter(self.against_the_result, self.drained))
+        self._walks: dict[tuple[cin.IndexVar, ...], State] = {(): State((), frozenset(), copied, 0.0, 1.0)}
         self.waiting = waiting.Waiting(self, kept)
         self.lanes = nest.output.dtype.itemsize / 8
         """Words of 8 bytes that a value takes."""
         computed = [p.rhs for p in nest.producers] or [nest.value]
         self._operators = operator_counts.nanoseconds(computed, self.lanes, self.machine)
-
-    def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
-        """What each variable is reduced over, and how: of  t[i] + c[i]  with  t[i] += A[i,k] * x[k]  the loop over k has the product."""
-        made: dict[cin.IndexVar, tuple[cin.Expr, str | None]] = {}
-        known: dict[cin.Access, cin.Expr] = {}
-        for p in self.nest.producers:
-            known[p.target] = simplify.simplify(cin.substitute(p.rhs, known))
-            if known[p.target] == self.expr:
-                known[p.target] = self.expr  # comparisons are faster where they are the same
-            kept = {*cin.bound_by(p.target), *self.nest.storage_indices}
-            made |= {v: (known[p.target], p.op) for v in cin.variables(p.rhs) if v not in kept}
-        return dict(sorted(made.items(), key=lambda item: item[0].name))
-
-    def computed(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> tuple[cin.Expr, str | None]:
-        """What a loop over `var` inside those of `bound` computes: a reduction (and its operator), where one of them runs over what is
-        reduced."""
-        within = self.reduced.get(var)
-        if within is not None and var in cin.variables(within[0]):
-            return within
-        for v, (expr, op) in self.reduced.items():
-            if v in bound and var in cin.variables(expr):
-                return expr, op
-        return self.expr, None
-
-    def leaves(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar], gone: Collection[cin.Access]) -> bool:
-        """Whether a loop over `var` inside those of `bound` has something to do where operands are absent."""
-        expr, op = self.computed(var, bound)
-        key = expr, frozenset(gone)
-        left = self._left.get(key)
-        if left is None:
-            left = self._left[key] = simplify.exhaust(*key)
-        if op is None:
-            return not isinstance(left, cin.Literal)
-        operator = operators.get(op)
-        if isinstance(left, cin.Literal) and cin.same_value(left.value, operator.identity(left.dtype)):
-            return False
-        innermost = var in self.reduced and len(bound) + 1 == len(self.nest.variables)
-        return not (innermost and operator.repeats(left.dtype)) or var in cin.variables(left)
-
-    def prefix(self, order: tuple[cin.IndexVar, ...]) -> int:
-        return assembly(self.nest.output, self.storage, order)[1]
 
     def search(self, prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
         """The cheapest schedule whose outermost loops are those of `prefix`."""
@@ -302,7 +250,7 @@ class Model(Cardinalities):
 
     def schedule(self, state: State, cost: Cost, listed: tuple[Candidate, ...]) -> Schedule:
         moved = {
-            a.tensor.name: concordant.concordant_format(a, state.order, self.facts)
+            a.tensor.name: concordant.concordant_format(a, self.followed(a, state.order), self.facts)
             for a in sorted(state.discordant, key=str)
         }
         used = self.workspace(state)
@@ -317,26 +265,16 @@ class Model(Cardinalities):
             found = self._walks[order] = self.extend(self.walk(order[:-1]), order[-1])
         return found
 
-    def _level(self, access: cin.Access, var: cin.IndexVar) -> tuple[int, bool, frozenset[cin.IndexVar]]:
-        """The last level of `access` with the index `var`, whether it is dense, and the other variables of the levels before it."""
-        key = access, var
-        found = self._levels.get(key)
-        if found is None:
-            stored = [access.level_index(level) for level in range(len(access.indices))]
-            last = max(level for level, index in enumerate(stored) if index == var)
-            outer = frozenset(v for v in cin.followed(stored[:last]) if v != var)
-            found = self._levels[key] = last, access.tensor.format.levels[last].full, outer
-        return found
-
     def roles(self, state: State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
         """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how
         many dense operands it walks with a stride."""
         bound = state.bound
         leaders, discordant, strided = [], set(state.discordant), 0
+        passed = self.drained if self.fills((*state.order, var)) else ()
         for access in self.accesses:
-            if var not in access.indices:
+            if var not in access.indices or access in passed:
                 continue
-            level, dense, outer = self._level(access, var)
+            level, dense, outer = self.level(access, var)
             if not dense and not outer <= bound:
                 discordant.add(access)
             if not dense and self._better_as_copy(access, var, state):
@@ -350,7 +288,9 @@ class Model(Cardinalities):
                 leaders.append(access)
         return leaders, frozenset(discordant), strided
 
-    def iterations(self, leaders: Sequence[cin.Access], var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+    def iterations(
+        self, leaders: Sequence[cin.Access], var: cin.IndexVar, bound: frozenset[cin.IndexVar], fills: bool = False
+    ) -> float:
         """Iterations of one run of a loop over `var`."""
         lengths = sorted(self.fiber(a, var, bound) for a in leaders)
         work = sum(lengths)
@@ -360,14 +300,16 @@ class Model(Cardinalities):
             and UNEVEN * max(1.0, lengths[0]) < lengths[1]
         ):
             work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
-        if not leaders or self.leaves(var, bound, leaders):
+        if not leaders or self.leaves(var, bound, leaders, fills):
             work += float(self.extents[var])
         return work
 
     def extend(self, state: State, var: cin.IndexVar) -> State:
         bound = state.bound
+        fills = self.fills((*state.order, var))
+        passed = self.drained if fills else frozenset[cin.Access]()
         leaders, discordant, strided = self.roles(state, var)
-        work = self.iterations(leaders, var, bound)
+        work = self.iterations(leaders, var, bound, fills)
         here = self.machine
         each, fixed, scattered, around = here.iterate, 0.0, state.scattered, state.cost
         blocked = self._in_blocks(leaders, var, state)
@@ -389,19 +331,20 @@ class Model(Cardinalities):
                     continue
                 inside, extra = found
                 rest = [a for a in leaders if a != access]
-                fewer, once = self.iterations(rest, var, bound), here.merge if len(rest) > 1 else here.lookup
+                fewer, once = self.iterations(rest, var, bound, fills), here.merge if len(rest) > 1 else here.lookup
                 if self._scatters_all or extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
                     work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
                     where = inside
-        most = self.extents[var] * self._share(var, bound)
+        most = self.extents[var] * self.share(var, bound, fills)
         for m in self._meetings:
             if not m.done(bound) and m.done(bound | {var}):
                 most *= m.coupling
         if self._meetings:
-            most = min([most, *(self.fiber(a, var, bound) for a in self._factors if var in a.indices)])
+            met = [a for a in self._factors if var in a.indices and a not in passed]
+            most = min([most, *(self.fiber(a, var, bound) for a in met)])
         survivors = state.survivors * most
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
-        steps = sum([self.searched(a, var, bound) for a in self.accesses if a not in discordant])
+        steps = sum([self.searched(a, var, bound) for a in self.accesses if a not in discordant and a not in passed])
         cost += state.survivors * work * steps * here.lookup  # a branch that is not foreseen: 5 to 6 measured
         vectors = 0.0
         if len(bound) + 1 == len(self.nest.variables) and leaders:
@@ -413,22 +356,12 @@ class Model(Cardinalities):
         order = (*state.order, var)
         return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders))
 
-    def _share(self, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
-        """The share of the coordinates of a loop over `var` inside those of `bound`, in any order, at which something is computed."""
-        key = var, bound
-        found = self._shares.get(key)
-        if found is None:
-            density = self.density(self.computed(var, bound)[0], var, bound)
-            gone = [a for a in self.accesses if a.tensor.lacks and var in a.bound]
-            found = self._shares[key] = 1.0 if density is None or self.leaves(var, bound, gone) else density
-        return found
-
     def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> bool:
         """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""
         if len(leaders) != 1 or not state.order or len(state.order) + 1 < len(self.nest.variables):
             return False
         (leader,) = leaders
-        level, _, _ = self._level(leader, var)
+        level, _, _ = self.level(leader, var)
         if not level or leader.level_index(level - 1) != state.order[-1]:
             return False
         return statistics.in_blocks(leader.tensor.format, self.facts[leader.tensor.name], level, self.machine)
@@ -448,7 +381,7 @@ class Model(Cardinalities):
         if not workspace_choice.fits((self.extents[var],), access.dtype.itemsize, self.facts[access.tensor.name][-1]):
             return None
         rest = [a for a in leaders if a != access]
-        if self.leaves(var, state.bound, rest):
+        if self.leaves(var, state.bound, rest, self.fills((*state.order, var))):
             return None
         around = state.order[:depth]
         return depth, self.machine.scatter * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
@@ -496,11 +429,14 @@ class Model(Cardinalities):
         if not self._fixed.isdisjoint(state.discordant):
             return schedules.IMPOSSIBLE
         p = assembly(nest.output, self.storage, state.order)[1]
-        conversions = sum([self._copy(a, state.order) for a in state.discordant])
+        conversions = sum([self._copy(a, self.followed(a, state.order)) for a in state.discordant])
         output = 0.0
         used = self.workspace(state)
         if used is not None:
             output = self.machine.workspace * used.cost * max(1, len(nest.producers))
+            beside = [self.facts[a.tensor.name][-1] for a in self.drained if a.tensor.lacks]
+            if beside:  # they are walked together
+                output += self.machine.merge * (self._inserted(state) + sum(beside))
         elif nest.producers and not nest.direct and not self._placed.isdisjoint(self.storage[p:]):
             output = math.inf  # positions are known inside all loops of their array
         elif nest.producers and not nest.direct and self.storage[p:]:
@@ -529,11 +465,18 @@ class Model(Cardinalities):
             return None
         shape = [self.extents[v] for v in self.storage[p:]]
         points = self.points(state)
-        entries = min(points, self.level_counts()[-1])
+        entries = self._inserted(state)
         itemsize = self.nest.output.dtype.itemsize
         uses = self.walk(state.order[:p]).survivors
         below = workspace_choice.dense_below(self.nest.output.format)
         return shape, itemsize, points, entries, uses, below
+
+    def _inserted(self, state: State) -> float:
+        """The entries of a workspace that all loops fill: those of the result, and those that what is read beside it lacks."""
+        points = self.points(state)
+        if self.drained:
+            return distinct(points, math.prod(float(self.extents[v]) for v in self.storage))
+        return min(points, self.level_counts()[-1])
 
     def policies(self, order: tuple[cin.IndexVar, ...]) -> tuple[str, ...]:
         """The policies that can hold the workspace of an order, without memory out of proportion; none where there is no workspace."""
@@ -552,7 +495,8 @@ class Model(Cardinalities):
         if not cin.are_variables(self.nest.indices) and self.nest.output.format.is_dense:
             return tuple(itertools.accumulate(map(float, self.nest.output.shape), operator.mul))
         if self._counts is None:
-            points, met = self.points(self.walk(self.nest.variables)), self.facts.collisions
+            order = tuple(dict.fromkeys((*self.storage, *self.nest.variables))) if self.drained else self.nest.variables
+            points, met = self.points(self.walk(order)), self.facts.collisions
             entries = points if met is None else points / met
             levels = self.nest.output.format.levels
             last = max(self.nest.output.format.sparse, default=-1)

@@ -67,8 +67,14 @@ class Waiting:
     def _ended(self, order: Order) -> Iterator[cin.Access]:
         """The arrays of which the last loop is the innermost one."""
         state, last = self._model.walk(order), order[-1]
+        passed = self._model.drained if self._model.fills(order) else ()
         for access in self._layouts:
-            if last in access.bound and state.bound.issuperset(access.bound) and access not in state.discordant:
+            if (
+                access not in passed
+                and last in access.bound
+                and state.bound.issuperset(access.bound)
+                and access not in state.discordant
+            ):
                 output = self._model.nest.output
                 if access != self._result or assembly(output, self._model.storage, order)[0] != SCATTER:
                     yield access
