@@ -45,7 +45,7 @@ class _Search:
         self.expr = simplify.simplify(nest.composite)
         self.inputs = tuple(dict.fromkeys(cin.accesses(self.expr)))
         self.output = cin.Access(nest.output, nest.indices)
-        self.extents = cin.extents((*cin.accesses(nest.composite), self.output))
+        self.extents = cin.extents((*nest.reads, self.output))
 
     def order(self) -> Order:
         fraction = {v: self.fraction(self.expr, v, frozenset(self.nest.variables)) for v in self.nest.variables}
