@@ -110,6 +110,7 @@ class Primitive:
     static(position, number) -> bool              whether the code should depend on that number (default: where the type does)
 
     bodies(**params) -> ClosedJaxprs              what it runs, without constants: a `call` gets their plans as `bodies`
+    kept(**params) -> a range for each body       the operands that are its first inputs whenever it runs
     linearize(primals, tangents, **params) -> (results, tangents): in place of binding and `jvp`, where they share work
     factored(moving, *avals, **params) -> closed jaxpr: simpler operations that are differentiated in its place, or None
     prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
@@ -140,6 +141,7 @@ class Primitive:
         inline: Rule | None = None,
         static: Callable[[int, Any], bool] | None = None,
         bodies: Rule | None = None,
+        kept: Rule | None = None,
         linearize: Rule | None = None,
         factored: Rule | None = None,
         prune: Rule | None = None,
@@ -161,6 +163,7 @@ class Primitive:
         self.inline = inline
         self.static = static
         self.bodies = bodies
+        self.kept = kept
         self.linearize = linearize
         self.factored = factored
         self.prune = prune

@@ -103,6 +103,7 @@ cond_p = Primitive(
     reference=lambda index, *xs, branches: _oracle(branches[_chosen(index, len(branches))], xs),
     call=_cond_call,
     bodies=lambda branches: branches,
+    kept=lambda branches: [range(1, 1 + len(b.in_avals)) for b in branches],
     describe=lambda branches: "",
     prune=_cond_prune,
     multiple=True,
@@ -148,6 +149,7 @@ while_p = Primitive(
     reference=_while_reference,
     call=_while_call,
     bodies=lambda cond, body, counts: (cond, body),
+    kept=lambda cond, body, counts: (range(counts[0]), range(counts[0], sum(counts))),
     describe=lambda cond, body, counts: "",
     multiple=True,
 )
@@ -229,6 +231,7 @@ scan_p = Primitive(
     reference=_scan_reference,
     call=_scan_call,
     bodies=lambda body, **params: (body,),
+    kept=lambda consts, **params: (range(consts),),
     describe=lambda length, reverse, consts, carry, **params: (
         f"length={length}{' reverse' if reverse else ''} consts={consts} carry={carry}"
     ),

@@ -19,6 +19,11 @@ from sparsejax.jit.ir import choices, cin, static_products
 from sparsejax.jit.ir.nest import of_definition
 
 
+def is_constant(storage: Storage) -> bool:
+    """Whether code may be written out for the entries of an array that never changes. O(entries)."""
+    return static_products.constant_of(storage) is not None
+
+
 @dataclass(frozen=True)
 class Constants:
     """The sparse constants of a program: what those of few entries hold, and why others are operands like any other."""

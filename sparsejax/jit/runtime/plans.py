@@ -25,6 +25,7 @@ from sparsejax.jit.graph import (
     partition,
     reassociate,
     resize,
+    static_constants,
 )
 from sparsejax.jit.runtime import donation, library_call, sequence
 from sparsejax.jit.runtime.bound_loop import Bound
@@ -40,15 +41,21 @@ class Plan(Body):
     `storages` are those of a first call: what they hold decides which kernels are merged (`fuse_reductions`)."""
 
     def __init__(
-        self, closed: ClosedJaxpr, storages: Sequence[Storage] = (), refused: frozenset[Var] | None = frozenset()
+        self,
+        closed: ClosedJaxpr,
+        storages: Sequence[Storage] = (),
+        refused: frozenset[Var] | None = frozenset(),
+        constants: Mapping[int, Storage] | None = None,
     ) -> None:
-        """Products that are `refused` are associated as the program says, or all of them (None)."""
+        """Products that are `refused` are associated as the program says, or all of them (None). `constants` are inputs, by number, that never
+        change."""
         self.jaxpr = closed.jaxpr if "clean" in closed.cache else pipeline.cleaned(closed.jaxpr)
         self.shared = closed.shared
         self._other: Plan | None = None
         self.out_avals = [a.aval.strong() for a in self.jaxpr.outputs]
         notes: list[reassociate.Chosen] = []
         self._constants = {} if closed.shared else dict(zip(self.jaxpr.consts, [c._storage for c in closed.consts]))
+        self._constants |= {self.jaxpr.inputs[k]: s for k, s in (constants or {}).items()}
         steps = closed.cache.get("steps") or self._steps(storages, refused, notes)
         self.steps = [KernelRunner(s, closed.shared) if isinstance(s, partition.KernelStep) else s for s in steps]
         self._numbers: dict[Var, int] = {}
@@ -67,7 +74,7 @@ class Plan(Body):
             first += len(outputs)
         lost = {n.output for n in notes if any(c.var not in self._numbers for c in n.checks)}
         if refused is not None and lost:
-            self.__init__(closed, storages, refused | lost)  # type: ignore[misc]
+            self.__init__(closed, storages, refused | lost, constants)  # type: ignore[misc]
             return
         self.checks = guards.placed([c for n in notes for c in n.checks], self._numbers, self.made)
         """Where a value is not as it must be before some step, the program runs as it is written."""
@@ -84,7 +91,7 @@ class Plan(Body):
         self.fresh = kernels.issuperset(self.results) and not self.checks.before
         """Whether results share no memory with operands: kernels make them."""
         calls = ((k, s.eqn) for k, s in enumerate(self.steps) if isinstance(s, partition.CallStep))
-        self._bodies = {k: _once(_plans_of, eqn) for k, eqn in calls if eqn.primitive.bodies is not None}
+        self._bodies = {k: _once(_plans_of, eqn, self._constants) for k, eqn in calls if eqn.primitive.bodies is not None}
         """What gives the plans of the jaxprs that steps run."""
         self._connect()
 
@@ -351,8 +358,16 @@ def _once(function: Callable[..., list[Plan]], *args: Any) -> Callable[[], list[
     return functools.cache(functools.partial(function, *args))
 
 
-def _plans_of(eqn: Eqn) -> list[Plan]:
-    return [plan_of(b) for b in eqn.bodies]
+def _plans_of(eqn: Eqn, constants: Mapping[Var, Storage]) -> list[Plan]:
+    """The plans of the jaxprs that an operation runs; those that read constants of few entries are its own (`static_constants`)."""
+    kept = [()] * len(eqn.bodies) if eqn.primitive.kept is None else eqn.primitive.kept(**eqn.param_dict)
+    made = []
+    for body, numbers in zip(eqn.bodies, kept, strict=True):
+        read = [(k, constants.get(v)) for k, v in enumerate(eqn.inputs[n] for n in numbers) if isinstance(v, Var)]
+        few = {k: s for k, s in read if s is not None and static_constants.is_constant(s)}
+        with turn:
+            made.append(Plan(body, constants=few) if few and "planned" not in body.cache else plan_of(body))
+    return made
 
 
 def _all_resized(given: Callable[[], list[Plan]], change: Callable[[Any], Any]) -> list[Plan]:
