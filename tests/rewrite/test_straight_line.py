@@ -392,3 +392,24 @@ def test_code_for_many_entries_is_made_quickly():
     kernel = nest_of(case)
     program = pipeline.program_of(kernel, schedules.unpriced(kernel.variables))
     assert program.literal and len(cin.writes(program.stmt)) < 2000
+
+
+def test_constants_of_loops_are_written_out_in_their_bodies():
+    """What `scan`, `fori_loop` and `cond` close over is a constant of their bodies, and each program has its own."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((2000, 9, 16)), rng.random((2000, 9))
+    for scale in (1.0, -2.0):
+        D = np.zeros(729)
+        D[rng.choice(729, 80, replace=False)] = scale * rng.random(80)
+        C = sj.array(D.reshape(9, 9, 9), format="coo")
+
+        def step(x, C=C):
+            return sj.insum("Out[b,k,u] = C[i,j,k] * X[b,i,u] * Y[b,j]", C=C, X=x, Y=Y)
+
+        want = np.einsum("ijk,biu,bj->bku", D.reshape(9, 9, 9), X, Y)
+        scanned = sj.jit(lambda X, step=step: sj.lax.scan(lambda x, _: (step(x), None), X, None, length=1)[0])
+        repeated = sj.jit(lambda X, step=step: sj.lax.fori_loop(0, 1, lambda k, x: step(x), X))
+        branched = sj.jit(lambda X, step=step: sj.lax.cond(np.True_, step, lambda x: x, X))
+        for f in (scanned, repeated, branched):
+            np.testing.assert_allclose(f(X).todense(), want)
+        assert "are written out" in str(sj.explain(scanned)(X))

@@ -91,7 +91,9 @@ class Plan(Body):
         self.fresh = kernels.issuperset(self.results) and not self.checks.before
         """Whether results share no memory with operands: kernels make them."""
         calls = ((k, s.eqn) for k, s in enumerate(self.steps) if isinstance(s, partition.CallStep))
-        self._bodies = {k: _once(_plans_of, eqn, self._constants) for k, eqn in calls if eqn.primitive.bodies is not None}
+        self._bodies = {
+            k: _once(_plans_of, eqn, self._constants) for k, eqn in calls if eqn.primitive.bodies is not None
+        }
         """What gives the plans of the jaxprs that steps run."""
         self._connect()
 
