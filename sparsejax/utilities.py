@@ -18,6 +18,7 @@ from sparsejax.core.trace import Tracer, current
 from sparsejax.formats import Format
 from sparsejax.jit.api import JitFunction
 from sparsejax.jit.backend import compiler
+from sparsejax.jit.ir import infer_formats
 from sparsejax.lax.library.callbacks import called
 from sparsejax.numpy.functions import array, zeros
 from sparsejax.transforms import alike, staging
@@ -103,6 +104,7 @@ def clear_caches() -> None:
     again.clear_caches()
     staging.clear_caches()
     alike.clear_caches()
+    infer_formats.remembered.clear()
     for function in [x for x in gc.get_objects() if type(x) is JitFunction]:
         function.clear_cache()
     compiler.forget()

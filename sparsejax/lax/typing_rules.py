@@ -38,7 +38,25 @@ def infer(
     shape: tuple[int, ...],
     dtype: Any,
 ) -> Aval:
-    """The type of `notation` applied to operands of these types."""
+    """The type of `notation` applied to operands of these types; remembered where all extents are known."""
+    if any(type(n) is not int for s in (shape, *(a.shape for a in avals)) for n in s):
+        # what is asked of symbols is a guard of the trace that asks
+        return _infer(notation, avals, params, shape, dtype)
+    key = (notation, *avals, *params.items(), shape, dtype)
+    known = infer_formats.remembered.get(key)
+    if known is None:
+        known = _infer(notation, avals, params, shape, dtype)
+        infer_formats.remembered.put(key, known)
+    return known
+
+
+def _infer(
+    notation: Callable[..., cin.Definition],
+    avals: Sequence[Aval],
+    params: dict[str, Any],
+    shape: tuple[int, ...],
+    dtype: Any,
+) -> Aval:
     definition = notation(*operands_of(avals), **params)
     form, fill = infer_formats.infer(definition, shape, np.dtype(dtype))
     weak = bool(avals) and all(a.weak_type for a in avals)

@@ -46,7 +46,7 @@ from typing import Any
 import pytest
 
 import sparsejax
-from sparsejax.jit.ir import choices
+from sparsejax.jit.ir import choices, infer_formats
 from tests.enumeration import cases
 from tests.fuzz import definitions, engine, forced, functions, rows, semirings, test_forced
 from tests.golden import kernels, texts
@@ -395,6 +395,7 @@ def _forget() -> None:
             ("sparsejax.jit", "tests.golden.kernels")
         ) and not found.__module__.startswith(kept):
             found.cache_clear()
+    infer_formats.remembered.clear()
 
 
 def _where(error: BaseException) -> str:

@@ -27,10 +27,13 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.cached import Recent
 from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit.ir import blocks, cin, operators, simplify
 
 DENSE_ROOT_LIMIT = 1 << 24
+remembered: Recent[Any, Any] = Recent(4096)
+"""The latest types of results, by what they follow from (`lax/typing_rules`): a program repeats them, and so do its derivatives."""
 
 
 def infer(definition: cin.Definition, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Format, Any]:

@@ -23,7 +23,7 @@ from sparsejax.cached import Recent
 from sparsejax.formats import Format
 from sparsejax.jit.backend import records
 from sparsejax.jit.backend.object_cache import named
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, infer_formats
 from sparsejax.jit.ir.nest import Nest, Producer
 from sparsejax.jit.ir.program import Shared
 from sparsejax.jit.runtime import chunked
@@ -47,8 +47,12 @@ class Recipe:
 
 
 _recent: Recent[bytes, Recipe] = Recent(256)
-forget = _recent.clear
-"""Drop what is in memory, as in a new process."""
+
+
+def forget() -> None:
+    """Drop what is in memory, as in a new process: plans, and the types of results."""
+    _recent.clear()
+    infer_formats.remembered.clear()
 
 
 def load(key: str) -> Recipe | None:
