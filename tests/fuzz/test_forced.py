@@ -67,6 +67,7 @@ PROGRAMS = {
     "converted": (lambda A: A.asformat("csc"), A),
     "a constant": (lambda V: V @ A, V),
     "written by columns": (lambda A, x: sj.einsum("ij,j->ij", A, x, out_format="csc"), A, W[:, 0]),
+    "steps": (lambda A, x: sj.lax.while_loop(lambda y: snp.sum(y) < 1e6, lambda y: A @ y + 1, x), A, W[:, 0]),
 }
 
 
@@ -88,6 +89,7 @@ REACHED = {
     "passes": ("converted",),
     "pattern": ("patterns", "functions of one array"),
     "products": ("three dense factors",),
+    "rounds": ("steps",),
     "rows": ("tall", "layer"),
     "shapes": ("tall", "filled", "softmax", "sparse product"),
     "storage": ("product that is reduced", "read across"),
