@@ -9,7 +9,7 @@ from typing import Any
 from sparsejax import tree_util
 from sparsejax.core import trace
 from sparsejax.dask.emit import Emitter, Placed, cleaned
-from sparsejax.dask.sharded import Sharded, shard
+from sparsejax.dask.sharded import Sharded, current_client, shard
 from sparsejax.jit import api as compiler
 from sparsejax.jit.inspect.ahead_of_time import struct
 
@@ -49,6 +49,7 @@ class ShardedFunction:
         named = {k: v if k in self._named else tree_util.tree_map(typed, v) for k, v in sorted(kwargs.items())}
         traced = self._jit.trace(*types, **named)
         closed = traced.jaxpr
+        current_client()  # so that the first tasks find what its cluster needs
         emitter = Emitter()
         values = [emitter.given(v) for v in (*closed.consts, *given)]
         results = emitter.jaxpr(cleaned(closed.jaxpr), values)

@@ -126,9 +126,11 @@ class Sharded:
         return optional("dask.threaded", "dask").get(graph, keys, **kwargs)
 
     def __dask_postcompute__(self) -> Any:
+        current_client()  # its cluster is looked after
         return _gathered, (self.grid, self.aval)
 
     def __dask_postpersist__(self) -> Any:
+        current_client()
         return _persisted, (self.aval, self.cuts, self.name, self.counts)
 
     def compute(self, **kwargs: Any) -> Array:
@@ -310,7 +312,7 @@ def _on_clients() -> bool:
 
 
 def current_client() -> Any:
-    """The client of a cluster that Dask computes on by default, or None."""
+    """The client of a cluster that Dask computes on by default, or None. The cluster exchanges kernels and is watched from then on."""
     try:
         distributed = optional("distributed", "dask")
         client = distributed.get_client()

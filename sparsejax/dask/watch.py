@@ -1,8 +1,8 @@
 """A cluster that is out of memory for good: an error in place of a wait without end.
 
 Dask pauses a worker above four fifths of its memory until some is freed, by results that are no longer needed, or by spilling. Where the disk is full, or what
-lies in memory is not Dask's to spill, nothing is freed: once all workers are paused, run nothing and have done nothing for `PATIENCE` seconds, what
-waits for them fails with a MemoryError that says so. The scheduler's plugin (`exchange.Board`) looks once a second.
+lies in memory is not Dask's to spill, nothing is freed: once all workers that have tasks are paused, run nothing and have done nothing for `PATIENCE`
+seconds, what waits for them fails with a MemoryError that says so. The scheduler's plugin (`exchange.Board`) looks once a second.
 """
 
 from __future__ import annotations
@@ -28,20 +28,26 @@ class Watch:
         """Fail what waits, where nothing has moved for `PATIENCE` seconds."""
         scheduler, now = self._scheduler, time.monotonic()
         seen = scheduler.transition_counter, tuple(scheduler.workers)
-        busy = bool(scheduler.running) or any(ws.executing for ws in scheduler.workers.values())
-        if seen != self._seen or busy or not scheduler.workers:
+        able = [ws for ws in scheduler.workers.values() if ws in scheduler.running]
+        paused = [ws for ws in scheduler.workers.values() if ws not in scheduler.running]
+        busy = any(ws.processing for ws in able) or any(ws.executing or ws.long_running for ws in paused)
+        if seen != self._seen or busy or not paused:
             self._seen, self._since = seen, now
         elif now - self._since > PATIENCE:
-            self._fail([ts for ts in scheduler.tasks.values() if ts.state in ("queued", "no-worker", "processing")])
+            # beside workers that could run them, tasks without one wait for something else
+            states = ("processing",) if able else ("queued", "no-worker", "processing")
+            self._fail(paused, [ts for ts in scheduler.tasks.values() if ts.state in states])
             self._seen, self._since = None, now
 
-    def _fail(self, stuck: list[Any]) -> None:
+    def _fail(self, paused: list[Any], stuck: list[Any]) -> None:
         if not stuck:
             return
-        told = ", ".join(f"{a}: {_memory(ws)}" for a, ws in list(self._scheduler.workers.items())[:4])
+        which = "all workers" if len(paused) == len(self._scheduler.workers) else "the workers that have the next tasks"
+        told = "; ".join(map(_about, paused[:4])) + "; ..." * (len(paused) > 4)
         error = MemoryError(
-            f"all workers are paused, as their memory is full, and nothing was freed for {PATIENCE:.0f} seconds ({told}). If their logs say that "
-            "spilling to disk failed, make room on that disk or take another (Dask's temporary-directory); else use more workers, more memory or smaller shards"
+            f"{which} are paused, as their memory is full, and nothing was freed for {PATIENCE:.0f} seconds ({told}). If the workers' logs say "
+            '"Spill to disk failed", make room on the disk of that folder or set another (local_directory of the cluster, or Dask\'s '
+            "temporary-directory); else use more workers, more memory or smaller shards"
         )
         stimulus, recommendations = f"sparsejax-out-of-memory-{time.time()}", {}
         text = repr(error)
@@ -53,9 +59,10 @@ class Watch:
         self._scheduler.transitions(recommendations, stimulus_id=stimulus)
 
 
-def _memory(worker: Any) -> str:
-    limit = f" of {worker.memory_limit / 1e6:.0f} MB" if worker.memory_limit else ""
-    return f"{worker.memory.process / 1e6:.0f}{limit}, {worker.memory.spilled / 1e6:.0f} MB spilled"
+def _about(worker: Any) -> str:
+    limit = f" of {worker.memory_limit / 1e6:.0f}" if worker.memory_limit else ""
+    memory = f"{worker.memory.process / 1e6:.0f}{limit} MB used, {worker.memory.spilled / 1e6:.0f} MB spilled"
+    return f"{worker.address}: {memory} to {worker.local_directory}"
 
 
 def _dumped(error: Exception) -> Any:

@@ -62,6 +62,8 @@ def inline(jaxpr: Jaxpr, keep: Container[Primitive] = ()) -> Jaxpr:
     """Replace every equation that stands for a jaxpr, but for those of the primitives in `keep`, by the equations of that jaxpr.
 
     before:  b = custom_jvp[f] a        after:  c = sin a; b = mul c c
+
+    Equations without a line of their own (`without_lines`) take that of the one they replace.
     """
     if not any(eqn.primitive.inline for eqn in jaxpr.eqns):
         return jaxpr
@@ -77,9 +79,16 @@ def inline(jaxpr: Jaxpr, keep: Container[Primitive] = ()) -> Jaxpr:
         for inner in body.eqns:
             outputs = tuple(Var(v.aval) for v in inner.outputs)
             local.update(zip(inner.outputs, outputs, strict=True))
-            kept.append(Eqn(inner.primitive, substitute(inner.inputs, local), inner.params, outputs, inner.source))
+            line = inner.source or eqn.source
+            kept.append(Eqn(inner.primitive, substitute(inner.inputs, local), inner.params, outputs, line))
         env.update(zip(eqn.outputs, substitute(body.outputs, local), strict=True))
     return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(kept), substitute(jaxpr.outputs, env))
+
+
+def without_lines(jaxpr: Jaxpr) -> Jaxpr:
+    """A jaxpr that is kept for other programs too, so that it does not name lines of the first."""
+    eqns = tuple(Eqn(e.primitive, e.inputs, e.params, e.outputs) for e in jaxpr.eqns)
+    return Jaxpr(jaxpr.inputs, jaxpr.consts, eqns, jaxpr.outputs)
 
 
 def dead_code(jaxpr: Jaxpr) -> Jaxpr:

@@ -154,9 +154,14 @@ def test_errors_are_the_users(client):
     def outside(A, i):
         return A[i] * 2
 
-    with pytest.raises(IndexError) as found:
-        sd.jit(outside)(sd.shard(A, rows=3), np.array([5, N + 7])).compute()
-    assert any("test_cluster.py" in note for note in found.value.__notes__)
+    def another(A, i):
+        return A[i] * 2
+
+    for program in (outside, another):  # the second is traced by what is known of the first
+        with pytest.raises(IndexError) as found:
+            sd.jit(program)(sd.shard(A, rows=3), np.array([5, N + 7])).compute()
+        line = f"{__file__}:{program.__code__.co_firstlineno + 1}"
+        assert f"in a task of these lines: {line}" in found.value.__notes__
 
 
 @pytest.fixture(scope="module")

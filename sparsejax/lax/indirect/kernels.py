@@ -34,7 +34,7 @@ from sparsejax.lax.indirect.index_arrays import checked, positions
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.linear import empty, full
 from sparsejax.lax.structural import convert_format
-from sparsejax.transforms.staging import trace_to_jaxpr
+from sparsejax.transforms.staging import trace_to_jaxpr, without_lines
 
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
 
@@ -378,7 +378,7 @@ def _arrays_of(*refs: Ref) -> list[int]:
 def _program(statement: Statement, avals: tuple[Aval, ...], names: Names, target: str) -> Jaxpr:
     made = trace_to_jaxpr(lambda *xs: [expanded(xs, statement, names, target)], avals)
     assert not made.consts
-    return made.jaxpr
+    return without_lines(made.jaxpr)
 
 
 def _insum_typing(*avals: Aval, **params: Any) -> Aval:
