@@ -98,6 +98,12 @@ def noting() -> Iterator[list[Note]]:
             before.extend(notes)
 
 
+def note(primitive: Primitive, x: Array, result: Array) -> None:
+    """Note an operation on one array that ran at once, without a program, if this thread's are noted."""
+    if _noting.notes is not None:
+        _noting.notes.append(Note(primitive, None, (x,), (x,), (result,), None))
+
+
 class Primitive:
     """One operation with its rules; each is documented in docs/how-it-works/design.md, section 3.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
-from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.primitive import Primitive, asarray, note
 from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.core.trace import current
 from sparsejax.errors import TracerIntegerConversionError
@@ -126,7 +126,25 @@ def expand_dims(x: Any, axis: int) -> Array:
     Format('(d,d,c)@(1,0,2)')
     """
     x = asarray(x)
-    return expand_p.bind(x, axis=normal_axis(axis, x.ndim + 1))
+    place = normal_axis(axis, x.ndim + 1)
+    if _dense_at_once(x):
+        return _viewed(expand_p, x, structural.expand_dims(x._storage, place), _expanded_aval(x._aval, place))
+    return expand_p.bind(x, axis=place)
+
+
+_expanded_aval = functools.lru_cache(maxsize=1024)(_expand_typing)
+
+
+def _dense_at_once(x: Any) -> bool:
+    """Whether `x` is dense and there at once: another shape of it is a view, and no program is to be made for every shape."""
+    return type(x) is Array and x._aval.format.is_dense and current() is None
+
+
+def _viewed(primitive: Primitive, x: Array, storage: Storage, aval: Aval) -> Array:
+    """The result of an operation that ran without a program, noted as others are."""
+    result = made(storage, aval)
+    note(primitive, x, result)
+    return result
 
 
 def squeeze(x: Any, axis: int) -> Array:
@@ -137,7 +155,14 @@ def squeeze(x: Any, axis: int) -> Array:
     Format('csr')
     """
     x = asarray(x)
-    return squeeze_p.bind(x, axis=normal_axis(axis, x.ndim))
+    place = normal_axis(axis, x.ndim)
+    if _dense_at_once(x) and x._aval.shape[place] == 1:
+        aval = _squeezed_aval(x._aval, place)
+        return _viewed(squeeze_p, x, _squeeze_call(x._storage, aval, place), aval)
+    return squeeze_p.bind(x, axis=place)
+
+
+_squeezed_aval = functools.lru_cache(maxsize=1024)(_squeeze_typing)
 
 
 # --------------------------------------------------------------------------------------------------------- reshape
@@ -175,11 +200,11 @@ def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Array:
     form = Format.parse(("dense" if x.format.is_dense else "coo") if format is None else format, len(new))
     if not new and not form.is_dense:
         form = Format(())
+    if type(x) is Array and form.is_dense == x.format.is_dense and current() is None:
+        aval = _reshaped_aval(x._aval, tuple(new), form)
+        return _viewed(reshape_p, x, structural.reshape(x._storage, aval.shape, form), aval)
     if x.format.is_dense and form == Format.parse("dense", len(new)) and _squeezed(x.shape) == _squeezed(new):
         return unit_axes_p.bind(x, shape=tuple(new))
-    if type(x) is Array and not x.format.is_dense and current() is None:
-        aval = _reshaped_aval(x.aval, tuple(new), form)
-        return made(structural.reshape(x._storage, aval.shape, form), aval)
     return reshape_p.bind(x, shape=tuple(new), format=form)
 
 
@@ -287,7 +312,18 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Array:
         fits = False
     if not fits:
         raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {new}")
-    return x if x.shape == new else broadcast_p.bind(x, shape=new)
+    if x.shape == new:
+        return x
+    if _dense_at_once(x) and x._aval.format.order == tuple(range(x._aval.ndim)):
+        aval = _repeated_aval(x._aval, new)
+        values = np.broadcast_to(convert.to_dense(x._storage), new)
+        return _viewed(broadcast_p, x, convert.from_dense(values, aval.format, 0), aval)
+    return broadcast_p.bind(x, shape=new)
+
+
+@functools.lru_cache(maxsize=1024)
+def _repeated_aval(x: Aval, shape: tuple[int, ...]) -> Aval:
+    return rules.dense(shape, x.dtype)
 
 
 # ------------------------------------------------------------------------------------------------ formats and fills

@@ -139,9 +139,11 @@ def prune(
             'A.asformat("csr"), which keeps what is not zero'
         )
     axes = () if type(axis) is int and axis == -1 else _axes(axis, x.ndim)
-    if tol is None and predicate is None and keep is None and type(x) is Array and current() is None:
-        thin = thinning.without_fill(x._storage)
-        return x if thin is x._storage else made(thin, x.aval.strong())
+    if predicate is None and keep is None and type(x) is Array and current() is None:  # no detours for small arrays
+        least = 0 if tol is None else _tolerance(tol, x)
+        if not isinstance(least, Array | Tracer):
+            thin = thinning.apart(x._storage, least)
+            return x if thin is x._storage else made(thin, x.aval.strong())
     count = None if keep is None else integer(keep, "keep")
     if count is not None and count < 0:
         raise ValueError(f"keep={keep} must be at least 0: the number of entries that stay in a line")
@@ -149,7 +151,7 @@ def prune(
     mask = None if predicate is None else _mask(predicate, x)
     params: dict[str, Any] = {"keep": count, "axes": (axes or _axes(axis, x.ndim)) if count is not None else ()}
     if current() is None and not any(isinstance(operand, Tracer) for operand in (x, bound, mask)):
-        limit = thinning.number(bound._storage) if type(bound) is Array else bound  # no detours for small arrays
+        limit = thinning.number(bound._storage) if type(bound) is Array else bound
         kept = thinning.kept(x._storage, limit, None if mask is None else mask._storage, **params)
         thin = thinning.thinned(x._storage, kept)
         return x if thin is x._storage else made(thin, x.aval.strong())

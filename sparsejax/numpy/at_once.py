@@ -61,6 +61,28 @@ def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...]
     return None if vector and axes else (keys, axes)
 
 
+_WHOLE = slice(None)
+
+
+def widened(key: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape that a key of new axes and slices of everything gives; None for other keys.
+
+    >>> widened((slice(None), None), (5, 2)), widened((1, None), (5,))
+    ((5, 1, 2), None)
+    """
+    made: list[int] = []
+    d = 0
+    for part in key if type(key) is tuple else (key,):
+        if part is None:
+            made.append(1)
+        elif type(part) is slice and part == _WHOLE and d < len(shape):
+            made.append(shape[d])
+            d += 1
+        else:
+            return None
+    return (*made, *shape[d:])
+
+
 def vectors(key: Any, shape: tuple[int, ...]) -> list[Any] | None:
     """Vectors of integers of one length, one for every dimension of a matrix or larger array, as coordinates; None for other keys."""
     if type(key) is not tuple or len(key) != len(shape) or len(shape) < 2:

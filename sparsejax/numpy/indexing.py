@@ -272,6 +272,10 @@ def getitem(x: Any, key: Any) -> Any:
             len(shape) > 1 or type(found[0][0]) is not np.ndarray or len(found[0][0]) < passes.MANY
         ):
             return at_once.part(x, *found)
+    elif type(x) is Array and current() is None:
+        wide = at_once.widened(key, x._aval.shape)
+        if wide is not None:
+            return reshape(x, wide)
     x, key, _ = _without_bools(asarray(x), key)
     index = parse(key, x.shape)
     if type(x) is Array and not x.format.is_dense and current() is None:

@@ -182,6 +182,23 @@ def test_parts_of_segments(parents, longest, first):
             np.testing.assert_array_equal(FEW.located(pos, crd, parent, wanted) >= 0, stored)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize(
+    "lengths", [[], [0, 0], [512], [0, 511, 0, 1, 513, 0], [3, 200_000, 0, 99_997, 0], [0, 270_000]]
+)
+def test_flags_choose_entries_of_segments_of_any_length(lengths, threads):
+    """Entries are taken some at a time, whose segments begin before them, end behind them, or are empty; threads take parts of the segments."""
+    rng, count = np.random.default_rng(sum(lengths)), sum(lengths)
+    pos = np.append(0, np.cumsum(lengths, dtype=np.int64))
+    columns = [np.arange(count, dtype=np.int32), rng.random(count), rng.random(count) + 1j, rng.random(count) < 0.5]
+    with sj.config.using(num_threads=threads):
+        for share in (0, 0.01, 0.5, 1):
+            flags = rng.random(count) < share
+            same_parts(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
+        ahead = np.arange(count) < count // 3  # of the last segments, nothing
+        same_parts(MANY.chosen(pos, ahead, columns), FEW.chosen(pos, ahead, columns))
+
+
 def test_long_segments_are_not_ordered_by_moving_entries():
     crd, ends = np.arange(500, dtype=np.int32), np.arange(501)
     assert MANY.named(np.array([0, 500]), crd, (ends, np.arange(500)), []) is None

@@ -98,12 +98,12 @@ def thinned(x: Storage, flags: Storage) -> Storage:
     return convert.from_columns([c[number] for c in columns], vals, x.shape, form, x.fill_value, True, places)
 
 
-def without_fill(x: Storage) -> Storage:
-    """`thinned` by what differs from the fill."""
+def apart(x: Storage, tol: Any = 0) -> Storage:
+    """`thinned` by what differs from the fill by more than the number `tol`."""
     last = _lists(x.format)
     if last and x.packed:
-        return _at_positions(x, differs(x.vals, x.fill_value), last)
-    return thinned(x, kept(x, 0, None, None, ()))
+        return _at_positions(x, differs(x.vals, x.fill_value, tol), last)
+    return thinned(x, kept(x, tol, None, None, ()))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -184,6 +184,9 @@ def differs(vals: Array, fill: Any, tol: Any = 0) -> Flags:
     array([ True, False,  True])
     """
     if fill == 0 and vals.ndim == 1 and vals.dtype.kind in "fc" and (np.ndim(tol) or tol != 0):
+        if len(vals) <= IN_CACHE:
+            close: Flags = np.abs(vals) <= tol
+            return np.logical_not(close, out=close)
         near = np.empty(len(vals), bool)
         size = np.empty(min(len(vals), IN_CACHE), vals.real.dtype)
         for start in range(0, len(vals), IN_CACHE):

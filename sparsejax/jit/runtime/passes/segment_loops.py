@@ -20,6 +20,8 @@ from sparsejax.jit.runtime.passes.conversion_loops import Pairs, Vector
 
 AHEAD = 16
 """How many segments ahead entries are prefetched."""
+TOGETHER = 512
+"""Entries that are filtered by flags before their segments are looked at: numbers of them stay in the nearest cache."""
 
 
 @dataclass(frozen=True)
@@ -393,28 +395,45 @@ def regrouped(
             target.put(b, p, target.element(b, b.get(var)))
 
 
-def chosen(b: Builder, begin: Val, place: Val, stop: Val, flags: Vector, moves: Pairs) -> None:
-    """The entries from `begin` on whose flags hold, from `place` on, until there are `stop`."""
-    p, at = b.var("p", begin), b.var("at", place)
-    with b.while_(lambda: b.lt(b.get(at), stop)):
-        here, to = b.get(p), b.get(at)
-        for source, target in moves:
-            target.put(b, to, source.get(b, here))
-        b.increment(at, flags.number(b, here))
-        b.increment(p)
+def chosen(
+    b: Builder,
+    rows: tuple[Val, Val],
+    places: tuple[Val, Val],
+    pos: Vector,
+    made: Vector,
+    flags: Vector,
+    before: Vector,
+    moves: Pairs,
+) -> None:
+    """The entries of some segments whose flags hold, from a place up to another, and where the segments end, each behind its own number in `made`.
 
-
-def chosen_at_once(b: Builder, rows: Val, pos: Vector, made: Vector, flags: Vector, moves: Pairs) -> None:
-    """All entries whose flags hold, and where their segments end; there is room for one more."""
-    at = b.var("at", b.i64(0))
-    made.put(b, b.i64(0), b.i64(0))
-    with b.for_(b.i64(0), rows, "r") as r:
-        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
-            to = b.get(at)
+    Entries are taken `TOGETHER` at a time, without a branch, however long segments are; what was kept `before` each of these says where
+    the segments end that end among them.
+    """
+    (first, end), (place, stop) = rows, places
+    r, p, at = b.var("r", first), b.var("p", pos.get(b, first)), b.var("at", place)
+    last = b.named("last", pos.get(b, end))
+    made.put(b, first, place)
+    with b.while_(lambda: b.lt(b.get(r), end)):
+        begin = b.named("begin", b.get(p))
+        until = b.named("until", b.min(last, b.add(begin, TOGETHER)))
+        with b.while_(lambda: b.and_(b.lt(b.get(p), until), b.lt(b.get(at), stop))):
+            here, to = b.named("here", b.get(p)), b.named("to", b.get(at))
+            before.put(b, b.sub(here, begin), to)
             for source, target in moves:
-                target.put(b, to, source.get(b, p))
-            b.increment(at, flags.number(b, p))
-        made.put(b, b.add(r, 1), b.get(at))
+                target.put(b, to, source.get(b, here))
+            b.increment(at, flags.number(b, here))
+            b.set(p, b.add(here, 1))
+        with b.for_(b.get(p), b.add(until, 1), "rest") as rest:
+            before.put(b, b.sub(rest, begin), b.get(at))
+        b.set(p, until)
+        ends = b.var("ends", b.i64(0))
+        b.set(ends, pos.get(b, b.add(b.get(r), 1)))
+        with b.while_(lambda: b.and_(b.lt(b.get(r), end), b.lt(b.get(ends), b.add(until, 1)))):
+            behind = b.named("behind", b.add(b.get(r), 1))
+            made.put(b, behind, before.get(b, b.sub(b.get(ends), begin)))
+            b.set(r, behind)
+            b.set(ends, pos.get(b, b.min(end, b.add(behind, 1))))
 
 
 def tidied(b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, vals: Vector, twice: Vector) -> None:

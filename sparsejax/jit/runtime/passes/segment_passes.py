@@ -206,23 +206,32 @@ class SegmentPasses(Passes):
         return made
 
     def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
-        if len(flags) < MANY:
+        flags = np.ascontiguousarray(flags)
+        if len(flags) < FAR:
             return self._chosen_at_once(pos, flags, columns)
-        made, parts, flags = empty(len(pos), INT64), _rows(pos), np.ascontiguousarray(flags)
-        _lengths(_counted_flags, (), made, parts, pos, flags)
-        moved, pairs, sizes = _targets(columns, int(made[-1]))
-        source = address(flags)
-        rows = [(int(pos[first]), int(made[first]), int(made[end]), source, *pairs) for first, end in parts]
+        parts = _rows(pos)
+        counts = [int(np.count_nonzero(flags[pos[first] : pos[end]])) for first, end in parts]
+        places = list(itertools.pairwise(itertools.accumulate(counts, initial=0)))
+        moved, pairs, sizes = _targets(columns, places[-1][1])
+        made, before = empty(len(pos), INT64), np.empty(len(parts) * (segment_loops.TOGETHER + 1), np.int64)
+        behind, step = [address(a) for a in (pos, made, flags)], before.nbytes // len(parts)
+        rows = [
+            (*part, *place, *behind, address(before) + k * step, *pairs)
+            for k, (part, place) in enumerate(zip(parts, places, strict=True))
+        ]
         run_parts(_chosen(sizes), rows)
         return made, moved
 
     def _chosen_at_once(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
         """`chosen` of few entries, in one call."""
-        found, flags = np.count_nonzero(flags), np.ascontiguousarray(flags)
-        made, moved = np.empty(len(pos), INT64), [np.empty(found + 1, column.dtype) for column in columns]
-        kernel = _chosen_few(tuple([column.itemsize for column in columns]))
-        run(kernel, len(pos) - 1, pos, made, flags, *[a for pair in zip(columns, moved, strict=True) for a in pair])
-        return made, [column[:found] for column in moved]
+        found, before = int(np.count_nonzero(flags)), np.empty(segment_loops.TOGETHER + 1, INT64)
+        made = np.empty(len(pos), INT64)
+        slots: list[Array] = []
+        for column in columns:
+            slots += [np.ascontiguousarray(column), np.empty(found, column.dtype)]
+        kernel = _chosen(tuple([column.itemsize for column in columns]))
+        run(kernel, 0, len(pos) - 1, 0, found, pos, made, flags, before, *slots)
+        return made, slots[1::2]
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
         long = np.flatnonzero(pos[1:] - pos[:-1] > SHORT)
@@ -465,27 +474,11 @@ def _regrouped(sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -> compiler.K
 
 
 @functools.cache
-def _counted_flags(alone: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
-    counting, (pos, flags) = _counting(b, alone), vectors(b, 4, (8, 1), ("pos", "flags"))
-    segment_loops.counted(b, counting, pos, lambda p: flags.number(b, p))
-    return compiled(b)
-
-
-@functools.cache
 def _chosen(sizes: tuple[int, ...]) -> compiler.Kernel:
     b = LLVMBuilder()
-    begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
-    (flags,) = vectors(b, 3, (1,), ("flags",))
-    segment_loops.chosen(b, begin, place, stop, flags, pairs_of(b, 4, sizes))
-    return compiled(b)
-
-
-@functools.cache
-def _chosen_few(sizes: tuple[int, ...]) -> compiler.Kernel:
-    b = LLVMBuilder()
-    pos, made, flags = vectors(b, 1, (8, 8, 1), ("pos", "made", "flags"))
-    segment_loops.chosen_at_once(b, b.slot(0, "i64", "rows"), pos, made, flags, pairs_of(b, 4, sizes))
+    places = b.slot(2, "i64", "place"), b.slot(3, "i64", "stop")
+    pos, made, flags, before = vectors(b, 4, (8, 8, 1, 8), ("pos", "made", "flags", "before"))
+    segment_loops.chosen(b, _share(b), places, pos, made, flags, before, pairs_of(b, 8, sizes))
     return compiled(b)
 
 
