@@ -36,6 +36,27 @@ def test_random_statements(start):
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.rotating(6)
+@pytest.mark.parametrize("start", range(600_000, 600_600, BATCH))
+def test_random_statements_whatever_is_chosen(start):
+    """Orders of loops by Scorch, and alternatives at random."""
+    faults = []
+    for seed in range(start, start + BATCH):
+        for way in ("loop_order=scorch", f"random:{seed}"):
+            with sj.config.using(choose=way):
+                found = fault(statements.make(seed))
+            faults += [f"choose={way}: {found}"] if found else []
+    assert not faults, "\n\n".join(faults)
+
+
+def test_orders_of_scorch_count_variables_of_the_target():
+    """A variable that stands in an index of the target alone."""
+    with sj.config.using(choose="loop_order=scorch"):
+        made = sj.insum("C[X[i]] += A[j,k]", C=np.zeros(4), X=D, A=sj.array(A, format="csr"))
+        assert fault(statements.make(600_037)) is None
+    np.testing.assert_array_equal(made.todense(), [A.sum(), 0, 0, 2 * A.sum()])
+
+
 A, x, D = np.arange(20.0).reshape(4, 5), np.arange(5.0), np.array([0, 3, 3])
 ERRORS = {
     "unknown character": ("C[i] = A[i,j] ? x[j]", "unknown character '?'", 14),
@@ -59,27 +80,76 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+K = np.array([0, 3, 9, 1, -5])
+OTHERS = {
+    "fractions into integers": (TypeError, "I[i] = A[i,j]", "I is of int64", 0),
+    "fractions added to integers": (TypeError, "I[i] += A[i,j]", "I is of int64", 0),
+    "complex numbers in order": (TypeError, "C[i] max= Z[i]", "max= orders no complex numbers", 0),
+    "a number of arguments": (TypeError, "C[i] = clip(x[i], 1, 2, 3, 4)", "clip: ", 7),
+    "operators of dtypes": (TypeError, "C[i] = bitwise_and(x[i], 1)", "bitwise_and", 7),
+    "fractions as indices": (IndexError, "C[i,j] = A[x[i],j]", "of integer type, but x is of float64", 11),
+    "truth as indices": (IndexError, "C[i,j] = A[T[i],j]", "of integer type, but T is of bool", 11),
+    "indices of indices": (IndexError, "C[i] = x[D[T[i]]]", "of integer type, but T is of bool", 11),
+    "truth as indices of a target": (IndexError, "I[T[i]] += D[i]", "of integer type, but T is of bool", 2),
+    "a coordinate": (IndexError, "C[i] = A[i,5]", "index 5 is out of bounds for axis 1 of A with size 5", 11),
+    "a negative coordinate": (IndexError, "C[i] = A[-5,i]", "index -5 is out of bounds for axis 0 of A with size 4", 9),
+    "a coordinate of a target": (IndexError, "I[4] += D[i]", "index 4 is out of bounds for axis 0 of I with size 4", 2),
+    "an entry": (IndexError, "C[k,j] = A[K[k],j]", "index 9 at K[2] is out of bounds for axis 0 of A with size 4", 11),
+    "an entry of a target": (
+        IndexError,
+        "I[K[k]] += 1",
+        "index 9 at K[2] is out of bounds for axis 0 of I with size 4",
+        2,
+    ),
+    "an entry of an entry": (
+        IndexError,
+        "C[k] = x[D[K[k]]]",
+        "index 3 at K[1] is out of bounds for axis 0 of D with size 3",
+        11,
+    ),
+}
+OPERANDS = {
+    "A": A,
+    "x": x,
+    "D": D,
+    "K": K,
+    "I": np.zeros(4, int),
+    "T": np.array([True, False, True]),
+    "Z": np.ones(3) * 1j,
+}
+
+
+@pytest.mark.parametrize("name", [*ERRORS, *OTHERS])
 def test_errors_show_their_place(name):
-    text, message, at = ERRORS[name]
-    operands = {k: v for k, v in {"A": A, "x": x, "D": D}.items() if re.search(rf"\b{k}\b", text)}
-    for call in (sj.insum, lambda text, **k: sj.jit(lambda k: sj.insum(text, **k))(k)):
-        with pytest.raises(ValueError, match=message) as found:
-            call(text, **operands)
+    """The same at once, where operands are traced, and where they are constants of a jitted function."""
+    kind, text, message, at = OTHERS[name] if name in OTHERS else (ValueError, *ERRORS[name])
+    message = re.escape(message) if name in OTHERS else message
+    operands = {k: v for k, v in OPERANDS.items() if re.search(rf"\b{k}\b", text)}
+    calls = {
+        "at once": lambda: sj.insum(text, **operands),
+        "jit": lambda: sj.jit(lambda k: sj.insum(text, **k))(operands),
+        "constants": lambda: sj.jit(lambda: sj.insum(text, **operands))(),
+        "second line": lambda: sj.insum(f"first[i] = D[i]  # a line before\n{text}", **{**operands, "D": D}),
+    }
+    for call in calls.values():
+        with pytest.raises(kind, match=message) as found:
+            call()
         *_, line, caret = str(found.value).split("\n")
         assert (line, caret.index("^") - 2) == (f"  {text}", at)
 
 
 def test_no_statement():
-    for text in ("", "  # a comment", "\n"):
-        with pytest.raises(ValueError, match="no statement"):
-            sj.insum(text)
-    with pytest.raises(TypeError, match="must be a str"):
-        sj.insum(3)
-    with pytest.raises(TypeError, match="an operand 'x' that the text does not name"):
-        sj.insum("C[i] = A[i,j]", A=A, x=x)
-    with pytest.raises(ValueError, match="D is the target of no line"):
-        sj.insum("C[i] = A[i,j]", A=A, returns="D")
+    calls = (sj.insum, lambda text, returns=None, **k: sj.jit(lambda k: sj.insum(text, returns=returns, **k))(k))
+    for call in calls:
+        for text in ("", "  # a comment", "\n"):
+            with pytest.raises(ValueError, match="no statement"):
+                call(text)
+        with pytest.raises(TypeError, match="must be a str"):
+            call(3)
+        with pytest.raises(TypeError, match="an operand 'x' that the text does not name"):
+            call("C[i] = A[i,j]", A=A, x=x)
+        with pytest.raises(ValueError, match="D is the target of no line"):
+            call("C[i] = A[i,j]", A=A, returns="D")
 
 
 def test_dtypes():

@@ -180,3 +180,116 @@ def test_inside_scan():
     np.testing.assert_allclose(sums.todense(), want)
     grad = sj.grad(lambda vs: sj.lax.scan(step, np.ones(3), vs)[1].sum())(vs)
     assert np.isfinite(grad.todense()).all()
+
+
+ALONE = {
+    "max=": "C[R[p]] max= v[p] * w[K[p]]",
+    "min=": "C[R[p]] min= v[p] * w[K[p]]",
+    "*=": "C[R[p]] *= v[p] * w[K[p]]",
+    "max= of rows": "D[R[p],n] max= v[p] * B[K[p],n]",
+    "*= of rows": "D[R[p],n] *= v[p] * B[K[p],n]",
+    "max= of stored": "C[R[p]] max= v[p] * S[K[p],n]",
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_derivatives_of_other_operators_whatever_is_chosen(name):
+    """`max=`, `min=` and `*=` alone, forwards and in reverse, under alternatives at random: central differences of the loops, and equal ends."""
+    text, rng = ALONE[name], np.random.default_rng(0)
+    fixed = {"R": np.array([0, 2, 2, 1, 2, 0, 2]), "K": np.array([1, 0, 3, 3, 1, 2, 0])}
+    stored = sj.array(np.where(rng.random((4, 3)) < 0.6, rng.random((4, 3)), 0), format="csr")
+    floats = {"v": rng.random(7) + 0.5, "w": rng.random(4) + 0.5, "B": rng.random((4, 3)) + 0.5, "S": stored}
+    floats |= {"C": rng.random(4) + 0.9, "D": rng.random((4, 3)) + 0.9}
+    floats = {k: x for k, x in floats.items() if f"{k}[" in text}
+    weights = 1.0 + np.arange(4.0 if text[0] == "C" else 12.0).reshape((4,) if text[0] == "C" else (4, 3))
+
+    def total(xs):
+        return (sj.insum(text, **fixed, **xs) * weights).sum()
+
+    def plain(xs):
+        dense = {**fixed, **{k: x.todense() if isinstance(x, sj.Array) else x for k, x in xs.items()}}
+        (made,) = insum_interpreter.interpret(text, dense, {}, {}).values()
+        return float((made * weights).sum())
+
+    steps = {
+        k: rng.standard_normal(x.storage.vals.shape if isinstance(x, sj.Array) else x.shape) for k, x in floats.items()
+    }
+
+    def moved(by):
+        made = {}
+        for k, x in floats.items():
+            sparse = isinstance(x, sj.Array)
+            made[k] = (
+                sj.Array(x.storage.with_values(x.storage.vals + by * steps[k], 0.0)) if sparse else x + by * steps[k]
+            )
+        return made
+
+    want = (plain(moved(STEP)) - plain(moved(-STEP))) / (2 * STEP)
+    tangents = {
+        k: sj.Array(x.storage.with_values(steps[k], 0.0)) if isinstance(x, sj.Array) else steps[k]
+        for k, x in floats.items()
+    }
+    for way in ("auto", "loop_order=scorch", *(f"random:{seed}" for seed in range(6))):
+        with sj.config.using(choose=way):
+            grads = sj.grad(total)(floats)
+            _, forward = sj.jvp(total, (floats,), (tangents,))
+        got = sum(
+            float(((g.storage.vals if isinstance(floats[k], sj.Array) else g.todense()) * steps[k]).sum())
+            for k, g in grads.items()
+        )
+        np.testing.assert_allclose([got, float(forward)], want, rtol=1e-6, err_msg=way)
+
+
+@pytest.mark.rotating(6)
+@pytest.mark.parametrize("start", range(0, 100, 10))
+def test_derivatives_whatever_is_chosen(start):
+    faults = []
+    for seed in range(start, start + 10):
+        with sj.config.using(choose=f"random:{seed}"):
+            found = derivative_fault(seed)
+        faults += [f"choose=random:{seed}: {found}"] if found else []
+    assert not faults, "\n\n".join(faults)
+
+
+SCANNED = {
+    "sums": "C[R[p],n] += v[p] * B[K[p],n]",
+    "maxima": "C[R[p],n] max= v[p] * B[K[p],n]",
+    "products": "C[R[p],n] *= v[p] + B[K[p],n]",
+    "entries": "C[i,n] += v[i] * S[i,j] * B[j,n]",
+}
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_scans_over_statements(name):
+    """Steps with values and index arrays of their own, against the unrolled loop: results, gradients, batches."""
+    text, rng = SCANNED[name], np.random.default_rng(0)
+    S = sj.array(np.where(rng.random((4, 4)) < 0.5, rng.random((4, 4)), 0), format="csr")
+    C, B, steps = rng.random((4, 3)), rng.random((4, 3)), 5
+    vs, Rs, Ks = rng.random((steps, 4)), rng.integers(-4, 4, (steps, 4)), rng.integers(-4, 4, (steps, 4))
+
+    def after(C, v, R, K, B):
+        given = {"v": v, "R": R, "K": K, "B": B, "S": S}
+        return sj.insum(text, C=C, **{k: x for k, x in given.items() if f"{k}[" in text})
+
+    def scanned(C, vs, B):
+        def step(C, x):
+            C = after(C, *x, B)
+            return C, C.sum()
+
+        last, sums = sj.lax.scan(step, C, (vs, Rs, Ks))
+        return (last * last).sum() + sums.sum()
+
+    def unrolled(C, vs, B):
+        made = 0.0
+        for k in range(steps):
+            C = after(C, vs[k], Rs[k], Ks[k], B)
+            made = made + C.sum()
+        return made + (C * C).sum()
+
+    np.testing.assert_allclose(float(scanned(C, vs, B)), float(unrolled(C, vs, B)), rtol=1e-10)
+    want = sj.grad(unrolled, (0, 1, 2))(C, vs, B)
+    for made in (sj.grad(scanned, (0, 1, 2)), sj.jit(sj.grad(scanned, (0, 1, 2)))):
+        for got, wanted in zip(made(C, vs, B), want, strict=True):
+            np.testing.assert_allclose(got.todense(), wanted.todense(), rtol=1e-10)
+    batched = sj.vmap(scanned, in_axes=(0, None, None))(np.stack([C, 2 * C]), vs, B)
+    np.testing.assert_allclose(batched.todense(), [float(unrolled(c, vs, B)) for c in (C, 2 * C)], rtol=1e-10)
