@@ -358,6 +358,11 @@ def test_what_is_not_written_out_and_why():
 
     assert "are written out" in told(lambda B: B @ A, B.T.copy())
     assert "fewer than" in told(lambda B: A @ B, B)  # the loops have lanes, too
+    C = sj.array(np.cross(np.eye(3)[:, None], np.eye(3)), format="coo")
+    crossed = "O[b,k,u] = C[i,j,k] * X[b,i,u] * Y[b,j]"  # loops multiply by the entries of C, which are 1 and -1
+    for count, words in ((3000, "are written out"), (100, "fewer than")):
+        X, Y = np.ones((count, 3, 16)), np.ones((count, 3))
+        assert words in told(lambda X, Y: sj.insum(crossed, C=C, X=X, Y=Y), X, Y)
     assert "stores more than 1,024 entries" in told(lambda B: B @ many, B.T.copy())
     assert "no product" in told(lambda B: A + B, np.ones((40, 40)))
     assert "constant" not in told(lambda A, B: B @ A, A, B.T.copy())  # data that changes

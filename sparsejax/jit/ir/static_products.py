@@ -279,15 +279,20 @@ def outer_of(product: Product, last: Step) -> cin.IndexVar | None:
     return longest if inner or len(common) > 1 else None
 
 
-def multiplications(product: Product, steps: Steps) -> float:
-    """How many multiplications the steps take, times two where sums run along lanes."""
+def multiplications(product: Product, steps: Steps, *, every: bool = False) -> float:
+    """How many terms the steps add up, times two where sums run along lanes; with `every`, each as often as it multiplies."""
     last, total = step_of(product, steps), 0.0
     for step in (*inner_steps(last), last):
-        terms = sum(map(len, terms_of(product, step).values()))
+        terms = [t for found in terms_of(product, step).values() for t in found]
         space = math.prod(float(product.extents[v]) for v in (*step.loops, *step.summed))
         along = step.summed and not any(v in c.loops for v in step.loops[-1:] for c in step.children)
-        total += terms * space * (2.0 if along else 1.0)
+        total += sum(_times(t) if every else 1 for t in terms) * space * (2.0 if along else 1.0)
     return total
+
+
+def _times(term: Term) -> int:
+    """How often a term multiplies; one that only adds counts once."""
+    return max(1, len(term.children) - 1 + (term.coefficient is not None and abs(term.coefficient) != 1))
 
 
 def _ways(product: Product) -> Iterator[Steps]:
@@ -312,11 +317,12 @@ def steps(product: Product) -> Steps:
 
 
 def lacking(product: Product) -> str | None:
-    """Why code that is written out for the entries does not pay: one nest of loops multiplies at every entry for every combination of loops,
-    in lanes where the result lies along one of these."""
+    """Why code that is written out for the entries does not pay: one nest of loops multiplies every entry by each factor, for every combination
+    of loops, in lanes where the result lies along one of these. Code multiplies by no coefficient of 1 or -1, and for a sum once."""
     space = math.prod(float(n) for v, n in product.extents.items() if v not in product.fixed)
     lanes = LANES if product.out.indices[-1:] and product.out.indices[-1] not in product.fixed else 1  # of those loops
-    saved = len(product.entries) * space / lanes - multiplications(product, steps(product)) / LANES
+    walked = len(product.factors) * len(product.entries) * space / lanes
+    saved = walked - multiplications(product, steps(product), every=True) / LANES
     least = ONCE + EACH * len(product.entries)
     return (
         None
