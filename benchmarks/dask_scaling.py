@@ -222,7 +222,9 @@ def measure(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, 
             print(f"| {name} | {who} | {numbers} |")
 
 
-def alone(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, peers: list[str]) -> None:
+def alone(
+    graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, peers: list[str], names: list[str]
+) -> None:
     """Seconds of processor time of the same programs on Dask's synchronous scheduler, one thread: graph, tasks and all, but no messages."""
     import sparsejax.dask as sd
 
@@ -253,7 +255,7 @@ def alone(graph: sp.csr_array, small: sp.csr_array, shards: int, rounds: int, pe
         + " |"
     )
     print("|---" * (1 + len(programs) + len(peers)) + "|")
-    for name in ("pagerank", "gcn", *SQUARES):
+    for name in names or ("pagerank", "gcn", *SQUARES):
         spent: dict[str, list[float]] = {who: [] for who in programs}
         results = {}
         for turn in range(rounds + 1):
@@ -406,7 +408,7 @@ def main() -> None:
     )
     parser.add_argument("--data", help="a public graph or matrix, in place of a drawn one")
     parser.add_argument("--cuts", action="store_true")
-    parser.add_argument("--only", nargs="*", default=[], help="names of matrices, of --cuts")
+    parser.add_argument("--only", nargs="*", default=[], help="names of matrices, of --cuts; of programs, of --alone")
     args = parser.parse_args()
     if args.cuts:
         return compare_cuts(args.rounds, args.only)
@@ -417,7 +419,7 @@ def main() -> None:
         graph = power_law(args.nodes, args.links)
         small = sp.random_array((40_000, 40_000), density=12 / 40_000, format="csr", rng=np.random.default_rng(2))
     if args.alone:
-        return alone(graph, small, args.shards, args.rounds, [p for p in args.peers.split(",") if p])
+        return alone(graph, small, args.shards, args.rounds, [p for p in args.peers.split(",") if p], args.only)
     overhead()
     measure(graph, small, args.shards, args.rounds, [p for p in args.peers.split(",") if p])
 
