@@ -85,7 +85,7 @@ def work(function, *operands):
     registers, total = plan.registers([x.storage for x in traced._leaves]), 0
     for number, step in enumerate(plan.steps):
         if isinstance(step, kernels.KernelRunner):
-            inputs = [registers[k] for k in plan._reads[number]]
+            inputs = [registers[k] for k in plan.reads[number]]
             schedule, _ = step.schedule(step.observe(inputs))
             total += counting.run(step.plain, schedule, inputs)[1].work
         plan.step(number, registers)

@@ -57,7 +57,7 @@ def changes(function: Callable[..., object], operands: tuple[object, ...]) -> It
     while not isinstance(plan.steps[number], kernels.KernelRunner):
         plan.step(number, registers)
         number += 1
-    runner, inputs = plan.steps[number], [registers[k] for k in plan._reads[number]]
+    runner, inputs = plan.steps[number], [registers[k] for k in plan.reads[number]]
     nest, cut = pipeline.prepared(runner.nest, runner.schedule(runner.observe(inputs))[0])
     program = concretize.concretize(nest, cut)
     for each in pipeline.STATEMENT_PASSES:
