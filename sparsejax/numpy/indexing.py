@@ -390,8 +390,9 @@ class Ref:
             self._warn_of_fills(values, found)
             return self._whole(found)
         made = self._values(values)
-        if self._has_rows(made):
-            return self._whole(rows.replaced(self.x, made, self._vectors()) if made.size else self.x)
+        if self.index.given and self.x.format.is_dense and made.format.is_dense:
+            key = self._vectors(), self._chosen(), self.index.single
+            return self._whole(rows.replaced(self.x, made, *key) if made.size else self.x)
         mask, spread = self._placed(made) if self.index.given else (self._mask(), self._spread(made))
         return self._whole(where(mask, spread, self.x))
 
@@ -480,13 +481,13 @@ class Ref:
         return rows.accumulated(op, values, self._vectors(), self.index.shape)
 
     def _chosen(self) -> dict[int, Any]:
-        """What keys of integers and slices choose of a dimension, as sparse matrices: a row for every coordinate that is kept."""
+        """The coordinates that keys of integers and slices choose of a dimension."""
         made = dict[int, Any]()
         index = self.index
         for d, n in enumerate(index.shape):
             whole = length(index.ranges[d]) == n and index.ranges[d].step > 0 and d not in index.single
             if d not in index.given and not whole:
-                made[d] = indexing.select(coordinates(index.ranges[d]), n, np.bool_)
+                made[d] = asarray(coordinates(index.ranges[d]))
         return made
 
     def _vectors(self) -> dict[int, Any]:

@@ -67,3 +67,18 @@ def test_gathered_operands_are_not_made(case, threads):
         given = operands()
         peak, made = grown(lambda: function(*given))
     assert peak - made.nbytes < MOST, f"{(peak - made.nbytes) / 1e6:.1f} MB"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.parametrize("op", ["add", "set"])
+def test_updates_at_slices_have_no_array_of_every_value(op):
+    """A million rows of 32 columns: their values are read where they lie."""
+    rng = np.random.default_rng(0)
+    x = sj.array(rng.random((ROWS, COLUMNS), np.float32))
+    ids, values = sj.array(rng.integers(0, ROWS, ENTRIES)), sj.array(rng.random((ENTRIES, 32), np.float32))
+    function = sj.jit(lambda x, ids, values: getattr(x.at[ids, 2:34], op)(values))
+    with sj.config.using(num_threads=1):
+        function(x, ids, values)
+        again = sj.array(rng.integers(0, ROWS, ENTRIES))
+        peak, made = grown(lambda: function(x, again, values))
+    assert peak - made.nbytes < MOST, f"{(peak - made.nbytes) / 1e6:.1f} MB"

@@ -161,3 +161,39 @@ def test_segments_of_sparse_rows_are_those_of_dense_ones():
     np.testing.assert_allclose(
         sj.nn.segment_sum(dense + 1j, ids, 5).todense().real, sj.nn.segment_sum(dense, ids, 5).todense()
     )
+
+
+BESIDE = {
+    "rows and a slice": (slice(None), slice(2, 5)),
+    "rows and steps": (slice(None), slice(5, 1, -1)),
+    "a slice and columns": (slice(1, 6, 2), slice(None)),
+    "an integer": (slice(None), 3),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("format", ["dense", "csr", "csc", "coo", "hash"])
+def test_slices_beside_index_arrays_build_no_selection(name, format):
+    """Updates at index arrays beside slices and integers, against NumPy's: of repeated places, `set` keeps the last; no matrix of selections."""
+    rng = np.random.default_rng(0)
+    dense, ids, beside = (
+        np.where(rng.random((6, 7)) < 0.5, rng.random((6, 7)), 0),
+        np.array([4, 0, 4, -1]),
+        BESIDE[name],
+    )
+    place = 0 if beside[0] == slice(None) else 1
+    key = tuple(ids if d == place else k for d, k in enumerate(beside))
+    values, x = rng.random(dense[key].shape), sj.array(dense, format=format)
+    for op, ufunc in {"set": None, "add": np.add, "max": np.maximum, "min": np.minimum}.items():
+        want = dense.copy()
+        if ufunc is None:
+            want[key] = values
+        else:
+            ufunc.at(want, key, values)
+
+        def update(x, values, ids, op=op):
+            return getattr(x.at[tuple(ids if d == place else k for d, k in enumerate(beside))], op)(values)
+
+        assert "select[" not in str(sj.make_jaxpr(update)(x, values, ids))
+        for made in (update(x, values, ids), sj.jit(update)(x, values, ids)):
+            np.testing.assert_array_equal(made.todense(), want)

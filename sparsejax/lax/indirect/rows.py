@@ -102,27 +102,27 @@ def accumulated(
     format: Format | None = None,
 ) -> Any:
     """The array of `shape` that holds what `op` makes of all `values` of a row, from its identity: their first dimension is in place of
-    those of `indices`, vectors of integers; dense, or in `format`. Where `chosen` has a sparse matrix for a dimension, the values of its row r go to
-    the coordinate that it stores there; `values` have no dimensions `without`, whose matrices have one row. With `drop`, dense values are left out
+    those of `indices`, vectors of integers; dense, or in `format`. Where `chosen` has coordinates for a dimension, the values at r go to
+    coordinate number r of these; `values` have no dimensions `without`, which have one coordinate. With `drop`, dense values are left out
     whose only index is out of bounds, or negative. O(values + result).
     """
     op = BOOLEAN[op] if values.dtype.kind == "b" else op
     chosen = chosen or {}
     arrays = [values, *map(_dense, indices.values()), *chosen.values()]
     numbers = {d: k for k, d in enumerate((*indices, *chosen), 1)}
-    target = tuple(Ref(numbers[d], (VAR,)) if d in indices else f"d{d}" for d in range(len(shape)))
+    own = {**dict.fromkeys(indices, (VAR,)), **{d: (f"r{d}",) for d in chosen}}
+    target = tuple(Ref(numbers[d], own[d]) if d in own else f"d{d}" for d in range(len(shape)))
     rest = [d for d in range(len(shape)) if d not in indices]
     extents = {VAR: values.shape[0]} if indices else {}
-    extents |= {f"d{d}": shape[d] for d in rest} | {f"r{d}": m.shape[0] for d, m in chosen.items()}
+    extents |= {f"d{d}": shape[d] for d in rest if d not in chosen} | {f"r{d}": m.shape[0] for d, m in chosen.items()}
     axes = [f"r{d}" if d in chosen else f"d{d}" for d in rest if d not in without]
     value: Expr = Ref(0, (*((VAR,) if indices else ()), *axes))
     if drop:
         (axis,) = indices
         nothing = operators.get(op).identity(values.dtype)
         value = _inside(value, values.dtype, values.dtype.type(nothing), arrays[1].dtype, shape[axis], Ref(1, (VAR,)))
-    stored = tuple(Ref(numbers[d], (f"r{d}", f"d{d}")) for d in chosen)
     names = [Label("")] * len(arrays)
-    s = Statement(op, target, tuple(shape), value, stored, tuple(extents.items()), values.dtype, format, drop=drop)
+    s = Statement(op, target, tuple(shape), value, (), tuple(extents.items()), values.dtype, format, drop=drop)
     return insum(arrays, s, names, "the result")
 
 
@@ -140,15 +140,17 @@ def placed(
     ref = Ref(0, tuple(own[d] for d in indices))
     numbers = {d: k for k, d in enumerate(chosen, 1)}
     axes = [f"r{d}" if d in chosen else own[d] for d in range(len(shape)) if d not in indices and d not in without]
-    extents = dict(zip(own, shape, strict=True)) | {f"r{d}": m.shape[0] for d, m in chosen.items()}
-    stored = (ref, *(Ref(n, (f"r{d}", own[d])) for d, n in numbers.items()))
+    extents = {own[d]: n for d, n in enumerate(shape) if d not in chosen} | {
+        f"r{d}": m.shape[0] for d, m in chosen.items()
+    }
+    target = tuple(Ref(numbers[d], (f"r{d}",)) if d in chosen else v for d, v in enumerate(own))
     arrays, dtype = [last, *chosen.values()], BOOL
     made: Expr = Number(np.bool_(True), BOOL)
     if values is not None:
         arrays, dtype, made = [*arrays, values], values.dtype, Ref(len(arrays), (ref, *axes))
     op = BOOLEAN["add"] if dtype.kind == "b" else "add"
     form = Format.parse("coo", len(shape))
-    s = Statement(op, tuple(own), tuple(shape), made, stored, tuple(extents.items()), dtype, form)
+    s = Statement(op, target, tuple(shape), made, (ref,), tuple(extents.items()), dtype, form)
     return insum(arrays, s, [Label("")] * len(arrays), "the result")
 
 
@@ -171,21 +173,42 @@ def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int, ref: Re
     return Apply("where", (Apply("logical_and", (above, below), BOOL), value, Number(nothing, dtype)), dtype)
 
 
-def replaced(x: Any, values: Any, indices: Mapping[int, Any]) -> Any:
+def replaced(
+    x: Any,
+    values: Any,
+    indices: Mapping[int, Any],
+    chosen: Mapping[int, Any] | None = None,
+    without: Collection[int] = (),
+) -> Any:
     """A dense `x` with dense `values`, whose first dimension is in place of those of `indices`, vectors of integers, at these: of those for one
-    place the last. O(x + values).
+    place the last. `chosen` and `without` as in `accumulated`. O(x + values).
 
-    L[R[p]] max= p        y[t,n] = v[L[t],n] where L[t] names one, else x[t,n]
+    L[R[p]] max= p        y[t,n] = v[L[t],n] where L[t] names one, else x[t,n]        v[L[t],M[n]] where n is among those that are chosen
     """
-    count, whole = values.shape[0], [x.shape[d] for d in indices]
-    flat = dict(enumerate(indices.values()))
-    last = accumulated("maximum", asarray(coordinates(span(0, count))), flat, whole)
+    whole = [x.shape[d] for d in indices]
+    arrays = [x, values, _last(dict(enumerate(indices.values())), whole)]
     own = tuple(f"d{d}" for d in range(x.ndim))
-    ref = Ref(2, tuple(own[d] for d in indices))
-    rest = tuple(v for d, v in enumerate(own) if d not in indices)
-    there = Apply("greater_equal", (ref, Number(np.int64(0), np.dtype(np.int64))), BOOL)
-    value = Apply("where", (there, Ref(1, (ref, *rest)), Ref(0, own)), x.dtype)
+    refs = [Ref(2, tuple(own[d] for d in indices))]
+    axes: list[Index] = [refs[0]]
+    for d, var in enumerate(own):
+        if d in (chosen or {}):
+            refs.append(Ref(len(arrays), (var,)))
+            arrays.append(_last({0: (chosen or {})[d]}, [x.shape[d]]))
+            axes += [] if d in without else [refs[-1]]
+        elif d not in indices:
+            axes.append(var)
+    zero = Number(np.int64(0), np.dtype(np.int64))
+    named: Expr = Apply("greater_equal", (refs[0], zero), BOOL)
+    for ref in refs[1:]:
+        named = Apply("logical_and", (named, Apply("greater_equal", (ref, zero), BOOL)), BOOL)
+    value = Apply("where", (named, Ref(1, tuple(axes)), Ref(0, own)), x.dtype)
     extents = tuple(zip(own, x.shape, strict=True))
     op = BOOLEAN["add"] if x.dtype.kind == "b" else "add"
     s = Statement(op, own, x.shape, value, (), extents, x.dtype, drop=True)
-    return insum([x, values, last], s, [Label("")] * 3, "the result")
+    return insum(arrays, s, [Label("")] * len(arrays), "the result")
+
+
+def _last(indices: Mapping[int, Any], shape: Sequence[int]) -> Any:
+    """For every place of `shape` the last position at which vectors of integers name it; a negative number where none does."""
+    (count,) = {i.shape[0] for i in indices.values()}
+    return accumulated("maximum", asarray(coordinates(span(0, count))), indices, shape)
