@@ -108,6 +108,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "walk": "tiles that meet blocks hold their sums over a whole walk over these",
         "block": "they hold them over a block, which adds them to the result",
     },
+    "strips": {
+        "inside": "tiles of several rows run over all columns before the next rows",
+        "outside": "over all rows before the next columns, of which a strip of what rows share stays in the first cache",
+    },
     "chunks": {
         "whole": "a kernel runs as one piece on one thread",
         "two": "in two chunks",
@@ -176,7 +180,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "none": "the processor fetches by itself",
     },
 }
-EXACT = frozenset({"alone", "pattern", "prefetch", "range", "rows", "tile"})
+EXACT = frozenset({"alone", "pattern", "prefetch", "range", "rows", "strips", "tile"})
 """Choices whose alternatives add up in the same order, and give the same bits with the shipped optimisation: they may compete in time
 (`jit(f, autotune=True)`), where bits are compared once more."""
 SKIPPABLE = {"host": HOST, "passes": PASSES}

@@ -93,6 +93,7 @@ REACHED = {
     "rows": ("tall", "layer"),
     "shapes": ("tall", "filled", "softmax", "sparse product"),
     "storage": ("product that is reduced", "read across"),
+    "strips": ("blocks",),
     "sums": ("blocks",),
     "tile": ("rows in registers", "columns in registers"),
     "workspace": ("sparse product", "written by columns"),

@@ -207,16 +207,31 @@ def test_index_arrays_of_long_integers_leave_strips_their_lanes():
     assert ": +16]" in f.lower(N, In, W).as_text("loops")
 
 
+@pytest.mark.parametrize("strips", ["inside", "outside"])
 @pytest.mark.parametrize("sums", ["walk", "block"])
-def test_strips_are_outside_of_rows_whose_operand_is_large(sums):
+def test_strips_are_inside_and_outside_of_rows(sums, strips):
     """Whichever is outside, all rows and columns are computed: of blocks that stick out too, and in six, four or single rows."""
-    for few in (True, False):
-        caches = (256, 1024, 1 << 20) if few else (1 << 20, 1 << 21, 1 << 22)
-        with engine.quick(), priced(caches=caches), sj.config.using(choose=f"sums={sums}"):
-            for block, dense, B in (*block_products(), ((32, 32), np.eye(80, 70), np.ones((70, 40)))):
-                A = sj.array(dense, format="bsr:{}x{}".format(*block))
-                f = sj.jit(lambda A, B: A @ B)
-                np.testing.assert_array_equal(f(A, B).todense(), dense @ B)
-            text = f.lower(A, B).as_text("loops")
-        strip, rows = (re.search(rf"for {v}(_1)? in 0 \.\.", text).start() for v in ("j", "ii"))
-        assert (strip < rows) == few
+    with engine.quick(), sj.config.using(choose=f"sums={sums},strips={strips}"):
+        for block, dense, B in (*block_products(), ((32, 32), np.eye(80, 70), np.ones((70, 40)))):
+            A = sj.array(dense, format="bsr:{}x{}".format(*block))
+            f = sj.jit(lambda A, B: A @ B)
+            np.testing.assert_array_equal(f(A, B).todense(), dense @ B)
+        assert ("(rows)" in f.lower(A, B).as_text("cin")) == (strips == "outside")
+        text = f.lower(A, B).as_text("loops")
+    strip, rows = (re.search(rf"for {v}(_1)? in 0 \.\.", text).start() for v in ("j", "ii"))
+    assert (strip < rows) == (strips == "outside")
+
+
+@pytest.mark.parametrize(("cache", "outside"), [(2 << 10, True), (16 << 10, False)])
+def test_strips_are_outside_of_rows_whose_operand_is_larger_than_the_first_cache(cache, outside):
+    """What the rows of a block share: 32 rows of 40 numbers, 10 KiB."""
+    A, B = sj.array(np.eye(64), format="bsr:32x32"), np.ones((64, 40))
+    with engine.quick(), priced(caches=(cache, 1 << 20, 1 << 22)), sj.config.using(choose="sums=block"):
+        text = sj.jit(lambda A, B: A @ B).lower(A, B).as_text("cin")
+    assert ("forall ii (rows)" in text) == outside
+
+
+def test_short_walks_stay_outside_of_strips():
+    """How many entries a walk has does not make strips pay."""
+    text = loops("ijb,jk->ibk", {"i": 500, "j": 500, "b": 16, "k": 64})
+    assert "(rows)" not in text

@@ -19,7 +19,7 @@ of the outer one, with registers for each: what has no row is read once for all 
           ...
           t30 .. t31 += vals[p, b0 + 3] * x
 
-Where what all rows share is larger than the first cache, the loop over k0 is outside of that over b0, and a strip of it stays there.
+Where the loop over rows is inside (kind "rows"), all rows are computed of a strip before the next one begins.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Env, Rows, Strip
 from sparsejax.jit.codegen.operands import Registers
-from sparsejax.jit.cost import machine
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.schedule import regions
@@ -53,11 +52,11 @@ def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
     """Emit a tiled loop, or two: strips of decreasing width until all coordinates are done, for some rows after the other; or all rows in a strip
     after the other."""
     inner = stmt.body
+    if isinstance(inner, cin.Forall) and inner.kind == "rows":
+        strips(context, replace(stmt, body=inner.body), env, inner.var)
+        return
     if not isinstance(inner, cin.Forall) or inner.kind != "tile":
         strips(context, stmt, env, None)
-        return
-    if _shared(context, stmt.var, inner) >= machine.current().caches[0]:
-        strips(context, inner, env, stmt.var)
         return
     b, extent, done = context.b, context.bound(stmt.var, env), context.b.i64(0)
     for count, step in _counts(context, stmt.var):
@@ -65,29 +64,6 @@ def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
         with b.for_(done, end, stmt.var.name, count) as first:
             strips(context, inner, env, Rows(stmt.var, first, count))
         done = end
-
-
-def _shared(context: Context, rows: cin.IndexVar, stmt: cin.Forall) -> int:
-    """The bytes, at most, that all rows of a tiled loop read alike: where they do not stay in the first cache, a strip of them does, for all
-    rows."""
-    extent, most = context.program.extent, 0
-    for assign in cin.writes(stmt.body):
-        for a in cin.accesses(assign.rhs):
-            if stmt.var in a.indices and rows not in cin.bound_by(a):
-                most = max(most, math.prod(extent(v) for v in cin.bound_by(a) if v in _loops(stmt)) * a.dtype.itemsize)
-    return most
-
-
-def _loops(stmt: cin.Stmt) -> set[cin.IndexVar]:
-    """The variables of all loops of a statement."""
-    match stmt:
-        case cin.Forall(var, body, _):
-            return {var, *_loops(body)}
-        case cin.Where(consumer, producer):
-            return _loops(consumer) | _loops(producer)
-        case cin.Seq(stmts):
-            return set().union(*map(_loops, stmts))
-    return set()
 
 
 def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexVar | None) -> None:

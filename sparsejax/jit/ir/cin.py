@@ -12,10 +12,10 @@
     Definition(indices, op, rhs)           what an operation computes, before any loop is chosen:
                                            out[indices] op= rhs over all variables, those outside `indices` being reduced
 
-`kind` of a Forall is "serial", "vector" (the innermost loop runs over SIMD lanes) or "tile" (in strips of registers, the
-body once per strip). A Tensor with a `policy` is a workspace: "scalar" (one register), "dense" (an array over its
-variables), or one of the policies of `jit/codegen/workspaces`, filled in any order and drained in the order of its variables. Nodes
-are frozen, compared by value, and never changed.
+`kind` of a Forall is "serial", "vector" (the innermost loop runs over SIMD lanes), "tile" (in strips of registers, the body once per strip; of
+two such loops the outer one has rows of registers) or "rows" (the inner one has them). A Tensor with a `policy` is a workspace: "scalar" (one
+register), "dense" (an array over its variables), or one of the policies of `jit/codegen/workspaces`, filled in any order and drained in the order
+of its variables. Nodes are frozen, compared by value, and never changed.
 """
 
 from __future__ import annotations

@@ -83,9 +83,12 @@ class _Iteration:
                     self.emit(inner, state)
 
     def _tile(self, stmt: cin.Forall, state: State) -> None:
-        """One tiled loop, or two, of which the outer one has rows of registers: its variable is bound in assignments only."""
-        if isinstance(stmt.body, cin.Forall) and stmt.body.kind == "tile":
-            stmt = stmt.body
+        """One tiled loop, or two, of which one has rows of registers: its variable is bound in assignments only."""
+        match stmt.body:
+            case cin.Forall(_, _, "tile"):
+                stmt = stmt.body
+            case cin.Forall(_, body, "rows"):
+                stmt = cin.Forall(stmt.var, body, "tile")
         state = state._replace(bound=state.bound | {stmt.var}, in_tile=True)
         self.emit(stmt.body, self.resolved(state, stmt.body))
 

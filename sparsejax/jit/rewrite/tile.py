@@ -35,6 +35,12 @@ before:  forall io                             after:  forall io
                                                                 then
                                                                   C[io,ii,j] += t
 
+Either of two tiled loops may be outside of the other (`strips`): where all rows read alike more than the first cache holds, a strip of it stays
+there for all rows.
+
+before:  forall b (tile)                       after:  forall k (tile)
+           forall k (tile)                               forall b (rows)
+
 What a loop over a sparse level adds to rows of the result reads a dense row that is the same for all of them: it stays in registers.
 
 before:  forall k                              after:  forall k
@@ -50,6 +56,8 @@ it, one that is a sparse level or the parent of one cannot be tiled; registers w
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from sparsejax.formats import Format
 from sparsejax.jit.cost import machine
@@ -72,7 +80,7 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
     if made is None and inside:
         made, way = _held(stmt), "held"
     if made is not None and choices.pick("tile", ("plain", way), way) == way:
-        return made
+        return _strips(made)
     return cin.within(stmt, lambda body: tile(body, True))
 
 
@@ -127,6 +135,19 @@ def _around(loops: list[cin.IndexVar], inner: cin.Forall) -> cin.Stmt | None:
     if dense and dense[-1] is not inner.var.outer:
         return cin.around(dense[:-1], cin.Forall(dense[-1], made, "tile"))
     return cin.around(dense, made)
+
+
+def _strips(stmt: cin.Stmt) -> cin.Stmt:
+    """Two tiled loops in the cheaper order: strips inside of rows, or outside."""
+    if not isinstance(stmt, cin.Forall):
+        return stmt
+    inner = stmt.body
+    if stmt.kind != "tile" or not isinstance(inner, cin.Forall) or inner.kind != "tile":
+        return replace(stmt, body=_strips(stmt.body))
+    pays = regions.strips_pay(stmt.var, inner, machine.current())
+    if choices.pick("strips", ("inside", "outside"), "outside" if pays else "inside") == "inside":
+        return stmt
+    return replace(inner, body=cin.Forall(stmt.var, inner.body, "rows"))
 
 
 def _held(stmt: cin.Forall) -> cin.Stmt | None:

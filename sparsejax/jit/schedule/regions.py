@@ -11,6 +11,8 @@ from sparsejax.jit.ir import cin
 
 ROWS = 4
 """Rows of a tile over two dense variables."""
+STRIP = 2 * LINE
+"""Bytes of a strip that has several rows."""
 
 
 def depth(access: cin.Access, var: cin.IndexVar, order: Sequence[cin.IndexVar]) -> int | None:
@@ -62,6 +64,42 @@ def blocks_pay(
     added = rows * row / 8 * machine.lane
     again = rows / ROWS * summed * row / LINE * machine.line[0]
     return added < again
+
+
+def strips_pay(rows: cin.IndexVar, strip: cin.Forall, machine: Machine) -> bool:
+    """Whether the loop over a strip pays outside of that over rows of a tile: either reads again, in nanoseconds, what the first cache has lost meanwhile.
+    Inside, all that rows share is read by every tile of rows; outside, what rows do not share is read for every strip. Walks over entries count as one
+    entry, as nobody knows here how many they have."""
+    (assign,) = (w for w in cin.writes(strip.body) if w.lhs.tensor.policy == "scalar")
+    reads, inside = dict.fromkeys(cin.accesses(assign.rhs)), _loops(strip)
+    extents = cin.extents(reads)
+
+    def bytes_of(access: cin.Access) -> int:
+        looped = (
+            v for v in cin.bound_by(access) if v in extents and (v == rows or (v in inside and is_dense(v, [*reads])))
+        )
+        return math.prod(extents[v] for v in looped) * access.dtype.itemsize
+
+    shared = sum(bytes_of(a) for a in reads if strip.var in a.indices and rows not in cin.bound_by(a))
+    own = sum(bytes_of(a) for a in reads if strip.var not in a.indices and rows in cin.bound_by(a))
+    width = max((extents[strip.var] * a.dtype.itemsize for a in reads if strip.var in a.indices), default=0)
+    strips, tiles = max(1.0, width / STRIP), max(1.0, extents.get(rows, 1) / ROWS)
+    within = (tiles - 1) * shared * machine.beyond(shared + own / tiles)[0]
+    around = (strips - 1) * own * machine.beyond(shared / strips + own)[0]
+    again = (tiles - 1) * shared * machine.beyond(shared / strips + own / tiles)[0]
+    return (within - around - again) / LINE * machine.line[0] > 0
+
+
+def _loops(stmt: cin.Stmt) -> set[cin.IndexVar]:
+    """The variables of all loops of a statement."""
+    match stmt:
+        case cin.Forall(var, body, _):
+            return {var, *_loops(body)}
+        case cin.Where(consumer, producer):
+            return _loops(consumer) | _loops(producer)
+        case cin.Seq(stmts):
+            return set[cin.IndexVar]().union(*map(_loops, stmts))
+    return set()
 
 
 def entry_rows(
