@@ -75,7 +75,7 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexV
     used = [a for a in used if a not in named]
     widest = VECTOR_BYTES // max(a.dtype.itemsize for a in used)
     done = b.i64(0)
-    counts = _counts(context, rows) if isinstance(rows, cin.IndexVar) else []
+    counts = [] if rows is None or isinstance(rows, Rows) else _counts(context, rows)
     count = max(n for n, _ in counts) if counts else rows.count if isinstance(rows, Rows) else 1
     most = VECTORS if count == 1 else FEW if b.has_masks() else 1
     if context.program.literal:
@@ -107,7 +107,7 @@ def _all_rows(
 ) -> None:
     """What a strip computes, in all of its rows."""
     b = context.b
-    if not isinstance(rows, cin.IndexVar):
+    if rows is None or isinstance(rows, Rows):
         inside = env.in_mode(strip=strip)
         context.emit(body, context.resolve(inside, body))
         return
