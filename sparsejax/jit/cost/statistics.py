@@ -200,8 +200,8 @@ def spread(storage: Storage) -> tuple[Spread, ...]:
 def _spread(crd: NDArray[Any], extent: int) -> Spread:
     starts = ((len(crd) - WINDOW) * np.arange(WINDOWS)) // (WINDOWS - 1)
     seen = [np.unique(crd[k : k + WINDOW]) for k in starts]
-    chance = extent * -math.expm1(-WINDOW / extent)  # so many of few coordinates are seen wherever entries lie
-    new = sum(map(len, seen)) / (WINDOWS * chance)
+    most = extent if extent <= WINDOW // 4 else WINDOW  # a window sees all of few coordinates wherever entries lie
+    new = sum(map(len, seen)) / (WINDOWS * most)
     among = sum(float(x[-1] - x[0] + 1) for x in seen) / (WINDOWS * extent)
     return Spread(
         max(FEWEST, min(1.0, rounded(new))), max(NEAREST, 4.0 ** round(math.log(among, 4))) if among < 0.25 else 1.0
