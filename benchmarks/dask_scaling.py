@@ -316,6 +316,53 @@ def overhead() -> None:
             )
 
 
+def returned(a: Any, b: Any) -> Any:
+    """A task that does nothing."""
+    return a
+
+
+def floor(graph: sp.csr_array, rounds: int) -> None:
+    """PageRank in two shards beside a graph of as many tasks that do nothing, on one worker and on two: milliseconds in the median, and the least."""
+    import distributed
+    from dask.task_spec import DataNode, Task, TaskRef
+
+    import sparsejax.dask as sd
+
+    n = graph.shape[0]
+    ranks = sd.jit(pagerank)
+    for workers in (1, 2):
+        with (
+            distributed.LocalCluster(workers, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            A = sd.shard(graph, rows=2)
+
+            def ours(turn: int, A: Any = A, client: Any = client) -> Any:
+                return client.futures_of(ranks(A, np.full(n, (1 + turn) / n)).persist())
+
+            def nothing(turn: int, client: Any = client) -> Any:
+                last: list[Any] = [(f"x{turn}", k) for k in range(2)]
+                tasks: dict[Any, Any] = {key: DataNode(key, np.full(n // 2, float(turn))) for key in last}
+                for turned in range(ROUNDS):
+                    keys = [(f"nothing{turn}", turned, k) for k in range(2)]
+                    for k, key in enumerate(keys):
+                        tasks[key] = Task(key, returned, TaskRef(last[k]), TaskRef(last[1 - k]))
+                    last = keys
+                return client.get(tasks, last, sync=False)
+
+            spent: dict[str, list[float]] = {"ours": [], "nothing": []}
+            for turn in range(rounds + 2):
+                for name, program in (("ours", ours), ("nothing", nothing)):
+                    start = time.perf_counter()
+                    futures = program(turn)
+                    distributed.wait(futures)
+                    if turn > 1:
+                        spent[name].append((time.perf_counter() - start) * 1e3)
+                    del futures
+            told = ", ".join(f"{k} {statistics.median(v):.0f} ({min(v):.0f})" for k, v in spent.items())
+            print(f"{workers} workers: {told}", flush=True)
+
+
 CUT = ("email-Enron", "as-caida20071105", "arxiv-cit-hep-ph", "musae_facebook", "pgp-strong-2009", "copter2")
 
 
@@ -406,6 +453,7 @@ def main() -> None:
     parser.add_argument(
         "--alone", action="store_true", help="without clusters: processor time on the synchronous scheduler"
     )
+    parser.add_argument("--floor", action="store_true", help="PageRank beside tasks that do nothing")
     parser.add_argument("--data", help="a public graph or matrix, in place of a drawn one")
     parser.add_argument("--cuts", action="store_true")
     parser.add_argument("--only", nargs="*", default=[], help="names of matrices, of --cuts; of programs, of --alone")
@@ -418,6 +466,8 @@ def main() -> None:
     else:
         graph = power_law(args.nodes, args.links)
         small = sp.random_array((40_000, 40_000), density=12 / 40_000, format="csr", rng=np.random.default_rng(2))
+    if args.floor:
+        return floor(graph, args.rounds)
     if args.alone:
         return alone(graph, small, args.shards, args.rounds, [p for p in args.peers.split(",") if p], args.only)
     overhead()
