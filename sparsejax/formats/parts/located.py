@@ -72,7 +72,7 @@ def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] |
 
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
     >>> located(A, [np.array([1, 1, 0]), np.array([0, 1, 1])])
-    (array([0, 2]), array([6., 5.]))
+    (array([0, 2], dtype=int32), array([6., 5.]))
     """
     form = storage.format
     if not searched(form) or any(stop - first > 1 for first, stop in form.runs):
