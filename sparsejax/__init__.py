@@ -9,6 +9,10 @@
 Array([[2., 2., 2.]], dtype=float64)
 """
 
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from sparsejax import config, debug, formats, interop, io, lax, nn, numpy, plot, random, scipy, tree, tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
@@ -138,5 +142,21 @@ __all__ = [
 ]
 
 
+_LATER = ("dask", "export")
+"""Folders that are loaded at their first use: most programs need neither."""
+
+
+if TYPE_CHECKING:
+    from sparsejax import dask as dask
+    from sparsejax import export as export
+else:
+
+    def __getattr__(name: str) -> ModuleType:
+        """Load a folder of `_LATER`; `sparsejax.dask` needs the extra `sparsejax[dask]`."""
+        if name in _LATER:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_LATER]

@@ -2,6 +2,8 @@
 
 import re
 import runpy
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -34,3 +36,14 @@ def test_links_between_our_files():
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_folders_are_loaded_at_their_first_use():
+    code = """
+import sys, sparsejax as sj
+assert not {"dask", "sparsejax.dask", "sparsejax.export"} & set(sys.modules)
+assert sj.export.export and "export" in dir(sj)
+assert sj.export is sys.modules["sparsejax.export"]
+assert not hasattr(sj, "exprot")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
