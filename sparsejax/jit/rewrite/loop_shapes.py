@@ -16,11 +16,13 @@ Legality is a matter of types; what pays of `statistics` (`Program.lengths`) and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparsejax.jit.backend import host
+from sparsejax.jit.cost import machine
 from sparsejax.jit.ir import choices, cin, operators, policies, simplify
 from sparsejax.jit.ir.loop_plans import Accumulator, Cases, Leaders, LoopKey, Walk
 from sparsejax.jit.ir.program import Program, heads
@@ -376,12 +378,24 @@ def _accumulator(loop: Loop, key: Leaders) -> Accumulator:
 
 
 def prefetches(loop: Loop, key: Leaders, shape: str) -> bool:
-    """Whether what a walk will come to is fetched before: of many pairs, what they read themselves."""
+    """Whether what a walk will come to is fetched before: of many pairs, what they read themselves; inside of register tiles, rows that do not lie
+    in the second cache."""
     (walk,) = (loop.walks[a] for a in key)
     if shape != "pairs":
-        return choices.pick("prefetch", ("ahead", "none"), "ahead") == "ahead"
+        return choices.pick("prefetch", ("ahead", "none"), "none" if _rows_are_near(loop, key) else "ahead") == "ahead"
     legal = ("ahead", "none") if loop.is_input(walk.access) else ("none",)
     return choices.pick("prefetch", legal, "ahead" if loop.in_blocks(walk) else "none") == "ahead"
+
+
+def _rows_are_near(loop: Loop, key: Leaders) -> bool:
+    """Whether a walk inside of register tiles picks rows of dense operands alone that the second cache holds: asking for them takes the place of
+    loads (0.92 to 0.95 of the speed with 64 KB to 256 KB; with more 1.03 to 1.25, an EPYC of the third generation)."""
+    if not loop.state.in_tile:
+        return False
+    read = [a for a in dict.fromkeys(cin.accesses(loop.cases[key])) if a not in key and loop.var in cin.bound_by(a)]
+    if not read or not all(a.tensor.format.full and loop.is_input(a) for a in read):
+        return False
+    return all(math.prod(map(int, a.tensor.shape)) * a.dtype.itemsize <= machine.current().caches[1] for a in read)
 
 
 def tails(loop: Loop, key: Leaders, shape: str) -> tuple[str, ...]:

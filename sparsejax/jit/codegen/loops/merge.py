@@ -50,9 +50,9 @@ def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
 
 
 def _fetch_strip(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
-    """Fetch what a wide strip will read of dense operands."""
+    """Fetch what a strip of several lines will read of dense operands."""
     strip, stmt = loop.env.mode.strip, loop.cases[key]
-    if strip is not None and strip.vectors == register_tiles.WIDE and isinstance(stmt, cin.Assign):
+    if strip is not None and strip.vectors >= register_tiles.VECTORS and isinstance(stmt, cin.Assign):
         here = {walker.access: walker.cursor(place, None, walker.segment.coordinate(place))}
         prefetch.rows(loop, walker, place, stmt, loop.env.with_cursors(here), strip.var, strip.vectors * strip.lanes)
 
