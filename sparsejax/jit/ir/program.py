@@ -21,13 +21,17 @@ def heads(tensor: cin.Tensor) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class Chunking:
     """How many chunks a kernel is cut into (0: it is not), what each computes apart to be combined by more calls (nothing, a
-    "scalar", or a dense "output"), how many nanoseconds are expected in all, and why.
+    "scalar", or a dense "output"), how many nanoseconds are expected in all, and why. Where the plan serves many shapes, `along` is the tensor
+    and dimension with the extent that is cut, `each` the nanoseconds of one coordinate: calls of less than `least` run whole.
     """
 
     count: int = 0
     partial: str = ""
     work: float = 0.0
     reason: str = ""
+    along: tuple[str, int] | None = None
+    each: float = 0.0
+    least: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.count} chunks, {self.reason}" if self.count else f"one thread: {self.reason}"

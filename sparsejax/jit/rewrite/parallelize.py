@@ -20,7 +20,8 @@ before:  where s: scalar                       after:  where s: scalar
 
 Every operand that leads the loop must have ordered coordinates in memory to be cut.
 
-How many chunks there are depends on the expected work alone, never on the number of threads: see `_chunks`.
+How many chunks there are depends on the expected work alone, never on the number of threads: see `_chunks`. A plan for many shapes expects that of
+the largest; calls for smaller ones have fewer chunks, by their own extents (`runtime/chunked`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from dataclasses import replace
 from sparsejax import config
 from sparsejax.formats import Level
 from sparsejax.jit.ir import choices, cin, operators
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Chunking, Program
 from sparsejax.jit.schedule.schedules import Cost
 
@@ -96,7 +98,10 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     if partial:
         reason += f", each with a partial {partial}"
     whole = program.whole and not partial
-    return replace(program, stmt=marked, whole=whole, chunking=Chunking(chunks, partial, work, reason))
+    chunking = Chunking(chunks, partial, work, reason)
+    if how == "usual" and config.parallel_work() and type(extent) is Bounded:
+        chunking = replace(chunking, along=program.extents[loop.var], each=work / extent, least=least)
+    return replace(program, stmt=marked, whole=whole, chunking=chunking)
 
 
 def _outermost(program: Program) -> cin.Forall | None:

@@ -29,12 +29,14 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
 from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.program import Program, heads
+from sparsejax.jit.rewrite.parallelize import SMALL
 from sparsejax.jit.runtime.system import allocator, result_memory, threads
 
 LONG = 1 << 28
 """Iterations, a quarter of a second to three (insertions take longest), from which on a kernel runs in chunks also with one thread, so that it
 can be interrupted: what chunks append is moved once more."""
 _pack_chunk = struct.Struct("3q").pack
+_unpack = struct.Struct("q").unpack_from
 _ALONE = struct.pack("2q", 0, 1)
 _COPY, _SHIFT = 0, 1
 _SCALAR = 4
@@ -47,6 +49,8 @@ Ints = NDArray[np.int64]
 class Cut:
     """How a marked kernel is called: the slots that it takes besides those of chunks, how many chunks there are, whether one thread runs
     them one by one too, so that it can be interrupted, what each computes apart ("", "scalar" or "output"), and by which operator partial outputs are combined.
+    Of a plan for many shapes, `along` is the slot of the extent that is cut (else -1), `each` the nanoseconds of one coordinate, `least` those from which
+    on there is more than one chunk.
     """
 
     slots: int
@@ -54,6 +58,16 @@ class Cut:
     long: bool
     partial: str
     op: str
+    along: int = -1
+    each: float = 0.0
+    least: float = 0.0
+
+    def rows(self, slots: bytes) -> int:
+        """How many chunks a call has with these slots: by its extents, never by the number of threads."""
+        if self.along < 0:
+            return self.chunks
+        work = self.each * int(_unpack(slots, 8 * self.along)[0])
+        return 1 if work < self.least else max(2, min(self.chunks, int(work / SMALL)))
 
     @staticmethod
     def of(program: Program, constants: bool = False) -> Cut:
@@ -61,9 +75,16 @@ class Cut:
         chunking = program.chunking
         assert program.stmt is not None
         op = next((w.op or "" for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name), "")
-        slots = len(abi.layout(program.inputs, program.output)) + constants
+        layout = abi.layout(program.inputs, program.output)
+        slots = len(layout) + constants
+        along = -1
+        if chunking.along is not None:
+            slot = abi.Slot(chunking.along[0], "extent", chunking.along[1])
+            given = next(t for t in (*program.inputs, program.output) if t.name == slot.tensor)
+            along = -1 if given.format.blocked or given.paired else layout.index(slot) + constants
         alone = choices.pick("alone", ("straight", "chunked"), "chunked" if chunking.work >= LONG else "straight")
-        return Cut(slots, chunking.count, alone == "chunked", chunking.partial, op)
+        sized = along, chunking.each, chunking.least
+        return Cut(slots, chunking.count, alone == "chunked", chunking.partial, op, *sized)
 
 
 class Chunked:
@@ -72,9 +93,11 @@ class Chunked:
     def __init__(self, kernel: compiler.Kernel, output: cin.Tensor, cut: Cut) -> None:
         self._kernel = kernel
         self._slots = cut.slots
-        self._chunks = cut.chunks
+        self._cut = cut
         self._long = cut.long
         self._partial = cut.partial
+        self._small = cut.along >= 0 and not cut.long and not cut.partial
+        """Whether a call may come to one chunk, which runs as a kernel that is not cut."""
         if cut.partial == "output":
             self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
             self._start = operators.get(cut.op).identity(output.dtype)
@@ -94,7 +117,7 @@ class Chunked:
 
     def _table(self, slots: bytes) -> Ints:
         """One row per chunk: the slots, the chunk's number, how many there are."""
-        rows = 1 if self.alone else self._chunks
+        rows = 1 if self.alone else self._cut.rows(slots)
         table = np.empty((rows, len(slots) // 8 + 2), np.int64)
         table[:, :-2] = np.frombuffer(slots, np.int64)
         table[:, -2] = _numbers(rows)
@@ -107,6 +130,8 @@ class Chunked:
             return self._kernel.run_packed(slots + _ALONE)
         if self._partial == "scalar" and threads.count() == 1:
             return self._run_in_turn(slots)
+        if self._small and self._cut.rows(slots) == 1:
+            return self._kernel.run_packed(slots + _ALONE)
         table = self._table(slots)
         if not self._partial:
             return threads.run(self._kernel.address, table)
@@ -123,7 +148,7 @@ class Chunked:
 
     def _run_in_turn(self, slots: bytes) -> int:
         """All chunks of a reduction into a scalar on one thread, without a table."""
-        chunks, run = self._chunks, self._kernel.run_packed
+        chunks, run = self._cut.rows(slots), self._kernel.run_packed
         parts = np.empty(_SCALAR * chunks)
         address = result_memory.address_of(parts)
         for chunk in range(chunks + 1):
@@ -137,6 +162,9 @@ class Chunked:
         added behind, in order. On one thread they take turns in the memory of one part, which stays in the caches.
         """
         size, others = self._size * self._dtype.itemsize, len(table) - 1
+        if not others:
+            table = np.column_stack([table, table[:, -3]])
+            return threads.run(self._kernel.address, table)
         together = min(threads.count(), len(table)) > 1
         parts, first = result_memory.fresh((others if together else 1) * self._size, self._dtype, self._start)
         # where parts begin, as a chunk sees it: chunk k has part k, the second chunk the first one here, and the first chunk the output
