@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,9 @@ ROWS = (
     both("A[i, j]", "gathers", lambda d: d["A"][d["i"], d["j"]]),
     both("A[i]", "lines", lambda d: d["A"][d["i"]]),
     both("A[:, j]", "lines", lambda d: d["A"][:, d["j"]]),
+    both("A[[i]]", "lines", lambda d: d["A"][[d["i"]]]),
+    both("A[i, lo:hi]", "lines", lambda d: d["A"][d["i"], d["lo"] : d["hi"]]),
+    both("diagonal(1)", "lines", lambda d: d["A"].diagonal(1)),
     Row("nonzero", "lines", lambda d: snp.nonzero(d["A"]), lambda d: d["A"].nonzero()),
     both("diagonal", "lines", lambda d: d["A"].diagonal()),
     Row("vstack", "putting together", lambda d: snp.vstack([d["A"], d["B"]]), lambda d: sp.vstack([d["A"], d["B"]])),
@@ -76,6 +80,20 @@ ROWS = (
         lambda d: sp.block_array([[d["A"], d["B"]], [d["B"], d["A"]]], format="csr"),
     ),
     Row("kron(A, E)", "putting together", lambda d: snp.kron(d["A"], d["E"]), lambda d: sp.kron(d["A"], d["E"], "csr")),
+    Row(
+        "block_diag",
+        "putting together",
+        lambda d: sj.block_diag([d["A"], d["B"]]).asformat("csr"),
+        lambda d: sp.block_diag([d["A"], d["B"]], format="csr"),
+    ),
+    Row("kron(E, A)", "putting together", lambda d: snp.kron(d["E"], d["A"]), lambda d: sp.kron(d["E"], d["A"], "csr")),
+    Row(
+        "vstack of 20",
+        "putting together",
+        lambda d: snp.vstack([d["A"]] * 20),
+        lambda d: sp.vstack([d["A"]] * 20),
+        200_000,
+    ),
     Row("eye", "made", lambda d: snp.eye(d["n"], format="csr"), lambda d: sp.eye_array(d["n"], format="csr")),
     Row("zeros", "made", lambda d: snp.zeros((d["n"], d["n"]), format="csr"), lambda d: sp.csr_array((d["n"], d["n"]))),
     Row("diags", "made", lambda d: snp.diag(d["x"]), lambda d: sp.diags_array(d["x"], format="csr")),
@@ -84,6 +102,18 @@ ROWS = (
         "made",
         lambda d: sj.array(_triplets(d), shape=d["A"].shape, format="csr"),
         lambda d: sp.csr_array(_triplets(d), shape=d["A"].shape),
+    ),
+    Row(
+        "diags(3)",
+        "made",
+        lambda d: snp.diags([d["x"][1:], d["x"], d["x"][1:]], [-1, 0, 1], format="csr"),
+        lambda d: sp.diags_array([d["x"][1:], d["x"], d["x"][1:]], offsets=[-1, 0, 1], format="csr"),
+    ),
+    Row(
+        "coo triplets",
+        "made",
+        lambda d: sj.array(_triplets(d), shape=d["A"].shape, format="coo"),
+        lambda d: sp.coo_array(_triplets(d), shape=d["A"].shape),
     ),
     Row("copy", "formats", lambda d: d["A"].copy(), lambda d: d["A"].copy()),
     Row("tocsc", "formats", lambda d: d["A"].asformat("csc"), lambda d: d["A"].tocsc()),
@@ -95,6 +125,16 @@ ROWS = (
     both("astype", "formats", lambda d: d["A"].astype(np.float32)),
     both("reshape", "formats", lambda d: d["A"].reshape((d["n"] // 2, 2 * d["n"]))),
     Row("tril", "formats", lambda d: snp.tril(d["A"]), lambda d: sp.tril(d["A"], format="csr")),
+    Row("triu", "formats", lambda d: snp.triu(d["A"]), lambda d: sp.triu(d["A"], format="csr")),
+    Row("tobsr", "formats", lambda d: d["A"].asformat("bsr:2x2"), lambda d: d["A"].tobsr(blocksize=(2, 2))),
+    Row("bsr to csr", "formats", lambda d: d["bsr"].asformat("csr"), lambda d: d["bsr"].tocsr()),
+    Row("todia", "formats", lambda d: d["tri"].todia(), lambda d: d["tri"].todia()),
+    Row("dia to csr", "formats", lambda d: d["dia"].asformat("csr"), lambda d: d["dia"].tocsr()),
+    Row("dense to csr", "formats", lambda d: sj.array(d["X"], format="csr"), lambda d: sp.csr_array(d["X"])),
+    Row("csc to coo", "formats", lambda d: d["csc"].asformat("coo"), lambda d: d["csc"].tocoo()),
+    both("A.T.tocsr()", "formats", lambda d: d["A"].T.tocsr()),
+    both("astype(bool)", "formats", lambda d: d["A"].astype(bool)),
+    both("reshape(-1)", "formats", lambda d: d["A"].reshape((d["n"] * d["n"],)), 5_000),
     both("A * 2", "elementwise", lambda d: d["A"] * 2),
     both("-A", "elementwise", lambda d: -d["A"]),
     both("abs(A)", "elementwise", lambda d: abs(d["A"])),
@@ -105,6 +145,29 @@ ROWS = (
     both("A - B", "elementwise", lambda d: d["A"] - d["B"]),
     Row("A * B", "elementwise", lambda d: d["A"] * d["B"], lambda d: d["A"].multiply(d["B"])),
     Row("maximum", "elementwise", lambda d: snp.maximum(d["A"], d["B"]), lambda d: d["A"].maximum(d["B"])),
+    Row("minimum", "elementwise", lambda d: snp.minimum(d["A"], d["B"]), lambda d: d["A"].minimum(d["B"])),
+    both("A / 2", "elementwise", lambda d: d["A"] / 2),
+    both("A > B", "elementwise", lambda d: d["A"] > d["B"]),
+    both("A < B", "elementwise", lambda d: d["A"] < d["B"]),
+    both("A != B", "elementwise", lambda d: d["A"] != d["B"]),
+    both("A != 0", "elementwise", lambda d: d["A"] != 0),
+    both("A < -0.5", "elementwise", lambda d: d["A"] < -0.5),
+    *[
+        Row(
+            name,
+            "elementwise",
+            lambda d, name=name: getattr(snp, name)(d["A"]),
+            lambda d, name=name: getattr(d["A"], name)(),
+        )
+        for name in ("sign", "floor", "rint", "expm1", "sin", "tan", "tanh", "sinh", "arctan", "deg2rad")
+    ],
+    Row("log1p", "elementwise", lambda d: snp.log1p(d["P"]), lambda d: d["P"].log1p()),
+    both("conj", "elementwise", lambda d: d["A"].conj()),
+    both("A.real", "elementwise", lambda d: d["A"].real),
+    Row("A * X", "elementwise", lambda d: d["A"] * d["D"], lambda d: d["A"].multiply(d["D"]).tocsr(), 5_000),
+    Row("A / column", "elementwise", lambda d: d["A"] / d["x"][:, None], lambda d: (d["A"] / d["x"][:, None]).tocsr()),
+    Row("csc + csc", "elementwise", lambda d: d["csc"] + d["csc2"], lambda d: d["csc"] + d["csc2"]),
+    Row("A + csc", "elementwise", lambda d: d["A"] + d["csc2"], lambda d: d["A"] + d["csc2"]),
     Row("A * row", "elementwise", lambda d: d["A"] * d["x"], lambda d: d["A"].multiply(d["x"]).tocsr()),
     Row(
         "A * column",
@@ -128,11 +191,48 @@ ROWS = (
         lambda d: d["A"].count_nonzero(axis=1),
     ),
     Row("norm", "reductions", lambda d: snp.linalg.norm(d["A"]), lambda d: sp.linalg.norm(d["A"])),
+    both("mean", "reductions", lambda d: d["A"].mean()),
+    both("mean(0)", "reductions", lambda d: d["A"].mean(axis=0)),
+    both("min", "reductions", lambda d: d["A"].min()),
+    both("min(0)", "reductions", lambda d: d["A"].min(axis=0)),
+    both("min(1)", "reductions", lambda d: d["A"].min(axis=1)),
+    both("argmin(1)", "reductions", lambda d: d["A"].argmin(axis=1), 5_000),
+    both("argmax(0)", "reductions", lambda d: d["A"].argmax(axis=0), 5_000),
+    both("argmax", "reductions", lambda d: d["A"].argmax()),
+    Row("count_nonzero", "reductions", lambda d: snp.count_nonzero(d["A"]), lambda d: d["A"].count_nonzero()),
+    Row(
+        "count_nonzero(0)",
+        "reductions",
+        lambda d: snp.count_nonzero(d["A"], axis=0),
+        lambda d: d["A"].count_nonzero(axis=0),
+    ),
+    Row("nanmax(1)", "reductions", lambda d: snp.nanmax(d["A"], axis=1), lambda d: d["A"].nanmax(axis=1)),
+    Row("norm(1)", "reductions", lambda d: snp.linalg.norm(d["A"], axis=1), lambda d: sp.linalg.norm(d["A"], axis=1)),
+    Row("norm, ord=1", "reductions", lambda d: snp.linalg.norm(d["A"], 1), lambda d: sp.linalg.norm(d["A"], 1)),
+    Row(
+        "norm, ord=inf",
+        "reductions",
+        lambda d: snp.linalg.norm(d["A"], np.inf),
+        lambda d: sp.linalg.norm(d["A"], np.inf),
+    ),
     both("A @ x", "products", lambda d: d["A"] @ d["x"]),
     both("A @ X", "products", lambda d: d["A"] @ d["X"]),
     both("A.T @ x", "products", lambda d: d["A"].T @ d["x"]),
     both("x @ A", "products", lambda d: d["x"] @ d["A"]),
     both("A @ B", "products", lambda d: d["A"] @ d["B"]),
+    both("X.T @ A", "products", lambda d: d["X"].T @ d["A"]),
+    both("A.T @ X", "products", lambda d: d["A"].T @ d["X"]),
+    both("csc @ x", "products", lambda d: d["csc"] @ d["x"]),
+    both("coo @ x", "products", lambda d: d["coo"] @ d["x"]),
+    both("A.dot(x)", "products", lambda d: d["A"].dot(d["x"])),
+    Row(
+        "A @ A @ A",
+        "products",
+        lambda d: snp.linalg.matrix_power(d["A"], 3),
+        lambda d: sp.linalg.matrix_power(d["A"], 3),
+        5_000,
+    ),
+    Row("setdiag", "updates", lambda d: d["A"].setdiag(d["x"]), lambda d: _with_diagonal(d["A"], d["x"])),
     Row("prune", "thinning", lambda d: sj.prune(d["Z"]), lambda d: _pruned(d["Z"])),
     Row("set", "updates", lambda d: d["A"].at[d["i"], d["j"]].set(2.0), lambda d: _written(d["A"], d["i"], d["j"])),
 )
@@ -141,6 +241,14 @@ ROWS = (
 def _pruned(matrix: Any) -> Any:
     made = matrix.copy()
     made.eliminate_zeros()
+    return made
+
+
+def _with_diagonal(matrix: Any, values: Any) -> Any:
+    made = matrix.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.setdiag(values)
     return made
 
 
@@ -192,9 +300,19 @@ def operands(n: int) -> tuple[Data, Data]:
         "P": abs(A),
         "E": sp.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]])),
         "csc": A.tocsc(),
+        "csc2": B.tocsc(),
+        "bsr": A.tobsr(blocksize=(2, 2)),
+        "tri": sp.diags_array(
+            [rng.standard_normal(n - 1), rng.standard_normal(n), rng.standard_normal(n - 1)],
+            offsets=[-1, 0, 1],
+            format="csr",
+        ),
         "coo": coo,
     }
-    dense = {"x": rng.standard_normal(n), "X": rng.standard_normal((n, 8))}
+    arrays["dia"] = arrays["tri"].todia()
+    dense = {"x": rng.standard_normal(n), "X": rng.standard_normal((n, 8))} | (
+        {"D": rng.standard_normal((n, n))} if n <= 5_000 else {}
+    )
     ours = shared | {name: sj.array(a) for name, a in (arrays | dense).items()}
     return ours, shared | arrays | dense
 

@@ -110,13 +110,18 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                 elif kind in _FLOATING and len(args) == operands:
                     key.append(kind)
                     storages.append(primitive.weak_scalar(a)._storage)
+                elif whole and kind in _FLOATING and len(storages) == operands:
+                    key += kind, repr(a)
                 else:
                     return function(*args, **kwargs)
             if kwargs:
                 for name, value in kwargs.items():
-                    if type(value) not in _FIXED:
+                    if type(value) in _FIXED:
+                        key += name, type(value), value
+                    elif whole and type(value) in _FLOATING:
+                        key += name, type(value), repr(value)
+                    else:
                         return function(*args, **kwargs)
-                    key += name, type(value), value
             noted: Any = tuple(key)
             run = known.get(noted)
             valued = run is _by_value
@@ -244,15 +249,22 @@ def _run(kernel: Any, aval: Any, constants: Sequence[tuple[int, Storage]]) -> Ru
     return run
 
 
+def _fixed(a: Any) -> tuple[type, Any]:
+    """An argument that is remembered by value, floats by their bits."""
+    return type(a), repr(a) if type(a) in _FLOATING else a
+
+
 def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any) -> Any:
     """A call of the function as one program."""
     function = calls.function
     arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
     count = len(arrays)
-    if any(type(a) in _FLOATING for a in args) or not all(a is b for a, b in zip(args, arrays, strict=False)):
-        return function(*args, **kwargs)
     rest = args[count:]
-    fixed = count, *[(type(a), a) for a in rest], *[(n, type(a), a) for n, a in kwargs.items()]
+    if any(type(a) in _FLOATING for a in args[: calls.operands]) or not all(
+        a is b for a, b in zip(args, arrays, strict=False)
+    ):
+        return function(*args, **kwargs)
+    fixed = count, *map(_fixed, rest), *[(n, _fixed(a)) for n, a in kwargs.items()]
     program: Any = calls.programs.get(fixed)
     if program is None:
 

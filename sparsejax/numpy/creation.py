@@ -11,11 +11,14 @@ from sparsejax.core.array import Array
 from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
-from sparsejax.formats import Format
+from sparsejax.formats import Format, convert
+from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.structural import convert_format, integer
 from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zeros_like
 from sparsejax.numpy.indexing import At
+
+_DIA = Format.parse("dia", 2)
 
 
 def empty(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Array:
@@ -69,19 +72,48 @@ def diags(
         rows, columns = n, n
     else:
         rows, columns = (integer(m, "shape") for m in shape)
-    total = None
-    for d, k in zip(listed, places, strict=True):
-        count = max(0, min(rows - max(0, -k), columns - max(0, k)))
+    counts = [max(0, min(rows - max(0, -k), columns - max(0, k))) for k in places]
+    for d, k, count in zip(listed, places, counts, strict=True):
         if d.size not in (1, count):
             raise ValueError(
                 f"diagonal {k} of shape {(rows, columns)} has {count} places, but {d.size} values are given"
             )
+    wanted = Format.parse(format, 2)
+    if not wanted.is_dense and all(type(d) is Array and not d.aval.weak_type for d in listed):
+        kind = np.result_type(*(d.dtype for d in listed))
+        made = _on_diagonals([d.todense().ravel() for d in listed], places, counts, (rows, columns), wanted, kind)
+        return made if dtype is None else convert_element_type(made, dtype)
+    total = None
+    for d, k in zip(listed, places, strict=True):
         row = np.clip(np.arange(rows) - max(0, -k), 0, max(0, d.size - 1))
         values = d.reshape((d.size,))[row].reshape((rows, 1)) if d.size else asarray(np.zeros((rows, 1), d.dtype))
         part = elementwise("multiply", values, eye(rows, columns, k, dtype=bool))
         total = part if total is None else elementwise("add", total, part)
     assert total is not None
     return convert_format(total if dtype is None else convert_element_type(total, dtype), format)
+
+
+def _on_diagonals(
+    given: list[Any], places: list[int], counts: list[int], shape: tuple[int, int], format: Format, dtype: Any
+) -> Array:
+    """The matrix of these values on its diagonals, what falls on the same one added up: as rows of slots, one for each diagonal, which are converted;
+    entry by entry where most slots would lie outside. O(entries)."""
+    zero, offsets = np.dtype(dtype).type(0), sorted(set(places))
+    if shape[0] * len(offsets) <= 2 * sum(counts):
+        slots = np.zeros((shape[0], len(offsets)), dtype)
+        for values, k, count in zip(given, places, counts, strict=True):
+            first = max(0, -k)
+            slots[first : first + count, offsets.index(k)] += values
+        buffers = (), (np.array([len(offsets)]), np.array(offsets))
+        made: Array = convert_format(Array(Storage(_DIA, shape, zero, buffers, slots.ravel())), format)
+        return made
+    ends = np.cumsum([0, *counts])
+    inner, coords = np.empty(ends[-1], dtype), np.empty((2, ends[-1]), np.int64)
+    for values, k, start, end in zip(given, places, ends[:-1], ends[1:], strict=True):
+        inner[start:end] = values
+        for d, first in enumerate((max(0, -k), max(0, k))):
+            coords[d, start:end] = np.arange(first, first + end - start)
+    return Array(convert.from_coords(coords, inner, shape, format, zero))
 
 
 def linspace(

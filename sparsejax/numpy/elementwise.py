@@ -62,16 +62,19 @@ operators: dict[str, Callable[..., Any]] = {
 """What Python's operators call: a number that a traced function computes from its Python numbers stays weakly typed."""
 
 
+@again(1)
 def deg2rad(x: Any, /) -> Array:
     """`numpy.deg2rad`: degrees as radians."""
     return strong(elementwise("multiply", x, math.pi / 180))
 
 
+@again(1)
 def rad2deg(x: Any, /) -> Array:
     """`numpy.rad2deg`: radians as degrees."""
     return strong(elementwise("multiply", x, 180 / math.pi))
 
 
+@again(1, whole=True)
 def sinc(x: Any, /) -> Array:
     """`numpy.sinc`: sin(pi x) / (pi x), 1 at 0; fill 0 gives fill 1."""
     away = elementwise("multiply", x, math.pi)
@@ -110,6 +113,7 @@ def logaddexp2(x: Any, y: Any, /) -> Array:
     return strong(elementwise("multiply", elementwise("logaddexp", *wide), 1 / scale))
 
 
+@again(1)
 def fabs(x: Any, /) -> Array:
     """`numpy.fabs`: absolute values as floating point numbers."""
     return elementwise("absolute", convert_element_type(x, loop_dtypes("sqrt", (aval_of(x),))[1]))
@@ -120,21 +124,25 @@ def fix(x: Any, /) -> Array:
     return unary["trunc"](x)
 
 
+@again(1, whole=True)
 def iscomplex(x: Any, /) -> Array:
     """`numpy.iscomplex`: whether entries have an imaginary part."""
     return elementwise("not_equal", imag(x), 0)
 
 
+@again(1, whole=True)
 def isreal(x: Any, /) -> Array:
     """`numpy.isreal`: whether entries have no imaginary part."""
     return elementwise("equal", imag(x), 0)
 
 
+@again(1, whole=True)
 def isposinf(x: Any, /) -> Array:
     """`numpy.isposinf`: whether entries are +inf."""
     return elementwise("equal", x, np.inf)
 
 
+@again(1, whole=True)
 def isneginf(x: Any, /) -> Array:
     """`numpy.isneginf`: whether entries are -inf."""
     return elementwise("equal", x, -np.inf)

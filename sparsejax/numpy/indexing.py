@@ -262,6 +262,8 @@ def getitem(x: Any, key: Any) -> Any:
     """
     if type(x) is Array and not x.format.is_dense and current() is None:
         shape = x._aval.shape
+        if type(key) is list:
+            key = _listed(key)
         columns = at_once.vectors(key, shape)
         if columns is not None:
             made = at_once.places(x, columns)
@@ -292,6 +294,13 @@ def getitem(x: Any, key: Any) -> Any:
     elif index.given:
         made = indexing.gather(made, {left.index(d): a for d, a in index.given.items()}, left, index.first)
     return made if made.shape == index.result else reshape(made, index.result)
+
+
+def _listed(key: list[Any]) -> Any:
+    """A list of integers as a vector; any other key as it is."""
+    if not key or any(type(k) is not int for k in key):
+        return key
+    return np.array(key)
 
 
 def _at_once(x: Any, index: Index) -> Any:

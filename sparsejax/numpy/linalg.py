@@ -130,10 +130,11 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     along = {1: axes[0], -1: axes[0], np.inf: axes[1], -np.inf: axes[1]}
     if isinstance(ord, str) or ord not in along:
         raise ValueError(f"ord={ord!r} is no norm of matrices; take 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
-    sums = reductions.sum(elementwise("absolute", x), along[ord], keepdims=True)
-    extreme = reductions.max if ord > 0 else reductions.min
-    found = extreme(sums, axes, keepdims=True)
-    return found if keepdims else reshape(found, [n for k, n in enumerate(x.shape) if k not in axes])
+    first = along[ord]
+    sums = reductions.sum(elementwise("absolute", x), first)
+    second = next(a for a in axes if a != first)
+    found = (reductions.max if ord > 0 else reductions.min)(sums, second - (first < second))
+    return reshape(found, [1 if k in axes else n for k, n in enumerate(x.shape)]) if keepdims else found
 
 
 def _spectral(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:

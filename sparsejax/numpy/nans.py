@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax import sorting
@@ -42,6 +43,7 @@ def _without(x: Any, value: Any) -> Any:
     return where(elementwise("isnan", x), x.dtype.type(value), x) if x.dtype.kind in "fc" else x
 
 
+@again(1, whole=True)
 def nansum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nansum`: NaN counts as zero.
 
@@ -51,6 +53,7 @@ def nansum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) 
     return reduce("sum", _without(asarray(x), 0), axis, dtype, keepdims)
 
 
+@again(1, whole=True)
 def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanmax`: NaN where there is nothing else.
 
@@ -60,6 +63,7 @@ def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     return _extreme("max", -np.inf, asarray(x), axis, keepdims)
 
 
+@again(1, whole=True)
 def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanmin`: NaN where there is nothing else.
 
@@ -76,6 +80,7 @@ def _extreme(kind: str, worst: float, x: Any, axis: Any, keepdims: bool) -> Any:
     return where(reduce("all", elementwise("isnan", x), axis, None, keepdims), x.dtype.type(np.nan), found)
 
 
+@again(1, whole=True)
 def nanprod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanprod`: NaN counts as one."""
     return reduce("prod", _without(asarray(x), 1), axis, dtype, keepdims)
@@ -86,6 +91,7 @@ def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     return cumsum(_without(asarray(x), 0), axis, dtype)
 
 
+@again(1, whole=True)
 def nanmean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanmean`: the mean of what is no NaN.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import config
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.primitive import view
@@ -21,6 +22,7 @@ from sparsejax.lax.structural import reshape, transpose
 from sparsejax.numpy.functions import ravel
 
 
+@again(2)
 def dot(a: Any, b: Any) -> Array:
     """NumPy's dot: scalars multiply, else the last axis of `a` meets the last but one of `b`."""
     a, b = _asarray(a), _asarray(b)
@@ -29,6 +31,7 @@ def dot(a: Any, b: Any) -> Array:
     return tensordot(a, b, ((a.ndim - 1,), (max(0, b.ndim - 2),)))
 
 
+@again(2, whole=True)
 def vdot(a: Any, b: Any) -> Array:
     """The sum of conj(a) * b over flattened operands."""
     a, b = _asarray(a), _asarray(b)
@@ -36,6 +39,7 @@ def vdot(a: Any, b: Any) -> Array:
     return tensordot(_elementwise("conjugate", first) if a.dtype.kind == "c" else first, ravel(b), 1)
 
 
+@again(2)
 def inner(a: Any, b: Any) -> Array:
     """The sum over the last axes of both."""
     a, b = _asarray(a), _asarray(b)

@@ -58,24 +58,34 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
 def _extreme(kind: str, x: Any, axis: int | None, keepdims: bool) -> Any:
     x = asarray(x)
     flat = axis is None
-    line, place = (reshape(x, (x.size,)), 0) if flat else (x, normal_axis(axis, x.ndim))
-    if not line.shape[place]:
-        raise ValueError(
-            f"attempt to get arg{kind} of an empty sequence: axis {place} of shape {line.shape} has extent 0"
-        )
-    made = _first(kind, line, place)
+    if flat and (x.format.is_dense or x.ndim < 2):
+        x, shape = reshape(x, (x.size,)), x.shape
+    else:
+        shape = x.shape
+    axes = tuple(range(x.ndim)) if flat else (normal_axis(axis, x.ndim),)
+    for place in axes:
+        if not x.shape[place]:
+            raise ValueError(
+                f"attempt to get arg{kind} of an empty sequence: axis {place} of shape {x.shape} has extent 0"
+            )
+    made = _first(kind, x, axes)
     if keepdims:
-        return reshape(made, (1,) * x.ndim if flat else [1 if d == place else n for d, n in enumerate(x.shape)])
+        return reshape(made, [1 if flat or d == axes[0] else n for d, n in enumerate(shape)])
     return made
 
 
-def _first(kind: str, x: Any, axis: int) -> Any:
-    """The first coordinate of every line that holds its maximum, or minimum: the smaller of the first one stored and the first one that
-    is not, where that holds it too."""
-    extent, is_float = x.shape[axis], x.dtype.kind in "fc"
-    most = convert_format(reduce(kind, x, axis), "dense")
-    line = [1 if d == axis else n for d, n in enumerate(x.shape)]
-    numbers = asarray(along(extent, axis, x.ndim))
+def _first(kind: str, x: Any, axes: tuple[int, ...]) -> Any:
+    """The first place of every line, or of the whole array, that holds its maximum, or minimum: the smaller of the first one stored and the first
+    one that is not, where that holds it too. Places of the whole array are counted in row-major order."""
+    extent: Any = 1
+    numbers: Any = 0
+    for d in reversed(axes):
+        here = asarray(along(x.shape[d], d, x.ndim))
+        numbers = here if d == axes[-1] else elementwise("add", numbers, elementwise("multiply", here, extent))
+        extent = extent * x.shape[d]
+    is_float = x.dtype.kind in "fc"
+    most = convert_format(reduce(kind, x, axes), "dense")
+    line = [1 if d in axes else n for d, n in enumerate(x.shape)]
     dense = x.format.is_dense
     stored = x if dense else refill(x, 0)
     best = reshape(most, line) if dense else _where(pattern(x, bool), reshape(most, line), 0)  # at what is stored alone
@@ -83,9 +93,10 @@ def _first(kind: str, x: Any, axis: int) -> Any:
     if is_float:
         holds = elementwise("logical_or", holds, elementwise("isnan", stored))
     if dense:
-        return reduce("min", _where(holds, numbers, extent), axis)
-    first = reduce("min", refill(_where(refill(holds, False), numbers, MOST), MOST), axis)
-    absent = sorting.first_absent(x, axis)
+        return reduce("min", _where(holds, numbers, extent), axes)
+    first = reduce("min", refill(_where(refill(holds, False), numbers, MOST), MOST), axes)
+    whole = len(axes) > 1
+    absent = sorting.first_absent(reshape(x, (x.size,)) if whole else x, 0 if whole else axes[0])
     if not (is_float and np.isnan(x.fill_value)):
         absent = _where(elementwise("equal", most, x.fill_value.item()), absent, extent)
     return elementwise("minimum", convert_format(first, "dense"), absent)

@@ -10,6 +10,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.formats import convert, ordering, passes
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import crd_dtype
 from sparsejax.formats.storage import Storage
@@ -17,7 +18,7 @@ from sparsejax.formats.storage import Storage
 
 def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Storage | None:
     """The matrix of the entries `data` at `coords`, (rows, columns), duplicates summed, over fill 0. None where `format` does not list the columns
-    of dense rows (or the reverse), rows are long or too many, or something is not of the usual type or wrong, to be told by others.
+    of dense rows (or the reverse), or all coordinates, rows are long or too many, or something is not of the usual type or wrong, to be told by others.
 
     >>> of_entries(np.array([1.0, 2.0, 3.0]), (np.array([1, 0, 1]), np.array([0, 1, 0])), (2, 2), "csr").vals
     array([2., 4.])
@@ -28,7 +29,8 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
         if type(vector) is not np.ndarray or vector.ndim != 1 or len(vector) != len(data):
             return None
     form = Format.parse(format, 2)
-    dims = located.listed_rows(form)
+    listed = [type(level) is Coordinate and level.unique for level in form.levels] == [True, True] and not form.blocked
+    dims = (form.order[0], form.order[1]) if listed else located.listed_rows(form)
     if dims is None or not len(data) or dtypes.canonical(data.dtype) != data.dtype:
         return None
     for vector, extent in zip(coords, shape, strict=True):
@@ -48,6 +50,10 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
     if found is None:
         return None
     crd, vals, distinct = found
+    if distinct and listed:
+        ends = np.array([0, len(crd)])
+        owners = many.owners(pos).astype(crd_dtype(rows), copy=False)
+        return Storage(form, shape, data.dtype.type(0), ((ends, owners), (crd,)), vals)
     if distinct:
         return Storage(form, shape, data.dtype.type(0), ((), (pos, crd)), vals)
     columns = [many.owners(pos), crd]

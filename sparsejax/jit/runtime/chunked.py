@@ -96,8 +96,8 @@ class Chunked:
         self._cut = cut
         self._long = cut.long
         self._partial = cut.partial
-        self._small = cut.along >= 0 and not cut.long and not cut.partial
-        """Whether a call may come to one chunk, which runs as a kernel that is not cut."""
+        self._small = cut.along >= 0 and not cut.long and cut.partial != "output"
+        """Whether a call may come to one chunk, which takes no table."""
         if cut.partial == "output":
             self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
             self._start = operators.get(cut.op).identity(output.dtype)
@@ -131,7 +131,7 @@ class Chunked:
         if self._partial == "scalar" and threads.count() == 1:
             return self._run_in_turn(slots)
         if self._small and self._cut.rows(slots) == 1:
-            return self._kernel.run_packed(slots + _ALONE)
+            return self._run_in_turn(slots) if self._partial else self._kernel.run_packed(slots + _ALONE)
         table = self._table(slots)
         if not self._partial:
             return threads.run(self._kernel.address, table)
