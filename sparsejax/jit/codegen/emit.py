@@ -7,6 +7,7 @@ polynomials (`vector_math`), rarer ones call libm, complex ones C99's complex fu
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsejax.jit.backend.builder import NEGATIVE_EXPONENT, Builder, Val
-from sparsejax.jit.backend.types import lanes_of, vector_of
+from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 from sparsejax.jit.codegen import complex_parts
 from sparsejax.jit.codegen.complex_parts import fabs as _fabs
 from sparsejax.jit.codegen.complex_parts import intrinsic as _intrinsic
@@ -356,6 +357,19 @@ def _bitwise(b: Builder, op: str, args: list[Num]) -> Num:
     return Num(args[0].dtype, (b.binary(op.removeprefix("bitwise_"), args[0].val, args[1].val),))
 
 
+def _either(b: Builder, op: str, args: list[Num]) -> Num:
+    x, y = args
+    return Num(x.dtype, tuple(map(functools.partial(_united, b), x.parts, y.parts)))
+
+
+def _united(b: Builder, x: Val, y: Val) -> Val:
+    """The bits of both, of any type."""
+    if scalar_of(x.type) not in ("float", "double"):
+        return b.binary("or", x, y)
+    bits = vector_of("i32" if scalar_of(x.type) == "float" else "i64", lanes_of(x.type))
+    return b.convert("bitcast", b.binary("or", b.convert("bitcast", x, bits), b.convert("bitcast", y, bits)), x.type)
+
+
 def _invert(b: Builder, op: str, args: list[Num]) -> Num:
     x = args[0]
     ones = _like_bool(b, x.val, True) if x.kind == "b" else _like(b, x.val, -1)
@@ -562,6 +576,7 @@ _FAMILIES: dict[str, Callable[[Builder, str, list[Num]], Num]] = {
     **dict.fromkeys(_TESTS, _comparison),
     **dict.fromkeys(_LOGIC, _logic),
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), _bitwise),
+    "either": _either,
     **dict.fromkeys(("left_shift", "right_shift"), _shift),
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), _extremum),
     **dict.fromkeys(("copysign", "signbit"), _sign_bit),

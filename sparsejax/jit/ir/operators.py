@@ -98,6 +98,13 @@ def _stored(x: Any) -> Any:
     return np.asarray(x) != 0
 
 
+def _either(x: Any, y: Any) -> Any:
+    x, y = np.broadcast_arrays(x, y)
+    part = np.dtype(f"u{x.itemsize // (2 if x.dtype.kind == 'c' else 1)}")
+    one, other = (np.atleast_1d(a).copy().view(part) for a in (x, y))
+    return (one | other).view(x.dtype).reshape(x.shape)[()]
+
+
 def _logistic(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
@@ -199,6 +206,8 @@ def _table() -> dict[str, Operator]:
         ),
         Operator("bitwise_or", 2, np.bitwise_or, True, True, True, _zero, True, True),
         Operator("bitwise_xor", 2, np.bitwise_xor, True, True, False, _zero, True, True),
+        # either(x, 0.0) is x, bit by bit: sums of which one term at most is no zero, with the sign of zero that it has
+        Operator("either", 2, _either, True, True, True, _zero, True, True),
         Operator("left_shift", 2, np.left_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
         Operator("right_shift", 2, np.right_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
         Operator("arctan2", 2, np.arctan2),
@@ -283,7 +292,7 @@ _LANEWISE = {
     **dict.fromkeys(["fmax", "fmin", "where", "cast", "conjugate", "real", "imag", "threefry"], _ANY),
     **dict.fromkeys(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"], _ANY),
     **dict.fromkeys(["logical_and", "logical_or", "logical_xor", "logical_not", "isfinite", "isinf", "isnan"], _ANY),
-    **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"], _ANY),
+    **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "either"], _ANY),
     **dict.fromkeys(["floor", "ceil", "trunc", "rint"], _ANY),
     **dict.fromkeys(["absolute", "sqrt", *_ELEMENTARY], _REAL),
 }
@@ -291,7 +300,7 @@ CHEAP = 1.0
 """Additions that an operator may cost for its expression to be computed again instead of stored."""
 _COST = {
     **dict.fromkeys(["add", "subtract", "multiply", "divide", "negative", "positive", "cast", "where", "square"], 1.0),
-    **dict.fromkeys(["maximum", "minimum", "conjugate", "real", "imag", "absolute"], 1.0),
+    **dict.fromkeys(["maximum", "minimum", "conjugate", "real", "imag", "absolute", "either"], 1.0),
     **dict.fromkeys(_ELEMENTARY, 20.0),
 }
 

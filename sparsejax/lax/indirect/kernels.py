@@ -139,6 +139,9 @@ def _reference(*arrays: Any, statement: Statement) -> Any:
     space = tuple(s.variables.values())
     values, keep = np.broadcast_to(value(s.value), space).astype(s.dtype), np.broadcast_to(keep, space)
     place = tuple(np.broadcast_to(value(ix), space)[keep] for ix in s.target)
+    if op.name == "either":  # no place is reached twice
+        out[place] = values[keep]
+        return out
     ufunc: Any = op.numpy
     ufunc.at(out, place, values[keep])
     return out
@@ -301,6 +304,7 @@ class _Expansion:
         """
         if self.statement.op not in ("add", "logical_or"):
             return
+        once = self.statement.each_once() and self.statement.dtype.kind in "fc"
         for ref in dict.fromkeys(statements.factors(self.statement.value)):
             array = self.arrays[ref.array]
             if array.format.is_dense or array.fill_value or not _walked_first(array.format, ref):
@@ -318,7 +322,8 @@ class _Expansion:
                 changed[d] = var
             exchanged = {ref: Ref(ref.array, tuple(changed))}
             value = statements.map_outer(self.statement.value, functools.partial(_exchanged, exchanged))
-            self.statement = self.statement.with_(value=value)
+            op = "either" if once else self.statement.op  # one term: no sum with 0.0, of which -0.0 loses its sign
+            self.statement = self.statement.with_(op=op, value=value)
 
     def _few(self, ref: Ref, extent: int) -> bool:
         """Whether an index array may name so few rows that those which it does not name should not be visited."""
