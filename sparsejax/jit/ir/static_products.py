@@ -273,7 +273,8 @@ def outer_of(product: Product, last: Step) -> cin.IndexVar | None:
     is none."""
     inner = list(inner_steps(last))
     common = [v for v in (inner[0].loops if inner else last.loops) if all(v in s.loops for s in inner)]
-    common = [v for v in common if v != (last.loops[-1] if last.loops else None)] or common
+    lane = next(iter(cin.followed(product.out.indices)[-1:]), None)
+    common = [v for v in common if v != lane] or common
     ends = {f.access.level_index(len(f.access.indices) - 1) for f in product.factors}
     longest = max(common, key=lambda v: (v not in ends, product.extents[v]), default=None)
     return longest if inner or len(common) > 1 else None
