@@ -9,9 +9,11 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import Tracer
+from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.indexing import select
 from sparsejax.lax.indirect import rows
-from sparsejax.lax.structural import convert_format, reshape, transpose
+from sparsejax.lax.structural import convert_format, reshape
 
 
 def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Array:
@@ -28,7 +30,10 @@ def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Array:
     labels = asarray(labels, "labels")
     if labels.dtype.kind not in "iu":
         raise TypeError(f"labels must be integers, not {labels.dtype}")
-    return select(labels, count, dtypes.canonical(dtype), drop=True)
+    dtype = dtypes.canonical(dtype)
+    if isinstance(labels, Tracer):  # remembered with the labels, and a part of the product that reads it
+        return convert_element_type(rows.labelled(labels, count), dtype)
+    return select(labels, count, dtype, drop=True)
 
 
 def embed(table: Any, labels: Any) -> Array:
@@ -49,5 +54,5 @@ def embed(table: Any, labels: Any) -> Array:
     if table.format.is_dense:
         made = rows.gathered(table, {0: flat}, drop=True)
     else:
-        made = rows.selected("add", table, transpose(one_hot(flat, table.shape[0], np.bool_)))
+        made = rows.looked_up(table, flat)
     return made if labels.ndim == 1 else reshape(made, (*labels.shape, table.shape[1]))

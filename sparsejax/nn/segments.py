@@ -17,7 +17,6 @@ from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.indirect import rows
 from sparsejax.lax.structural import convert_format, reshape
 from sparsejax.nn.activations import floating
-from sparsejax.nn.one_hot import one_hot
 from sparsejax.transforms.custom import stop_gradient
 
 
@@ -44,7 +43,7 @@ def _combined(op: str, data: Any, ids: Any, count: int) -> Any:
         raise TypeError(f"segments of complex numbers have no {op}: complex numbers are not ordered")
     if data.format.is_dense:
         return rows.accumulated(op, data, {0: ids}, (count, *data.shape[1:]), drop=True)
-    return rows.selected(op, data, one_hot(ids, count, np.bool_))
+    return rows.combined(op, data, ids, count)
 
 
 def _spread(values: Any, ids: Any) -> Any:

@@ -154,16 +154,53 @@ def test_what_is_gathered_is_copied_bit_by_bit():
     np.testing.assert_array_equal(sj.nn.embed(table, np.array([[1, 0], [2, -1]])).todense()[0], [[0, -1], [np.inf, 0]])
 
 
-def test_segments_of_sparse_rows_are_those_of_dense_ones():
+LABELS = np.array([0, 3, -1, 0, 7, 3])
+BY_LABEL = {
+    "segment_sum": lambda x, ids: sj.nn.segment_sum(x, ids, 5),
+    "segment_max": lambda x, ids: sj.nn.segment_max(x, ids, 5),
+    "segment_min": lambda x, ids: sj.nn.segment_min(x, ids, 5),
+    "segment_mean": lambda x, ids: sj.nn.segment_mean(x, ids, 5),
+    "embed": sj.nn.embed,
+    "one_hot": lambda x, ids: sj.nn.one_hot(ids, 6) @ x,
+    "one_hot turned": lambda x, ids: sj.nn.one_hot(ids, 5).T @ x,
+}
+FORMATS = (
+    "csr",
+    "csc",
+    "coo",
+    "dcsr",
+    "bsr:2x2",
+    "hash",
+    "ell",
+    "dia",
+    "groupcoo:2",
+    "(b,d)@(0,1)",
+    "(d,r)@(0,1)",
+    "(d,s)@(0,1)",
+)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_sparse_rows_by_label_are_those_of_dense_ones(format):
+    """Segments, embeddings and products with one-hot labels, at once, under `jit` and for many labels: as of dense rows, without a selection."""
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((6, 4)) < 0.5, -rng.random((6, 4)), 0)
-    ids = np.array([0, 3, -1, 0, 7, 3])
-    for name in ("segment_sum", "segment_max", "segment_min", "segment_mean"):
-        function = getattr(sj.nn, name)
-        want = function(dense, ids, 5).todense()
-        for form in ("csr", "csc", "coo"):
-            got = function(sj.array(dense, format=form), ids, 5).todense()
-            np.testing.assert_allclose(got, want)
+    x, many = sj.array(dense, format=format), np.stack([LABELS, LABELS[::-1]])
+    for name, function in BY_LABEL.items():
+        want = function(dense, LABELS).todense()
+        assert "select[" not in str(sj.make_jaxpr(function)(x, LABELS))
+        for got in (function(x, LABELS), sj.jit(function)(x, LABELS)):
+            np.testing.assert_allclose(got.todense(), want)
+        both = sj.jit(sj.vmap(lambda ids, function=function: function(x, ids)))(many)
+        np.testing.assert_allclose(both.todense()[0], want)
+        if name not in ("segment_max", "segment_min"):
+            slope = sj.jit(sj.grad(lambda x, function=function: (function(x, LABELS) * 2).sum()))
+            np.testing.assert_allclose(slope(x).todense()[dense != 0], slope(dense).todense()[dense != 0])
+
+
+def test_segments_of_complex_rows():
+    rng = np.random.default_rng(0)
+    dense, ids = np.where(rng.random((6, 4)) < 0.5, -rng.random((6, 4)), 0), LABELS
     with pytest.raises(TypeError, match="not ordered"):
         sj.nn.segment_max(dense + 0j, ids, 5)
     np.testing.assert_allclose(

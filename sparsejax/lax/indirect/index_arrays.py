@@ -1,7 +1,7 @@
 """Arrays of integers as indices: checked before a kernel reads them, and turned round where a kernel walks the rows that they name.
 
 checked     X with every coordinate that is read in [0, extent): kernels read it as it is
-positions   true at (p, X[p]): with its last axis stored first, the entries of X sorted by what they name
+positions   true at (p, X[p]), or with `drop` where that is within bounds: with its last axis stored first, the entries of X sorted by what they name
 """
 
 from __future__ import annotations
@@ -95,18 +95,19 @@ def _positions_format(x: Aval, by_target: bool, sparse_rows: bool) -> Format:
 
 positions_p = Primitive(
     "positions",
-    typing=lambda x, extent, by_target, sparse_rows: Aval(
+    typing=lambda x, extent, by_target, sparse_rows, drop: Aval(
         (*x.shape, extent), bool, _positions_format(x, by_target, sparse_rows), False
     ),
     reference=lambda x, extent, **params: np.asarray(x)[..., None] == np.arange(extent),
-    call=lambda x, out_aval, **params: index_arrays.positions(x, out_aval.shape, out_aval.format),
+    call=lambda x, out_aval, drop, **params: index_arrays.positions(x, out_aval.shape, out_aval.format, drop),
     jvp=lambda primals, tangents, out, **params: None,
-    describe=lambda extent, by_target, sparse_rows: f"{extent}{' sorted' if by_target else ''}",
+    describe=lambda extent, by_target, sparse_rows, drop: f"{extent}{' sorted' if by_target else ''}",
 )
 
 
-def positions(x: Any, extent: int, by_target: bool = True, sparse_rows: bool = False) -> Any:
-    """The array of shape (*x.shape, extent) that is true at (p, x[p]) for every entry of `x`, whose values are in [0, extent).
+def positions(x: Any, extent: int, by_target: bool = True, sparse_rows: bool = False, drop: bool = False) -> Any:
+    """The array of shape (*x.shape, extent) that is true at (p, x[p]) for every entry of `x`, whose values are in [0, extent); with `drop`, for
+    every one whose value is.
 
     `by_target`: sorted by the last coordinate, so that a row holds where `x` names it; `sparse_rows`: without rows that nothing names.
     Else in the order of `x`. O(entries + extent), remembered with the array.
@@ -116,4 +117,4 @@ def positions(x: Any, extent: int, by_target: bool = True, sparse_rows: bool = F
            [0, 0, 0],
            [1, 0, 1]])
     """
-    return positions_p.bind(x, extent=extent, by_target=by_target, sparse_rows=sparse_rows)
+    return positions_p.bind(x, extent=extent, by_target=by_target, sparse_rows=sparse_rows, drop=drop)

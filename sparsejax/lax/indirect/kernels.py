@@ -268,8 +268,11 @@ class _Expansion:
     # ------------------------------------------------------------------------------------------------------ targets
     def turn(self) -> None:
         """The first index of the target that is read from an array walked in the order of the rows it names, where that pays or must be."""
+        once = self.statement.once or self.statement.each_once()
         self.turn_reads()
         s = self.statement
+        if once and not s.each_once() and s.op == "add" and s.dtype.kind in "fc":
+            self.statement = s = s.with_(op="either")  # one term: no sum with 0.0, of which -0.0 loses its sign
         sparse = s.format is not None and not s.format.is_dense
         first = True
         for d, ix in enumerate(s.target):
@@ -304,7 +307,6 @@ class _Expansion:
         """
         if self.statement.op not in ("add", "logical_or"):
             return
-        once = self.statement.each_once() and self.statement.dtype.kind in "fc"
         for ref in dict.fromkeys(statements.factors(self.statement.value)):
             array = self.arrays[ref.array]
             if array.format.is_dense or array.fill_value or not _walked_first(array.format, ref):
@@ -322,8 +324,7 @@ class _Expansion:
                 changed[d] = var
             exchanged = {ref: Ref(ref.array, tuple(changed))}
             value = statements.map_outer(self.statement.value, functools.partial(_exchanged, exchanged))
-            op = "either" if once else self.statement.op  # one term: no sum with 0.0, of which -0.0 loses its sign
-            self.statement = self.statement.with_(op=op, value=value)
+            self.statement = self.statement.with_(value=value)
 
     def _few(self, ref: Ref, extent: int) -> bool:
         """Whether an index array may name so few rows that those which it does not name should not be visited."""

@@ -20,6 +20,7 @@ from sparsejax.core.symbolic import span
 from sparsejax.formats import Coordinate, Format
 from sparsejax.jit.ir import operators
 from sparsejax.lax.extents import coordinates
+from sparsejax.lax.indirect.index_arrays import positions
 from sparsejax.lax.indirect.kernels import BOOL, Label, insum
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.linear import refilled
@@ -154,15 +155,32 @@ def placed(
     return insum(arrays, s, [Label("")] * len(arrays), "the result")
 
 
-def selected(op: str, values: Any, rows: Any) -> Any:
-    """out[t, ..] op= values[p, ..] where the matrix `rows` stores (p, t). Its type follows from theirs. O(entries)."""
+def labelled(labels: Any, count: int) -> Any:
+    """True at (p, t) where the label at p is t, of t from 0 to `count` - 1: (*labels.shape, count). Remembered with the labels. O(labels)."""
+    return positions(_dense(labels), count, by_target=False, drop=True)
+
+
+def combined(op: str, values: Any, labels: Any, count: int) -> Any:
+    """out[labels[p], ..] op= values[p, ..] where the label, one of a vector, is in [0, `count`). Its type follows from that of `values` and
+    the matrix of labels. O(entries)."""
+    return _selected(op, values, labelled(labels, count), (VAR, "t"), "t", False)
+
+
+def looked_up(table: Any, labels: Any) -> Any:
+    """out[t, ..] = table[labels[t], ..] where the label, one of a vector, is within bounds, else nothing. Its type follows from that of
+    `table` and the matrix of labels. O(entries)."""
+    return _selected("add", table, labelled(labels, table.shape[0]), ("t", VAR), "t", True)
+
+
+def _selected(op: str, values: Any, matrix: Any, indices: tuple[str, str], to: str, once: bool) -> Any:
+    """out[t, ..] op= values[p, ..] where `matrix` stores an entry at `indices`, p and t."""
     op = BOOLEAN[op] if values.dtype.kind == "b" else op
     rest = tuple(f"d{d}" for d in range(1, values.ndim))
-    extents = {VAR: values.shape[0], "t": rows.shape[1], **dict(zip(rest, values.shape[1:], strict=True))}
-    shape = (rows.shape[1], *values.shape[1:])
-    kept, value = (Ref(1, (VAR, "t")),), Ref(0, (VAR, *rest))
-    s = Statement(op, ("t", *rest), shape, value, kept, tuple(extents.items()), values.dtype)
-    return insum([values, rows], s, [Label(""), Label("")], "the result")
+    extents = dict(zip((*indices, *rest), (*matrix.shape, *values.shape[1:]), strict=True))
+    shape = (extents[to], *values.shape[1:])
+    kept, value = (Ref(1, indices),), Ref(0, (VAR, *rest))
+    s = Statement(op, (to, *rest), shape, value, kept, tuple(extents.items()), values.dtype, once=once)
+    return insum([values, matrix], s, [Label(""), Label("")], "the result")
 
 
 def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int, ref: Ref) -> Expr:

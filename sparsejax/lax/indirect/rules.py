@@ -117,6 +117,7 @@ def _pulled(
         format=form,
         like=like,
         kept=False,
+        once=False,
     )
     return as_dtype(insum(arrays, changed, names, names[ref.array].name), to.dtype)
 

@@ -54,7 +54,8 @@ Expr = Ref | Number | Apply
 class Statement:
     """`target op= value`; `shape` is that of the target, `format` pins that of the result, and the operand `like` has all entries that it may
     have. With `drop`, indices may be out of bounds where the value is that of no entry: they are read as 0. A sparse result has the identity
-    of `op` as its fill, or with `kept`, where the value is an entry and the target is reached once, that of the operand."""
+    of `op` as its fill, or with `kept`, where the value is an entry and the target is reached once, that of the operand. With `once`, what is
+    stored lets every place of the target be reached once at most."""
 
     op: str
     target: tuple[Index, ...]
@@ -67,6 +68,7 @@ class Statement:
     like: int | None = None
     drop: bool = False
     kept: bool = False
+    once: bool = False
 
     @property
     def variables(self) -> dict[str, int]:

@@ -142,20 +142,21 @@ def _combinations(shape: Sequence[int]) -> Iterator[list[Ints]]:
 # ---------------------------------------------------------------------------------------------------------- positions
 
 
-def positions(x: Storage, shape: tuple[int, ...], format: Format) -> Storage:
-    """The array of `shape` and `format` that is true at (p, x[p]) for every entry of `x`: its coordinates, and as the last one its value.
-    Remembered with the array. O(entries + extent), once."""
-    key = "positions", shape[-1], format
+def positions(x: Storage, shape: tuple[int, ...], format: Format, drop: bool = False) -> Storage:
+    """The array of `shape` and `format` that is true at (p, x[p]) for every entry of `x`: its coordinates, and as the last one its value. With
+    `drop`, of those within bounds. Remembered with the array. O(entries + extent), once."""
+    key = "positions", shape[-1], format, drop
     made: Storage | None = x.cache.get(key)
     if made is None:
-        made = x.cache[key] = _positions(x, shape, format)
+        made = x.cache[key] = _positions(x, shape, format, drop)
     return made
 
 
-def _positions(x: Storage, shape: tuple[int, ...], format: Format) -> Storage:
+def _positions(x: Storage, shape: tuple[int, ...], format: Format, drop: bool) -> Storage:
     extent = shape[-1]
     if (
-        x.ndim == 1
+        not drop
+        and x.ndim == 1
         and x.format.is_dense
         and len(format.levels) == 2
         and not format.levels[0].listed
@@ -169,6 +170,9 @@ def _positions(x: Storage, shape: tuple[int, ...], format: Format) -> Storage:
         found, vals = convert.to_coords(convert.convert(x, Format((Coordinate(),) * x.ndim)))
         coords = list(found)
     columns = [*coords, vals.astype(np.int64)]
+    if drop:
+        inside = (vals >= 0) & (vals < extent)
+        columns, vals = [c[inside] for c in columns], vals[inside]
     if format.order[0] == x.ndim and len(vals) and extent:
         order = ordering.sort_order([columns[-1]], [extent])
         if order is not None:

@@ -16,6 +16,7 @@ from sparsejax.formats import Format, convert
 from sparsejax.lax import indexing, linear, random_bits
 from sparsejax.lax.contract import Labels, contract_p
 from sparsejax.lax.elementwise import aval_of, cast_p, primitives, unary_p, where_p
+from sparsejax.lax.indirect.index_arrays import positions_p
 from sparsejax.lax.reduce import reduce_p
 from sparsejax.lax.rules import semiring_rules
 from sparsejax.lax.rules.batching import aligned, element, faithful, moved, ragged, spread
@@ -323,6 +324,14 @@ def _select(size: int, index: Batched, **params: Any) -> Any:
 
 
 indexing.select_p.batch = _select
+
+
+def _positions(size: int, index: Batched, **params: Any) -> Any:
+    made = positions_p.bind(faithful(index).value, **params)
+    return transpose(made, [*range(made.ndim - 2), made.ndim - 1, made.ndim - 2])
+
+
+positions_p.batch = _positions
 
 
 def _concatenate(size: int, *xs: Any, axis: int) -> Any:
