@@ -141,3 +141,11 @@ def threefry(b: Builder, key: Val, counter: Val) -> Val:
         x1 = b.binary("add", b.binary("add", x1, keys[(group + 2) % 3]), like(b, x1, group + 1))
     high = b.binary("shl", b.convert("zext", x0, key.type), like(b, key, 32))
     return b.binary("or", high, b.convert("zext", x1, key.type))
+
+
+def united(b: Builder, x: Val, y: Val) -> Val:
+    """The bits of both, of any type."""
+    if scalar_of(x.type) not in ("float", "double"):
+        return b.binary("or", x, y)
+    bits = vector_of("i32" if scalar_of(x.type) == "float" else "i64", lanes_of(x.type))
+    return b.convert("bitcast", b.binary("or", b.convert("bitcast", x, bits), b.convert("bitcast", y, bits)), x.type)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsejax.jit.backend.builder import NEGATIVE_EXPONENT, Builder, Val
-from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
+from sparsejax.jit.backend.types import lanes_of, vector_of
 from sparsejax.jit.codegen import complex_parts
 from sparsejax.jit.codegen.complex_parts import fabs as _fabs
 from sparsejax.jit.codegen.complex_parts import intrinsic as _intrinsic
@@ -359,15 +359,7 @@ def _bitwise(b: Builder, op: str, args: list[Num]) -> Num:
 
 def _either(b: Builder, op: str, args: list[Num]) -> Num:
     x, y = args
-    return Num(x.dtype, tuple(map(functools.partial(_united, b), x.parts, y.parts)))
-
-
-def _united(b: Builder, x: Val, y: Val) -> Val:
-    """The bits of both, of any type."""
-    if scalar_of(x.type) not in ("float", "double"):
-        return b.binary("or", x, y)
-    bits = vector_of("i32" if scalar_of(x.type) == "float" else "i64", lanes_of(x.type))
-    return b.convert("bitcast", b.binary("or", b.convert("bitcast", x, bits), b.convert("bitcast", y, bits)), x.type)
+    return Num(x.dtype, tuple(map(functools.partial(complex_parts.united, b), x.parts, y.parts)))
 
 
 def _invert(b: Builder, op: str, args: list[Num]) -> Num:
