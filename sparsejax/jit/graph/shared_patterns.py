@@ -62,14 +62,20 @@ class Positional:
         return [inputs[k] for k, _ in self.reads]
 
 
+_VECTOR = Format.parse("dense", 1)
+
+
 def values_of(storage: Storage) -> Storage:
     """The values of `storage` as a dense array: positions of the last sparse level, then the dense levels below."""
     known: Storage | None = storage.cache.get("values")
     if known is None:
         form = storage.format
-        inner = _inner(form, storage.shape)
-        shape = (len(storage.vals) // max(1, math.prod(inner)), *inner)
-        made = Storage(Format.parse("dense", len(shape)), shape, storage.fill_value, ((),) * len(shape), storage.vals)
+        inner, vals = _inner(form, storage.shape), storage.vals
+        if inner:
+            shape = (len(vals) // max(1, math.prod(inner)), *inner)
+            made = Storage(Format.parse("dense", len(shape)), shape, storage.fill_value, ((),) * len(shape), vals)
+        else:  # on the shortest road: every new array comes by
+            made = Storage.of_frozen(_VECTOR, (len(vals),), storage.fill_value, ((),), vals)
         known = storage.cache["values"] = made
     return known
 

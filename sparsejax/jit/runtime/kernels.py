@@ -150,8 +150,22 @@ class KernelRunner:
         return self.resized(change).run(inputs) if found is None else found
 
     def sized_once(self, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
-        """The dense result of this shape, of which nothing is kept; None where there is more to do than to call the kernel."""
-        return None if self.variants is not None else self._sized_once(inputs, shape)
+        """The result of this shape, of which nothing is kept; None where there is more to do than to call the kernel."""
+        if self.variants is None:
+            return self._sized_once(inputs, shape)
+        variant = self.variants.of(inputs)
+        if variant is None:
+            return None
+        made, runner = variant
+        given = made.inputs(inputs)
+        if made.like is None:
+            return runner._sized_once(given, shape)
+        planned = runner._bounded(given)
+        if planned.moves or planned.account is not None or not planned.binding.single or len(runner.output.shape) != 1:
+            return None
+        like = inputs[made.like]
+        over = planned.binding.once(given, (len(like.vals),))
+        return like.with_values(over.vals, made.fill_value)
 
     def _sized_once(self, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
         if not self.exact or self.large:

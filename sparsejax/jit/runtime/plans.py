@@ -113,6 +113,7 @@ class Plan(Body):
         single = len(calls) == 1 and not self.checks.before and not self.literals and self.results == [count]
         self.alone = calls[0] if single and self.reads[0] == list(range(count)) and self.fresh else None
         """The kernel that is all there is to do, if it reads the operands as they come."""
+        self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
 
     def resized(self, change: Callable[[Any], Any]) -> Plan:
         """The plan for one of the shapes that it serves; `change` gives the extents in place of bounds. Nothing is planned. O(steps)."""
@@ -153,12 +154,15 @@ class Plan(Body):
     @property
     def sizes_alone(self) -> bool:
         """Whether `alone_once` may serve."""
-        return isinstance(self.alone, KernelRunner) and self.alone.variants is None and self.alone.exact
+        runner = self.steps[0] if self._single else None
+        return isinstance(runner, KernelRunner) and runner.exact
 
     def alone_once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> Array | None:
         """As `once`, of a plan that is one kernel, whose result has this shape, on the shortest road; None where that does not serve."""
         runner = self.steps[0]
         assert isinstance(runner, KernelRunner)
+        if self.alone is None:  # not all operands are read
+            storages = self._line.taken(0, storages)  # type: ignore[arg-type]
         found = runner.sized_once(storages, shape)
         return None if found is None else made(found, self.out_avals[0].shaped(shape))
 
