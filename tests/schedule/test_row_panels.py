@@ -126,3 +126,34 @@ def test_derivatives_in_panels():
             made = sj.grad(loss, (0, 1))(In, W)
     for x, y in zip(made, plain, strict=True):
         np.testing.assert_allclose(x.todense(), y.todense(), rtol=1e-4, atol=1e-3)
+
+
+TOLD = {
+    "Out[x,m] += In[N[x,z],c] * W[z,c,m]": (
+        "gathered in place",
+        "N is walked as it is stored: ",
+        " ms in panels of rows",
+    ),
+    "Out[x,m] = In[N[x,z],c] * W[z,c,m]": ("gathered in place", "not in panels of rows: the result is sparse"),
+    "Out[X[p],m] += In[P[p],c] * W[Z[p],c,m]": ("gathered in place", "share no matrix of another operand"),
+    "Y[p] = In[P[p],c] * In[X[p],c]": ("gathered in place", "no sparse operands are walked"),
+    "Y[p,c] = In[P[p],c]": ("is copied, at ", "not in place, because it is the result itself"),
+}
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_explain_says_how_gathers_are_read_and_why(text):
+    rng = np.random.default_rng(1)
+    stored = rng.random((300, 3)) < 0.4
+    names = rng.integers(0, 300, stored.shape)
+    X, Z = np.nonzero(stored)
+    given = {"X": X, "Z": Z, "P": names[stored], "N": sj.array((names[stored], (X, Z)), shape=stored.shape)}
+    given |= {"In": rng.random((300, 5)), "W": rng.random((3, 5, 7)), "Out": np.zeros((300, 7))}
+    used = {name: x for name, x in given.items() if f"{name}[" in text and not (name == "Out" and " = " in text)}
+    told = str(sj.explain(sj.jit(lambda **used: sj.insum(text, **used)))(**used))
+    for part in TOLD[text]:
+        assert part.removeprefix("N ") in told, told
+    if " += In[N" in text:
+        with sj.config.using(choose=COLUMNS):
+            told = str(sj.explain(sj.jit(lambda **used: sj.insum(text, **used)))(**used))
+        assert "is copied in panels of 64 rows" in told or "is copied in panels of 128 rows" in told, told

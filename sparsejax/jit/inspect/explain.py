@@ -402,7 +402,7 @@ def _kernel(
         tuple(map(str, schedule.order)),
         schedule.reason if program.literal else _order_reason(schedule.order, candidates) + _later(schedule),
         step.priced,
-        (*step.notes, *gathers.lines(nest)),
+        (*step.notes, *gathers.lines(nest, schedule)),
         () if program.literal else statements.loops(plain, facts, schedule),
         str(program.chunking),
         workspaces,

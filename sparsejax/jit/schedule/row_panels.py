@@ -60,8 +60,8 @@ def chosen(nest: Nest, known: Facts, made: Schedule, schedule: Callable[[Nest, F
     most = made.cost.total * (1.0 if made.order[0] in cin.bound_by(cin.Access(nest.output, nest.indices)) else SHARED)
     cheapest = "columns" if legal and cost.total < most else "rows"
     if choices.pick("panels", ("rows", "columns") if legal else ("rows",), cheapest) == "rows":
-        return made
-    return replace(apart, cost=cost, panels=found, remembered=None, at_once=False)
+        return replace(made, against=cost.total)
+    return replace(apart, cost=cost, panels=found, against=made.cost.total, remembered=None, at_once=False)
 
 
 def read(nest: Nest, known: _Facts, panels: Panels | None) -> tuple[Nest, _Facts]:
@@ -94,33 +94,45 @@ def with_panels(nest: Nest, panels: Panels | None) -> Nest:
 def find(nest: Nest) -> Panels | None:
     """The operand of which panels may be of use, and can be read: the only sparse one, over a row of the result and a column that is reduced and
     leads to rows of a dense operand, which several entries share."""
-    if nest.nested or nest.bounded or len(nest.producers) != 1 or nest.producers[0].op is None:
-        return None
+    found = considered(nest)
+    return None if isinstance(found, str) else found
+
+
+def considered(nest: Nest) -> Panels | str:
+    """The operand of which panels may be of use, or why there is none."""
+    if nest.nested or len(nest.producers) != 1 or nest.producers[0].op is None:
+        return "the kernel is no single reduction"
+    if nest.bounded:
+        return "it serves many shapes, and rows of panels are counted when it is compiled"
     out = cin.Access(nest.output, nest.indices)
     used = (out, *nest.reads)
     sparse = [a for a in nest.reads if not a.tensor.format.is_dense]
-    if len(sparse) != 1 or blocks.has_blocks(nest):
-        return None
-    if not out.tensor.format.is_dense or not cin.are_variables(out.indices):
-        return None
+    if len(sparse) != 1:
+        return f"{len(sparse) or 'no'} sparse operands are walked, and panels are of one"
     (access,) = sparse
-    if len(access.indices) != 2 or not cin.are_variables(access.indices) or any(a.tensor.source for a in used):
-        return None
+    if blocks.has_blocks(nest) or any(a.tensor.source for a in used):
+        return "operands are stored in blocks"
+    if not out.tensor.format.is_dense:
+        return "the result is sparse"
+    if not cin.are_variables(out.indices):
+        return "rows of the result are named by an array"
+    if len(access.indices) != 2 or not cin.are_variables(access.indices):
+        return f"{access} is no matrix over two variables"
     if any(isinstance(ix, cin.Position) for a in used for ix in a.indices):
-        return None
+        return "operands are read by position"
     if not all(level.unique for level in access.tensor.format.levels):
-        return None
+        return f"{access.tensor.name} may hold duplicates"
     kept = [d for d, v in enumerate(access.indices) if v in nest.indices]
     if len(kept) != 1:
-        return None
+        return f"{access} has {'both axes' if kept else 'no axis'} in the result"
     row, column = access.indices[kept[0]], access.indices[1 - kept[0]]
     if any(a.indices.count(row) > 1 or any(blocks.unpaired(a, {row})) for a in used if a != access):
-        return None
+        return f"{row} is no axis that can be cut everywhere"
     if not any(_is_shared(a, row, column, nest) for a in nest.reads if a != access):
-        return None
+        return f"entries of one {column} share no matrix of another operand"
     extent = access.tensor.shape[kept[0]]
     if extent < 2 * LEAST:
-        return None
+        return f"{row} has {extent} coordinates only"
     size = [1, 1]
     size[kept[0]] = _rows(nest, extent)
     return access.tensor.name, Format((Dense(), Dense(), Compressed()), (kept[0], 1 - kept[0], kept[0]), size)
