@@ -105,7 +105,6 @@ def _condition(expr: cin.Expr, mask: str) -> cin.Expr:
     return cin.Call("logical_not", (inside,), BOOL) if mask == "complement" else inside
 
 
-@functools.lru_cache(maxsize=1024)
 def _typing(
     *avals: Aval,
     inputs: tuple[Labels, ...],

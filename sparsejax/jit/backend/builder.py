@@ -168,7 +168,7 @@ class Builder(ABC):
         """`if (condition) { … }`."""
 
     @abstractmethod
-    def if_else(self, condition: Val, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
+    def if_else(self, condition: Val, yes: Callable[[], object], no: Callable[[], object] | None = None) -> None:
         """`if (condition) yes() else no()`."""
 
     @abstractmethod

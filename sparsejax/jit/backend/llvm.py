@@ -111,7 +111,7 @@ class LLVMBuilder(Builder):
         return a if a.type == type else self._value(f"{op} {a.type} {a.ref} to {type}", type)
 
     def call(self, function: str, returns: str, args: Sequence[Val]) -> Val:
-        if function not in self._declared:
+        if function not in self._declared and function not in self._routines:
             signature = ", ".join([a.type for a in args])
             self._declared[function] = f"declare {returns} @{function}({signature})"
         text = f"call {returns} @{function}({', '.join([f'{a.type} {a.ref}' for a in args])})"
@@ -171,6 +171,34 @@ class LLVMBuilder(Builder):
             return Val("", "void")
         self._declared[name] = f"declare {type} @{name}(ptr, {flags}, {type})"
         return self._value(f"call {type} @{name}({args})", type)
+
+    def place(self, pointer: Val, index: int | Val, type: str = "i64") -> Val:
+        """The address of `pointer[index]`."""
+        return Val(self._address(pointer, self._int(_integer(0), index), type), "ptr")
+
+    def symbol(self, name: str, type: str) -> Val:
+        """The address of a variable that another object has."""
+        self._declared[name] = f"@{name} = external global {type}"
+        return Val(f"@{name}", "ptr")
+
+    # what other threads see
+    def shared(self, place: Val, type: str = "i64", order: str = "monotonic") -> Val:
+        """What is at a place that other threads write."""
+        return self._value(f"load atomic {type}, ptr {place.ref} {order}, align {_alignment(type)}", type)
+
+    def share(self, place: Val, value: Val, order: str = "monotonic") -> None:
+        """Write to a place that other threads read."""
+        self._emit(f"store atomic {value.type} {value.ref}, ptr {place.ref} {order}, align {_alignment(value.type)}")
+
+    def exchange(self, op: str, place: Val, value: Val) -> Val:
+        """What was at a place, which is changed in the same moment: `xchg`, `add` or `sub`."""
+        return self._value(f"atomicrmw {op} ptr {place.ref}, {value.type} {value.ref} seq_cst", value.type)
+
+    def replaced(self, place: Val, old: Val, new: Val) -> Val:
+        """Whether `new` took the place of `old`, which was there."""
+        pair = f"{{ {old.type}, i1 }}"
+        text = f"cmpxchg ptr {place.ref}, {old.type} {old.ref}, {new.type} {new.ref} seq_cst seq_cst"
+        return self.member(self._value(text, pair), 1, "i1")
 
     def slot(self, number: int, type: str, name: str) -> Val:
         return self.load(Val("%args", "ptr"), self.i64(number), type, name)
@@ -256,7 +284,7 @@ class LLVMBuilder(Builder):
         self._label(yes)
         return Block(None, lambda: self._label(done))
 
-    def if_else(self, condition: Val, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
+    def if_else(self, condition: Val, yes: Callable[[], object], no: Callable[[], object] | None = None) -> None:
         if no is None:
             with self.if_(condition):
                 yes()
@@ -316,18 +344,28 @@ class LLVMBuilder(Builder):
 
     def function(self, name: str, x: Val, formula: Formula) -> Val:
         symbol = f"{name}.{scalar_of(x.type)}.{lanes_of(x.type)}"
+        return self.inner(symbol, x.type, [x], lambda given: formula(self, given))
+
+    def inner(self, symbol: str, returns: str, args: Sequence[Val], body: Callable[..., Val | None]) -> Val:
+        """Call the function `symbol`, which `body(*args)` writes at the first call, with its own variables; it may use nothing else of the
+        kernel but constants."""
         if symbol not in self._routines:
-            kept = self._entry, self._body, self._open, self._flags
-            self._entry, self._body, self._flags = [], [], ""
-            self._set_open(True)
-            given = Val(self._fresh("x"), x.type)
-            made = formula(self, given)
-            self._emit(f"ret {made.type} {made.ref}")
-            head = f"define internal {x.type} @{symbol}({x.type} {given.ref}) nounwind {{"
-            self._routines[symbol] = [head, "entry:", *self._entry, *self._body, "}"]
-            self._entry, self._body, open, self._flags = kept
-            self._set_open(open)
-        return self._value(f"call {x.type} @{symbol}({x.type} {x.ref})", x.type)
+            self._routines[symbol] = self.defined(f"internal {returns} @{symbol}", [a.type for a in args], body)
+        return self.call(symbol, returns, args)
+
+    def defined(self, head: str, types: Sequence[str], body: Callable[..., Val | None]) -> list[str]:
+        """The lines of a function whose arguments have these types."""
+        kept = self._entry, self._body, self._open, self._flags
+        self._entry, self._body, self._flags = [], [], ""
+        self._set_open(True)
+        given = [Val(self._fresh("x"), type) for type in types]
+        made = body(*given)
+        self._emit("ret void" if made is None else f"ret {made.type} {made.ref}")
+        head = f"define {head}({', '.join(f'{x.type} {x.ref}' for x in given)}) nounwind {{"
+        lines = [head, "entry:", *self._entry, *self._body, "}"]
+        self._entry, self._body, open, self._flags = kept
+        self._set_open(open)
+        return lines
 
     def comment(self, text: str) -> None:
         self._emit(f"; {text}")
@@ -337,9 +375,12 @@ class LLVMBuilder(Builder):
         epilogue()
         self._emit(f"ret i64 {self.get(self._status).ref}")
         head = f"define i64 @{self._name}(ptr noundef %args) nounwind {{\nentry:"
+        return self.module([head, *self._entry, *self._body, "}"])
+
+    def module(self, lines: Sequence[str]) -> str:
+        """The text of a function, with the others that it calls."""
         routines = [line for text in self._routines.values() for line in text]
-        lines = [*sorted(self._declared.values()), *routines, head, *self._entry, *self._body, "}"]
-        return "\n".join(lines) + "\n"
+        return "\n".join([*sorted(self._declared.values()), *routines, *lines]) + "\n"
 
 
 def _symbol(name: str) -> str:

@@ -166,7 +166,7 @@ class PrettyBuilder(Builder):
         with self._block(f"if {condition.ref}:"):
             yield
 
-    def if_else(self, condition: Val, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
+    def if_else(self, condition: Val, yes: Callable[[], object], no: Callable[[], object] | None = None) -> None:
         with self._block(f"if {condition.ref}:"):
             yes()
         if no is not None:

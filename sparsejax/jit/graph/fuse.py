@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
@@ -30,25 +30,6 @@ from sparsejax.jit.graph.static_constants import Constants
 from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer, patterns
 from sparsejax.jit.rewrite import legalize
-
-
-@dataclass(frozen=True)
-class _Fragment:
-    """The value of a variable as index notation over other variables."""
-
-    indices: tuple[cin.Index, ...]
-    producers: tuple[Producer, ...]
-    value: cin.Expr
-
-    @property
-    def composite(self) -> cin.Expr:
-        """The value with every reduction replaced by what it reduces."""
-        return cin.substitute(self.value, {p.target: p.rhs for p in self.producers})
-
-    @property
-    def is_view(self) -> bool:
-        """Whether the value is another variable's, indexed in another way."""
-        return not self.producers and isinstance(self.value, cin.Access)
 
 
 def keeps_variables(before: cin.Expr, after: cin.Expr, indices: Collection[cin.Index]) -> bool:
@@ -74,7 +55,7 @@ class _Fuser:
         self.consumer = {a: eqn for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
         self.readers = Counter(a for eqn in jaxpr.eqns for a in set(eqn.inputs) if isinstance(a, Var))
         self.readers.update(self.kept)
-        self.fragments: dict[Var, _Fragment] = {}
+        self.fragments: dict[Var, Nest] = {}
         self.vars: dict[str, Var] = {}
         self.apart = {eqn.outputs[0] for eqn in jaxpr.eqns if _scatters(eqn)}
         self.count = 0
@@ -97,7 +78,7 @@ class _Fuser:
                 continue  # moved into every reader
             var = eqn.outputs[0]
             fragment = self.fragments.get(var)
-            view = fragment is not None and fragment.is_view and eqn.primitive.views
+            view = fragment is not None and _is_view(fragment) and eqn.primitive.views
             step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
             if isinstance(step, KernelStep) and eqn.param_dict.get("mask") == "pattern":
                 step = replace(step, filled=True)
@@ -152,8 +133,9 @@ class _Fuser:
         indices = tuple(cin.renamed(ix, fresh) for ix in made.indices)
         return cin.Definition(indices, made.op, cin.rename(made.rhs, fresh))
 
-    def _inline(self, eqn: Eqn, made: cin.Definition) -> _Fragment:
+    def _inline(self, eqn: Eqn, made: cin.Definition) -> Nest:
         indices, out = made.indices, eqn.outputs[0]
+        result = legalize.assembled(tensor_of("out", out.aval))
         producers: list[Producer] = []
         replace_: dict[cin.Access, cin.Expr] = {}
         accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
@@ -166,12 +148,12 @@ class _Fuser:
             fragment = self.fragments.get(var) if var is not None else None
             if var is None or fragment is None or var in self.kept or access in asked or var in self.apart:
                 continue
-            if out in self.static and not fragment.is_view:
+            if out in self.static and not _is_view(fragment):
                 continue
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
             grown, many = limits.nodes(fragment.composite), self.readers[var] > 1
-            recomputed = self._cheap(fragment) and made.op is None and grown <= limits.SHARED
+            recomputed = not fragment.producers and cheap(fragment.value) and made.op is None and grown <= limits.SHARED
             again = recomputed or (choices.free() and made.op is None and not fragment.producers)
             if many and not again:
                 continue
@@ -195,46 +177,37 @@ class _Fuser:
             producers += moved.producers
         rhs = cin.substitute(made.rhs, replace_)
         if made.op is None:
-            return _Fragment(indices, tuple(producers), rhs)
+            return Nest(result, indices, tuple(producers), rhs)
         identity = operators.get(made.op).identity(out.aval.dtype)
         temporary = tensor_of(f"t{out.number}", out.aval)._replace(fill_value=identity)
         target = cin.Access(temporary, indices)
-        return _Fragment(indices, (Producer(target, made.op, rhs),), target)
-
-    def _cheap(self, fragment: _Fragment) -> bool:
-        return not fragment.producers and cheap(fragment.value)
+        return Nest(result, indices, (Producer(target, made.op, rhs),), target)
 
     def _moved(
-        self,
-        access: cin.Access,
-        fragment: _Fragment,
-        made: cin.Definition,
-        indices: tuple[cin.Index, ...],
-        out: Aval,
-    ) -> _Fragment | None:
+        self, access: cin.Access, fragment: Nest, made: cin.Definition, indices: tuple[cin.Index, ...], out: Aval
+    ) -> Nest | None:
         """`fragment` over the indices of `access`; None where moving it would cost more than it saves."""
         if not cin.are_variables(fragment.indices):
             return None  # its values are at coordinates that an array holds: they are not told by where they are read
+        if fragment.producers:
+            same = len(set(access.indices)) == len(access.indices) and set(access.indices) == set(indices)
+            if made.op is not None or not same or len(out.format.sparse) > 2:
+                return None
+        elif made.op is not None and not {*indices, *cin.variables(made.rhs)} <= set(access.indices):
+            sparse = any(not a.tensor.format.is_dense for a in cin.accesses(fragment.value))
+            if not (sparse and cheap(fragment.value)):
+                return None
         rename: dict[cin.Index, cin.Index] = dict(zip(fragment.indices, access.indices, strict=True))
-        if not fragment.producers:
-            if made.op is not None:
-                everything = set(indices) | set(cin.variables(made.rhs))
-                sparse = any(not a.tensor.format.is_dense for a in cin.accesses(fragment.value))
-                if not everything <= set(access.indices) and not (sparse and self._cheap(fragment)):
-                    return None
-            return _Fragment((), (), cin.rename(fragment.value, rename))
-        sparse_levels = len(out.format.sparse)
-        same = len(set(access.indices)) == len(access.indices) and set(access.indices) == set(indices)
-        if made.op is not None or not same or sparse_levels > 2:
-            return None
-        producers = tuple(p.moved(lambda expr: cin.rename(expr, rename)) for p in fragment.producers)
-        return _Fragment((), producers, cin.rename(fragment.value, rename))
+        return fragment.changed(lambda expr: cin.rename(expr, rename))
 
-    def _step(self, var: Var, fragment: _Fragment) -> KernelStep:
-        output = tensor_of("out", var.aval)
-        output = legalize.assembled(output)
-        nest = _once(Nest(output, fragment.indices, fragment.producers, simplify.simplify(fragment.value)))
+    def _step(self, var: Var, fragment: Nest) -> KernelStep:
+        nest = _once(replace(fragment, value=simplify.simplify(fragment.value)))
         return replace(canonical(nest, var, self.vars), notes=self.notes.get(var, ()))
+
+
+def _is_view(fragment: Nest) -> bool:
+    """Whether the value is another variable's, indexed in another way."""
+    return not fragment.producers and isinstance(fragment.value, cin.Access)
 
 
 def _once(nest: Nest) -> Nest:
@@ -310,7 +283,7 @@ def tensor_of(name: str, aval: Aval) -> cin.Tensor:
     return cin.Tensor(name, aval.shape, aval.dtype, aval.format, aval.fill_value)
 
 
-def entrywise(fragment: _Fragment | Nest, aval: Aval) -> bool:
+def entrywise(fragment: Nest, aval: Aval) -> bool:
     """Whether the result of `fragment` has no entry exactly where its value falls back to the fill.
 
     The outer sum of two sparse vectors is dense: where both are absent it holds the number 0, and inlined it would not.

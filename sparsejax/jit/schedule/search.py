@@ -320,7 +320,7 @@ class Model(Computed):
             each = here.strided if strided else here.lane * self.lanes
             first = None if strided else tiled_loops.first(self, (*state.order, var))
             if first is not None:
-                rows = tiled_loops.around(self, (*state.order, var))
+                rows = tiled_loops.around(self, (*state.order, var), first)
                 around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
                 around += here.start * self.walk(state.order[:first]).survivors
         elif len(leaders) > 1:

@@ -29,16 +29,14 @@ def first(model: Model, order: Order) -> int | None:
     return regions.region(order, cin.Access(nest.output, nest.indices), model.accesses)
 
 
-def around(model: Model, order: Order) -> float | None:
-    """What the loops around the last cost where two become tiles, or entries of a walk are their rows: the reductions run once for several
-    rows."""
-    begin = first(model, order)
-    if begin is not None and rows(model, order) is not None:
+def around(model: Model, order: Order, begin: int) -> float | None:
+    """What the loops around the last cost where two become tiles from `begin` on, or entries of a walk are their rows: the reductions run once
+    for several rows."""
+    if rows(model, order, begin) is not None:
         before, inside = model.walk(order[:begin]).cost, model.walk(order[:-1]).cost
         return before + (inside - before) / regions.ROWS
-    if begin is None or not (dense := [v for v in order[begin:-1] if v in model.nest.indices]):
-        return None
-    if dense[-1] is order[-1].outer:
+    dense = [v for v in order[begin:-1] if v in model.nest.indices]
+    if not dense or dense[-1] is order[-1].outer:
         return None
     reductions = tuple(v for v in order[begin:-1] if v not in dense)
     before, inside = model.walk(order[:begin]).cost, model.walk((*order[:begin], *reductions)).cost
@@ -46,9 +44,8 @@ def around(model: Model, order: Order) -> float | None:
     return before + (inside - before) * times
 
 
-def rows(model: Model, order: Order) -> cin.IndexVar | None:
-    """The variable of a walk whose entries are rows of the tiles that the last loops of an order become, if there is one."""
-    begin = first(model, order)
+def rows(model: Model, order: Order, begin: int | None) -> cin.IndexVar | None:
+    """The variable of a walk whose entries are rows of the tiles that the loops of an order become from `begin` on, if there is one."""
     if not begin:
         return None
     out = cin.Access(model.nest.output, model.nest.indices)

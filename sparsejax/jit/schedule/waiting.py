@@ -89,9 +89,8 @@ class Waiting:
             depths, drawn = tuple(map(order.index, stored)), []
         states = [model.walk(order[:k]) for k in range(len(order) + 1)]
         survivors = [state.survivors for state in states]
-        shared = tiled_loops.rows(
-            model, order
-        )  # of what entries share as rows of tiles, a part is read once for all of them
+        # of what entries share as rows of tiles, a part is read once for all of them
+        shared = tiled_loops.rows(model, order, tiled_loops.first(model, order))
         if shared is not None and shared not in access.bound:
             inside = order.index(shared) + 1
             survivors = [s if k < inside else s / regions.ROWS for k, s in enumerate(survivors)]

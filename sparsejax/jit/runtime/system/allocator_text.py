@@ -1,4 +1,4 @@
-"""The machine code of `allocator`, as LLVM text: one function `(old, size, what)`.
+"""The machine code of `allocator`: one function `(old, size, what)`.
 
     (null, size, what)     take        (block, 0, _)          give
     (block, size, what)    resize      (block, size, SETTLE)  settle
@@ -12,7 +12,12 @@ of two, as sizes are rounded) how many free blocks it has, and where the last of
 
 from __future__ import annotations
 
-from sparsejax.jit.codegen.abi import STATE
+import functools
+from collections.abc import Callable
+
+from sparsejax.jit.backend.builder import Val
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen.abi import PLAIN, SETTLE, SPARSE, STATE, ZERO
 
 SMALLEST = 32 << 10
 """Bytes from which blocks are recycled here: segments that threads fill have some 50 KB, which the C library gives back to the system every time."""
@@ -28,16 +33,12 @@ COPIED = 1 << 20
 """Bytes up to which a block that grows moves into a free one: that costs less than the faults of fresh pages behind it."""
 WORDS = 8 + 2 * SLOTS + 2 * KINDS
 """Of the state."""
-
-
-def text(mremap: bool = True) -> str:
-    """The LLVM text, for systems that have `mremap` or for the C heap."""
-    if not mremap:
-        return _PORTABLE
-    sizes = {"smallest": SMALLEST, "huge": HUGE, "huge_page": 2 << 20, "slots": SLOTS, "words": WORDS}
-    sizes |= {"last_slot": SLOTS - 1, "copied": COPIED, "full": FULL, "last_kind": KINDS - 1, "kinds": 8 + 2 * SLOTS}
-    sizes |= {"smallest_bit": SMALLEST.bit_length() - 1}
-    return _TEXT.format(**sizes, state=f"@{STATE}")
+_PAGE, _HUGE_PAGE = 4096, 2 << 20
+_LIMIT, _HELD, _NEXT, _FREE, _SIZES, _PLACES, _KIND_WORDS = 0, 1, 2, 3, 8, 8 + SLOTS, 8 + 2 * SLOTS
+"""Where what is in the state."""
+_SIZE, _WEIGHT, _KEPT, _DATA = 0, 1, 2, 8
+"""Words of a block: its size, the bytes that may be resident, whether it goes to the list; then its data."""
+_NULL = Val("null", "ptr")
 
 
 _PORTABLE = """\
@@ -64,511 +65,341 @@ move:
 }
 """
 
-_TEXT = """\
-{state} = external global [{words} x i64]
-declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
-declare i32 @munmap(ptr, i64)
-declare ptr @mremap(ptr, i64, i64, i32, ...)
-declare i32 @madvise(ptr, i64, i32)
-declare ptr @aligned_alloc(i64, i64)
-declare void @free(ptr)
-declare ptr @memcpy(ptr, ptr, i64)
-declare ptr @memset(ptr, i32, i64)
-declare i64 @llvm.ctlz.i64(i64, i1)
-declare i64 @llvm.umin.i64(i64, i64)
 
-define internal ptr @entry(i64 %k, i64 %far) nounwind {{           ; the size of a free block (far = 0), or where it is (1)
-  %row = mul i64 %far, {slots}
-  %word = add i64 %k, %row
-  %at = add i64 %word, 8
-  %place = getelementptr i64, ptr {state}, i64 %at
-  ret ptr %place
-}}
+@functools.cache
+def text(mremap: bool = True) -> str:
+    """The LLVM text, for systems that have `mremap` or for the C heap."""
+    if not mremap:
+        return _PORTABLE
+    b = LLVMBuilder()
+    return b.module(b.defined("ptr @kernel", ("ptr", "i64", "i64"), lambda old, size, what: _block(b, old, size, what)))
 
-define internal ptr @kind(i64 %size) nounwind {{                    ; of a size: how many free blocks it has, and where the last one went
-  %zeros = call i64 @llvm.ctlz.i64(i64 %size, i1 0)
-  %log = sub i64 63, %zeros
-  %shift = sub i64 60, %zeros
-  %top = lshr i64 %size, %shift
-  %eighth = and i64 %top, 7
-  %above = sub i64 %log, {smallest_bit}
-  %first = shl i64 %above, 3
-  %number = or i64 %first, %eighth
-  %known = call i64 @llvm.umin.i64(i64 %number, i64 {last_kind})
-  %row = shl i64 %known, 1
-  %at = add i64 %row, {kinds}
-  %place = getelementptr i64, ptr {state}, i64 %at
-  ret ptr %place
-}}
 
-define internal void @count(ptr %block, i64 %bytes, i64 %one) nounwind {{  ; a free block more, or one less
-  %held = getelementptr i64, ptr {state}, i64 1
-  %before = atomicrmw add ptr %held, i64 %bytes seq_cst
-  %size = load i64, ptr %block
-  %kind = call ptr @kind(i64 %size)
-  %alike = atomicrmw add ptr %kind, i64 %one seq_cst
-  %free.at = getelementptr i64, ptr {state}, i64 3
-  %free = atomicrmw add ptr %free.at, i64 %one seq_cst
-  ret void
-}}
+def _function(returns: str) -> Callable[[Callable[..., Val | None]], Callable[..., Val]]:
+    """A function of the machine code, which is called where its writer is; numbers are passed as constants."""
 
-define internal ptr @uncounted(i64 %taken) nounwind {{              ; a block that is no longer in the list
-  %none = icmp eq i64 %taken, 0
-  br i1 %none, label %nothing, label %something
-nothing:
-  ret ptr null
-something:
-  %block = inttoptr i64 %taken to ptr
-  %weight.at = getelementptr i64, ptr %block, i64 1
-  %weight = load i64, ptr %weight.at
-  %less = sub i64 0, %weight
-  call void @count(ptr %block, i64 %less, i64 -1)
-  ret ptr %block
-}}
+    def of(body: Callable[..., Val | None]) -> Callable[..., Val]:
+        def call(b: LLVMBuilder, *args: Val | int) -> Val:
+            given = [b.i64(x) if isinstance(x, int) else x for x in args]
+            return b.inner(body.__name__.strip("_"), returns, given, functools.partial(body, b))
 
-define internal ptr @pull(i64 %k) nounwind {{                       ; the free block k, or null; no longer in the list
-  %place = call ptr @entry(i64 %k, i64 1)
-  %taken = atomicrmw xchg ptr %place, i64 0 seq_cst
-  %block = call ptr @uncounted(i64 %taken)
-  ret ptr %block
-}}
+        return call
 
-define internal void @unmap(ptr %block) nounwind {{
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %done, label %some
-some:
-  %size = load i64, ptr %block
-  %status = call i32 @munmap(ptr %block, i64 %size)
-  br label %done
-done:
-  ret void
-}}
+    return of
 
-define internal void @put(ptr %block) nounwind {{                   ; to the end of the list
-  %weight.at = getelementptr i64, ptr %block, i64 1
-  %weight = load i64, ptr %weight.at
-  %size = load i64, ptr %block
-  %limit = load atomic i64, ptr {state} monotonic, align 8
-  %heavy = icmp sgt i64 %weight, %limit
-  br i1 %heavy, label %system, label %insert
-system:
-  call void @unmap(ptr %block)
-  ret void
-insert:
-  call void @count(ptr %block, i64 %weight, i64 1)
-  %next.at = getelementptr i64, ptr {state}, i64 2
-  %ticket = atomicrmw add ptr %next.at, i64 1 seq_cst
-  %address = ptrtoint ptr %block to i64
-  br label %try
-try:                                                               ; the next entry that is empty
-  %tries = phi i64 [ 0, %insert ], [ %tries.next, %occupied ]
-  %there = add i64 %ticket, %tries
-  %number = urem i64 %there, {slots}
-  %size.place = call ptr @entry(i64 %number, i64 0)
-  %place = call ptr @entry(i64 %number, i64 1)
-  %seen = load atomic i64, ptr %place monotonic, align 8
-  %empty = icmp eq i64 %seen, 0
-  br i1 %empty, label %exchange, label %occupied
-exchange:
-  %pair = cmpxchg ptr %place, i64 0, i64 %address seq_cst seq_cst
-  %placed = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %placed, label %note, label %occupied
-note:
-  store atomic i64 %size, ptr %size.place monotonic, align 8
-  %kind = call ptr @kind(i64 %size)
-  %hint = getelementptr i64, ptr %kind, i64 1
-  store atomic i64 %number, ptr %hint monotonic, align 8
-  br label %bound
-occupied:
-  %tries.next = add i64 %tries, 1
-  %again = icmp slt i64 %tries.next, {slots}
-  br i1 %again, label %try, label %nowhere
-nowhere:                                                           ; others were faster everywhere
-  %less = sub i64 0, %weight
-  call void @count(ptr %block, i64 %less, i64 -1)
-  call void @unmap(ptr %block)
-  br label %bound
-bound:
-  %held.at = getelementptr i64, ptr {state}, i64 1
-  %free.at = getelementptr i64, ptr {state}, i64 3
-  br label %look
-look:                                                              ; the oldest first
-  %k = phi i64 [ 1, %bound ], [ %k.next, %oldest ]
-  %held = load atomic i64, ptr %held.at seq_cst, align 8
-  %heavier = icmp sgt i64 %held, %limit
-  %free = load atomic i64, ptr %free.at seq_cst, align 8
-  %many = icmp sgt i64 %free, {full}
-  %much = or i1 %heavier, %many
-  %more = icmp sle i64 %k, {slots}
-  %go = and i1 %much, %more
-  br i1 %go, label %oldest, label %done
-oldest:
-  %turn = add i64 %there, %k
-  %old.number = urem i64 %turn, {slots}
-  %old = call ptr @pull(i64 %old.number)
-  call void @unmap(ptr %old)
-  %k.next = add i64 %k, 1
-  br label %look
-done:
-  ret void
-}}
 
-define internal void @drop() nounwind {{
-  br label %look
-look:
-  %k = phi i64 [ 0, %0 ], [ %k.next, %look ]
-  %block = call ptr @pull(i64 %k)
-  call void @unmap(ptr %block)
-  %k.next = add i64 %k, 1
-  %more = icmp slt i64 %k.next, {slots}
-  br i1 %more, label %look, label %done
-done:
-  ret void
-}}
+def _state(b: LLVMBuilder, word: Val | int) -> Val:
+    return b.place(b.symbol(STATE, f"[{WORDS} x i64]"), word)
 
-define internal i64 @rounded(i64 %size) nounwind {{                 ; with the first line, to an eighth of a power of two, in whole pages
-  %whole = add i64 %size, 63
-  %zeros = call i64 @llvm.ctlz.i64(i64 %whole, i1 0)
-  %shift = sub i64 60, %zeros
-  %step = shl i64 1, %shift
-  %large = icmp sge i64 %whole, {huge}
-  %least = select i1 %large, i64 {huge_page}, i64 4096
-  %small = icmp slt i64 %step, %least
-  %unit = select i1 %small, i64 %least, i64 %step
-  %over = add i64 %whole, %unit
-  %mask = sub i64 0, %unit
-  %room = and i64 %over, %mask
-  ret i64 %room
-}}
 
-define internal ptr @fresh(i64 %room, i1 %sparse) nounwind {{       ; pages of the system; huge ones unless few will be touched
-  %large = icmp sge i64 %room, {huge}
-  %dense = xor i1 %sparse, true
-  %huge = and i1 %large, %dense
-  %slack = select i1 %huge, i64 {huge_page}, i64 0
-  %all = add i64 %room, %slack
-  %raw = call ptr @mmap(ptr null, i64 %all, i32 3, i32 34, i32 -1, i64 0)
-  %start = ptrtoint ptr %raw to i64
-  %failed = icmp eq i64 %start, -1
-  br i1 %failed, label %nothing, label %mapped
-nothing:
-  ret ptr null
-mapped:
-  br i1 %huge, label %align, label %ready
-align:
-  %over = add i64 %start, {huge_page}
-  %past = sub i64 %over, 1
-  %aligned = and i64 %past, -{huge_page}
-  %head = sub i64 %aligned, %start
-  %tail = sub i64 %slack, %head
-  %headless = icmp eq i64 %head, 0
-  br i1 %headless, label %end, label %cut
-cut:
-  %cut.status = call i32 @munmap(ptr %raw, i64 %head)
-  br label %end
-end:
-  %end.at = add i64 %aligned, %room
-  %end.ptr = inttoptr i64 %end.at to ptr
-  %tailless = icmp eq i64 %tail, 0
-  br i1 %tailless, label %advise, label %cut.end
-cut.end:
-  %end.status = call i32 @munmap(ptr %end.ptr, i64 %tail)
-  br label %advise
-advise:
-  %aligned.ptr = inttoptr i64 %aligned to ptr
-  %told = call i32 @madvise(ptr %aligned.ptr, i64 %room, i32 14)
-  br label %ready
-ready:
-  %block = phi ptr [ %raw, %mapped ], [ %aligned.ptr, %advise ]
-  %weight.at = getelementptr i64, ptr %block, i64 1
-  %kept.at = getelementptr i64, ptr %block, i64 2
-  %kept = zext i1 %dense to i64
-  store i64 %room, ptr %block
-  store i64 %room, ptr %weight.at
-  store i64 %kept, ptr %kept.at
-  ret ptr %block
-}}
+def _get(b: LLVMBuilder, block: Val, word: int) -> Val:
+    return b.load(block, b.i64(word), "i64")
 
-define internal ptr @recycled(i64 %room, i1 %exact) nounwind {{     ; the smallest free block with room, the newest first, or null
-entry:
-  %twofold = shl i64 %room, 1
-  %quarter = lshr i64 %room, 2
-  %little.more = add i64 %room, %quarter
-  %most = select i1 %exact, i64 %little.more, i64 %twofold
-  %first = call ptr @kind(i64 %room)
-  %last = call ptr @kind(i64 %most)
-  br label %kinds
-kinds:                                                             ; that have free blocks
-  %kind = phi ptr [ %first, %entry ], [ %kind.next, %next.kind ]
-  %has = load atomic i64, ptr %kind monotonic, align 8
-  %some = icmp sgt i64 %has, 0
-  br i1 %some, label %search, label %next.kind
-search:
-  %hint = getelementptr i64, ptr %kind, i64 1
-  %newest = load atomic i64, ptr %hint monotonic, align 8
-  br label %look
-look:
-  %k = phi i64 [ 0, %search ], [ %k.next, %next ]
-  %turn = sub i64 %newest, %k
-  %slot = and i64 %turn, {last_slot}
-  %size.place = call ptr @entry(i64 %slot, i64 0)
-  %size = load atomic i64, ptr %size.place monotonic, align 8
-  %enough = icmp sge i64 %size, %room
-  %close = icmp sle i64 %size, %most
-  %fits = and i1 %enough, %close
-  br i1 %fits, label %there, label %next
-there:
-  %own.kind = call ptr @kind(i64 %size)
-  %alike = icmp eq ptr %own.kind, %kind
-  br i1 %alike, label %present, label %next
-present:
-  %place = call ptr @entry(i64 %slot, i64 1)
-  %block.at = load atomic i64, ptr %place monotonic, align 8
-  %free = icmp ne i64 %block.at, 0
-  br i1 %free, label %pull, label %next
-pull:
-  %block = call ptr @pull(i64 %slot)
-  %gone = icmp eq ptr %block, null
-  br i1 %gone, label %next, label %check
-check:                                                             ; the entry may have changed meanwhile
-  %true.size = load i64, ptr %block
-  %true.enough = icmp sge i64 %true.size, %room
-  br i1 %true.enough, label %taken, label %back
-back:
-  call void @put(ptr %block)
-  br label %nothing
-taken:
-  %before = sub i64 %slot, 1
-  %hint.next = and i64 %before, {last_slot}
-  store atomic i64 %hint.next, ptr %hint monotonic, align 8
-  %weight.at = getelementptr i64, ptr %block, i64 1
-  store i64 %true.size, ptr %weight.at
-  ret ptr %block
-next:
-  %k.next = add i64 %k, 1
-  %more = icmp slt i64 %k.next, {slots}
-  br i1 %more, label %look, label %next.kind
-next.kind:
-  %kind.next = getelementptr i64, ptr %kind, i64 2
-  %beyond = icmp ugt ptr %kind.next, %last
-  br i1 %beyond, label %nothing, label %kinds
-nothing:
-  ret ptr null
-}}
 
-define internal ptr @small(i64 %size) nounwind {{                   ; from the C heap
-  %over = add i64 %size, 127
-  %room = and i64 %over, -64
-  %block = call ptr @aligned_alloc(i64 64, i64 %room)
-  ret ptr %block
-}}
+def _set(b: LLVMBuilder, block: Val, word: int, value: Val) -> None:
+    b.store(block, b.i64(word), value)
 
-define internal ptr @take(i64 %size, i64 %what) nounwind {{
-entry:
-  %clean = icmp eq i64 %what, 1
-  %few = icmp eq i64 %what, 3
-  %zero = or i1 %clean, %few
-  %exact = icmp ne i64 %what, 0
-  %little = icmp slt i64 %size, {smallest}
-  br i1 %little, label %heap, label %pages
-heap:
-  %block = call ptr @small(i64 %size)
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %again, label %heap.got
-again:
-  call void @drop()
-  %second = call ptr @small(i64 %size)
-  %hopeless = icmp eq ptr %second, null
-  br i1 %hopeless, label %nothing, label %heap.got
-heap.got:
-  %line = phi ptr [ %block, %heap ], [ %second, %again ]
-  store i64 0, ptr %line
-  %asked.at = getelementptr i64, ptr %line, i64 1
-  store i64 %size, ptr %asked.at
-  br i1 %zero, label %clear, label %ready
-pages:
-  %sane = icmp slt i64 %size, 1152921504606846976
-  br i1 %sane, label %fitting, label %nothing
-fitting:
-  %room = call i64 @rounded(i64 %size)
-  %large = icmp sge i64 %room, {huge}
-  %sparse = and i1 %large, %few
-  br i1 %sparse, label %map, label %recycle
-recycle:
-  %known = call ptr @recycled(i64 %room, i1 %exact)
-  %unknown = icmp eq ptr %known, null
-  br i1 %unknown, label %map, label %used
-used:
-  br i1 %zero, label %clear, label %ready
-map:
-  %mapped = call ptr @fresh(i64 %room, i1 %sparse)
-  %full = icmp eq ptr %mapped, null
-  br i1 %full, label %map.again, label %ready
-map.again:
-  call void @drop()
-  %remapped = call ptr @fresh(i64 %room, i1 %sparse)
-  %failed = icmp eq ptr %remapped, null
-  br i1 %failed, label %nothing, label %ready
-clear:
-  %dirty = phi ptr [ %line, %heap.got ], [ %known, %used ]
-  %cleared.at = getelementptr i64, ptr %dirty, i64 8
-  %cleared = call ptr @memset(ptr %cleared.at, i32 0, i64 %size)
-  br label %ready
-ready:
-  %made = phi ptr [ %line, %heap.got ], [ %known, %used ], [ %mapped, %map ], [ %remapped, %map.again ], [ %dirty, %clear ]
-  %data = getelementptr i64, ptr %made, i64 8
-  ret ptr %data
-nothing:
-  ret ptr null
-}}
 
-define internal void @give(ptr %data) nounwind {{
-  %block = getelementptr i64, ptr %data, i64 -8
-  %size = load i64, ptr %block
-  %little = icmp eq i64 %size, 0
-  br i1 %little, label %heap, label %pages
-heap:
-  call void @free(ptr %block)
-  ret void
-pages:
-  %kept.at = getelementptr i64, ptr %block, i64 2
-  %kept = load i64, ptr %kept.at
-  %system = icmp eq i64 %kept, 0
-  br i1 %system, label %away, label %list
-away:
-  call void @unmap(ptr %block)
-  ret void
-list:
-  call void @put(ptr %block)
-  ret void
-}}
+def _ge(b: LLVMBuilder, x: Val, y: Val | int) -> Val:
+    return b.compare("sge", x, y if isinstance(y, Val) else b.i64(y))
 
-define internal ptr @resize(ptr %data, i64 %size) nounwind {{
-entry:
-  %block = getelementptr i64, ptr %data, i64 -8
-  %room = load i64, ptr %block
-  %little = icmp eq i64 %room, 0
-  br i1 %little, label %heap, label %pages
-heap:
-  %asked.at = getelementptr i64, ptr %block, i64 1
-  %asked = load i64, ptr %asked.at
-  %enough = icmp sge i64 %asked, %size
-  br i1 %enough, label %same, label %copy
-copy:
-  %copied = call ptr @take(i64 %size, i64 0)
-  %none = icmp eq ptr %copied, null
-  br i1 %none, label %nothing, label %move
-pages:
-  %sane = icmp slt i64 %size, 1152921504606846976
-  br i1 %sane, label %compare, label %nothing
-compare:
-  %needed = call i64 @rounded(i64 %size)
-  %fits = icmp sge i64 %room, %needed
-  br i1 %fits, label %same, label %grow
-grow:
-  %modest = icmp sle i64 %needed, {copied}
-  br i1 %modest, label %look, label %extend
-look:
-  %other = call ptr @recycled(i64 %needed, i1 0)
-  %missing = icmp eq ptr %other, null
-  br i1 %missing, label %extend, label %into
-into:
-  %other.data = getelementptr i64, ptr %other, i64 8
-  %filled = sub i64 %room, 64
-  br label %move
-move:                                                              ; what was there goes to another block
-  %to = phi ptr [ %copied, %copy ], [ %other.data, %into ]
-  %bytes = phi i64 [ %asked, %copy ], [ %filled, %into ]
-  %moved = call ptr @memcpy(ptr %to, ptr %data, i64 %bytes)
-  call void @give(ptr %data)
-  ret ptr %to
-extend:
-  %kept.at = getelementptr i64, ptr %block, i64 2
-  %kept = load i64, ptr %kept.at
-  %sparse = icmp eq i64 %kept, 0
-  %first = call ptr (ptr, i64, i64, i32, ...) @mremap(ptr %block, i64 %room, i64 %needed, i32 1)
-  %first.at = ptrtoint ptr %first to i64
-  %full = icmp eq i64 %first.at, -1
-  br i1 %full, label %drop, label %done
-drop:
-  call void @drop()
-  %second = call ptr (ptr, i64, i64, i32, ...) @mremap(ptr %block, i64 %room, i64 %needed, i32 1)
-  %second.at = ptrtoint ptr %second to i64
-  %refused = icmp eq i64 %second.at, -1
-  br i1 %refused, label %nothing, label %done
-done:
-  %there = phi ptr [ %first, %extend ], [ %second, %drop ]
-  %weight.at = getelementptr i64, ptr %there, i64 1
-  store i64 %needed, ptr %there
-  store i64 %needed, ptr %weight.at
-  %large = icmp sge i64 %needed, {huge}
-  %dense = xor i1 %sparse, true
-  %huge = and i1 %large, %dense
-  br i1 %huge, label %advise, label %ready
-advise:
-  %told = call i32 @madvise(ptr %there, i64 %needed, i32 14)
-  br label %ready
-ready:
-  %there.data = getelementptr i64, ptr %there, i64 8
-  ret ptr %there.data
-same:
-  ret ptr %data
-nothing:
-  ret ptr null
-}}
 
-define internal void @settle(ptr %data, i64 %size) nounwind {{
-  %block = getelementptr i64, ptr %data, i64 -8
-  %room = load i64, ptr %block
-  %large = icmp sge i64 %room, {huge}
-  %unit = select i1 %large, i64 {huge_page}, i64 4096
-  %over = add i64 %size, 63
-  %past = add i64 %over, %unit
-  %mask = sub i64 0, %unit
-  %used = and i64 %past, %mask
-  %rest = sub i64 %room, %used
-  %some = icmp sgt i64 %rest, 0
-  br i1 %some, label %cut, label %done
-cut:
-  %weight.at = getelementptr i64, ptr %block, i64 1
-  store i64 %used, ptr %weight.at
-  %start = getelementptr i8, ptr %block, i64 %used
-  %told = call i32 @madvise(ptr %start, i64 %rest, i32 4)
-  br label %done
-done:
-  ret void
-}}
+def _multiple(b: LLVMBuilder, x: Val, unit: Val | int) -> Val:
+    """`x` less what is over multiples of a power of two."""
+    return b.and_(x, b.sub(b.i64(0), unit) if isinstance(unit, Val) else b.i64(-unit))
 
-define ptr @kernel(ptr %old, i64 %size, i64 %what) nounwind {{
-  %new = icmp eq ptr %old, null
-  %some = icmp sgt i64 %size, 0
-  br i1 %new, label %none, label %there
-none:
-  br i1 %some, label %take, label %nothing
-take:
-  %taken = call ptr @take(i64 %size, i64 %what)
-  ret ptr %taken
-nothing:
-  %all = icmp eq i64 %size, -1
-  br i1 %all, label %drop, label %done
-drop:
-  call void @drop()
-  br label %done
-there:
-  br i1 %some, label %keep, label %give
-give:
-  call void @give(ptr %old)
-  br label %done
-keep:
-  %settled = icmp eq i64 %what, 2
-  br i1 %settled, label %settle, label %resize
-settle:
-  call void @settle(ptr %old, i64 %size)
-  ret ptr %old
-resize:
-  %moved = call ptr @resize(ptr %old, i64 %size)
-  ret ptr %moved
-done:
-  ret ptr null
-}}
-"""
+
+@_function("ptr")
+def _kind(b: LLVMBuilder, size: Val) -> Val:
+    """Of a size: how many free blocks it has, and where the last one went."""
+    zeros = b.call("llvm.ctlz.i64", "i64", [size, b.const("i1", 0)])
+    eighth = b.and_(b.binary("lshr", size, b.sub(b.i64(60), zeros)), b.i64(7))
+    number = b.add(b.mul(b.sub(b.i64(64 - SMALLEST.bit_length()), zeros), 8), eighth)
+    known = b.call("llvm.umin.i64", "i64", [number, b.i64(KINDS - 1)])
+    return _state(b, b.add(b.mul(known, 2), _KIND_WORDS))
+
+
+@_function("void")
+def _count(b: LLVMBuilder, block: Val, size: Val, one: Val) -> None:
+    """A free block more, or one less."""
+    b.exchange("add", _state(b, _HELD), size)
+    b.exchange("add", _kind(b, _get(b, block, _SIZE)), one)
+    b.exchange("add", _state(b, _FREE), one)
+
+
+@_function("ptr")
+def _pull(b: LLVMBuilder, k: Val) -> Val:
+    """The free block k, or null; no longer in the list."""
+    block = b.convert("inttoptr", b.exchange("xchg", _state(b, b.add(k, _PLACES)), b.i64(0)), "ptr")
+    with b.if_(b.ne(block, _NULL)):
+        _count(b, block, b.sub(b.i64(0), _get(b, block, _WEIGHT)), -1)
+    return block
+
+
+@_function("void")
+def _unmap(b: LLVMBuilder, block: Val) -> None:
+    with b.if_(b.ne(block, _NULL)):
+        b.call("munmap", "i32", [block, _get(b, block, _SIZE)])
+
+
+@_function("void")
+def _put(b: LLVMBuilder, block: Val) -> None:
+    """To the end of the list; the oldest go while too much is free."""
+    weight, limit = _get(b, block, _WEIGHT), b.shared(_state(b, _LIMIT))
+    heavy = b.compare("sgt", weight, limit)
+    b.if_else(heavy, lambda: _unmap(b, block), lambda: _append(b, block, weight, limit))
+
+
+@_function("void")
+def _append(b: LLVMBuilder, block: Val, weight: Val, limit: Val) -> None:
+    _count(b, block, weight, 1)
+    tries, placed = b.var("tries", b.exchange("add", _state(b, _NEXT), b.i64(1))), b.var("placed", b.const("i1", 0))
+    last = b.add(b.get(tries), SLOTS - 1)
+    size, address = _get(b, block, _SIZE), b.convert("ptrtoint", block, "i64")
+
+    def note(number: Val) -> None:
+        b.share(_state(b, b.add(number, _SIZES)), size)
+        b.share(b.place(_kind(b, size), 1), number)
+
+    def over() -> Val:
+        return b.binary("or", b.get(placed), b.compare("sgt", b.get(tries), last))
+
+    with b.while_(lambda: b.eq(over(), 0), some=True):  # the next entry that is empty
+        number = b.binary("urem", b.get(tries), b.i64(SLOTS))
+        place = _state(b, b.add(number, _PLACES))
+        with b.if_(b.eq(b.shared(place), 0)):
+            b.set(placed, b.replaced(place, b.i64(0), address))
+        b.if_else(b.get(placed), lambda: note(number), lambda: b.increment(tries))
+    with b.if_(b.eq(b.get(placed), 0)):  # others were faster everywhere
+        _count(b, block, b.sub(b.i64(0), weight), -1)
+        _unmap(b, block)
+    first = b.add(b.get(tries), 1)
+    k = b.var("k", first)
+
+    def much() -> Val:
+        heavy = b.compare("sgt", b.shared(_state(b, _HELD), order="seq_cst"), limit)
+        many = b.compare("sgt", b.shared(_state(b, _FREE), order="seq_cst"), b.i64(FULL))
+        return b.and_(b.binary("or", heavy, many), b.lt(b.get(k), b.add(first, SLOTS)))
+
+    with b.while_(much):  # the oldest first
+        _unmap(b, _pull(b, b.binary("urem", b.get(k), b.i64(SLOTS))))
+        b.increment(k)
+
+
+@_function("void")
+def _drop(b: LLVMBuilder) -> None:
+    with b.for_(b.i64(0), b.i64(SLOTS)) as k:
+        _unmap(b, _pull(b, k))
+
+
+@_function("i64")
+def _rounded(b: LLVMBuilder, size: Val) -> Val:
+    """With the first line, to an eighth of a power of two, in whole pages."""
+    whole = b.add(size, 63)
+    shift = b.sub(b.i64(60), b.call("llvm.ctlz.i64", "i64", [whole, b.const("i1", 0)]))
+    least = b.select(_ge(b, whole, HUGE), b.i64(_HUGE_PAGE), b.i64(_PAGE))
+    unit = b.max(b.binary("shl", b.i64(1), shift), least)
+    return _multiple(b, b.add(whole, unit), unit)
+
+
+@_function("ptr")
+def _fresh(b: LLVMBuilder, room: Val, sparse: Val) -> Val:
+    """Pages of the system, or null; huge ones unless few will be touched."""
+    huge = b.and_(_ge(b, room, HUGE), b.eq(sparse, 0))
+    slack = b.select(huge, b.i64(_HUGE_PAGE), b.i64(0))
+    flags = [b.const("i32", n) for n in (3, 34, -1)]
+    start = b.convert("ptrtoint", b.call("mmap", "ptr", [_NULL, b.add(room, slack), *flags, b.i64(0)]), "i64")
+    block = b.var("block", start)
+
+    def mapped() -> None:
+        with b.if_(huge):
+            aligned = _multiple(b, b.add(start, _HUGE_PAGE - 1), _HUGE_PAGE)
+            head = b.sub(aligned, start)
+            for at, size in ((start, head), (b.add(aligned, room), b.sub(slack, head))):
+                with b.if_(b.ne(size, 0)):
+                    b.call("munmap", "i32", [b.convert("inttoptr", at, "ptr"), size])
+            b.set(block, aligned)
+            _advised(b, b.convert("inttoptr", aligned, "ptr"), room, 14)
+        made = b.convert("inttoptr", b.get(block), "ptr")
+        for word, value in ((_SIZE, room), (_WEIGHT, room), (_KEPT, b.convert("zext", b.eq(sparse, 0), "i64"))):
+            _set(b, made, word, value)
+
+    b.if_else(b.eq(start, -1), lambda: b.set(block, b.i64(0)), mapped)
+    return b.convert("inttoptr", b.get(block), "ptr")
+
+
+def _advised(b: LLVMBuilder, start: Val, size: Val, advice: int) -> None:
+    b.call("madvise", "i32", [start, size, b.const("i32", advice)])
+
+
+@_function("ptr")
+def _recycled(b: LLVMBuilder, room: Val, exact: Val) -> Val:
+    """The smallest free block with room, the newest first, or null."""
+    most = b.select(exact, b.add(room, b.binary("lshr", room, b.i64(2))), b.mul(room, 2))
+    kind, last = b.var("kind", _kind(b, room)), _kind(b, most)
+    found, open_ = b.var("found", _NULL), b.var("open", b.const("i1", 1))
+
+    def look(newest: Val, k: Val) -> None:
+        slot = b.and_(b.sub(newest, k), b.i64(SLOTS - 1))
+        size = b.shared(_state(b, b.add(slot, _SIZES)))
+        with (
+            b.if_(b.and_(_ge(b, size, room), b.compare("sle", size, most))),
+            b.if_(b.eq(_kind(b, size), b.get(kind))),
+            b.if_(b.ne(b.shared(_state(b, b.add(slot, _PLACES))), 0)),
+        ):
+            block = _pull(b, slot)
+            with b.if_(b.ne(block, _NULL)):
+                b.set(open_, b.const("i1", 0))
+                true_size = _get(b, block, _SIZE)  # the entry may have changed meanwhile
+
+                def take() -> None:
+                    b.share(b.place(b.get(kind), 1), b.and_(b.sub(slot, 1), b.i64(SLOTS - 1)))
+                    _set(b, block, _WEIGHT, true_size)
+                    b.set(found, block)
+
+                b.if_else(_ge(b, true_size, room), take, lambda: _put(b, block))
+
+    with b.while_(lambda: b.and_(b.get(open_), b.compare("ule", b.get(kind), last)), some=True):
+        with b.if_(b.compare("sgt", b.shared(b.get(kind)), b.i64(0))):
+            newest, k = b.shared(b.place(b.get(kind), 1)), b.var("k", b.i64(0))
+            with b.while_(lambda: b.and_(b.get(open_), b.lt(b.get(k), SLOTS)), some=True):
+                look(newest, b.get(k))
+                b.increment(k)
+        b.set(kind, b.select(b.get(open_), b.place(b.get(kind), 2), b.get(kind)))
+    return b.get(found)
+
+
+def _insisted(b: LLVMBuilder, make: Callable[[], Val], failed: Val) -> Val:
+    """What is made; if that fails, once more after all free blocks went back to the system."""
+    made = b.var("made", make())
+    with b.if_(b.eq(b.get(made), failed)):
+        _drop(b)
+        b.set(made, make())
+    return b.get(made)
+
+
+@_function("ptr")
+def _take(b: LLVMBuilder, size: Val, what: Val) -> Val:
+    few = b.eq(what, SPARSE)
+    zero, block = b.binary("or", b.eq(what, ZERO), few), b.var("block", _NULL)
+
+    def heap() -> None:
+        room = _multiple(b, b.add(size, 127), 64)
+        made = _insisted(b, lambda: b.call("aligned_alloc", "ptr", [b.i64(64), room]), _NULL)
+        b.set(block, made)
+        with b.if_(b.ne(made, _NULL)):
+            _set(b, made, _SIZE, b.i64(0))
+            _set(b, made, _WEIGHT, size)
+            clear()
+
+    def clear() -> None:
+        with b.if_(zero):
+            b.call("memset", "ptr", [b.place(b.get(block), _DATA), b.const("i32", 0), size])
+
+    def pages() -> None:
+        with b.if_(b.lt(size, 1 << 60)):
+            room = _rounded(b, size)
+            sparse = b.and_(_ge(b, room, HUGE), few)
+            with b.if_(b.eq(sparse, 0)):
+                b.set(block, _recycled(b, room, b.ne(what, PLAIN)))
+            fresh = functools.partial(_fresh, b, room, sparse)
+            unknown = b.eq(b.get(block), _NULL)
+            b.if_else(unknown, lambda: b.set(block, _insisted(b, fresh, _NULL)), clear)
+
+    b.if_else(b.lt(size, SMALLEST), heap, pages)
+    return _data(b, b.get(block))
+
+
+def _data(b: LLVMBuilder, block: Val) -> Val:
+    return b.select(b.eq(block, _NULL), _NULL, b.place(block, _DATA))
+
+
+@_function("void")
+def _give(b: LLVMBuilder, data: Val) -> None:
+    block = b.place(data, -_DATA)
+
+    def pages() -> None:
+        system = b.eq(_get(b, block, _KEPT), 0)
+        b.if_else(system, lambda: _unmap(b, block), lambda: _put(b, block))
+
+    b.if_else(b.eq(_get(b, block, _SIZE), 0), lambda: b.call("free", "void", [block]), pages)
+
+
+@_function("ptr")
+def _resized(b: LLVMBuilder, data: Val, size: Val) -> Val:
+    block, made = b.place(data, -_DATA), b.var("made", data)
+    room = _get(b, block, _SIZE)
+
+    def move(to: Val, count: Val) -> None:
+        """What was there goes to another block."""
+        b.set(made, to)
+        with b.if_(b.ne(to, _NULL)):
+            b.call("memcpy", "ptr", [to, data, count])
+            _give(b, data)
+
+    def heap() -> None:
+        asked = _get(b, block, _WEIGHT)
+        with b.if_(b.lt(asked, size)):
+            move(_take(b, size, PLAIN), asked)
+
+    def grow(needed: Val) -> None:
+        b.set(made, _NULL)
+        with b.if_(b.compare("sle", needed, b.i64(COPIED))):
+            move(_data(b, _recycled(b, needed, b.const("i1", 0))), b.sub(room, 8 * _DATA))
+        with b.if_(b.eq(b.get(made), _NULL)):
+            extend(needed)
+
+    def extend(needed: Val) -> None:
+        sparse = b.eq(_get(b, block, _KEPT), 0)
+        args, failed = [block, room, needed, b.const("i32", 1)], b.convert("inttoptr", b.i64(-1), "ptr")
+        there = _insisted(b, lambda: b.call("mremap", "ptr", args), failed)
+        with b.if_(b.ne(there, failed)):
+            _set(b, there, _SIZE, needed)
+            _set(b, there, _WEIGHT, needed)
+            with b.if_(b.and_(_ge(b, needed, HUGE), b.eq(sparse, 0))):
+                _advised(b, there, needed, 14)
+            b.set(made, b.place(there, _DATA))
+
+    def pages() -> None:
+        sane = b.lt(size, 1 << 60)
+        needed = _rounded(b, b.select(sane, size, b.i64(1)))
+        with b.if_(b.eq(sane, 0)):
+            b.set(made, _NULL)
+        with b.if_(b.and_(sane, b.lt(room, needed))):
+            grow(needed)
+
+    b.if_else(b.eq(room, 0), heap, pages)
+    return b.get(made)
+
+
+@_function("ptr")
+def _settled(b: LLVMBuilder, data: Val, size: Val) -> Val:
+    """The block without the pages behind what is used."""
+    block = b.place(data, -_DATA)
+    room = _get(b, block, _SIZE)
+    unit = b.select(_ge(b, room, HUGE), b.i64(_HUGE_PAGE), b.i64(_PAGE))
+    used = _multiple(b, b.add(b.add(size, 63), unit), unit)
+    with b.if_(b.compare("sgt", b.sub(room, used), b.i64(0))):
+        _set(b, block, _WEIGHT, used)
+        _advised(b, b.place(block, used, "i8"), b.sub(room, used), 4)
+    return data
+
+
+def _block(b: LLVMBuilder, old: Val, size: Val, what: Val) -> Val:
+    made, some = b.var("made", _NULL), b.compare("sgt", size, b.i64(0))
+
+    def new() -> None:
+        with b.if_(some):
+            b.set(made, _take(b, size, what))
+        with b.if_(b.eq(size, -1)):
+            _drop(b)
+
+    def keep() -> None:
+        settle = b.eq(what, SETTLE)
+        b.if_else(settle, lambda: b.set(made, _settled(b, old, size)), lambda: b.set(made, _resized(b, old, size)))
+
+    def there() -> None:
+        b.if_else(some, keep, lambda: _give(b, old))
+
+    b.if_else(b.eq(old, _NULL), new, there)
+    return b.get(made)
