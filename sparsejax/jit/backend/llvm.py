@@ -114,7 +114,14 @@ class LLVMBuilder(Builder):
         if function not in self._declared and function not in self._routines:
             signature = ", ".join([a.type for a in args])
             self._declared[function] = f"declare {returns} @{function}({signature})"
-        text = f"call {returns} @{function}({', '.join([f'{a.type} {a.ref}' for a in args])})"
+        return self._called(f"@{function}", returns, args)
+
+    def call_at(self, address: Val, returns: str, args: Sequence[Val]) -> Val:
+        """A call of the function at an address."""
+        return self._called(address.ref, returns, args)
+
+    def _called(self, function: str, returns: str, args: Sequence[Val]) -> Val:
+        text = f"call {returns} {function}({', '.join([f'{a.type} {a.ref}' for a in args])})"
         if returns == "void":
             self._emit(text)
             return Val("", "void")

@@ -38,11 +38,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.builder import OK, Val
+from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.runtime.system import result_memory
 
-_MACHINES = {
-    "x86_64": (202, 203, 204, "llvm.x86.sse2.pause", ""),
-    "aarch64": (98, 122, 123, "llvm.aarch64.hint", "i32 1"),
+_MACHINES: dict[str, tuple[int, int, int, str, tuple[Val, ...]]] = {
+    "x86_64": (202, 203, 204, "llvm.x86.sse2.pause", ()),
+    "aarch64": (98, 122, 123, "llvm.aarch64.hint", (Val("1", "i32"),)),
 }
 """The numbers of the system calls futex, sched_setaffinity and sched_getaffinity, and the instruction with which a waiting processor
 yields."""
@@ -62,10 +64,12 @@ _TICKET, _BELL, _SLEEPERS, _DONE, _FUNCTION, _BASE, _STRIDE, _STATUS, _HOME = 0,
 _PATIENCE, _RUNG, _SINCE, _ENDED = 10, 11, 29, 30
 """Where the words of the state are; those that different threads write lie on lines of their own."""
 _STATE_WORDS = 32
-_MASK = 128
+_MASK, _CPUS = 128, "[128 x i8]"
 """Bytes of a set of processors: 1024 of them. Where there are more, nobody steps aside."""
 _WORKER, _POST, _GO_ON, _CANCEL = range(4)
 _MORE, CANCELLED = 1, 2
+_WAIT, _WAKE, _NEVER, _ROWS = 128, 129, 2**63 - 1, 2**16 - 1
+"""What a futex is asked for; no time; the bits of a ticket that count rows."""
 
 
 class Pool:
@@ -134,291 +138,202 @@ def _libc() -> Any:
     return found
 
 
+@functools.cache
 def text() -> str:
     """The LLVM text of `kernel(ptr seat)`: seats are described in `Pool.run`; a worker's holds the state and its role only."""
-    futex, set_affinity, get_affinity, pause, hint = _MACHINES[platform.machine()]
-    kind = hint.split(" ")[0] if hint else ""
-    words = {"ticket": _TICKET, "bell": _BELL, "sleepers": _SLEEPERS, "done": _DONE}
-    words |= {"function": _FUNCTION, "base": _BASE, "stride": _STRIDE, "status": _STATUS, "home": _HOME}
-    words |= {"patience": _PATIENCE, "rung": _RUNG, "since": _SINCE, "ended": _ENDED}
-    places = "\n".join(f"  %{name} = getelementptr i64, ptr %state, i64 {at}" for name, at in words.items())
-    return _TEXT.format(
-        places=places,
-        futex=futex,
-        set_affinity=set_affinity,
-        get_affinity=get_affinity,
-        mask=_MASK,
-        pause=f"@{pause}({hint})",
-        declare=f"@{pause}({kind})",
-        spins=SPINS,
-        pause_between=PAUSE,
-        patient=PATIENT,
-        stop=CANCELLED,
-        cancel=_CANCEL,
-        post=_POST,
-        more=_MORE,
-    )
+    b = LLVMBuilder()
+    _Crew(b).run()
+    return b.finish(lambda: None)
 
 
-_TEXT = """\
-declare i64 @syscall(i64, ...)
-declare i32 @clock_gettime(i32, ptr)
-declare i32 @sched_getcpu()
-declare i64 @llvm.umin.i64(i64, i64)
-declare void {declare}
+class _Crew:
+    """Writes what workers and caller do."""
 
-define internal i64 @nanoseconds(ptr %clock) nounwind alwaysinline {{
-  %told = call i32 @clock_gettime(i32 1, ptr %clock)
-  %second = load i64, ptr %clock
-  %nano.at = getelementptr i64, ptr %clock, i64 1
-  %nano = load i64, ptr %nano.at
-  %nanos = mul i64 %second, 1000000000
-  %now = add i64 %nanos, %nano
-  ret i64 %now
-}}
+    def __init__(self, b: LLVMBuilder) -> None:
+        self.b = b
+        self.futex, self.set_affinity, self.get_affinity, self.pause, self.hint = _MACHINES[platform.machine()]
+        self.clock, self.mask = (self._array(name, type) for name, type in (("clock", "[2 x i64]"), ("mask", _CPUS)))
+        self.avoided = b.var("avoided", b.const("i32", -1))
+        self.state, self.role = (b.slot(k, type, "seat") for k, type in enumerate(("ptr", "i64")))
+        self.is_worker = b.eq(self.role, _WORKER)
+        self.limit, self.turns = b.var("limit", b.i64(0)), b.var("turns", b.i64(0))
 
-define internal void @allow(ptr %mask, i32 %cpu, i8 %yes) nounwind {{      ; a processor, or (0) not
-  %byte = lshr i32 %cpu, 3
-  %at = getelementptr i8, ptr %mask, i32 %byte
-  %number = and i32 %cpu, 7
-  %number.byte = trunc i32 %number to i8
-  %bit = shl i8 1, %number.byte
-  %others = xor i8 %bit, -1
-  %allowed = load i8, ptr %at
-  %without = and i8 %allowed, %others
-  %own = shl i8 %yes, %number.byte
-  %set = or i8 %without, %own
-  store i8 %set, ptr %at
-  ret void
-}}
+    def _array(self, name: str, type: str) -> Val:
+        return Val(self.b.var(name, Val("zeroinitializer", type)).name, "ptr")
 
-define i64 @kernel(ptr noundef %seat) nounwind {{
-entry:
-  %clock = alloca [2 x i64]
-  %mask = alloca [{mask} x i8], align 8
-  %avoided = alloca i32
-  store i32 -1, ptr %avoided
-  %state = load ptr, ptr %seat
-{places}
-  %role.at = getelementptr i64, ptr %seat, i64 1
-  %role = load i64, ptr %role.at
-  switch i64 %role, label %begin [ i64 0, label %look i64 {post}, label %post i64 {cancel}, label %cancel ]
+    def word(self, number: int) -> Val:
+        return self.b.place(self.state, number)
 
-post:                                                    ; a new job: all words first, the ticket last
-  %s2 = getelementptr i64, ptr %seat, i64 2
-  %s3 = getelementptr i64, ptr %seat, i64 3
-  %s4 = getelementptr i64, ptr %seat, i64 4
-  %s5 = getelementptr i64, ptr %seat, i64 5
-  %given.function = load i64, ptr %s2
-  %given.base = load i64, ptr %s3
-  %given.stride = load i64, ptr %s4
-  %rows = load i64, ptr %s5
-  store atomic i64 %given.function, ptr %function monotonic, align 8
-  store atomic i64 %given.base, ptr %base monotonic, align 8
-  store atomic i64 %given.stride, ptr %stride monotonic, align 8
-  store atomic i64 0, ptr %status monotonic, align 8
-  store atomic i32 0, ptr %done monotonic, align 8
-  %here = call i32 @sched_getcpu()
-  store atomic i32 %here, ptr %home monotonic, align 8
-  %old = load atomic i64, ptr %ticket monotonic, align 8
-  %old.generation = lshr i64 %old, 32
-  %generation = add i64 %old.generation, 1
-  %high = shl i64 %generation, 32
-  %middle = shl i64 %rows, 16
-  %fresh = or i64 %high, %middle
-  store atomic i64 %fresh, ptr %ticket seq_cst, align 8
-  %posted = call i64 @nanoseconds(ptr %clock)
-  %ended.at = load i64, ptr %ended
-  %gap = sub i64 %posted, %ended.at
-  %alone = icmp ugt i64 %gap, {pause_between}
-  br i1 %alone, label %first, label %begin
-first:                                                   ; of several jobs in a row
-  store i64 %posted, ptr %since
-  br label %begin
+    def system(self, number: int, *args: Val | int) -> Val:
+        """A system call."""
+        b = self.b
+        given = [b.i64(x) if isinstance(x, int) else b.convert("ptrtoint", x, "i64") for x in (number, *args, 0, 0, 0)]
+        return b.call("syscall", "i64", given[:5])
 
-cancel:
-  store atomic i64 {stop}, ptr %status seq_cst, align 8
-  br label %begin
-begin:                                                   ; the caller: when to return to Python
-  %s6 = getelementptr i64, ptr %seat, i64 6
-  %slice = load i64, ptr %s6
-  %now = call i64 @nanoseconds(ptr %clock)
-  %soon = add i64 %now, %slice
-  %cancelled = icmp eq i64 %role, {cancel}
-  %until = select i1 %cancelled, i64 9223372036854775807, i64 %soon
-  br label %wake
+    def now(self) -> Val:
+        """Nanoseconds."""
 
-wake:                                                    ; the caller: whether it is time to ring
-  %time = phi i64 [ %now, %begin ], [ %now.again, %caller.done ]
-  %limit.kept = phi i64 [ %until, %begin ], [ %limit, %caller.done ]
-  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
-  %somebody = icmp sgt i64 %asleep, 0
-  br i1 %somebody, label %consider, label %waked
-consider:
-  %began = load i64, ptr %since
-  %worked.for = sub i64 %time, %began
-  %needed = load atomic i64, ptr %patience monotonic, align 8
-  %long = icmp uge i64 %worked.for, %needed
-  %posted.rows = load atomic i64, ptr %ticket monotonic, align 8
-  %posted.shifted = lshr i64 %posted.rows, 16
-  %posted.count = and i64 %posted.shifted, 65535
-  %everybody = add i64 %asleep, 1
-  %whole = icmp ule i64 %posted.count, %everybody        ; a row for everybody: each is long
-  %worth = or i1 %long, %whole
-  %rung.at = load atomic i64, ptr %rung monotonic, align 8
-  %silent = icmp eq i64 %rung.at, 0                      ; nobody is being woken
-  %rings = and i1 %worth, %silent
-  br i1 %rings, label %ring, label %waked
-ring:
-  store atomic i64 %time, ptr %rung seq_cst, align 8
-  %bells = atomicrmw add ptr %bell, i32 1 seq_cst
-  %needed.most = call i64 @llvm.umin.i64(i64 %asleep, i64 %posted.count)
-  %woken = call i64 (i64, ...) @syscall(i64 {futex}, ptr %bell, i64 129, i64 %needed.most)
-  br label %waked
-waked:
-  br label %look
+        def read(clock: Val) -> Val:
+            b.call("clock_gettime", "i32", [b.const("i32", 1), clock])
+            return b.add(b.mul(b.load(clock, b.i64(0), "i64"), 1_000_000_000), b.load(clock, b.i64(1), "i64"))
 
-look:
-  %limit = phi i64 [ 0, %entry ], [ %limit.kept, %waked ], [ %limit, %take ], [ %limit, %worked ], [ %limit, %spin ], [ %limit, %slept ]
-  %turns = phi i64 [ 0, %entry ], [ 0, %waked ], [ 0, %take ], [ 0, %worked ], [ %turn, %spin ], [ 0, %slept ]
-  %seen = load atomic i64, ptr %ticket seq_cst, align 8
-  %next = and i64 %seen, 65535
-  %shifted = lshr i64 %seen, 16
-  %count = and i64 %shifted, 65535
-  %some = icmp ult i64 %next, %count
-  br i1 %some, label %take, label %idle
+        b = self.b
+        return b.inner("nanoseconds", "i64", [self.clock], read)
 
-take:
-  %f = load atomic i64, ptr %function monotonic, align 8
-  %start = load atomic i64, ptr %base monotonic, align 8
-  %step = load atomic i64, ptr %stride monotonic, align 8
-  %wanted = add i64 %seen, 1
-  %pair = cmpxchg ptr %ticket, i64 %seen, i64 %wanted seq_cst seq_cst
-  %mine = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %mine, label %mine.now, label %look
-mine.now:
-  %stopped = load atomic i64, ptr %status monotonic, align 8
-  %going = icmp eq i64 %stopped, 0
-  br i1 %going, label %run, label %finished
-run:
-  %far = mul i64 %next, %step
-  %where = add i64 %start, %far
-  %row = inttoptr i64 %where to ptr
-  %code = inttoptr i64 %f to ptr
-  %result = call i64 %code(ptr %row)
-  %failed = icmp ne i64 %result, 0
-  br i1 %failed, label %fail, label %finished
-fail:
-  store atomic i64 %result, ptr %status monotonic, align 8
-  br label %finished
-finished:
-  %before = atomicrmw add ptr %done, i32 1 seq_cst
-  %after = add i32 %before, 1
-  %after.wide = zext i32 %after to i64
-  %worker = icmp eq i64 %role, 0
-  br i1 %worker, label %worker.done, label %caller.done
-worker.done:
-  %last = icmp eq i64 %after.wide, %count
-  br i1 %last, label %tell, label %worked
-tell:
-  %told.caller = call i64 (i64, ...) @syscall(i64 {futex}, ptr %done, i64 129, i64 1)
-  br label %worked
-caller.done:
-  %now.again = call i64 @nanoseconds(ptr %clock)
-  %late = icmp sgt i64 %now.again, %limit
-  br i1 %late, label %more, label %wake
-more:
-  ret i64 {more}
-worked:
-  br label %look
+    def run(self) -> None:
+        b = self.b
+        with b.if_(b.eq(self.role, _POST)):
+            self.post()
+        with b.if_(b.eq(self.role, _CANCEL)):
+            b.share(self.word(_STATUS), b.i64(CANCELLED), "seq_cst")
+        with b.if_(b.eq(self.is_worker, 0)):  # when to return to Python
+            now = self.now()
+            b.set(self.limit, b.select(b.eq(self.role, _CANCEL), b.i64(_NEVER), b.add(now, b.slot(6, "i64", "slice"))))
+            self.wake(now)
+        with b.while_(lambda: b.const("i1", 1)):
+            seen = b.shared(self.word(_TICKET), order="seq_cst")
+            row, rows = b.and_(seen, b.i64(_ROWS)), self.rows_of(seen)
+            some = b.compare("ult", row, rows)
+            b.if_else(some, lambda: self.take(seen, row, rows), lambda: self.idle(seen, rows))
 
-idle:
-  %is.worker = icmp eq i64 %role, 0
-  br i1 %is.worker, label %worker.idle, label %caller.idle
+    def rows_of(self, ticket: Val) -> Val:
+        return self.b.and_(self.b.binary("lshr", ticket, self.b.i64(16)), self.b.i64(_ROWS))
 
-caller.idle:
-  %so.far = load atomic i32, ptr %done seq_cst, align 8
-  %so.far.wide = zext i32 %so.far to i64
-  %all = icmp uge i64 %so.far.wide, %count
-  br i1 %all, label %over, label %caller.wait
-over:
-  %over.at = call i64 @nanoseconds(ptr %clock)
-  store i64 %over.at, ptr %ended
-  ret i64 0
-caller.wait:
-  %patient = icmp ult i64 %turns, {spins}
-  br i1 %patient, label %spin, label %caller.sleep
-caller.sleep:
-  store i64 0, ptr %clock
-  %fifty.at = getelementptr i64, ptr %clock, i64 1
-  store i64 50000000, ptr %fifty.at
-  %slept.caller = call i64 (i64, ...) @syscall(i64 {futex}, ptr %done, i64 128, i32 %so.far, ptr %clock)
-  %forever = icmp eq i64 %limit, 9223372036854775807
-  br i1 %forever, label %slept, label %caller.check
-caller.check:
-  %at.last = load atomic i32, ptr %done seq_cst, align 8
-  %at.last.wide = zext i32 %at.last to i64
-  %ready = icmp uge i64 %at.last.wide, %count
-  br i1 %ready, label %over, label %more
+    def post(self) -> None:
+        """A new job: all words first, the ticket last."""
+        b = self.b
+        for word, slot in ((_FUNCTION, 2), (_BASE, 3), (_STRIDE, 4)):
+            b.share(self.word(word), b.slot(slot, "i64", "given"))
+        b.share(self.word(_STATUS), b.i64(0))
+        b.share(self.word(_DONE), b.const("i32", 0))
+        b.share(self.word(_HOME), b.call("sched_getcpu", "i32", []))
+        generation = b.add(b.binary("lshr", b.shared(self.word(_TICKET)), b.i64(32)), 1)
+        rows = b.binary("shl", b.slot(5, "i64", "rows"), b.i64(16))
+        b.share(self.word(_TICKET), b.binary("or", b.binary("shl", generation, b.i64(32)), rows), "seq_cst")
+        posted = self.now()
+        gap = b.sub(posted, b.load(self.word(_ENDED), b.i64(0), "i64"))
+        with b.if_(b.compare("ugt", gap, b.i64(PAUSE))):  # the first of several jobs in a row
+            b.store(self.word(_SINCE), b.i64(0), posted)
 
-worker.idle:
-  %bored = icmp uge i64 %turns, {spins}
-  br i1 %bored, label %worker.sleep, label %spin
-worker.sleep:                                            ; what was rung for before is over: else nobody would ring again
-  %heard = load atomic i32, ptr %bell seq_cst, align 8
-  store atomic i64 0, ptr %rung seq_cst, align 8
-  %up = atomicrmw add ptr %sleepers, i64 1 seq_cst
-  %new = load atomic i64, ptr %ticket seq_cst, align 8
-  %same = icmp eq i64 %new, %seen
-  br i1 %same, label %worker.wait, label %worker.up
-worker.wait:
-  %slept.worker = call i64 (i64, ...) @syscall(i64 {futex}, ptr %bell, i64 128, i32 %heard, ptr null)
-  br label %worker.up
-worker.up:
-  %down = atomicrmw sub ptr %sleepers, i64 1 seq_cst
-  %called.at = atomicrmw xchg ptr %rung, i64 0 seq_cst
-  %called = icmp ne i64 %called.at, 0
-  br i1 %called, label %learn, label %where.am.i
-learn:                                                   ; the first one that is up: patience follows what waking takes
-  %up.at = call i64 @nanoseconds(ptr %clock)
-  %took = sub i64 %up.at, %called.at
-  %counts = call i64 @llvm.umin.i64(i64 %took, i64 {patient})
-  %so.long = load atomic i64, ptr %patience monotonic, align 8
-  %three = mul i64 %so.long, 3
-  %four = add i64 %three, %counts
-  %mean = lshr i64 %four, 2
-  store atomic i64 %mean, ptr %patience monotonic, align 8
-  br label %where.am.i
-where.am.i:
-  %mine.cpu = call i32 @sched_getcpu()
-  %caller.cpu = load atomic i32, ptr %home monotonic, align 8
-  %crowded = icmp eq i32 %mine.cpu, %caller.cpu
-  br i1 %crowded, label %aside, label %slept
-aside:                                                   ; to any other processor, and away from this one
-  %size = call i64 (i64, ...) @syscall(i64 {get_affinity}, i64 0, i64 {mask}, ptr %mask)
-  %known = icmp sgt i64 %size, 0
-  br i1 %known, label %leave, label %slept
-leave:
-  %old.cpu = load i32, ptr %avoided
-  %avoids = icmp sge i32 %old.cpu, 0
-  br i1 %avoids, label %return, label %move
-return:                                                  ; to where it was away from before
-  call void @allow(ptr %mask, i32 %old.cpu, i8 1)
-  br label %move
-move:
-  call void @allow(ptr %mask, i32 %mine.cpu, i8 0)
-  %moved = call i64 (i64, ...) @syscall(i64 {set_affinity}, i64 0, i64 %size, ptr %mask)
-  %gone = icmp eq i64 %moved, 0
-  br i1 %gone, label %gone.now, label %slept
-gone.now:
-  store i32 %mine.cpu, ptr %avoided
-  br label %slept
-slept:
-  br label %look
+    def wake(self, time: Val) -> None:
+        """The caller: whether it is time to ring."""
 
-spin:
-  call void {pause}
-  %turn = add i64 %turns, 1
-  br label %look
-}}
-"""
+        def ring(state: Val, time: Val) -> None:
+            asleep = b.shared(b.place(state, _SLEEPERS), order="seq_cst")
+            with b.if_(b.compare("sgt", asleep, b.i64(0))):
+                worked = b.sub(time, b.load(b.place(state, _SINCE), b.i64(0), "i64"))
+                long = b.compare("uge", worked, b.shared(b.place(state, _PATIENCE)))
+                rows = self.rows_of(b.shared(b.place(state, _TICKET)))
+                whole = b.compare("ule", rows, b.add(asleep, 1))  # a row for everybody: each is long
+                silent = b.eq(b.shared(b.place(state, _RUNG)), 0)  # nobody is being woken
+                with b.if_(b.and_(b.binary("or", long, whole), silent)):
+                    b.share(b.place(state, _RUNG), time, "seq_cst")
+                    b.exchange("add", b.place(state, _BELL), b.const("i32", 1))
+                    most = b.call("llvm.umin.i64", "i64", [asleep, rows])
+                    self.system(self.futex, b.place(state, _BELL), _WAKE, most)
+
+        b = self.b
+        b.inner("wake", "void", [self.state, time], ring)
+
+    def take(self, seen: Val, row: Val, rows: Val) -> None:
+        """Run a row, if nobody else has taken it."""
+        b = self.b
+        code, base, stride = (b.shared(self.word(k)) for k in (_FUNCTION, _BASE, _STRIDE))
+        b.set(self.turns, b.i64(0))
+        with b.if_(b.replaced(self.word(_TICKET), seen, b.add(seen, 1))):
+            with b.if_(b.eq(b.shared(self.word(_STATUS)), 0)):
+                at = b.convert("inttoptr", b.add(base, b.mul(row, stride)), "ptr")
+                result = b.call_at(b.convert("inttoptr", code, "ptr"), "i64", [at])
+                with b.if_(b.ne(result, 0)):
+                    b.share(self.word(_STATUS), result)
+            after = b.add(b.convert("zext", b.exchange("add", self.word(_DONE), b.const("i32", 1)), "i64"), 1)
+
+            def worked() -> None:
+                with b.if_(b.eq(after, rows)):
+                    self.system(self.futex, self.word(_DONE), _WAKE, 1)
+
+            def called() -> None:
+                now = self.now()
+                with b.if_(b.compare("sgt", now, b.get(self.limit))):
+                    b.fail(_MORE)
+                self.wake(now)
+
+            b.if_else(self.is_worker, worked, called)
+
+    def idle(self, seen: Val, rows: Val) -> None:
+        b = self.b
+        with b.if_(b.eq(self.is_worker, 0)):
+            self.leave_if_done(rows)
+
+        def sleep() -> None:
+            b.set(self.turns, b.i64(0))
+            b.if_else(self.is_worker, lambda: self.sleep(seen), lambda: self.wait(rows))
+
+        def spin() -> None:
+            b.call(self.pause, "void", self.hint)
+            b.increment(self.turns)
+
+        b.if_else(b.compare("ult", b.get(self.turns), b.i64(SPINS)), spin, sleep)
+
+    def leave_if_done(self, rows: Val) -> Val:
+        """The caller leaves if all rows have returned; how many have."""
+        b = self.b
+        done = b.shared(self.word(_DONE), "i32", "seq_cst")
+        with b.if_(b.compare("uge", b.convert("zext", done, "i64"), rows)):
+            b.store(self.word(_ENDED), b.i64(0), self.now())
+            b.fail(OK)
+        return done
+
+    def wait(self, rows: Val) -> None:
+        """The caller sleeps until a row returns, and goes back to Python for a look at signals."""
+        b = self.b
+        done = self.leave_if_done(rows)
+        b.store(self.clock, b.i64(0), b.i64(0))
+        b.store(self.clock, b.i64(1), b.i64(SLICE))
+        self.system(self.futex, self.word(_DONE), _WAIT, b.convert("zext", done, "i64"), self.clock)
+        with b.if_(b.ne(b.get(self.limit), _NEVER)):
+            self.leave_if_done(rows)
+            b.fail(_MORE)
+
+    def sleep(self, seen: Val) -> None:
+        """A worker sleeps until the bell rings. What was rung for before is over: else nobody would ring again."""
+        b = self.b
+        heard = b.convert("zext", b.shared(self.word(_BELL), "i32", "seq_cst"), "i64")
+        b.share(self.word(_RUNG), b.i64(0), "seq_cst")
+        b.exchange("add", self.word(_SLEEPERS), b.i64(1))
+        with b.if_(b.eq(b.shared(self.word(_TICKET), order="seq_cst"), seen)):
+            self.system(self.futex, self.word(_BELL), _WAIT, heard)
+        b.exchange("sub", self.word(_SLEEPERS), b.i64(1))
+        called = b.exchange("xchg", self.word(_RUNG), b.i64(0))
+        with b.if_(b.ne(called, 0)):  # the first one that is up: patience follows what waking takes
+            took = b.call("llvm.umin.i64", "i64", [b.sub(self.now(), called), b.i64(PATIENT)])
+            four = b.add(b.mul(b.shared(self.word(_PATIENCE)), 3), took)
+            b.share(self.word(_PATIENCE), b.binary("lshr", four, b.i64(2)))
+        self.step_aside()
+
+    def step_aside(self) -> None:
+        """From the processor of the caller to any other one, and back to where the worker was away from before."""
+        b = self.b
+        here = b.call("sched_getcpu", "i32", [])
+        with b.if_(b.eq(here, b.shared(self.word(_HOME), "i32"))):
+            size = self.system(self.get_affinity, 0, _MASK, self.mask)
+            with b.if_(b.compare("sgt", size, b.i64(0))):
+                old = b.get(self.avoided)
+                with b.if_(b.compare("sge", old, b.const("i32", 0))):
+                    self.allow(old, 1)
+                self.allow(here, 0)
+                with b.if_(b.eq(self.system(self.set_affinity, 0, size, self.mask), 0)):
+                    b.set(self.avoided, here)
+
+    def allow(self, cpu: Val, yes: int) -> None:
+        """A processor, or (0) not."""
+
+        def change(mask: Val, cpu: Val, yes: Val) -> None:
+            at = b.convert("zext", b.binary("lshr", cpu, b.const("i32", 3)), "i64")
+            number = b.convert("trunc", b.and_(cpu, b.const("i32", 7)), "i8")
+            others = b.binary("xor", b.binary("shl", b.const("i8", 1), number), b.const("i8", -1))
+            kept = b.and_(b.load(mask, at, "i8"), others)
+            b.store(mask, at, b.binary("or", kept, b.binary("shl", yes, number)))
+
+        b = self.b
+        b.inner("allow", "void", [self.mask, cpu, b.const("i8", yes)], change)
