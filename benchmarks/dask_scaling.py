@@ -332,7 +332,9 @@ def floor(graph: sp.csr_array, rounds: int) -> None:
     ranks = sd.jit(pagerank)
     for workers in (1, 2):
         with (
-            distributed.LocalCluster(workers, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
+            distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=0
+            ) as cluster,
             distributed.Client(cluster) as client,
         ):
             A = sd.shard(graph, rows=2)

@@ -61,6 +61,8 @@ class Emitter:
         self.sizes: dict[Any, float] = {}
         self.works: dict[Any, float] = {}
         """Bytes that a task is expected to return, and its operations, for simulations."""
+        self.homes: dict[Any, str] = {}
+        """The workers that tasks should run on, beside the largest of their blocks that stays (`places`)."""
         self._operands: dict[Any, tuple[tuple[int, ...] | None, list[Any]]] = {}
         self.sent = 0.0
         """Bytes that are expected to be moved."""
@@ -70,20 +72,21 @@ class Emitter:
     def given(self, value: Any) -> Placed:
         """An argument or a constant: in shards, or whole."""
         if isinstance(value, Sharded):
-            self.graph.update(value.__dask_graph__())
+            self.graph.update(value._graph)
+            self.homes.update(value.homes)
             entries = float(value.counts.sum()) if value.counts is not None else _guess(value.aval)
             return Placed(value.aval, value.cuts, value.name, entries)
         x: Array = value if isinstance(value, Array) else weak_scalar(value) if np.isscalar(value) else asarray(value)
         name = f"const-{digest(x._storage)}"
         place = (0,) * x.ndim
         if (name, *place) not in self.graph:
-            name, nodes = placed(name, {place: x}, everywhere=True)
+            name, nodes, _ = placed(name, {place: x}, everywhere=True)
             self.graph.update(nodes)
         return Placed(x.aval, tuple(whole(n) for n in x.shape), name, float(x.nnz))
 
     def sharded(self, value: Placed) -> Sharded:
         """A value as a collection."""
-        return Sharded(value.aval, value.cuts, value.name, self.graph)
+        return Sharded(value.aval, value.cuts, value.name, self.graph, homes=self.homes)
 
     # -------------------------------------------------------------------------------------------------- programs
 
@@ -128,6 +131,7 @@ class Emitter:
         lost = stage.partial
         single = len(stage.outputs) == 1 and not lost
         names = {v: f"{label}-{k}-{token}" for k, v in enumerate(stage.outputs)}
+        stays = _stays(stage, sources)
         for point in itertools.product(*(range(len(c) - 1) for c in stage.grid)):
             layouts, refs = [], []
             for source, (_, axes) in zip(sources, stage.inputs, strict=True):
@@ -144,12 +148,19 @@ class Emitter:
             else:
                 key = (f"{label}-stage-{token}", *point)
             self.graph[key] = self._task(key, tasks.run, text, lines, layouts, extents, *refs)
+            if stays is not None:
+                source, axes = stays
+                block = (source.name, *(0 if k is None else point[k] for k in axes))
+                if block in self.homes:
+                    self.homes[key] = self.homes[block]
             self.works[key] = sum(c.work for c in stage.choices) / stage.points
             self.sizes[key] = sum(plan.values[v].bytes / max(plan.values[v].count, 1) for v in stage.outputs)
             if len(stage.outputs) > 1:
                 for number, var in enumerate(stage.outputs):
                     own = (f"{names[var]}-part", *point) if var in lost else (names[var], *_place(plan, var, point))
                     self.graph[own] = self._task(own, tasks.pick, self._ref(key), number)
+                    if key in self.homes:
+                        self.homes[own] = self.homes[key]
         for var in stage.outputs:
             if var in lost:
                 source_name = f"{names[var]}-part" if len(stage.outputs) > 1 else f"{label}-stage-{token}"
@@ -286,7 +297,7 @@ class Emitter:
         dask = optional("dask", "dask")
         kept = dask.persist(*map(self.sharded, values))
         for made in kept:
-            self.graph.update(made.__dask_graph__())
+            self.graph.update(made._graph)
         return list(values)
 
     def _scan(self, eqn: Eqn, values: list[Placed]) -> list[Placed]:
@@ -317,6 +328,17 @@ class Emitter:
 
 def _guess(aval: Aval) -> float:
     return float(aval.size) if aval.is_dense else float(max(aval.shape, default=1)) * 16
+
+
+def _stays(stage: Stage, sources: Sequence[Placed]) -> tuple[Placed, tuple[int | None, ...]] | None:
+    """The operand with the largest blocks that are read as they are, each by the tasks of its part of the grid; None where all are cut anew."""
+    fit = []
+    for source, (_, axes) in zip(sources, stage.inputs, strict=True):
+        cuts = [whole(n) if k is None else stage.grid[k] for k, n in zip(axes, source.aval.shape, strict=True)]
+        parts = math.prod(len(c) - 1 for c in cuts)
+        if parts > 1 and cuts == list(source.cuts):
+            fit.append((source.entries * bytes_per_entry(source.aval) / parts, source, axes))
+    return max(fit, key=lambda f: f[0])[1:] if fit else None
 
 
 def _place(plan: Plan, var: Var, point: tuple[int, ...]) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ def save_shards(
         raise FileExistsError(f"{path} holds shards already; remove them or take another folder")
     if isinstance(A, Sharded):
         spec, dask = optional("dask.task_spec", "dask"), optional("dask", "dask")
-        graph, keys = dict(A.__dask_graph__()), []
+        graph, keys = dict(A._graph), []
         for place in A.blocks():
             key = (f"write-{A.name}", *place)
             graph[key] = spec.Task(key, _write, str(path), place, spec.TaskRef((A.name, *place)), store, compressed)

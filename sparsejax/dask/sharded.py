@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
-from sparsejax.dask import exchange
+from sparsejax.dask import exchange, places
 from sparsejax.dask.cuts import Cut, aligned, cuts_for
 from sparsejax.formats import Format
 from sparsejax.lax.indexing import concatenate
@@ -33,7 +33,7 @@ class Sharded:
     Make one with `shard`; functions of `sparsejax.dask.jit` take and return them. Blocks have the format, dtype and fill of the array.
     """
 
-    __slots__ = ("_graph", "aval", "counts", "cuts", "name")
+    __slots__ = ("_graph", "aval", "counts", "cuts", "homes", "name")
 
     def __init__(
         self,
@@ -42,9 +42,10 @@ class Sharded:
         name: str,
         graph: Mapping[Any, Any],
         counts: NDArray[np.int64] | None = None,
+        homes: places.Homes | None = None,
     ) -> None:
         self.aval, self.cuts, self.name, self.counts = aval, tuple(cuts), name, counts
-        self._graph = graph
+        self._graph, self.homes = graph, homes or {}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -106,7 +107,7 @@ class Sharded:
     # ------------------------------------------------------------------------------------------------ Dask's protocol
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
-        return self._graph
+        return places.annotated(self._graph, self.homes)  # type: ignore[no-any-return]
 
     def __dask_keys__(self) -> list[Any]:
         return [(self.name, *place) for place in self.blocks()]
@@ -131,13 +132,13 @@ class Sharded:
 
     def __dask_postpersist__(self) -> Any:
         current_client()
-        return _persisted, (self.aval, self.cuts, self.name, self.counts)
+        return _persisted, (self.aval, self.cuts, self.name, self.counts, self.homes)
 
     def compute(self, **kwargs: Any) -> Array:
         """The whole array, here: workers send their blocks, and none of them holds all."""
         client = None if kwargs else current_client()
         if client is not None and not client.asynchronous and _on_clients():
-            return _gathered(_fetched(client, self._graph, self.__dask_keys__()), self.grid, self.aval)
+            return _gathered(_fetched(client, self.__dask_graph__(), self.__dask_keys__()), self.grid, self.aval)
         whole: Array = optional("dask", "dask").compute(self, **kwargs)[0]
         return whole
 
@@ -166,11 +167,12 @@ def _persisted(
     cuts: tuple[Cut, ...],
     name: str,
     counts: NDArray[np.int64] | None,
+    homes: places.Homes,
     rename: Mapping[str, str] | None = None,
 ) -> Sharded:
     name = (rename or {}).get(name, name)
     own = {key: graph[key] for key in (Sharded(aval, cuts, name, {}).__dask_keys__())}
-    return Sharded(aval, cuts, name, own, counts)
+    return Sharded(aval, cuts, name, own, counts, {key: homes[key] for key in own if key in homes})
 
 
 def assemble(parts: list[Any], grid: Sequence[int]) -> Any:
@@ -184,13 +186,21 @@ def assemble(parts: list[Any], grid: Sequence[int]) -> Any:
 
 
 def shard(
-    A: Any, rows: int | Sequence[int] | None = None, cols: int | Sequence[int] | None = None, *, axes: Any = None
+    A: Any,
+    rows: int | Sequence[int] | None = None,
+    cols: int | Sequence[int] | None = None,
+    *,
+    axes: Any = None,
+    row_cost: float = 0.0,
 ) -> Sharded:
     """An array cut into `rows` by `cols` blocks of about as many stored entries each, on the workers.
 
     `rows` and `cols` are numbers of parts or boundaries (0, ..., n); `axes` gives them for every dimension, where these are not two. Without
     any, rows are cut into shards of four million entries: shards never depend on the number of workers, and so neither do the bits of results. Rows and columns
     are cut between coordinates, so one row with more entries than a shard's share is a shard of its own; `.balance` says how even they are.
+
+    `row_cost` is what a row costs beside its entries, in entries: where dense rows go with those of A, as the features of a graph's nodes, parts with few rows
+    and many entries are done before parts with many rows and few entries. About the columns of the dense product of a layer over those of the sparse one.
 
     An array of Dask's becomes one in shards with its chunks as blocks, without being computed.
 
@@ -204,7 +214,7 @@ def shard(
     if isinstance(A, Sharded):
         raise TypeError("A is in shards already; compute() it first to cut it anew")
     if hasattr(A, "__dask_graph__"):
-        if (rows, cols, axes) != (None, None, None):
+        if (rows, cols, axes, row_cost) != (None, None, None, 0.0):
             raise ValueError("an array of Dask's is cut where its chunks are; call its rechunk() first")
         return _of_chunks(A)
     x = asarray(A)
@@ -219,14 +229,16 @@ def shard(
         raise ValueError(f"axes={axes} must have an entry for each of the {x.ndim} dimensions")
     if x.ndim and all(a is None for a in axes):
         axes = (math.ceil(max(x.nnz, 1) / SHARD_ENTRIES), *axes[1:])
-    made = cuts_for(storage, axes)
+    if not (isinstance(row_cost, int | float | np.number) and 0 <= row_cost < np.inf):
+        raise ValueError(f"row_cost={row_cost!r} must be a number of entries, 0 or more")
+    made = cuts_for(storage, axes, row_cost)
     name = f"shard-{digest(storage)[:16]}-{optional('dask.base', 'dask').tokenize(made)[:8]}"
     graph, counts = {}, np.zeros([len(c) - 1 for c in made], np.int64)
     for place in np.ndindex(*counts.shape):
         block = part(x, [(c[k], c[k + 1]) for c, k in zip(made, place, strict=True)])
         counts[place], graph[place] = block.nnz, block
-    name, nodes = placed(name, graph)
-    return Sharded(x.aval, made, name, nodes, counts)
+    name, nodes, homes = placed(name, graph)
+    return Sharded(x.aval, made, name, nodes, counts, homes)
 
 
 def _of_chunks(A: Any) -> Sharded:
@@ -267,39 +279,52 @@ def part(x: Any, ranges: Sequence[tuple[int, int]]) -> Any:
 SMALL = 1 << 20
 """Bytes of a block that travels with the graph, so that it can be sent again where a worker is lost; larger ones are sent to a worker once."""
 _sent: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+_lies: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+"""To which worker a block was sent."""
 
 
-def placed(name: str, blocks: Mapping[tuple[int, ...], Any], everywhere: bool = False) -> tuple[str, dict[Any, Any]]:
-    """Blocks by their place as nodes of a graph, and their name there: on the workers of a cluster, large ones in turn, or on all (what every task reads,
-    so that it is not lost with one of them); else here."""
+def placed(
+    name: str, blocks: Mapping[tuple[int, ...], Any], everywhere: bool = False
+) -> tuple[str, dict[Any, Any], places.Homes]:
+    """Blocks by their place as nodes of a graph, their name there, and where they lie: on the workers of a cluster, large ones in turn, or on all (what
+    every task reads, so that it is not lost with one of them); else here."""
     client = current_client()
+    seats = () if everywhere else places.seats(client)
+    found = {place: places.home(k, len(blocks), seats) for k, place in enumerate(blocks)}
     if client is None or all(block.nbytes <= SMALL for block in blocks.values()):
         node = optional("dask.task_spec", "dask").DataNode
-        return name, {(name, *k): node((name, *k), block) for k, block in blocks.items()}
+        nodes = {(name, *k): node((name, *k), block) for k, block in blocks.items()}
+        return name, nodes, {(name, *k): worker for k, worker in found.items() if worker is not None}
     known: dict[Any, Any] = {k: _sent.get((client.id, name, k)) for k in blocks}
     if any(future is None or future.status != "finished" for future in known.values()):
         # under a name of their own: a key that is released and sent again may be lost in between
         unique = f"{name}-{uuid.uuid4().hex[:8]}"
-        futures = client.scatter({(unique, *k): block for k, block in blocks.items()}, hash=False, broadcast=everywhere)
+        futures = {}
+        for worker in dict.fromkeys(found.values()):
+            own = {(unique, *k): block for k, block in blocks.items() if found[k] == worker}
+            there = None if worker is None else [worker]
+            futures.update(client.scatter(own, workers=there, hash=False, broadcast=everywhere))
         known = {k: futures[unique, *k] for k in blocks}
         for k, future in known.items():
-            _sent[client.id, name, k] = future
-    (own,) = {future.key[0] for future in known.values()}
-    return own, {future.key: future for future in known.values()}
+            _sent[client.id, name, k], worker = future, found[k]
+            if worker is not None:
+                _lies[future] = worker
+    (own_name,) = {future.key[0] for future in known.values()}
+    return own_name, {f.key: f for f in known.values()}, {f.key: _lies[f] for f in known.values() if f in _lies}
 
 
 BATCH = 8
 """How many blocks are fetched at once: a worker reads them from its disk, if they are there, and holds them all."""
 
 
-def _fetched(client: Any, graph: Mapping[Any, Any], keys: list[Any]) -> list[Any]:
+def _fetched(client: Any, graph: Any, keys: list[Any]) -> list[Any]:
     """The blocks of these keys, computed where they are not yet."""
     futures = {}  # blocks that are computed, or on their way
     for key in keys:
         if hasattr(graph[key], "status"):
             futures[key] = graph[key]
     rest = [key for key in keys if key not in futures]
-    futures.update(zip(rest, client.get(dict(graph), rest, sync=False) if rest else [], strict=True))
+    futures.update(zip(rest, client.get(graph, rest, sync=False) if rest else [], strict=True))
     made: list[Any] = []
     for k in range(0, len(keys), BATCH):
         made += client.gather([futures.pop(key) for key in keys[k : k + BATCH]])  # and let go of

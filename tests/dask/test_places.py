@@ -1,0 +1,78 @@
+"""Tasks run beside the block that stays, however much is moved to them; blocks of equal cuts lie beside each other."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'")
+
+import sparsejax.dask as sd  # noqa: E402
+from sparsejax.dask import places  # noqa: E402
+
+rng = np.random.default_rng(3)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def skewed(rows=4000, wide=200):
+    """Half of the entries in a few rows."""
+    few = sp.random_array((wide, rows), density=0.2, format="csr", rng=rng)
+    many = sp.random_array((rows - wide, rows), density=0.2 * wide / (rows - wide), format="csr", rng=rng)
+    return sp.csr_array(sp.vstack([few, many]))
+
+
+@pytest.mark.parametrize("columns", [8, 64])
+def test_tasks_are_beside_their_block(client, columns):
+    """All but a few rows of X are in one part: Dask alone would run both tasks of the product there."""
+    S, X, W = skewed(), rng.normal(size=(4000, columns)), rng.normal(size=(columns, columns))
+    A = sd.shard(S, rows=2)
+    assert A.cuts[0][1] < 1000
+    H = sd.shard(X, rows=A.cuts[0])
+    assert list(A.homes.values()) == list(H.homes.values()) == list(places.seats(client))
+    kept = sd.jit(lambda A, H, W: A @ (H @ W))(A, H, W).persist()
+    distributed.wait(client.futures_of(kept))
+    holders = client.who_has(client.futures_of(kept))
+    assert [holders[key][0] for key in kept.__dask_keys__()] == list(places.seats(client))
+    again = sd.jit(lambda A, Y: A @ Y)(A, kept)
+    assert all(
+        again.homes[key] == kept.homes[before]
+        for key, before in zip(again.__dask_keys__(), kept.__dask_keys__(), strict=True)
+    )
+    np.testing.assert_allclose(again.compute().todense(), S @ (S @ (X @ W)), rtol=1e-9)
+
+
+def test_a_lost_home(client):
+    """Another worker runs what was asked of one that is gone."""
+    S = sp.random_array((50, 50), density=0.2, format="csr", rng=rng)
+    A = sd.shard(S, rows=2)
+    A.homes = dict.fromkeys(A.homes, "tcp://127.0.0.1:1")
+    np.testing.assert_allclose(sd.jit(lambda A: A * 2)(A).compute().todense(), S.toarray() * 2)
+
+
+def test_seats():
+    assert [places.home(k, 3, ("a", "b")) for k in range(3)] == ["a", "a", "b"]
+    assert places.home(0, 1, ("a", "b")) is None
+    assert places.home(0, 2, ()) is None
+    assert places.seats(None) == ()
+
+
+def test_rows_cost_beside_their_entries():
+    S = skewed()
+    by_entries, by_rows = (sd.shard(S, rows=2, row_cost=c).cuts[0][1] for c in (0, 1e9))
+    between = sd.shard(S, rows=2, row_cost=20).cuts[0][1]
+    assert by_entries < between < by_rows == 2000
+    work = np.diff(S.indptr) + 20
+    assert abs(work[:between].sum() - work[between:].sum()) <= work.max()
+    for wrong in (-1, np.inf, np.nan, "5", [1]):
+        with pytest.raises(ValueError, match=r"row_cost=.*must be a number of entries"):
+            sd.shard(S, rows=2, row_cost=wrong)
+    np.testing.assert_array_equal(sd.shard(sj.array(S), rows=3, row_cost=2.5).compute().todense(), S.toarray())
