@@ -125,7 +125,7 @@ class Emitter:
         text, lines = _text(stage)
         sources = [env[v] for v, _ in stage.inputs]
         label = "-".join(dict.fromkeys(c.eqn.primitive.name.replace("_", "-") for c in stage.choices))[:40]
-        token = self._tokenize(text, stage.grid, [(s.name, s.cuts) for s in sources])
+        token = self._tokenize(text, lines, stage.grid, [(s.name, s.cuts) for s in sources])
         seen = {k for _, axes in stage.inputs for k in axes if k is not None}
         hidden = [k for k in range(len(stage.grid)) if k not in seen]
         lost = stage.partial
@@ -347,12 +347,12 @@ def _place(plan: Plan, var: Var, point: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _text(stage: Stage) -> tuple[str, str]:
-    """A stage as text (`tasks.Program`), and the user's lines in it."""
+    """A stage as text (`tasks.Program`), and beside it the user's lines: programs that compute the same have one text, which is compiled once."""
     jaxpr = Jaxpr(tuple(stage.inputs.values()), (), tuple(stage.eqns), tuple(stage.outputs))
     dims = [[-1 if k is None else k for k in axes] for _, axes in stage.inputs]
     sized = {str(n): [-1 if k is None else k for k in axes] for n, axes in stage.sized.items()}
     lines = ", ".join(dict.fromkeys(c.eqn.source for c in stage.choices if c.eqn.source))
-    return json.dumps({"jaxpr": layout.dumps(jaxpr), "dims": dims, "sized": sized}), lines
+    return json.dumps({"jaxpr": layout.dumps(jaxpr, lines=False), "dims": dims, "sized": sized}), lines
 
 
 # ------------------------------------------------------------------------------------------------- pieces and plans

@@ -76,8 +76,8 @@ def _scalar(value: np.generic) -> Any:
     return {"number": [value.dtype.str, value.tobytes().hex()]}
 
 
-def encode(value: Any) -> Any:
-    """A parameter as JSON. LayoutError for functions and other objects."""
+def encode(value: Any, lines: bool = True) -> Any:
+    """A parameter as JSON, with the lines of its equations or without. LayoutError for functions and other objects."""
     if isinstance(value, np.generic):
         return _scalar(value)
     if value is None or isinstance(value, bool | str):
@@ -89,11 +89,11 @@ def encode(value: Any) -> Any:
     if isinstance(value, complex):
         return {"complex": [value.real.hex(), value.imag.hex()]}
     if type(value) is tuple:
-        return {"tuple": [encode(v) for v in value]}
+        return {"tuple": [encode(v, lines) for v in value]}
     if isinstance(value, list):
-        return {"list": [encode(v) for v in value]}
+        return {"list": [encode(v, lines) for v in value]}
     if isinstance(value, dict):
-        return {"dict": [[encode(k), encode(v)] for k, v in value.items()]}
+        return {"dict": [[encode(k), encode(v, lines)] for k, v in value.items()]}
     if isinstance(value, np.dtype):
         return {"dtype": value.str}
     if isinstance(value, Format):
@@ -111,7 +111,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, ClosedJaxpr):
         if value.consts:
             raise LayoutError("a body with constants of its own")
-        return {"jaxpr": encode_jaxpr(value.jaxpr)}
+        return {"jaxpr": encode_jaxpr(value.jaxpr, lines)}
     raise LayoutError(f"a parameter of type {type(value).__name__} cannot be written down")
 
 
@@ -176,8 +176,9 @@ def decode_aval(value: Any, scope: Scope | None = None) -> Aval:
 # ------------------------------------------------------------------------------------------------------------- jaxprs
 
 
-def encode_jaxpr(jaxpr: Jaxpr) -> Any:
-    """A jaxpr as JSON; its constants are inputs like others, and their values are kept elsewhere."""
+def encode_jaxpr(jaxpr: Jaxpr, lines: bool = True) -> Any:
+    """A jaxpr as JSON; its constants are inputs like others, and their values are kept elsewhere. Without `lines`, equal equations are equal
+    wherever they stand in the user's program."""
     numbers: dict[Var, int] = {}
     for var in (*jaxpr.consts, *jaxpr.inputs):
         numbers[var] = len(numbers)
@@ -191,12 +192,13 @@ def encode_jaxpr(jaxpr: Jaxpr) -> Any:
     for eqn in jaxpr.eqns:
         inputs = [atom(a) for a in eqn.inputs]
         try:
-            params = {key: encode(value) for key, value in eqn.params}
+            params = {key: encode(value, lines) for key, value in eqn.params}
         except LayoutError as error:
             raise LayoutError(f"{eqn.primitive.name} at {eqn.source or 'an unknown line'}: {error}") from None
         for out in eqn.outputs:
             numbers[out] = len(numbers)
-        eqns.append([name_of(eqn.primitive), inputs, params, [encode_aval(v.aval) for v in eqn.outputs], eqn.source])
+        source = eqn.source if lines else ""
+        eqns.append([name_of(eqn.primitive), inputs, params, [encode_aval(v.aval) for v in eqn.outputs], source])
     return {
         "consts": [encode_aval(v.aval) for v in jaxpr.consts],
         "inputs": [encode_aval(v.aval) for v in jaxpr.inputs],
@@ -234,9 +236,9 @@ def decode_jaxpr(value: Any, scope: Scope | None = None) -> Jaxpr:
     return Jaxpr(inputs, consts, tuple(eqns), tuple(atom(a) for a in value["outputs"]))
 
 
-def dumps(jaxpr: Jaxpr) -> str:
-    """A jaxpr as text, the same for the same equations."""
-    return json.dumps(encode_jaxpr(jaxpr), separators=(",", ":"))
+def dumps(jaxpr: Jaxpr, lines: bool = True) -> str:
+    """A jaxpr as text, the same for the same equations: of the same lines, or (without `lines`) of any."""
+    return json.dumps(encode_jaxpr(jaxpr, lines), separators=(",", ":"))
 
 
 def loads(text: str) -> Jaxpr:

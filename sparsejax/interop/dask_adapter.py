@@ -122,7 +122,7 @@ def arg_chunk(func: Any, argfunc: Any, x: Any, axis: Any, offset_info: Any) -> A
 
 
 def setitem(x: Any, v: Any, indices: Any) -> Any:
-    """`x[indices] = v` for a chunk: a new array."""
+    """`x[indices] = v` for a chunk: a new array in its format."""
     if not isinstance(x, Array):
         return _original("setitem")(x, v, indices)
     if 0 in np.shape(v):
@@ -132,7 +132,8 @@ def setitem(x: Any, v: Any, indices: Any) -> Any:
         if isinstance(index, np.ndarray) and index.dtype != np.bool_:
             index = index[index < extent]  # Dask writes the extent for what is in other chunks
         key.append(index)
-    return x.at[tuple(key)].set(v)
+    made = x.at[tuple(key)].set(v)
+    return made if made.format == x.format else made.asformat(x.format)
 
 
 def vindex_merge(locations: Any, values: Any) -> Any:

@@ -241,6 +241,36 @@ def test_chunks_are_ours(client):
         assert lazy._meta.format.is_dense == found.format.is_dense
 
 
+FORMATS = ("csr", "csc", "coo", "dense", "bitmap", "lil", "groupcoo:2", "bsr:2x2", "dia", "rle", "dcsr", "hash", "ell")
+KEPT = (
+    "from_array",
+    "map_blocks",
+    "slice",
+    "fancy rows",
+    "boolean rows",
+    "rechunk",
+    "assignment",
+    "concatenate",
+    "astype",
+)
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("form", FORMATS)
+def test_formats(form):
+    """The whole list in every format, small enough for all; what only moves entries keeps the format, and says so."""
+    a = da.from_array(A.asformat(form), chunks=(20, 10))
+    for name, (program, expected) in CONTRACT.items():
+        lazy = program(a)
+        found = lazy.compute(scheduler="sync")
+        try:
+            same(found, expected, lazy)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from None
+        if name in KEPT:
+            assert found.format == lazy._meta.format == a._meta.format, name
+
+
 def test_meta():
     lazy = chunked()
     assert isinstance(lazy._meta, sj.Array)

@@ -15,7 +15,7 @@ dask = pytest.importorskip("dask", reason="dask is not installed: pip install 's
 pytest.importorskip("dask.array")
 
 import sparsejax.dask as sd  # noqa: E402
-from sparsejax.dask import cuts, emit, plan  # noqa: E402
+from sparsejax.dask import cuts, emit, plan, tasks  # noqa: E402
 
 rng = np.random.default_rng(0)
 N = 90
@@ -354,6 +354,29 @@ def test_names_are_what_is_computed():
     assert one.name == two.name
     assert one.name != sd.jit(lambda A, x: A @ x)(sd.shard(A, rows=4), x + 1).name
     assert one.name != sd.jit(lambda A, x: A @ x)(sd.shard(A, rows=3), x).name
+
+
+def test_equal_programs_are_read_once():
+    """Wherever their lines are, stages that compute the same have one text, which a process reads once per shape; errors name the lines of each."""
+    A = sd.shard(np.ones((6, 4)), rows=2)
+
+    def here(A):
+        return (A * 2).sum(axis=1)
+
+    def there(A):
+        return (A * 2).sum(axis=1)
+
+    first, second = (sd.jit(f)(A) for f in (here, there))
+    texts = [
+        {node.args[0] for node in x._graph.values() if getattr(node, "func", None) is tasks.run}
+        for x in (first, second)
+    ]
+    assert texts[0] == texts[1] and len(texts[0]) == 1
+    assert "test_sharded" not in texts[0].pop()
+    first.compute(scheduler="sync")
+    before = tasks._program.cache_info().misses
+    np.testing.assert_array_equal(second.compute(scheduler="sync").todense(), np.full(6, 8.0))
+    assert tasks._program.cache_info().misses == before
 
 
 def test_large_work_is_cut():
