@@ -26,6 +26,7 @@ OPTIMISED = (
     "tests/jit/test_jammed",
     "tests/jit/test_tuning",
     "tests/dask/test_cluster",
+    "tests/dask/test_random_programs_on_a_cluster",
     "tests/threads",
 )
 """Tests whose kernels run on large data, or whose speed or bits are in question."""

@@ -204,7 +204,7 @@ class Emitter:
             last = len(groups) == 1
             keys = [(name, *place) if last else (f"{name}-sum{level}", *place, k) for k in range(len(groups))]
             for key, group in zip(keys, groups, strict=True):
-                self.graph[key] = self._task(key, tasks.combine, op, *map(self._ref, group))
+                self.graph[key] = self._task(key, tasks.combine, json.dumps(layout.encode(op)), *map(self._ref, group))
             level += 1
         if keys[0] != (name, *place):
             self.graph[name, *place] = self._task((name, *place), tasks.pick, [self._ref(keys[0])], 0)

@@ -182,8 +182,9 @@ def pick(results: Sequence[Any], number: int) -> Any:
     return results[number]
 
 
-def combine(op: str, *parts: Any) -> Any:
-    """Partial results as one, in order: ((a op b) op c) op d."""
+def combine(text: str, *parts: Any) -> Any:
+    """Partial results as one, in order: ((a op b) op c) op d, with the operator of a text."""
+    op = layout.decode(json.loads(text))
     with config.using(num_threads=1), _turn(op, parts):
         return _combined(op, len(parts))(*parts)
 

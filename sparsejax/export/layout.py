@@ -7,7 +7,7 @@
     extent  = 5 | {"extent": "2*n + 1"}            an expression of the program's symbols (`extents`)
     value   = null | true | 1 | "text" | {"float": hex} | {"tuple": [...]} | {"dtype": ...} | {"format": ...} | {"range": [...]} | {"ring": [...]}
             | {"number": [dtype, hex bytes]} | {"complex": [hex, hex]} | {"jaxpr": jaxpr} | {"list": [...]} | {"dict": [[key, value]]}
-            | {"record": [class, field, ...]} | {"extent": text} | {"span": [start, stop, step]}
+            | {"record": [class, field, ...]} | {"extent": text} | {"span": [start, stop, step]} | {"operator": ...} | {"expression": ...}    (`defined`)
 
 An operation is named by the module and the variable that hold it ("sparsejax.lax.contract:contract_p"), or an entry of a table there
 ("sparsejax.lax.elementwise:primitives:add"). A parameter that is a function cannot be written down: such programs are refused.
@@ -26,9 +26,10 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.primitive import Primitive
 from sparsejax.core.symbolic import Scope, Span, SymbolicDim, span
-from sparsejax.export import extents
+from sparsejax.export import defined, extents
 from sparsejax.export.errors import LayoutError
 from sparsejax.formats import Format
+from sparsejax.jit.ir import cin
 from sparsejax.lax.indirect.statements import Apply, Number, Ref, Statement
 from sparsejax.lax.semiring import Ring
 from sparsejax.transforms import staging
@@ -80,6 +81,8 @@ def encode(value: Any, lines: bool = True) -> Any:
     """A parameter as JSON, with the lines of its equations or without. LayoutError for functions and other objects."""
     if isinstance(value, np.generic):
         return _scalar(value)
+    if isinstance(value, str) and defined.is_defined(value):
+        return {"operator": defined.encoded(value)}
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
@@ -105,13 +108,15 @@ def encode(value: Any, lines: bool = True) -> Any:
     if isinstance(value, Span):
         return {"span": [encode(value.start), encode(value.stop), encode(value.step)]}
     if isinstance(value, Ring):
-        return {"ring": [value.add, value.mul, encode(value.zero)]}
+        return {"ring": [encode(value.add), encode(value.mul), encode(value.zero)]}
     if isinstance(value, Ref | Number | Apply | Statement):
         return {"record": [type(value).__name__, *(encode(getattr(value, f.name)) for f in fields(value))]}
     if isinstance(value, ClosedJaxpr):
         if value.consts:
             raise LayoutError("a body with constants of its own")
         return {"jaxpr": encode_jaxpr(value.jaxpr, lines)}
+    if isinstance(value, cin.Access | cin.Call | cin.Literal):
+        return {"expression": defined.expression_text(value)}
     raise LayoutError(f"a parameter of type {type(value).__name__} cannot be written down")
 
 
@@ -150,7 +155,11 @@ def decode(value: Any, scope: Scope | None = None) -> Any:
         case "record":
             return RECORDS[inner[0]](*(decode(v, scope) for v in inner[1:]))
         case "ring":
-            return Ring(inner[0], inner[1], decode(inner[2]))
+            return Ring(*map(decode, inner))
+        case "expression":
+            return defined.expression(inner)
+        case "operator":
+            return defined.decoded(inner)
         case "jaxpr":
             return staging.interned(decode_jaxpr(inner, scope))
     raise LayoutError(f"a value of the unknown kind {kind!r}")

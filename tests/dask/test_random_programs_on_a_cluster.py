@@ -11,12 +11,15 @@ dask = pytest.importorskip("dask")
 import sparsejax.dask as sd  # noqa: E402
 from tests.dask.random_programs import Program  # noqa: E402
 
+limits = pytest.importorskip("threadpoolctl").threadpool_limits
 WAYS = ("value", "grad", "vmap")
 SEEDS = 24
+"""1018 multiplies with an operator that the program defines, which another process did not know."""
 
 
 @pytest.fixture(scope="module")
 def client():
+    sj.clear_caches()  # of kernels that other tests have compiled without optimisation
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
@@ -66,12 +69,9 @@ def test_programs(seed, way, client):
     arguments = program.sharded()
     lazy = sd.jit(function)(*arguments)
     found = dask.compute(*lazy)
-    again = (
-        dask.compute(*sd.jit(function)(*arguments), scheduler="threads")
-        if not any(hasattr(node, "status") for x in lazy for node in x._graph.values())
-        else found
-    )
-    for a, b, c in zip(expected, found, again, strict=True):
+    with limits(1):  # dense products are BLAS's, whose bits depend on its threads; workers run it on one
+        here = dask.compute(*lazy, scheduler="threads")
+    for a, b, c in zip(expected, found, here, strict=True):
         assert (a.shape, a.dtype, a.format) == (b.shape, b.dtype, b.format)
         np.testing.assert_allclose(b.todense(), a.todense(), rtol=1e-7, atol=1e-9)
         assert b.todense().tobytes() == c.todense().tobytes()

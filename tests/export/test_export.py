@@ -1,9 +1,11 @@
 """Programs as bytes: the same results in a process that never saw the function; what is damaged or unknown is refused."""
 
 import contextlib
+import json
 import random
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.jaxpr import evaluate
-from sparsejax.export import LayoutError, deserialize, export, layout
+from sparsejax.export import LayoutError, defined, deserialize, export, layout
+from sparsejax.lax.semiring import ring_of, semiring_of
 from sparsejax.transforms import staging
 
 rng = np.random.default_rng(0)
@@ -78,6 +81,62 @@ def test_text_of_jaxprs(name):
     jaxpr = staging.clean(sj.make_jaxpr(function)(*args).jaxpr)
     assert str(layout.loads(layout.dumps(jaxpr))) == str(jaxpr)
     assert layout.dumps(layout.loads(layout.dumps(jaxpr))) == layout.dumps(jaxpr)
+
+
+SEMIRINGS: dict[str, Any] = {
+    "min_plus": "min_plus",
+    "max_times": "max_times",
+    "of lambdas": sj.Semiring(lambda x, y: snp.where(x > y, x, y), lambda x, y: 2 * x + y / 3, -np.inf, 0),
+    "logical": "or_and",
+    "second": "plus_second",
+}
+
+
+def test_semirings_in_another_process(tmp_path):
+    """What a program multiplies and adds with is in the file: another process has not traced it."""
+    made = {}
+    for name, semiring in SEMIRINGS.items():
+        program = sj.jit(lambda A, semiring=semiring: sj.einsum("ij,jk->ik", A, A, semiring=semiring))
+        if name == "max_times":
+            program = sj.jit(sj.grad(lambda A: sj.einsum("ij,jk->ik", abs(A), abs(A), semiring="max_times").sum()))
+        made[name] = program(A)
+        (tmp_path / f"{name}.program").write_bytes(export(program)(A).serialize())
+    sj.save_npz(tmp_path / "A.npz", A)
+    program = f"""if True:
+        import numpy as np, sparsejax as sj
+        from sparsejax.export import deserialize
+        for name in {list(SEMIRINGS)}:
+            out = deserialize(open(name + ".program", "rb").read()).call(sj.load_npz("A.npz"))
+            np.save(name + ".npy", out.todense())
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    for name, expected in made.items():
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), expected.todense())
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "i8", "c16"])
+def test_defined_operators(dtype):
+    found = 0
+    for semiring in SEMIRINGS.values():
+        try:
+            ring = ring_of(semiring_of(semiring), np.dtype(dtype))
+        except (TypeError, ValueError):  # complex numbers have no order, integers no fractions
+            continue
+        for name in (ring.add, ring.mul):
+            if defined.is_defined(name):
+                found += 1
+                text = json.dumps(defined.encoded(name))
+                assert defined.decoded(json.loads(text)) == name
+                assert layout.decode(json.loads(json.dumps(layout.encode(name)))) == name
+    assert found or dtype == "c16"
+    good = defined.encoded("{add(x, y); zero inf; one 0.0; float64}")
+    for change in (
+        {"kind": "x"}, {"body": ["x"]}, {"body": ["os.system", "<f8", ["scalar", "<f8", "x"]]}, {"body": ["add", "<f8", ["scalar", "<f8", "x"]]},
+        {"body": ["scalar", "<f8", "x y"]},
+        {"constant": "00"}, {"dtype": "?x"}, {"body": None},
+    ):  # fmt: skip
+        with pytest.raises(LayoutError):
+            defined.decoded(good | change)
 
 
 def test_another_process(tmp_path):

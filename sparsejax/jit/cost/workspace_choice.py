@@ -74,7 +74,8 @@ def choose(
 ) -> Choice:
     """The policy for a workspace, the cheapest unless one is `wanted` that can hold it.
 
-    Policies but the dense ones cost their compilation too, and more where uses are uneven (`UNEVEN`), and dense ones out of proportion to the entries are left out (`fits`).
+    Policies but the dense ones cost their compilation too, and more where uses are uneven (`UNEVEN`); dense ones out of proportion to the entries are left
+    out (`fits`).
     The last `below` variables are dense in the output.
 
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
