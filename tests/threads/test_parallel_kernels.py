@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -104,3 +105,41 @@ def test_chunks_inside_a_loop_that_is_bound_to_its_buffers():
         results.append(np.asarray(power(a, x).todense()))
     np.testing.assert_allclose(results[0], want, rtol=1e-12)
     assert len({r.tobytes() for r in results}) == 1
+
+
+def test_a_plan_for_many_shapes_is_cut_by_the_extents_of_the_call():
+    cut = chunked.Cut(4, 64, False, "", "", 1, 10.0, 131_072.0)
+
+    def slots(extent):
+        return np.array([7, extent, 7, 7]).tobytes()
+
+    assert [cut.rows(slots(n)) for n in (50, 13_107, 13_108, 60_000, 10**9)] == [1, 1, 8, 36, 64]
+    assert chunked.Cut(4, 64, False, "", "").rows(slots(1)) == 64
+
+
+@pytest.mark.parametrize("program", ["rows", "columns", "sum", "product"])
+def test_sizes_of_one_plan_give_the_same_bits_with_any_number_of_threads(program):
+    run = {
+        "rows": lambda A, x: A @ x,
+        "columns": lambda A, x: A.T @ x,
+        "sum": lambda A, x: (A * A).sum(),
+        "product": lambda A, x: A @ A,
+    }[program]
+    rng = np.random.default_rng(2)
+    data = []
+    for n in (60, 90, 5000, 300, 40_000):
+        A = sp.random_array((n, n), density=4 / n, format="csr", rng=rng)
+        data.append((sj.array(A), sj.array(rng.standard_normal(n)), A))
+    found = []
+    for threads in THREADS:
+        config.update("num_threads", threads)
+        compiled = sj.jit(run)
+        found.append([compiled(A, x).storage for A, x, _ in data])
+    for results in zip(*found, strict=True):
+        assert len({tuple(bits(r)) for r in results}) == 1
+    for (_, x, A), got in zip(data, found[0], strict=True):
+        want = run(A, x.todense())
+        if sp.issparse(want):
+            assert abs(sj.Array(got).to_scipy() - want).max() < 1e-12
+        else:
+            np.testing.assert_allclose(convert.to_dense(got), want, rtol=1e-11, atol=1e-12)
