@@ -42,6 +42,22 @@ def noted(program: Program) -> Program:
     return program if made is None else replace(program, stmt=made, whole=True)
 
 
+def visited(program: Program) -> bool:
+    """Whether loops over all of a dense output assign each element, where their one sparse operand is stored and where it is not, perhaps
+    twice (`codegen/loops/gaps`): nobody has to clear it either."""
+    stmt, loops = program.stmt, []
+    while isinstance(stmt, cin.Forall):
+        loops.append(stmt.var)
+        stmt = stmt.body
+    if not isinstance(stmt, cin.Assign) or stmt.op is not None or stmt.lhs.tensor.name != program.output.name:
+        return False
+    sparse = {a for a in cin.accesses(stmt.rhs) if not a.tensor.format.full}
+    if len(sparse) != 1 or len(loops) != len(stmt.lhs.indices) or set(loops) != set(stmt.lhs.indices):
+        return False
+    plain = program.output.format.full and not program.chunking.partial and not _sticks_out(stmt.lhs)
+    return plain and not _is_masked(stmt) and isinstance(simplify.exhaust_stmt(stmt, sparse), cin.Assign)
+
+
 def _is_masked(stmt: cin.Stmt) -> bool:
     """Whether a mask may be known before a sum begins: where it fails, nothing would be written."""
     match stmt:

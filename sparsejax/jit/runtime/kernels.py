@@ -27,7 +27,7 @@ from sparsejax.jit.graph import expected, partition, shared_patterns
 from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.rewrite import legalize
+from sparsejax.jit.rewrite import assigned_once, legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
 from sparsejax.jit.runtime.bound_loop import Bound
 from sparsejax.jit.schedule import models, replan, schedules, search
@@ -400,7 +400,8 @@ class KernelRunner:
         over = donation.overwritable(program)
         if over and choices.pick("donation", ("overwritten", "kept"), "overwritten") == "kept":
             over = ()
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared, program.whole, later, over)
+        whole = program.whole or assigned_once.visited(program)
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, whole, later, over)
 
     def known(self, observed: Observed) -> statistics.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""

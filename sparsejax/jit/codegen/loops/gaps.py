@@ -1,7 +1,8 @@
 """Loops where work remains without any leader: the whole extent is visited, and leaders join in where they are.
 
 pass, then update    every coordinate without leaders, in lanes; then the leaders' own loop writes over it
-                     (assignments in place only)
+                     (assignments in place only). The pass is left out where it would assign to x[i] what is there: where the
+                     result takes the place of the operand x in memory (`runtime/donation`, `runtime/whole`)
 gaps                 between stored coordinates a counted loop without leaders, then the full body at the next one
 every coordinate     where the body holds loops of its own, which cost more than the tests
 """
@@ -9,12 +10,14 @@ every coordinate     where the body holds loops of its own, which cost more than
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen.loops.counted import Ranges
 from sparsejax.jit.codegen.loops.merge import Match, choose
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
+from sparsejax.jit.codegen.operands import Input
 from sparsejax.jit.ir import cin
 
 EMPTY: frozenset[cin.Access] = frozenset()
@@ -22,10 +25,26 @@ EMPTY: frozenset[cin.Access] = frozenset()
 
 def plain_pass(loop: Loop) -> Loop:
     """Run every coordinate without leaders; the loop that is left."""
-    ranges = Ranges(loop, EMPTY, loop.plan.first)
-    ranges.add(loop.begin, loop.extent)
-    ranges.finish()
+    apart = _apart(loop)
+    with nullcontext() if apart is None else loop.b.if_(apart):
+        ranges = Ranges(loop, EMPTY, loop.plan.first)
+        ranges.add(loop.begin, loop.extent)
+        ranges.finish()
     return replace(loop, cases={key: stmt for key, stmt in loop.cases.items() if key})
+
+
+def _apart(loop: Loop) -> Val | None:
+    """Whether an operand that the pass copies lies elsewhere than the output; None where it copies none."""
+    context, copy = loop.context, loop.cases[EMPTY]
+    if not isinstance(copy, cin.Assign) or copy.op is not None or not isinstance(copy.rhs, cin.Access):
+        return None
+    own, output = copy.rhs, context.program.output
+    source = context.operands.get(own.tensor.name)
+    if copy.lhs.tensor.name != output.name or own.indices != copy.lhs.indices or not isinstance(source, Input):
+        return None
+    if own.tensor._replace(name="", fill_value=0) != output._replace(name="", fill_value=0):
+        return None
+    return loop.b.ne(source.vals, context.output.vals(loop.b))
 
 
 def gaps(loop: Loop) -> None:

@@ -229,10 +229,12 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
     for carry, result in zip(carries, results, strict=True):
         if carry.dense != result.dense or carry.size != result.size:
             raise Unbound("a carry changes its format")
-    if copied and any(id(r) in taken for r in carries):
+    elsewhere = {id(result) for carry, result in zip(carries, results, strict=True) if result is not carry}
+    if any(id(carry) in elsewhere for carry, _ in copied):
         raise Unbound("a value goes to two places, another around")
     for carry, result in copied:
         table.op(MOVE, carry.vals, result.vals, carry.sample.vals.nbytes)
+    moves = [(carry, result) for carry, result in moves if result is not carry]
     sources = [r for _, r in moves]
     kept = {id(r) for r in sources}
     temporary = {}

@@ -41,6 +41,8 @@ class Register:
     """The word that tells whether its memory is its own (of carries); -1: always."""
     made: bool = False
     """Whether steps of the loop make it."""
+    around: bool = False
+    """Whether it is a carry, whose memory a step may overwrite."""
 
     @property
     def vals(self) -> int:

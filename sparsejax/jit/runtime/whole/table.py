@@ -93,7 +93,7 @@ class Table:
 
     def carry(self, number: int, storage: Storage, aval: Aval) -> Register:
         """A carry, whose initial value is an operand."""
-        made = Register(self.room([0] * words_of(aval)), size_of(aval), aval, storage, changes=True)
+        made = Register(self.room([0] * words_of(aval)), size_of(aval), aval, storage, changes=True, around=True)
         if made.dense:
             self.words[made.at : made.vals] = ints_of(binding.input_slots(storage))[:-1]
             self.buffer(made.vals, storage.vals.nbytes)
@@ -133,8 +133,11 @@ class Table:
 
     # ------------------------------------------------------------------------------------------------------ steps
 
-    def kernel(self, runner: Any, given: Sequence[Register], sample: Storage, swapped: bool) -> Register:
-        """A kernel on registers; `swapped`: its dense result changes places with a carry."""
+    def kernel(
+        self, runner: Any, given: Sequence[Register], sample: Storage, swapped: bool, free: Sequence[int] = ()
+    ) -> Register:
+        """A kernel on registers; `swapped`: its dense result changes places with a carry. Nobody reads the inputs that are `free` afterwards, by
+        position: where the result may overwrite one of them, it is this register from now on."""
         if not runner.exact or runner.large:
             raise Unbound("a result is converted, or out of proportion")
         planned = runner.plan(runner.observe([r.sample for r in given]))
@@ -147,7 +150,13 @@ class Table:
         for register in inputs:
             self.copied(register)
         aval = runner.aval.strong()
-        if bound.dense:
+        over = [given[k] for k in planned.over if k in free and inputs[k] is given[k]]
+        if bound.dense and over:
+            made = over[0]
+            at = self.room([*ints_of(bound.extents), 0])
+            self.op(COPY, len(self.words) - 1, made.vals, 1)
+            self._call(bound, first, Register(at, made.size, aval, sample))
+        elif bound.dense:
             made = self._dense(bound, aval, sample, swapped)
             self._call(bound, first, made)
         elif bound.shared is not None:
@@ -267,10 +276,12 @@ class Table:
         registers = [*given, *(self.literal(s) for s in plan.literals)]
         wanted = set(plan.results) if swapped else set()
         kept: dict[int, tuple[int, int]] = {}
+        ends = {k: (number, reads.count(k)) for number, reads in enumerate([*plan.reads, plan.results]) for k in reads}
         for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
             inputs, here = [registers[k] for k in reads], len(registers)
             if hasattr(step, "nest"):
-                registers.append(self.kernel(step, inputs, samples[here], here in wanted))
+                free = [n for n, k in enumerate(reads) if swapped and registers[k].around and ends.get(k) == (number, 1)]
+                registers.append(self.kernel(step, inputs, samples[here], here in wanted, free))
             elif step.eqn.primitive.name == "kept" and _by_size(step.eqn):
                 kept[here] = reads[0], reads[1]
                 held = [r for r in inputs if r.own or r.holds]
