@@ -87,11 +87,16 @@ class Carry:
         for k, level in enumerate(self.heads):
             words[self.count + k] = len(s.buffers[level][-1])
 
-    def last(self, s: Storage, words: NDArray[np.int64]) -> Storage:
-        """The value when the loop has ended; the first one was `s`."""
+    def last(self, s: Storage, words: NDArray[np.int64], blocks: set[int]) -> Storage:
+        """The value when the loop has ended; the first one was `s`. It takes its memory from `blocks`, where that is one of them."""
         if self.adoption is None:
-            vals, address = result_memory.fresh(s.vals.size, s.dtype, None)
-            ctypes.memmove(address, int(words[self.vals]), s.vals.nbytes)
+            own = int(words[self.vals])
+            if own in blocks:
+                blocks.remove(own)
+                vals = allocator.adopt(own, s.vals.size, s.dtype)
+            else:
+                vals, address = result_memory.fresh(s.vals.size, s.dtype, None)
+                ctypes.memmove(address, own, s.vals.nbytes)
             return Storage.dense((s.format, s.shape, s.fill_value, s.buffers), vals, {})
         if not words[self.owned]:
             return s
@@ -149,9 +154,12 @@ class While:
         self._failures = {k + before: raises for k, raises in table.failures.items()}
         self._template = np.array(table.words or [0], np.int64)
         self._loads, self._keep = table.loads, table.keep
-        self._buffers = np.array([word for word, _ in table.buffers], np.int64)
-        starts = np.array([0, *itertools.accumulate(table.sizes)], np.int64)
-        self._starts, self._bytes = starts[[number for _, number in table.buffers]], int(starts[-1]) + LINE
+        together = [(word, number) for word, number in table.buffers if number not in table.around]
+        self._apart = [(word, table.sizes[number]) for word, number in table.buffers if number in table.around]
+        self._buffers = np.array([word for word, _ in together], np.int64)
+        sizes = [0 if k in table.around else size for k, size in enumerate(table.sizes)]
+        starts = np.array([0, *itertools.accumulate(sizes)], np.int64)
+        self._starts, self._bytes = starts[[number for _, number in together]], int(starts[-1]) + LINE
         self._driver = driver.kernel().function
 
     def run(self, operands: Sequence[Storage], carry: Sequence[Storage]) -> list[Storage]:
@@ -166,9 +174,14 @@ class While:
                 converted.append(s)
             slots = s.cache.get("slots") or binding.input_slots(s)
             words[load.at : load.at + load.size] = np.frombuffer(slots, np.int64)[: load.size]
-        arena = allocator.take(self._bytes)
+        arena, blocks = allocator.take(self._bytes), set()
         try:
-            words[self._buffers] = self._starts + (arena + -arena % LINE)
+            if self._starts.size:
+                words[self._buffers] = self._starts + (arena + -arena % LINE)
+            for word, size in self._apart:
+                address = allocator.take(size)
+                blocks.add(address)
+                words[word] = address
             for c in self._carries:
                 c.begin(carry[c.number], words)
             try:
@@ -178,10 +191,10 @@ class While:
                 raise
             results = list(carry)
             for c in self._carries:
-                results[c.number] = c.last(carry[c.number], words)
+                results[c.number] = c.last(carry[c.number], words, blocks)
             return results
         finally:
-            allocator.give(arena)
+            allocator.release([arena, *blocks])
 
     def _drive(self, words: NDArray[np.int64]) -> None:
         """Run the table, and ask for signals from time to time."""

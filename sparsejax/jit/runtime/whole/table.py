@@ -18,6 +18,7 @@ from sparsejax.jit.codegen import abi
 from sparsejax.jit.ir.program import heads
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.chunked import Chunked
+from sparsejax.jit.runtime.system import result_memory
 from sparsejax.jit.runtime.whole import driver, kernels
 from sparsejax.jit.runtime.whole.driver import CALL, COPY, FILL, FREE, ROOM, TAKE
 from sparsejax.jit.runtime.whole.registers import (
@@ -48,6 +49,8 @@ class Table:
     """Words that get the address of a buffer, by number."""
     sizes: list[int] = field(default_factory=list)
     """The bytes of every buffer."""
+    around: set[int] = field(default_factory=set)
+    """Buffers that carries take turns in, if they are large: blocks of their own, of which results keep theirs."""
     spare: dict[int, list[int]] = field(default_factory=dict)
     """Buffers that nobody reads any more in a round, by size."""
     keep: list[Any] = field(default_factory=list)
@@ -70,6 +73,8 @@ class Table:
         number = spare.pop() if spare else len(self.sizes)
         if number == len(self.sizes):
             self.sizes.append(whole)
+        if stays and whole >= result_memory.SMALLEST:
+            self.around.add(number)
         self.buffers.append((word, number))
 
     # ------------------------------------------------------------------------------------------------ registers
