@@ -306,8 +306,8 @@ class LLVMBuilder(Builder):
         no()
         self._label(done)
 
-    def fail(self, status: int) -> None:
-        self._fail(self.i64(status))
+    def fail(self, status: int | Val) -> None:
+        self._fail(self.i64(status) if isinstance(status, int) else status)
 
     def _fail(self, status: Val) -> None:
         self.set(self._status, status)

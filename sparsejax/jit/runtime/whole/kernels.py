@@ -1,8 +1,9 @@
-"""Kernels that tables of loops call besides those of plans, as LLVM text: library calls that have no Python in them.
+"""Kernels that tables of loops call besides those of plans: library calls that have no Python in them.
 
-thin      slots of x, of tol, of the result     its entries that differ from the fill by more than the number `tol`, in formats that list
-                                                coordinates in one segment
-within    extent, count, slots of x, of y       y = the integers x, negative ones counted from the end; status 1 where one is out of bounds
+thin      slots of x, of tol, of the result           its entries that differ from the fill by more than the number `tol`, in formats that
+                                                      list coordinates in one segment
+within    extent, count, slots of x, of y, memory     y = the integers x, negative ones counted from the end; status 1 where one is out of
+                                                      bounds. Where x is fine as it is, y is x itself, unless it must lie `apart`
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.formats import convert
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.backend.builder import OUT_OF_MEMORY
-from sparsejax.jit.codegen import abi
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.codegen.kernel_memory import allocate
+from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.pass_kernels import compiled
 
+BYTES = 64
+"""Bytes of index arrays that are looked at at once."""
 _FLOATS = {4: "float", 8: "double"}
 
 
@@ -28,19 +34,31 @@ def _machine(dtype: np.dtype[Any]) -> str | None:
     )
 
 
-def _threshold(dtype: np.dtype[Any], tol: np.dtype[Any], kind: str, bound: str) -> list[str]:
-    """The tolerance as `%tol`: a float of the type of the values, or the largest integer that is not above it."""
+def _threshold(b: Builder, dtype: np.dtype[Any], tol: np.dtype[Any], raw: Val) -> Val:
+    """The tolerance as a float of the type of the values, or as the largest integer that is not above it."""
+    if dtype.kind == "f" and tol.kind == "f":
+        return b.convert("fpext" if dtype.itemsize == 8 else "fptrunc", raw, _FLOATS[dtype.itemsize])
     if dtype.kind == "f":
-        if kind == bound:
-            return [f"  %tol = fadd {kind} %tol.raw, -0.0"]
-        change = {"i": "sitofp", "b": "uitofp", "u": "uitofp"}.get(
-            tol.kind, "fpext" if dtype.itemsize == 8 else "fptrunc"
-        )
-        return [f"  %tol = {change} {bound} %tol.raw to {kind}"]
+        return b.convert("sitofp" if tol.kind == "i" else "uitofp", raw, _FLOATS[dtype.itemsize])
     if tol.kind == "f":
-        wide = "fadd double %tol.raw, -0.0" if bound == "double" else f"fpext {bound} %tol.raw to double"
-        return [f"  %tol.wide = {wide}", "  %tol = call i64 @llvm.fptoui.sat.i64.f64(double %tol.wide)"]
-    return [f"  %tol = {'add i64 %tol.raw, 0' if bound == 'i64' else f'zext {bound} %tol.raw to i64'}"]
+        return b.call("llvm.fptoui.sat.i64.f64", "i64", [b.convert("fpext", raw, "double")])
+    return b.convert("zext", raw, "i64")
+
+
+def _differs(b: Builder, value: Val, fill: Any, tol: Val) -> Val:
+    """1 where a value differs from the fill by more than `tol`, else 0."""
+    zero, one = b.i64(0), b.i64(1)
+    if value.type not in _FLOATS.values():
+        wanted = b.const(value.type, int(fill))
+        below = b.compare("slt" if fill.dtype.kind == "i" else "ult", value, wanted)
+        apart = b.select(below, b.sub(wanted, value), b.sub(value, wanted))
+        return b.select(b.compare("ugt", b.convert("zext", apart, "i64"), tol), one, zero)
+    if fill != fill:
+        return b.select(b.compare("ord", value, value), one, zero)
+    wanted, short = b.const(value.type, fill), "f64" if value.type == "double" else "f32"
+    size = b.call(f"llvm.fabs.{short}", value.type, [b.binary("fsub", value, wanted)])
+    far = b.select(b.compare("ole", size, tol), zero, one)  # what is no number is far
+    return b.select(b.compare("une", value, wanted), far, zero)
 
 
 @functools.lru_cache(maxsize=256)
@@ -48,106 +66,30 @@ def _thin(dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes, tol: np.dtyp
     kind, bound = _machine(dtype), _machine(tol)
     if kind is None or bound is None:
         return None
-    value = np.frombuffer(fill, dtype)[0]
-    ndim, size = len(dims), dtype.itemsize
-    pos, tol_at, second = ndim, 2 * ndim + 2, 2 * ndim + 3
-    columns = [(pos + 1 + k, second + pos + 1 + k, width, f"i{8 * width}") for k, width in enumerate(dims)]
-    columns.append((pos + 1 + ndim, second + pos + 1 + ndim, size, kind))
-    out_pos, count = second + pos, second + pos + 2 + ndim
-    lines = [
-        f"declare ptr @{abi.NAME}(ptr, i64, i64)",
-        "declare double @llvm.fabs.f64(double)",
-        "declare float @llvm.fabs.f32(float)",
-        "declare i64 @llvm.fptoui.sat.i64.f64(double)",
-        "define i64 @kernel(ptr %s) nounwind {",
-        "entry:",
-        f"  %pos.at = getelementptr ptr, ptr %s, i64 {pos}",
-        "  %pos = load ptr, ptr %pos.at, align 8",
-        "  %lo = load i64, ptr %pos, align 8",
-        "  %hi.at = getelementptr i64, ptr %pos, i64 1",
-        "  %hi = load i64, ptr %hi.at, align 8",
-        "  %n = sub i64 %hi, %lo",
-        "  %some = icmp sgt i64 %n, 1",
-        "  %room = select i1 %some, i64 %n, i64 1",
-        f"  %tol.at = getelementptr ptr, ptr %s, i64 {tol_at}",
-        "  %tol.ptr = load ptr, ptr %tol.at, align 8",
-        f"  %tol.raw = load {bound}, ptr %tol.ptr, align {tol.itemsize}",
-        *_threshold(dtype, tol, kind, bound),
+    b, value = LLVMBuilder(), np.frombuffer(fill, dtype)[0]
+    pos, second, sizes = len(dims), 2 * len(dims) + 3, [*dims, dtype.itemsize]
+    ends = Vector.in_slot(b, pos, 8, "pos")
+    lo, hi = ends.get(b, b.i64(0)), ends.get(b, b.i64(1))
+    least = _threshold(b, dtype, tol, b.load(b.slot(second - 1, "ptr", "tol"), b.i64(0), bound))
+
+    def made(slot: int, count: Val, size: int) -> Vector:
+        vector = Vector(allocate(b, count, size, zero=False), size)
+        b.set_slot(slot, vector.pointer)
+        return vector
+
+    moves = [
+        (Vector.in_slot(b, pos + 1 + k, size, "source"), made(second + pos + 1 + k, b.sub(hi, lo), size))
+        for k, size in enumerate(sizes)
     ]
-    for k, (source, target, width, _) in enumerate(columns):
-        lines += [
-            f"  %x{k}.at = getelementptr ptr, ptr %s, i64 {source}",
-            f"  %x{k} = load ptr, ptr %x{k}.at, align 8",
-            f"  %b{k} = mul i64 %room, {width}",
-            f"  %y{k} = call ptr @{abi.NAME}(ptr null, i64 %b{k}, i64 {abi.PLAIN})",
-            f"  %y{k}.at = getelementptr ptr, ptr %s, i64 {target}",
-            f"  store ptr %y{k}, ptr %y{k}.at, align 8",
-            f"  %m{k} = icmp eq ptr %y{k}, null",
-            f"  br i1 %m{k}, label %full, label %got{k}",
-            f"got{k}:",
-        ]
-    lines += [
-        f"  %ends = call ptr @{abi.NAME}(ptr null, i64 16, i64 {abi.PLAIN})",
-        f"  %ends.at = getelementptr ptr, ptr %s, i64 {out_pos}",
-        "  store ptr %ends, ptr %ends.at, align 8",
-        "  %m = icmp eq ptr %ends, null",
-        "  br i1 %m, label %full, label %loop",
-        "loop:",
-        f"  %p = phi i64 [ %lo, %got{len(columns) - 1} ], [ %p.next, %body ]",
-        f"  %k = phi i64 [ 0, %got{len(columns) - 1} ], [ %k.next, %body ]",
-        "  %go = icmp slt i64 %p, %hi",
-        "  br i1 %go, label %body, label %done",
-        "body:",
-    ]
-    for k, (_, _, width, machine) in enumerate(columns):
-        lines += [
-            f"  %from{k} = getelementptr {machine}, ptr %x{k}, i64 %p",
-            f"  %v{k} = load {machine}, ptr %from{k}, align {width}",
-            f"  %to{k} = getelementptr {machine}, ptr %y{k}, i64 %k",
-            f"  store {machine} %v{k}, ptr %to{k}, align {width}",
-        ]
-    last = f"%v{len(columns) - 1}"
-    if dtype.kind == "f":
-        name = "fabs.f64" if size == 8 else "fabs.f32"
-        number = f"0x{np.float64(value).view(np.uint64):016X}"
-        lines += [
-            f"  %unequal = fcmp une {kind} {last}, {number}",
-            f"  %number = fcmp ord {kind} {last}, {last}",
-            f"  %apart = fsub {kind} {last}, {number}",
-            f"  %size = call {kind} @llvm.{name}({kind} %apart)",
-            f"  %near = fcmp ole {kind} %size, %tol",
-            "  %far = xor i1 %near, true",
-            "  %known = and i1 %unequal, %far",
-            f"  %other = and i1 %known, {'%number' if value != value else 'true'}",
-        ]
-    else:
-        signed = "s" if dtype.kind == "i" else "u"
-        lines += [
-            f"  %less = icmp {signed}lt {kind} {last}, {int(value)}",
-            f"  %over = sub {kind} {last}, {int(value)}",
-            f"  %under = sub {kind} {int(value)}, {last}",
-            f"  %apart = select i1 %less, {kind} %under, {kind} %over",
-            f"  %size = {f'zext {kind} %apart to i64' if size < 8 else 'add i64 %apart, 0'}",
-            "  %other = icmp ugt i64 %size, %tol",
-        ]
-    lines += [
-        "  %one = zext i1 %other to i64",
-        "  %k.next = add i64 %k, %one",
-        "  %p.next = add i64 %p, 1",
-        "  br label %loop",
-        "done:",
-        "  store i64 0, ptr %ends, align 8",
-        "  %end.at = getelementptr i64, ptr %ends, i64 1",
-        "  store i64 %k, ptr %end.at, align 8",
-        f"  %count.at = getelementptr i64, ptr %s, i64 {count}",
-        "  store i64 %k, ptr %count.at, align 8",
-        "  ret i64 0",
-        "full:",
-        f"  ret i64 {OUT_OF_MEMORY}",
-        "}",
-        "",
-    ]
-    return compiler.compile_text("\n".join(lines))
+    new, at = made(second + pos, b.i64(2), 8), b.var("at", b.i64(0))
+    with b.for_(lo, hi, "p") as p:
+        for source, target in moves:
+            target.put(b, b.get(at), source.get(b, p))
+        b.increment(at, _differs(b, b.load(moves[-1][0].pointer, p, kind), value, least))
+    new.put(b, b.i64(0), b.i64(0))
+    new.put(b, b.i64(1), b.get(at))
+    b.set_slot(second + pos + 1 + len(sizes), b.get(at))
+    return compiled(b)
 
 
 def thin(aval: Aval, tol: Aval) -> compiler.Kernel | None:
@@ -163,54 +105,48 @@ def thin(aval: Aval, tol: Aval) -> compiler.Kernel | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _within(dtype: np.dtype[Any], ndim: int, drop: bool) -> compiler.Kernel:
-    kind, size = f"i{8 * dtype.itemsize}", dtype.itemsize
-    signed = dtype.kind == "i"
-    wide = f"{'sext' if signed else 'zext'} {kind} %v to i64" if size < 8 else "add i64 %v, 0"
-    narrow = f"trunc i64 %fine to {kind}" if size < 8 else "add i64 %fine, 0"
-    wrapped = "%w" if drop or not signed else "%turned"
-    text = f"""\
-define i64 @kernel(ptr %s) nounwind {{
-entry:
-  %extent = load i64, ptr %s, align 8
-  %count.at = getelementptr i64, ptr %s, i64 1
-  %count = load i64, ptr %count.at, align 8
-  %x.at = getelementptr ptr, ptr %s, i64 {2 + ndim}
-  %x = load ptr, ptr %x.at, align 8
-  %y.at = getelementptr ptr, ptr %s, i64 {3 + 2 * ndim}
-  %y = load ptr, ptr %y.at, align 8
-  br label %loop
-loop:
-  %p = phi i64 [ 0, %entry ], [ %p.next, %body ]
-  %bad = phi i1 [ 0, %entry ], [ %bad.next, %body ]
-  %go = icmp slt i64 %p, %count
-  br i1 %go, label %body, label %done
-body:
-  %from = getelementptr {kind}, ptr %x, i64 %p
-  %v = load {kind}, ptr %from, align {size}
-  %w = {wide}
-  %sign = icmp slt i64 %w, 0
-  %more = select i1 %sign, i64 %extent, i64 0
-  %turned = add i64 %w, %more
-  %inside = icmp ult i64 {wrapped}, %extent
-  %outside = xor i1 %inside, true
-  %bad.next = or i1 %bad, %outside
-  %fine = select i1 %inside, i64 {wrapped}, i64 0
-  %made = {narrow}
-  %to = getelementptr {kind}, ptr %y, i64 %p
-  store {kind} %made, ptr %to, align {size}
-  %p.next = add i64 %p, 1
-  br label %loop
-done:
-  %status = zext i1 {"0" if drop else "%bad"} to i64
-  ret i64 %status
-}}
-"""
-    return compiler.compile_text(text)
+def _within(dtype: np.dtype[Any], ndim: int, drop: bool, apart: bool) -> compiler.Kernel:
+    b, kind, signed = LLVMBuilder(), f"i{8 * dtype.itemsize}", dtype.kind == "i"
+    extent, count, zero = b.slot(0, "i64", "extent"), b.slot(1, "i64", "count"), b.i64(0)
+    given, own = Vector.in_slot(b, 2 + ndim, dtype.itemsize, "x"), 3 + 2 * ndim
+    made = Vector.in_slot(b, own + (not apart), dtype.itemsize, "y")
+    most = 2 ** (8 * dtype.itemsize - 1) - (0 if signed else 1)
+    limit = given.element(b, b.min(extent, b.i64(most)) if dtype.itemsize < 8 else extent)
+    lanes = BYTES // dtype.itemsize
+    some, rest = b.splat(b.const("i1", 0), lanes), b.and_(count, b.i64(-lanes))
+    many, strange = b.var("many", some), b.var("strange", b.const("i1", 0))
+    with b.for_(zero, rest, "p", step=lanes) as p:
+        value = b.load(given.pointer, p, f"<{lanes} x {kind}>")
+        b.set(many, b.binary("or", b.get(many), b.compare("uge", value, b.splat(limit, lanes))))
+    b.set(strange, b.call(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [b.get(many)]))
+    with b.for_(rest, count, "p") as p:
+        b.set(strange, b.binary("or", b.get(strange), b.compare("uge", given.get(b, p), limit)))
+
+    def as_it_is() -> None:
+        if apart:
+            b.call("memcpy", "ptr", [made.pointer, given.pointer, b.mul(count, dtype.itemsize)])
+        else:
+            b.set_slot(own, given.pointer)
+
+    def changed() -> None:
+        bad = b.var("bad", zero)
+        with b.for_(zero, count, "p") as p:
+            value = b.convert("sext" if signed else "zext", given.get(b, p), "i64")
+            turned = b.add(value, b.select(b.lt(value, 0), extent, zero)) if signed and not drop else value
+            inside = b.compare("ult", turned, extent)
+            made.put(b, p, given.element(b, b.select(inside, turned, zero)))
+            b.set(bad, b.select(inside, b.get(bad), b.i64(0 if drop else 1)))
+        if not apart:
+            b.set_slot(own, made.pointer)
+        with b.if_(b.ne(b.get(bad), 0)):
+            b.fail(1)
+
+    b.if_else(b.get(strange), changed, as_it_is)
+    return compiled(b)
 
 
-def within(aval: Aval, drop: bool) -> compiler.Kernel | None:
+def within(aval: Aval, drop: bool, apart: bool) -> compiler.Kernel | None:
     """The kernel for index arrays of this type; None where there is none."""
     if not aval.format.is_dense or aval.dtype.kind not in "iu" or aval.format.blocked:
         return None
-    return _within(aval.dtype, aval.ndim, drop)
+    return _within(aval.dtype, aval.ndim, drop, apart)

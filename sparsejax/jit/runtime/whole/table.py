@@ -250,7 +250,7 @@ class Table:
     def checked(self, eqn: Eqn, x: Register, sample: Storage, swapped: bool) -> Register:
         """The index array `x` with numbers in bounds, negative ones counted from the end."""
         params = eqn.param_dict
-        kernel = kernels.within(x.aval, params["drop"])
+        kernel = kernels.within(x.aval, params["drop"], swapped)
         if kernel is None or not x.dense or len(eqn.inputs) != 1:
             raise Unbound("an index array that is not dense is checked")
         first = self.room([params["extent"]])
@@ -259,7 +259,12 @@ class Table:
         self.copied(x)
         extents = self.words[x.at : x.at + x.size - 1] if x.made else list(x.aval.shape)
         made = Register(self.room([*extents, 0]), x.size, x.aval, sample, changes=swapped, made=True)
-        self.buffer(made.vals, count * x.aval.dtype.itemsize, swapped)
+        if swapped:
+            self.buffer(made.vals, count * x.aval.dtype.itemsize)
+        else:  # it may be `x` itself
+            self.buffer(self.room([0]), count * x.aval.dtype.itemsize)
+            made.made, made.changes, made.holds = False, True, (x,)
+            x.readers += 1
 
         at, form, shape, dtype, fill = x.vals, x.aval.format, x.aval.shape, x.aval.dtype, x.aval.fill_value
 
@@ -281,7 +286,7 @@ class Table:
         registers = [*given, *(self.literal(s) for s in plan.literals)]
         wanted = set(plan.results) if swapped else set()
         kept: dict[int, tuple[int, int]] = {}
-        ends = {k: (number, reads.count(k)) for number, reads in enumerate([*plan.reads, plan.results]) for k in reads}
+        ends = _ends(plan, len(registers))
         for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
             inputs, here = [registers[k] for k in reads], len(registers)
             if hasattr(step, "nest"):
@@ -302,6 +307,17 @@ class Table:
             for k in plan.dead[number]:
                 self.drop(registers[k])
         return [registers[k] for k in plan.results]
+
+
+def _ends(plan: Any, first: int) -> dict[int, tuple[int, int]]:
+    """For every register that is read, the last step that reads it, and how often; who reads a checked index array may read what it is made of.
+    Registers from `first` on are those of steps."""
+    of = {}
+    for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
+        if not hasattr(step, "nest") and step.eqn.primitive.name == "checked":
+            of[first + number] = of.get(reads[0], reads[0])
+    every = [[x for k in reads for x in {k, of.get(k, k)}] for reads in (*plan.reads, plan.results)]
+    return {k: (number, reads.count(k)) for number, reads in enumerate(every) for k in reads}
 
 
 def _by_size(eqn: Eqn) -> bool:
