@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often both take turns")
     parser.add_argument("--meshes", action="store_true", help="finite element meshes too, whose paths are long")
     options = parser.parse_args()
+    sj.config.update("num_threads", 1)
     print(f"{'graph':32}{'nodes':>8}{'edges':>9}  {'':15}{'ours ms':>9}{'SciPy ms':>9}{'ratio':>7}")
     data = datasets.folder()
     if data is None:

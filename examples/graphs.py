@@ -37,18 +37,19 @@ from sparsejax import lax
 def bfs(A, source):
     """The number of edges on a shortest path from `source` to each node; -1 where there is none.
 
-    The frontier is sparse: a step takes the edges of its nodes, and a pass over the levels."""
+    The frontier is sparse: a step takes the edges of its nodes, and writes the levels of those that it reaches. Levels are counted from 1 on
+    while it runs, so that 0 says that a node has none."""
 
     def step(state):
         frontier, levels, depth = state
         reached = sj.einsum(
-            "i,ij->j", frontier, A, semiring="or_pair", mask=levels >= 0, complement=True, out_format="coo"
+            "i,ij->j", frontier, A, semiring="or_pair", mask=levels, complement=True, out_format="coo"
         )
         return reached, snp.where(reached, depth, levels), depth + 1
 
-    start = np.arange(A.shape[0]) == source
-    first = snp.asarray(start).asformat("coo"), snp.where(start, 0, -1), 1
-    return lax.while_loop(lambda state: snp.any(state[0]), step, first)[1]
+    start = np.arange(A.shape[0], dtype=np.int32) == source
+    first = snp.asarray(start).asformat("coo"), start.astype(np.int32), np.int32(2)
+    return lax.while_loop(lambda state: snp.any(state[0]), step, first)[1] - 1
 
 
 @sj.jit
@@ -63,9 +64,9 @@ def shortest_paths(A, source):
         shorter = sj.prune(snp.where(reached < distance, reached, np.inf))
         return shorter, snp.minimum(distance, shorter)
 
-    start = snp.asarray(np.arange(A.shape[0]) == source).asformat("coo")
-    first = snp.where(start, 0.0, np.inf)
-    return lax.while_loop(lambda state: snp.any(state[0] < np.inf), step, (first, first.asformat("dense")))[1]
+    start = snp.asarray(np.arange(A.shape[0], dtype=np.int32) == source)
+    first = snp.where(start.asformat("coo"), 0.0, np.inf), snp.where(start, 0.0, np.inf)
+    return lax.while_loop(lambda state: snp.any(state[0] < np.inf), step, first)[1]
 
 
 @sj.jit
@@ -102,7 +103,7 @@ def components(A):
         new = upper[upper]
         return new, snp.any(new != parent)
 
-    return lax.while_loop(lambda state: state[1], step, (np.arange(A.shape[0]), True))[0]
+    return lax.while_loop(lambda state: state[1], step, (np.arange(A.shape[0], dtype=np.int32), True))[0]
 
 
 @sj.jit
