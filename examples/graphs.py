@@ -42,9 +42,7 @@ def bfs(A, source):
 
     def step(state):
         frontier, levels, depth = state
-        reached = sj.einsum(
-            "i,ij->j", frontier, A, semiring="or_pair", mask=levels, complement=True, out_format="coo"
-        )
+        reached = sj.einsum("i,ij->j", frontier, A, semiring="or_pair", mask=levels, complement=True, out_format="coo")
         return reached, snp.where(reached, depth, levels), depth + 1
 
     start = np.arange(A.shape[0], dtype=np.int32) == source

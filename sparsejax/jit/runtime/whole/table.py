@@ -155,7 +155,7 @@ class Table:
         for register in inputs:
             self.copied(register)
         aval = runner.aval.strong()
-        over = [given[k] for k in planned.over if k in free and inputs[k] is given[k]]
+        over: list[Register] = [given[k] for k in planned.over if k in free and inputs[k] is given[k]]
         if bound.dense and over:
             made = over[0]
             at = self.room([*ints_of(bound.extents), 0])
@@ -290,7 +290,9 @@ class Table:
         for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
             inputs, here = [registers[k] for k in reads], len(registers)
             if hasattr(step, "nest"):
-                free = [n for n, k in enumerate(reads) if swapped and registers[k].around and ends.get(k) == (number, 1)]
+                free = [
+                    n for n, k in enumerate(reads) if swapped and registers[k].around and ends.get(k) == (number, 1)
+                ]
                 registers.append(self.kernel(step, inputs, samples[here], here in wanted, free))
             elif step.eqn.primitive.name == "kept" and _by_size(step.eqn):
                 kept[here] = reads[0], reads[1]
@@ -312,7 +314,7 @@ class Table:
 def _ends(plan: Any, first: int) -> dict[int, tuple[int, int]]:
     """For every register that is read, the last step that reads it, and how often; who reads a checked index array may read what it is made of.
     Registers from `first` on are those of steps."""
-    of = {}
+    of: dict[int, int] = {}
     for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
         if not hasattr(step, "nest") and step.eqn.primitive.name == "checked":
             of[first + number] = of.get(reads[0], reads[0])
