@@ -62,7 +62,7 @@ class CountingBuilder(LLVMBuilder):
         with super().masked(lanes, count):
             yield
 
-    def call(self, function: str | Val, returns: str, args: Sequence[Val]) -> Val:
+    def call(self, function: str, returns: str, args: Sequence[Val]) -> Val:
         if function in ("memset", "memcpy"):
             self.increment(self._counter, self.binary("udiv", args[2], self.i64(CACHE_LINE)))
         return super().call(function, returns, args)
