@@ -12,13 +12,13 @@ from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.formats import Format, convert
+from sparsejax.formats.parts import located
+from sparsejax.formats.passes import crd_dtype
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.structural import convert_format, integer
 from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zeros_like
 from sparsejax.numpy.indexing import At
-
-_DIA = Format.parse("dia", 2)
 
 
 def empty(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Array:
@@ -96,17 +96,34 @@ def diags(
 def _on_diagonals(
     given: list[Any], places: list[int], counts: list[int], shape: tuple[int, int], format: Format, dtype: Any
 ) -> Array:
-    """The matrix of these values on its diagonals, what falls on the same one added up: as rows of slots, one for each diagonal, which are converted;
-    entry by entry where most slots would lie outside. O(entries)."""
-    zero, offsets = np.dtype(dtype).type(0), sorted(set(places))
-    if shape[0] * len(offsets) <= 2 * sum(counts):
-        slots = np.zeros((shape[0], len(offsets)), dtype)
+    """The matrix of these values on its diagonals, what falls on the same one added up: as rows of slots, one for each diagonal, where the format lists
+    the entries of rows (or columns) and most slots are inside; else entry by entry. O(entries)."""
+    zero, dims = np.dtype(dtype).type(0), located.listed_rows(format)
+    offsets = sorted({k if dims == (0, 1) else -k for k in places})
+    if dims is not None and shape[dims[0]] * len(offsets) <= 2 * sum(counts):
+        rows, extent = shape[dims[0]], shape[dims[1]]
+        slots = np.zeros((rows, len(offsets)), dtype)
         for values, k, count in zip(given, places, counts, strict=True):
-            first = max(0, -k)
-            slots[first : first + count, offsets.index(k)] += values
-        buffers = (), (np.array([len(offsets)]), np.array(offsets))
-        made: Array = convert_format(Array(Storage(_DIA, shape, zero, buffers, slots.ravel())), format)
-        return made
+            own = k if dims == (0, 1) else -k
+            slots[max(0, -own) : max(0, -own) + count, offsets.index(own)] += values
+        low, high = min(rows, max(0, -offsets[0])), min(rows, max(0, extent - max(0, offsets[-1])))
+        pieces = (
+            [(0, low), (low, high), (high, rows)] if low < high else [(0, rows)]
+        )  # all slots of the middle are inside
+        lengths, crd, vals = np.full(rows + 1, len(offsets)), [], []
+        lengths[0] = 0
+        for first, end in pieces:
+            columns = np.add.outer(np.arange(first, end, dtype=crd_dtype(extent)), np.array(offsets, crd_dtype(extent)))
+            if (first, end) == (low, high):
+                crd.append(columns.ravel())
+                vals.append(slots[first:end].ravel())
+                continue
+            inside = (columns >= 0) & (columns < extent)
+            lengths[first + 1 : end + 1] = inside.sum(axis=1)
+            crd.append(columns[inside])
+            vals.append(slots[first:end][inside])
+        buffers = (), (lengths.cumsum(), np.concatenate(crd))
+        return Array(Storage(format, shape, zero, buffers, np.concatenate(vals)))
     ends = np.cumsum([0, *counts])
     inner, coords = np.empty(ends[-1], dtype), np.empty((2, ends[-1]), np.int64)
     for values, k, start, end in zip(given, places, ends[:-1], ends[1:], strict=True):
