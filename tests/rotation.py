@@ -2,9 +2,9 @@
 
     @pytest.mark.rotating(4)                     a quarter of the cases of this parametrised test
     pytestmark = pytest.mark.rotating(4)         the same for every parametrised test of a file
-    cases[slice_number() % 4 :: 4]               the same of a list inside a test
+    share(cases, 4)                              the same of a list inside a test
 
-SPARSEJAX_SLICE=k chooses the k-th share, SPARSEJAX_SLICE=all takes every case of the tests with the marker.
+SPARSEJAX_SLICE=k chooses the k-th share, SPARSEJAX_SLICE=all takes every case.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ import os
 import subprocess
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 
 @functools.cache
@@ -30,6 +34,11 @@ def slice_number() -> int:
     """The share of this run: chosen, else drawn by the commit."""
     chosen = os.environ.get("SPARSEJAX_SLICE")
     return int(commit()[:12] or "0", 16) if chosen in (None, "all") else int(chosen or "0")
+
+
+def share(cases: Sequence[T], parts: int, after: int = 0) -> Sequence[T]:
+    """One of `parts` shares of some cases, the one `after` so many others: with all, every case."""
+    return cases if os.environ.get("SPARSEJAX_SLICE") == "all" else cases[(slice_number() + after) % parts :: parts]
 
 
 def split(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:

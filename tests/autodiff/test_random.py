@@ -8,7 +8,7 @@ from tests.fuzz import engine, forced
 FIRST, SECOND, BATCH = 200, 60, 5
 
 
-@pytest.mark.rotating(24)
+@pytest.mark.rotating(40)
 @pytest.mark.parametrize("start", range(0, FIRST, BATCH))
 def test_first_derivatives(start):
     with engine.quick():

@@ -162,7 +162,7 @@ def test_more_random_loops_against_unrolled_ones():
 def test_the_check_can_fail(monkeypatch):
     monkeypatch.setattr(lax, "cond", lambda p, true, false, *xs: true(*xs))
     with engine.quick():
-        assert any(map(fault, range(3)))
+        assert any(map(fault, (2, 0, 1)))
 
 
 # ------------------------------------------------------------------------------------------------------ while loops

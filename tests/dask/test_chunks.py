@@ -12,6 +12,8 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax.core.digest import digest
+from tests import rotation
+from tests.dask import clusters
 
 da = pytest.importorskip("dask.array", reason="dask is not installed: pip install 'sparsejax[dask]'")
 dask = pytest.importorskip("dask")
@@ -183,28 +185,26 @@ def test_threads(name):
         same(lazy.compute(), expected, lazy)
 
 
-@pytest.fixture(scope="module")
-def everything():
-    lazy = [program(chunked()) for program, _ in CONTRACT.values()]
-    return lazy, [lazy[0] * 2 + lazy[1], lazy[0].persist(scheduler="threads") + 1]
+SHARES = 4
+"""One of so many shares of the contract runs in processes, which compile all they need, and another one on a cluster."""
 
 
-def check_all(computed, lazy):
-    for name, found, array in zip(CONTRACT, computed, lazy, strict=True):
+def check_all(names, compute):
+    lazy = [CONTRACT[name][0](chunked()) for name in names]
+    for name, found, array in zip(names, compute(lazy), lazy, strict=True):
         try:
             same(found, CONTRACT[name][1], array)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from None
 
 
-def test_processes(everything):
-    lazy, _ = everything
+def test_processes():
     context = multiprocessing.get_context("spawn")
     with (
         concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool,
         dask.config.set(scheduler="processes", pool=pool),
     ):
-        check_all(dask.compute(*lazy), lazy)
+        check_all(rotation.share(list(CONTRACT), SHARES), lambda lazy: dask.compute(*lazy))
 
 
 @pytest.fixture(scope="module")
@@ -212,16 +212,13 @@ def client():
     distributed = pytest.importorskip(
         "distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'"
     )
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with clusters.started(2) as cluster, distributed.Client(cluster) as client:
         yield client
 
 
-def test_distributed(client, everything):
-    lazy, _ = everything
-    check_all(client.gather(client.compute(lazy)), lazy)
+def test_distributed(client):
+    names = rotation.share(list(CONTRACT), SHARES, after=SHARES // 2)
+    check_all(names, lambda lazy: client.gather(client.compute(lazy)))
 
 
 def test_persist(client):

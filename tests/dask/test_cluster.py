@@ -15,6 +15,7 @@ dask = pytest.importorskip("dask")
 
 import sparsejax.dask as sd  # noqa: E402
 from sparsejax.jit.backend import compiler  # noqa: E402
+from tests.dask import clusters  # noqa: E402
 
 rng = np.random.default_rng(0)
 N = 3000
@@ -47,7 +48,7 @@ def step_of_scipy():
 
 
 def cluster(workers=2, **how):
-    return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", **how)
+    return clusters.started(workers, **how)
 
 
 @pytest.fixture(scope="module")
@@ -164,18 +165,10 @@ def test_errors_are_the_users(client):
         assert f"in a task of these lines: {line}" in found.value.__notes__
 
 
-@pytest.fixture(scope="module")
-def mortal():
-    with cluster() as made, distributed.Client(made) as client:
-        client.wait_for_workers(2)
-        yield client
-
-
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize("program", ["pagerank", "epoch", "spgemm"])
-def test_a_worker_is_killed(program, tmp_path, mortal):
-    """In the middle of a program. What was lost is computed again, from the files."""
-    client = mortal
+def test_a_worker_is_killed(program, tmp_path, client):
+    """In the middle of a program. What was lost is computed again, from the files, and another worker takes its place."""
     client.wait_for_workers(2)
     graph = sd.save_shards(tmp_path / "A", A, rows=8)
     if program == "pagerank":
@@ -191,6 +184,7 @@ def test_a_worker_is_killed(program, tmp_path, mortal):
     holder = next(w for w, keys in client.has_what().items() if keys)
     os.kill(client.run(os.getpid)[holder], 9)
     np.testing.assert_allclose(future.result(timeout=300).todense(), expected, rtol=1e-9)
+    client.wait_for_workers(2)
 
 
 # ------------------------------------------------------------------------------------------------------------- files

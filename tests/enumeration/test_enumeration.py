@@ -19,8 +19,8 @@ from tests.fuzz import definitions, forced
 from tests.fuzz.tally import Tally
 from tests.rotation import slice_number
 
-SLICE, BATCHES = 300, 4
-"""Cases of a slice, some seven seconds of work, and the tests that share them."""
+SLICE, BATCHES = 160, 4
+"""Cases of a slice, some four seconds of work, and the tests that share them."""
 
 
 def sliced(batch: int) -> range:

@@ -14,16 +14,18 @@ from tests.enumeration.covering import covering_array, pairs, pairs_of
 from tests.fuzz import definitions, engine, forced
 from tests.fuzz.levels import INPUTS, OUTPUTS, fits
 from tests.fuzz.tally import Tally, run_cases
-from tests.rotation import slice_number
+from tests.rotation import share, slice_number
 
-PARTS, RANDOM_TEMPLATES = 24, 1
+PARTS, RANDOM_TEMPLATES, CASES = 24, 1, 48
+"""CASES: at most so many of a template run for a commit, every n-th of a covering array that is drawn by the commit."""
 
 
-def assert_right(text, seed, blocked=False, under=None):
+def assert_right(text, seed, blocked=False, under=None, at_most=None):
     tally = Tally()
     with engine.quick(), engine.batched():
-        named = ((f"{text} of seed {seed}, {k}", case) for k, case in enumerate(pairwise.cases(text, seed, blocked)))
-        run_cases(named, tally, under)
+        every = pairwise.cases(text, seed, blocked)
+        named = [(f"{text} of seed {seed}, {k}", case) for k, case in enumerate(every)]
+        run_cases(share(named, -(-len(named) // at_most)) if at_most else named, tally, under)
     assert tally.run
     assert not tally.faults, f"{text}: {tally}\n\n" + "\n\n".join(tally.faults[:10])
 
@@ -32,12 +34,12 @@ def assert_right(text, seed, blocked=False, under=None):
 def test_rotating_template(number):
     """Every second one under alternatives that are drawn."""
     under = forced.alternatives if number // PARTS % 2 else None
-    assert_right(pairwise.TEMPLATES[number], slice_number() % 10**9, under=under)
+    assert_right(pairwise.TEMPLATES[number], slice_number() % 10**9, under=under, at_most=CASES)
 
 
 def test_rotating_template_in_blocks():
     number = slice_number() % 10**9
-    assert_right(pairwise.TEMPLATES[number % len(pairwise.TEMPLATES)], number, blocked=True)
+    assert_right(pairwise.TEMPLATES[number % len(pairwise.TEMPLATES)], number, blocked=True, at_most=CASES)
 
 
 @pytest.mark.slow
@@ -54,7 +56,7 @@ def test_all_templates():
 @pytest.mark.parametrize("number", range(RANDOM_TEMPLATES))
 def test_rotating_random_template(number):
     seed = RANDOM_TEMPLATES * (slice_number() % 10**9) + number
-    assert_right(pairwise.template(seed), seed)
+    assert_right(pairwise.template(seed), seed, at_most=CASES)
 
 
 # --------------------------------------------------------------------------------------------- the arrays themselves

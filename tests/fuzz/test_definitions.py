@@ -7,17 +7,17 @@ import pytest
 from tests.fuzz import definitions, forced
 
 CASES = 2400
-BATCH = 50
+BATCH = 25
 
 
-@pytest.mark.rotating(20)
+@pytest.mark.rotating(48)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_definitions(start):
     faults = [f for f in (forced.half(definitions.check)(seed) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(16)
+@pytest.mark.rotating(48)
 @pytest.mark.parametrize("start", range(0, 1200, BATCH))
 def test_random_definitions_in_blocks(start):
     faults = [
@@ -26,7 +26,7 @@ def test_random_definitions_in_blocks(start):
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("start", range(0, 300, BATCH))
 def test_interpreter_agrees_with_the_definition(start):
     faults = [f for f in (definitions.check_interpreted(seed) for seed in range(start, start + BATCH)) if f]

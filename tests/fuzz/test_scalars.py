@@ -10,26 +10,30 @@ import sparsejax.numpy as snp
 from sparsejax.lax.elementwise import COMPARISONS
 from tests.fuzz import engine, forced, scalars
 
+BATCH = 30
 
-def faults(count):
+
+def faults(seeds):
     with engine.quick():
-        found = [f for f in map(forced.half(scalars.check), range(count)) if f]
+        found = [f for f in map(forced.half(scalars.check), seeds) if f]
         engine.forget()
     return found
 
 
-def test_numbers_of_any_kind():
-    assert not faults(120)
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("start", range(0, 120, BATCH))
+def test_numbers_of_any_kind(start):
+    assert not faults(range(start, start + BATCH))
 
 
 @pytest.mark.slow
 def test_many_numbers_of_any_kind():
-    assert not faults(3000)
+    assert not faults(range(3000))
 
 
 def test_the_check_can_fail(monkeypatch):
     monkeypatch.setattr(sys.modules["sparsejax.lax.elementwise"], "_numbers", lambda args, values: values)
-    assert any("format" in f for f in faults(120))
+    assert any("format" in f for seed in range(120) for f in faults([seed]))
 
 
 BIG = np.array([[1, 0, 2**64 - 1]], np.uint64)

@@ -7,10 +7,10 @@ import pytest
 from tests.fuzz import engine, forced, shapes
 
 CASES = 1200
-BATCH = 50
+BATCH = 25
 
 
-@pytest.mark.rotating(24)
+@pytest.mark.rotating(48)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_loops(start):
     with engine.quick():

@@ -46,12 +46,18 @@ def bits(made):
     return [b.tobytes() for x in sj.tree_util.tree_leaves(made) for b in (*sum(x.storage.buffers, ()), x.storage.vals)]
 
 
-@pytest.mark.parametrize("choice", sorted(EXACT))
-def test_alternatives_of_exact_choices_have_equal_bits(choice):
+@pytest.fixture(scope="module")
+def plainly():
+    """The bits of every program where nothing is forced."""
     sj.clear_caches()  # kernels that other tests compiled without optimisation
+    return {name: bits(sj.jit(function)(*arguments)) for name, (function, *arguments) in PROGRAMS.items()}
+
+
+@pytest.mark.parametrize("choice", sorted(EXACT))
+def test_alternatives_of_exact_choices_have_equal_bits(choice, plainly):
     different = []
     for name, (function, *arguments) in PROGRAMS.items():
-        wanted = bits(sj.jit(function)(*arguments))
+        wanted = plainly[name]
         for way in CHOICES[choice]:
             with config.using(choose=f"{choice}={way}"):
                 if bits(sj.jit(function)(*arguments)) != wanted:

@@ -11,7 +11,7 @@ from tests.workspaces import cases
 pytestmark = pytest.mark.rotating(10)
 
 POLICIES = list(policies.SPARSE)
-BATCH = 60
+BATCH = 30
 
 
 def same(got: np.ndarray, want: np.ndarray) -> bool:
@@ -29,7 +29,7 @@ def check(seed: int, policy: str, **options: bool) -> str | None:
     return None if same(dense, want) else f"seed {seed} {policy}: {case}\nexpected\n{want}\ngot\n{dense}"
 
 
-@pytest.mark.rotating(10)
+@pytest.mark.rotating(20)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("start", range(0, 120, BATCH))
 def test_small(policy, start):
