@@ -101,6 +101,11 @@ def is_type_checking(test: ast.expr) -> bool:
     return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
+def called(function: ast.expr) -> str:
+    """The last name of what is called."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
 def imports(source: str, names: set[str] = NAMES) -> Iterator[Import]:
     """Every import of this package in a source text. `names` are the modules there are: `from a import b` may mean `a.b`."""
 
@@ -119,7 +124,7 @@ def imports(source: str, names: set[str] = NAMES) -> Iterator[Import]:
             for alias in node.names:
                 if alias.name.split(".")[0] == "sparsejax":
                     yield found(alias.name.removeprefix("sparsejax").lstrip("."))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+        elif isinstance(node, ast.Call) and called(node.func) in ("import_module", "__import__"):
             text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
             if isinstance(text, str) and text.split(".")[0] == "sparsejax":
                 yield found(text.removeprefix("sparsejax").lstrip("."))

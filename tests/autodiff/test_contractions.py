@@ -9,7 +9,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.autodiff.checks import array, check
 
-pytestmark = pytest.mark.rotating(14)
+pytestmark = pytest.mark.rotating(28)
 
 SHAPES = {"i": 3, "j": 4, "k": 5, "l": 2}
 

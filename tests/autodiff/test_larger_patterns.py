@@ -10,7 +10,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 D = np.array([[1.0, 0, 2], [0, 0, 3], [4, 0, 0]])
 M = np.eye(3) + 0.5 * D

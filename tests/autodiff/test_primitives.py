@@ -8,7 +8,7 @@ import sparsejax.numpy as snp
 from sparsejax import lax
 from tests.autodiff.checks import array, check
 
-pytestmark = pytest.mark.rotating(14)
+pytestmark = pytest.mark.rotating(28)
 
 FORMATS = ("dense", "csr", "coo", "dcsc", "ell", "groupcoo:2", "bitmap")
 SMOOTH = (
@@ -109,7 +109,7 @@ def test_choices(form):
     check(rng, lambda x: snp.maximum(x, 0) + snp.clip(x, -1, 1), x)
 
 
-@pytest.mark.rotating(10)
+@pytest.mark.rotating(20)
 @pytest.mark.parametrize("kind", ["sum", "mean", "prod", "max", "min"])
 @pytest.mark.parametrize("form", FORMATS)
 def test_reductions(kind, form):
@@ -121,7 +121,7 @@ def test_reductions(kind, form):
         )
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "mean"])
 @pytest.mark.parametrize("form", ["csf", "coo", "(d,c,d)@(0,2,1)"])
 def test_reductions_of_tensors(kind, form):

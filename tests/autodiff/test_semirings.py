@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.autodiff.checks import array, check, dense
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 SATURATING = sj.Semiring("max", lambda x, y: x * y / (x + y + 5.0), -np.inf)
 RINGS = ("min_plus", "max_times", "plus_min", "max_min", "min_first", "plus_second", "min_minus", "max_div", SATURATING)
@@ -17,7 +17,7 @@ def finite(x):
     return snp.where(snp.isfinite(x), x, 0)
 
 
-@pytest.mark.rotating(10)
+@pytest.mark.rotating(20)
 @pytest.mark.parametrize("ring", RINGS, ids=str)
 @pytest.mark.parametrize("forms", [("csr", "dense"), ("csr", "csr"), ("dense", "coo")], ids="-".join)
 def test_products(ring, forms):

@@ -194,6 +194,7 @@ def want_jacobian():
     return np.einsum("ik,kl,l->ikl", np.eye(4), dense(A) != 0, X[:, 0])
 
 
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("form", ["rle", "(d,n)", "csr", "ell", "groupcoo:2"])
 def test_jacobians_by_arrays_in_other_formats(form):
     """Runs of equal values, and duplicates, can only be the last level."""

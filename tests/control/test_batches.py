@@ -11,7 +11,7 @@ from sparsejax import lax
 from tests.control.programs import Body, N, matrix
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 B = 3
 RNG = np.random.default_rng(0)
@@ -142,9 +142,11 @@ def fault(seed):
     return None
 
 
-def test_random_batches():
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("start", range(0, 30, 10))
+def test_random_batches(start):
     with engine.quick():
-        faults = [f for f in map(fault, range(30)) if f]
+        faults = [f for f in map(fault, range(start, start + 10)) if f]
     assert not faults, "\n\n".join(faults)
 
 

@@ -13,7 +13,7 @@ from tests.autodiff.checks import array, check, dense, direction, same_buffers
 from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 FORMATS = ["(d,d)@(1,0)", "csr", "coo", "bitmap", "ell", "groupcoo:2", "bsr:2x2"]
 N = 5
@@ -145,7 +145,7 @@ def fault(seed):
     return None
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_loops_against_unrolled_ones(seed):
     with engine.quick():

@@ -14,7 +14,7 @@ from sparsejax import lax
 from sparsejax.jit.backend import compiler
 from sparsejax.lax import rounds
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 RNG = np.random.default_rng(0)
 N = 12

@@ -8,7 +8,7 @@ from tests.fuzz import engine, forced
 CASES, BATCH = 160, 10
 
 
-@pytest.mark.rotating(16)
+@pytest.mark.rotating(32)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_loops(start):
     with engine.quick():

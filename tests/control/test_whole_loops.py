@@ -98,11 +98,13 @@ def check(seed, calls=3):
             np.testing.assert_array_equal(np.asarray(a.todense()), b)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("seed", range(24))
 def test_sparse_carries(seed):
     check(seed)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_sparse_carries_in_any_way(seed):
     with config.using(choose=f"random:{seed}"):
@@ -119,6 +121,7 @@ def test_ways(way, tables):
     assert any(t is not None for t in tables) == (way == "table")
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_graphs_in_any_way(seed):
     rng = np.random.default_rng(seed)

@@ -84,7 +84,7 @@ def operand(rng, shape):
     return sj.array(values, format=FORMATS[rng.integers(len(FORMATS))])
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("seed", range(12))
 def test_operators_on_what_comes_back(seed):
     """Few types and many numbers: most calls are of a type that was there, with other values."""
@@ -101,7 +101,7 @@ def test_operators_on_what_comes_back(seed):
         same(told(function, *pair), told(function.__wrapped__, *pair), exact=True)
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("seed", range(8))
 def test_functions_of_one_array(seed):
     rng = np.random.default_rng(100 + seed)
@@ -198,6 +198,7 @@ NEW_SHAPES = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
 @pytest.mark.parametrize("name", list(NEW_SHAPES))
 def test_calls_of_new_shapes_are_those_of_their_own_numbers(name, form):

@@ -55,7 +55,7 @@ def test_schedulers_do_not_share_plans():
     assert [key[3] for r in (runner, other) for key in r.plans] == ["auto", "loop_order=scorch"]
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("start", range(0, 120, 40))
 def test_random_definitions(published, start):
     """The same differential cases as for the default scheduler, but those with long extents: knowing no data, it may count

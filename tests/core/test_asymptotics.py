@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import asymptotics, cases
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(8)
 
 FAMILY = list(cases.family())
 

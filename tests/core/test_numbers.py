@@ -10,7 +10,7 @@ import sparsejax.numpy as snp
 from sparsejax.core import primitive
 from sparsejax.jit.backend import compiler
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 OPERATIONS = {
     "add": operator.add,

@@ -45,6 +45,7 @@ WAYS = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("form", FORMATS)
 def test_arrays_and_formats(form, way):

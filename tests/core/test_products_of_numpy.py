@@ -22,6 +22,7 @@ SUBSCRIPTS = (
 )
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i4", "?"])
 def test_products(subscripts, dtype):

@@ -14,6 +14,7 @@ def predicted(expression, formats, *arrays):
     return sampling.entries(nest, inputs), sj.einsum(expression, *arrays, optimize=False)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("make", [lambda: matrices.uniform(2000, 2000, 8000), lambda: matrices.rmat(11, 12_000)])
 @pytest.mark.parametrize("expression", ["ij,jk->ik", "ij,kj->ik", "ji,jk->ik"])
 @pytest.mark.parametrize("formats", [("csr", "csr"), ("coo", "csc")])

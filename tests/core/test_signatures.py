@@ -16,7 +16,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit import api, pipeline
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 A = np.array([[0, 1.0], [2, 0]])
 

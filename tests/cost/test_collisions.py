@@ -15,7 +15,7 @@ from sparsejax.jit.ir import cin
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 

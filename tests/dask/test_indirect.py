@@ -26,6 +26,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_shards(name):
     program = PROGRAMS[name]

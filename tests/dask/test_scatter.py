@@ -60,6 +60,7 @@ def taken(monkeypatch, wanted):
     return seen
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_scattered_is_reduced(name, grid, monkeypatch):

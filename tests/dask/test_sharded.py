@@ -138,6 +138,7 @@ def run(name, grid, **how):
     return found
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_cheapest(name, grid):
@@ -274,6 +275,7 @@ ODD = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_arrays(name):
     one, grid = ODD[name]

@@ -18,6 +18,7 @@ CASES = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("order", ["ikj", "ijk"])
 def test_outputs_are_estimated_closely(name, order):

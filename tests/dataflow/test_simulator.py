@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 from tests.dataflow import brute_force
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(8)
 
 EXPRESSIONS = [
     "ik,kj->ij",

@@ -293,6 +293,7 @@ def test_dimensions_far_beyond_memory(extent):
     assert sj.stats(given, extent // 8).tiles == 2
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("order", ["ikj", "kij", "kji", "jki", "jik", "ijk"])
 @pytest.mark.parametrize("buffer", [300, 5000])
 def test_tiles_under_all_loop_orders(order, buffer):
@@ -305,6 +306,7 @@ def test_tiles_under_all_loop_orders(order, buffer):
     assert chosen.predicted.words[-1] == pytest.approx(told.words[-1], rel=0.1)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_every_method_serves_every_contraction(expression):
     rng = np.random.default_rng(7)

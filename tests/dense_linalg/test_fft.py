@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.autodiff.checks import check
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 RNG = np.random.default_rng(0)
 

@@ -36,6 +36,7 @@ def path(tmp_path_factory):
     return str(file)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_the_program(path, model, capsys):
     assert gcn.main(["--data", path, "--model", model, "--quick", "--seeds", "2", "--hidden", "8"]) == 0
@@ -43,6 +44,7 @@ def test_the_program(path, model, capsys):
     assert "mean test accuracy" in told and ("largest difference" in told) == (model == "gcn")
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("name", "wanted"), [("graph_convolution", 0.8), ("graph_attention", 0.8)])
 def test_training(path, name, wanted):
     graph = gcn.planetoid(path)

@@ -29,6 +29,7 @@ def random_graph(seed, nodes=40):
     return sp.csr_array(weights.astype(np.float64))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
 def test_random_graph(number, seed):
@@ -37,6 +38,7 @@ def test_random_graph(number, seed):
     assert graphs.difference(ours(), reference()) < 1e-9
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.skipif(datasets.folder() is None, reason="no real data: set SPARSEJAX_DATA to its folder")
 @pytest.mark.parametrize("data", REAL)
 @pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
@@ -48,6 +50,7 @@ def test_real_graph(number, data):
     assert graphs.difference(ours(), reference()) < 1e-9
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("format", ["csc", "coo", "dcsr", "dcsc"])
 @pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
 def test_other_formats(number, format, monkeypatch):

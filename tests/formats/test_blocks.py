@@ -14,7 +14,7 @@ from sparsejax.formats import Bitmap, Dense, Format, convert, entries, ingest, s
 from sparsejax.formats.storage import Storage
 from tests.formats import strategies
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 
 def test_buffers_by_hand():

@@ -11,7 +11,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime.passes import conversion_passes, conversions, pass_kernels
 from sparsejax.jit.runtime.system import threads
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 MATRICES = ("csr", "csc", "coo", "dcsr", "dcsc", "(q,q)@(1,0)", "(d,q)@(1,0)")
 TENSORS = (

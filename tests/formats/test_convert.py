@@ -8,7 +8,7 @@ from sparsejax.formats import Format, convert, ordering, passes, selection, stru
 from sparsejax.jit.runtime.passes import conversion_passes, conversions
 from tests.formats import strategies
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 
 @settings(max_examples=400, deadline=None)

@@ -39,6 +39,7 @@ def same(made, wanted):
     np.testing.assert_array_equal(convert.to_dense(made), convert.to_dense(wanted))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("shape", [(4, 4), (4, 6), (6, 2), (2, 2)])
 def test_one_diagonal(name, shape):

@@ -114,6 +114,7 @@ def test_types_do_not_depend_on_data():
             sj.jit(lambda A, named=named: named(A))(A)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("g", [1, 2, 4, 7])
 def test_arrays_of_groups(form, g):

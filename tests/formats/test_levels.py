@@ -17,7 +17,7 @@ from sparsejax.jit.cost import statistics
 from tests.formats import strategies
 from tests.formats.sloppy import first_slot, relabelled, sloppy
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 NAMES = ("ell", "groupcoo:2", "groupcoo:4", "dia", "banded", "bitmap", "hash", "rle", "lil")
 

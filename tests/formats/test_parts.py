@@ -11,7 +11,7 @@ from sparsejax.formats.parts import joined, located, rows, taken, written
 from sparsejax.formats.validate import validate
 from tests.fuzz.levels import OUTPUTS, random_format
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 SIMPLE = (Dense(), Compressed(), Coordinate())
 PASSES = ("passes=numpy", "passes=compiled")

@@ -9,7 +9,7 @@ import sparsejax as sj
 from sparsejax.formats.passes import Learning, Passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 FEW, MANY = Passes(), CompiledPasses()
 SIZES = [0, 1, 17, 5000]

@@ -11,7 +11,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, structural, validate
 from tests.formats import strategies
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 
 def moved(coords, old, new):

@@ -36,7 +36,7 @@ def test_random_statements(start):
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("start", range(600_000, 600_600, BATCH))
 def test_random_statements_whatever_is_chosen(start):
     """Orders of loops by Scorch, and alternatives at random."""

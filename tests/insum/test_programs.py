@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.rotating(12)
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def update_fault(seed):
     return _told(seed, x, (op, key), (update(x, given, arrays), sj.jit(update)(x, given, arrays)), want)
 
 
-@pytest.mark.rotating(24)
+@pytest.mark.rotating(48)
 @pytest.mark.parametrize("start", range(0, 600, BATCH))
 @pytest.mark.parametrize("fault", [gather_fault, update_fault])
 def test_keys(start, fault):
@@ -216,6 +216,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", BESIDE)
 @pytest.mark.parametrize("format", ["dense", "csr", "csc", "coo", "hash"])
 def test_slices_beside_index_arrays_build_no_selection(name, format):

@@ -10,7 +10,7 @@ from sparsejax import interop
 from sparsejax.errors import FormatError
 from tests.io.support import NAMED, random_matrix, same_values, sparse_arrays
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(8)
 
 ZERO = (0,)
 

@@ -56,6 +56,7 @@ def test_results_in_given_memory(x):
         np.sum(x, out=total)
 
 
+@pytest.mark.rotating(2)
 @BOTH
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum", "logical_or", "logical_and"])
 def test_methods_of_ufuncs(name, x):

@@ -46,6 +46,7 @@ def test_every_array_comes_back(x):
     same_values(back, x)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("kind", ["a.h5", "a.zarr"])
 def test_paths_and_groups_in_them(name, kind, tmp_path):

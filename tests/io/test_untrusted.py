@@ -11,6 +11,7 @@ from tests.io.mutations import FORKED, KINDS, LIMIT, campaign, forked_campaign, 
 from tests.io.support import same
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_slice(kind):
     counts, _, grown = campaign(kind, 80)

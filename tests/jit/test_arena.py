@@ -98,6 +98,7 @@ def test_results_cannot_be_made_writeable():
         array.flags.writeable = True
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16"])
 @pytest.mark.parametrize(
     "size", [0, 1, 7, 64, 100, result_memory.TINY // 16, result_memory.TINY, 3 * result_memory.TINY, 1 << 14]

@@ -35,6 +35,7 @@ def operands(form, rng, rows=7, cols=11):
     return (*matrices, sj.array(rng.integers(-3, 4, cols).astype(float)))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("form", FORMATS)
 def test_results_in_used_memory(form, name):

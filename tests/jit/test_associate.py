@@ -67,6 +67,7 @@ def operand(nrng, rng, shape, ring):
     return made, np.where(stored & (values != 0), values, zero)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("ring", RINGS)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_chains(monkeypatch, ring, seed):
@@ -93,6 +94,7 @@ def test_random_chains(monkeypatch, ring, seed):
     assert "as written" in plan(chain, *arrays) or all(a.format.is_dense for a in arrays)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("rows", [100, 1003])
 @pytest.mark.parametrize("widths", [(8, 8), (16, 24), (40, 7)])
 @pytest.mark.parametrize("work", [0, 1 << 16])
@@ -179,6 +181,7 @@ def test_rings_that_do_not_distribute_stay_as_written():
     assert "as written" not in plan(lambda *x: chain(*x, "plus_plus"), A, H, W)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
 @pytest.mark.parametrize("place", ["A", "H", "W"])
 def test_what_is_not_finite_spreads_as_written(narrow, place, bad):

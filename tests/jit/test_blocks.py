@@ -29,6 +29,7 @@ def check(result, want, form=None):
     np.testing.assert_allclose(result.todense(), want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", [BSR, "bsr:2x2", "bsr:1x4", "bsr:5x1", "(c,c,d,d)/(2,3)", "(d,c,d,d)@(1,0,1,0)/(2,2)"])
 def test_products_with_dense_operands(shape, name):

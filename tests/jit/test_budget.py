@@ -21,6 +21,7 @@ def random_sparse(rng, shape, form, density=0.15):
     return sj.array(dense, format=form), dense
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("steps", [3, 12, 40])
 @pytest.mark.parametrize("form", ["dense", "csr", "coo"])
 def test_values_used_twice_are_not_written_out_twice(steps, form):
@@ -48,6 +49,7 @@ def test_a_value_used_twice_is_computed_once():
     np.testing.assert_array_equal(sj.jit(grow)(x), 32 * x)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("count", [2, 5, 9, 14])
 @pytest.mark.parametrize("forms", [("csr",), ("coo",), ("csr", "coo", "csc", "dcsr")])
 def test_sums_of_many_sparse_arrays_are_cut(count, forms):
@@ -60,7 +62,7 @@ def test_sums_of_many_sparse_arrays_are_cut(count, forms):
     np.testing.assert_allclose(made.todense(), sum(d for _, d in pairs), rtol=1e-13, atol=1e-15)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("length", [20, 300, 1000])
 def test_long_chains_are_cut(length):
     def chain(x):

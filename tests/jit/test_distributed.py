@@ -46,6 +46,7 @@ def softmax(x):
 SIZES = [0, 1, 3, 63, 700, 2048, 2049, 9000]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("mean", [0.4, 1.2])
@@ -57,6 +58,7 @@ def test_softmax(rows, mean, dtype):
     np.testing.assert_array_equal(made.storage.buffers[1][1], A.indices)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "i8", "c16", "c8"])
 @pytest.mark.parametrize("rows", SIZES)
 def test_reductions(rows, dtype):
@@ -77,6 +79,7 @@ def test_reductions(rows, dtype):
         np.testing.assert_array_equal(sj.jit(lambda S: abs(S).min(axis=1))(S).todense(), abs(dense).min(1))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("rows", SIZES)
 def test_several_statements(rows):
     """Values at the positions of entries, which read what was reduced, and operands of rows and columns."""

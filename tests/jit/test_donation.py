@@ -12,7 +12,7 @@ import sparsejax.numpy as snp
 from sparsejax.jit.backend import host
 from sparsejax.jit.runtime.system import result_memory
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 N = 1000
 SIZES = [N, 3 * result_memory.SMALLEST // 16]

@@ -12,7 +12,7 @@ from sparsejax.jit.runtime.system import result_memory
 from tests.fuzz import engine
 from tests.jit.test_donation import address
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 SHAPES = [
     (),

@@ -28,7 +28,7 @@ def always(monkeypatch):
     monkeypatch.setattr(split_fills, "SHARE", np.inf)
 
 
-@pytest.mark.rotating(10)
+@pytest.mark.rotating(20)
 @pytest.mark.parametrize("start", range(0, 90, 30))
 def test_random_sums(start, always):
     with engine.quick():
@@ -36,7 +36,7 @@ def test_random_sums(start, always):
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("start", range(0, 60, 30))
 def test_random_sums_of_special_values(start, always):
     with engine.quick():
@@ -113,7 +113,7 @@ EXPRESSIONS = {
 }
 
 
-@pytest.mark.rotating(10)
+@pytest.mark.rotating(20)
 @pytest.mark.parametrize(("form", "dtype"), [("csr", "f8"), ("csc", "i8"), ("coo", "c8")])
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_iterations_grow_with_the_entries(name, form, dtype):

@@ -7,7 +7,7 @@ import sparsejax as sj
 from sparsejax.jit.cost import statistics
 from tests.prices import longer_rows
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 
 @pytest.fixture(autouse=True)

@@ -136,6 +136,7 @@ def check(name, choose):
         assert choices.TAKEN[tuple(pair.split("="))], f"{pair} was not taken"
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("name", "shape"), SHAPES)
 @pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
 def test_shapes(name, shape, masks, processor):
@@ -163,6 +164,7 @@ def test_every_shape_is_forced():
     assert pairs == {(choice, way) for choice in ELSEWHERE for way in alternatives.CHOICES[choice]}
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("shape", alternatives.CHOICES["loop_shape"])
 @pytest.mark.parametrize("fusion", alternatives.CHOICES["fusion"])
 def test_every_shape_fetches_ahead_what_it_reads(shape, fusion, processor):

@@ -37,6 +37,7 @@ def loops(function, *args):
     return sj.jit(function).lower(*args).as_text("loops")
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "i8", "u4"])
 @pytest.mark.parametrize("mean", [2, 3, 5, 9, 30])
 def test_products(mean, dtype):

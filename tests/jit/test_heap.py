@@ -114,6 +114,7 @@ class Model:
             self.function(address, 0)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("function", [lambda: block, portable, linked], ids=["loaded", "portable", "linked"])
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_keep_what_is_written_and_are_apart(function, seed):
@@ -121,6 +122,7 @@ def test_blocks_keep_what_is_written_and_are_apart(function, seed):
     assert allocator.held() <= allocator.limit()
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("mebibytes", [0, 7, 64])
 def test_threads_take_blocks_apart_within_the_bound(mebibytes):
     faults = []

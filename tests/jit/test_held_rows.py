@@ -18,6 +18,7 @@ def draw(rng, shape, dtype, density=1.0):
     return made.astype(dtype) * (1 + 2j if np.dtype(dtype).kind == "c" else 1)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("k", [1, 3, 8, 21, 32, 70])
 @pytest.mark.parametrize(("left", "right"), [("f8", "f8"), ("f4", "f8"), ("i4", "i4"), ("c16", "f8")])
 @pytest.mark.parametrize("form", ["csc", "(c,c)@(1,0)"])

@@ -52,7 +52,7 @@ def _stored_otherwise(function, arrays) -> bool:
     return "is stored" in str(sj.explain(function)(*arrays))
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("special", [False, True])
 def test_results_do_not_depend_on_the_storage_between_kernels(name, special, monkeypatch):

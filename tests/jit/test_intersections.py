@@ -44,6 +44,7 @@ def entries(made):
     return coords[0], vals
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("extent", [2**31 - 1, 2**40])
 def test_products_and_sums_of_vectors(dtype, extent):
@@ -67,6 +68,7 @@ def test_products_and_sums_of_vectors(dtype, extent):
             np.testing.assert_array_equal(entries(total(a, b))[1], want, name)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("form", ["(c)", "(l)", "(q)"])
 @pytest.mark.parametrize("count", LENGTHS)
 def test_products_of_three_vectors(form, count):
@@ -94,6 +96,7 @@ def rows(rng, shape, lengths, other=None, keep=1.0):
     return np.where(there, rng.integers(1, 9, shape), 0).astype(float)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "ell", "groupcoo:2", "lil"])
 @pytest.mark.parametrize("keep", [1.0, 0.97, 0.4])
 def test_matrices_with_long_and_empty_rows(form, keep):

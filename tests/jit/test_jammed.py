@@ -39,6 +39,7 @@ EXPRESSIONS = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", EXPRESSIONS)
 @pytest.mark.parametrize("form", FORMATS)
 def test_expressions_over_formats(quick, name, form):

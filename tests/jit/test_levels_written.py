@@ -47,7 +47,7 @@ def formats():
                     yield Format(levels)
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("format", list(formats()), ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_kernels_write_it(format, threads):
@@ -64,6 +64,7 @@ def test_kernels_write_it(format, threads):
                 same(made, format)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", ["?", "i1", "f4", "c8", "c16"])
 @pytest.mark.parametrize("level", WRITTEN, ids=lambda level: level.spelling)
 def test_values_of_every_size(level, dtype):
@@ -100,6 +101,7 @@ def test_large_grids_are_left_to_conversions():
     assert form.as_written((1 << 10, 1 << 10), 8) == form
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("level", WRITTEN, ids=lambda level: level.spelling)
 @pytest.mark.parametrize("above", ["d", "c"])
 def test_chunks_make_what_one_thread_makes(level, above):

@@ -221,6 +221,7 @@ def normalised(*xs):
     return whole * whole.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "function", [lambda *xs: sum(xs), lambda *xs: sum(xs).sum(axis=1), normalised], ids=["elements", "rows", "twice"]
 )

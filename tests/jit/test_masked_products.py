@@ -29,6 +29,7 @@ def operands(form):
     return sj.array(dense, format=form), dense, rng.standard_normal((9, 5)), rng.standard_normal((5, 9)), rng.random(9)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", BETWEEN)
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr:2x2", "hash"])
 def test_products_under_operations_under_masks(name, form):

@@ -40,6 +40,7 @@ def program(function, *args):
     return sj.jit(function).lower(*args).as_text("loops")
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "lil", "ell", "groupcoo:2"])
 def test_softmax_of_rows(form, dtype):

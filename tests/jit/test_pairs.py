@@ -26,6 +26,7 @@ def alike(rows, entries, dtype="f8"):
     return dense
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1", "c8"])
 @pytest.mark.parametrize("entries", [0, 1, 2, 3, 4, 5, 7])
 def test_rows_of_few_entries(entries, dtype):

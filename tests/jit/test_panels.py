@@ -49,6 +49,7 @@ def test_dense_products_of_any_extents(dtype, seed):
             np.testing.assert_array_equal(sj.jit(lambda x, y: x @ y)(x, y).todense(), x @ y)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("form", ["csr", "ell", "groupcoo:2", "dcsr", "csc", "bsr:3x2", "dense"])
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 200])
 def test_chains_of_three_with_what_becomes_of_them(form, rows):

@@ -13,7 +13,7 @@ from tests.autodiff import programs
 from tests.fuzz import engine
 from tests.prices import priced
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 FORMATS = (
     "csr",

@@ -44,6 +44,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_diagonals_of_results(name):
     program = PROGRAMS[name]

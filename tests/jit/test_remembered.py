@@ -41,6 +41,7 @@ def accounts(monkeypatch):
     return made
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "c16"])
 @pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "(d,c,d)@(0,1,2)"])
 def test_results_do_not_change(cheap, form, dtype):

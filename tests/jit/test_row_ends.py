@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 from sparsejax.jit.rewrite import loop_shapes
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 0, 0, 8, 3, 30]
 

@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 FORMS = ["dense", "csr", "csc", "coo", "dcsr", "bitmap"]
 

@@ -43,6 +43,7 @@ def operands(rng, subscripts, dtype):
     return made
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)
 def test_random_extents_and_orders(subscripts):
     rng = random.Random(subscripts)

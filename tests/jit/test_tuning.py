@@ -8,6 +8,7 @@ import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.alternatives import CHOICES, EXACT
 from sparsejax.jit.runtime import plan_cache, tuning
+from tests import rotation
 
 rng = np.random.default_rng(0)
 
@@ -84,6 +85,7 @@ def others_win(monkeypatch):
     monkeypatch.setattr(tuning, "_ratio", lambda cheapest, other, storages: 2.0)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_whatever_wins_the_bits_stay(name, folder, others_win):
     function, *arguments = PROGRAMS[name]
@@ -97,7 +99,7 @@ def test_whatever_wins_the_bits_stay(name, folder, others_win):
 
 def test_any_alternative_may_win(folder, others_win):
     seen = set()
-    for function, *arguments in PROGRAMS.values():
+    for function, *arguments in rotation.share(list(PROGRAMS.values()), 3):
         compiled = sj.jit(function, autotune="any")
         for made, plain in zip(
             *(sj.tree_util.tree_leaves(f(*arguments)) for f in (compiled, sj.jit(function))), strict=True

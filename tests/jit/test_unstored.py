@@ -8,7 +8,7 @@ import sparsejax.numpy as snp
 from sparsejax.jit.cost import statistics
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 ROWS, COLUMNS = 300, 24
 

@@ -8,7 +8,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import nn, random
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 KEY = random.key(3)
 N = 3000

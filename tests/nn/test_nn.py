@@ -11,7 +11,7 @@ from tests.autodiff import checks
 from tests.autodiff.checks import array
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(14)
+pytestmark = pytest.mark.rotating(28)
 
 FORMATS = [
     "csr",

@@ -8,7 +8,7 @@ import sparsejax.numpy as snp
 from sparsejax.jit.ir import operators
 from tests.autodiff.checks import array
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 FORMATS = ["csr", "csc", "coo", "dcsr", "bsr:2x2", "ell", "groupcoo:2", "bitmap", "hash", "dia", "banded"]
 

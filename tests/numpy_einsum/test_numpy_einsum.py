@@ -85,7 +85,7 @@ def own_tests():
             yield name, () if not marks else (value,)
 
 
-@pytest.mark.rotating(48)
+@pytest.mark.rotating(96)
 @pytest.mark.parametrize(("name", "args"), list(own_tests()))
 def test_numpys_own(name, args, monkeypatch):
     if args and np.dtype(args[0] if not isinstance(args[0], bool) else bool) in (

@@ -2,9 +2,11 @@
 
 import errno
 import importlib.util
+import itertools
 import logging
 import os
 import random
+import signal
 import stat
 import subprocess
 import sys
@@ -307,22 +309,23 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 def test_writers_that_are_killed_leave_no_half_files(tmp_path):
     folder = tmp_path / "cache"
-    script = (
-        "import itertools, pathlib, sys\n"
-        "from sparsejax.jit.backend.object_cache import ObjectCache\n"
-        "cache = ObjectCache(pathlib.Path(sys.argv[1]))\n"
-        "print('ready', flush=True)\n"
-        "for k in itertools.count():\n"
-        "    cache.store(f'text {k % 3}', bytes([k % 251]) * 3_000_000)\n"
-    )
     cache = ObjectCache(folder)
     for k in range(4):
-        child = subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE)
-        assert child.stdout.readline() == b"ready\n"
+        ready, writes = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.write(writes, b"ready")
+                for j in itertools.count():
+                    cache.store(f"text {j % 3}", bytes([j % 251]) * 3_000_000)
+            finally:
+                os._exit(1)
+        assert os.read(ready, 5) == b"ready"
         time.sleep(0.05 + 0.03 * k)
-        child.kill()
-        child.wait()
-        child.stdout.close()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(ready)
+        os.close(writes)
         for text in range(3):
             image = cache.load(f"text {text}")
             assert image is None or (len(image) == 3_000_000 and len(set(image)) == 1)

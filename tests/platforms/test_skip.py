@@ -211,6 +211,7 @@ if system == "Windows":
 """
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("system", [("Darwin", "darwin", "arm64"), ("Windows", "win32", "AMD64")], ids=" ".join)
 def test_what_other_systems_lack_is_not_asked_for(system):
     """Python's view of other systems alone: their C libraries and linkers are not here."""

@@ -11,7 +11,7 @@ import sparsejax as sj
 from benchmarks import datasets
 from sparsejax.formats import validate
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 MATRICES = [
     "karate", "lpi_galenet", "lpi_itest6", "GD98_a", "lp_afiro", "GD99_cc", "GD97_b", "west0067", "ash219", "fidapm05",

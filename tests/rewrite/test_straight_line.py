@@ -130,6 +130,7 @@ def in_blocks(array, tensor):
     return np.pad(array, pads).reshape(shape) if array.ndim else array
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("seed", range(400))
 def test_the_interpreter_runs_the_statement(seed):
     case = case_of(seed)
@@ -167,7 +168,7 @@ def test_most_random_products_are_written_out():
 
 
 @pytest.mark.parametrize("seed", range(120))
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 def test_machine_code(seed):
     case = case_of(seed)
     run = sj.jit(case.program())

@@ -42,6 +42,7 @@ def expected(how, out, stored, names, In, W):
     return out
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("text", STATEMENTS)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "c16"])
 def test_statements_in_panels(text, dtype):

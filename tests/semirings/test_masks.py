@@ -10,7 +10,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.fuzz.levels import random_format
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 FORMATS = ("csr", "csc", "coo", "dcsr", "dcsc")
 

@@ -10,7 +10,7 @@ from tests.fuzz import forced, semirings
 CASES, ORDERED, BATCH = 600, 300, 50
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("start", range(0, CASES, BATCH))
 def test_random_contractions(start):
     faults = [
@@ -21,7 +21,7 @@ def test_random_contractions(start):
     assert not faults, "\n\n".join(faults)
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.rotating(12)
 @pytest.mark.parametrize("start", range(0, ORDERED, BATCH))
 def test_random_loop_orders(start):
     faults = [f for f in map(forced.half(semirings.check_order), range(start, start + BATCH)) if f]

@@ -152,6 +152,7 @@ BLOCKED = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dynamic", [True, {"A": ("n", "m"), "x": ("n", "m")}], ids=["found", "named"])
 @pytest.mark.parametrize("name", BLOCKED)
 def test_extents_in_blocks_are_numbers(name, dynamic):

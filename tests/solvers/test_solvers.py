@@ -12,7 +12,7 @@ import sparsejax.numpy as snp
 from sparsejax.scipy.sparse import linalg
 from tests.fuzz.levels import OUTPUTS, random_format
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 FORMATS = ["dense", "csr", "csc", "coo", "dcsr", "bitmap", "ell", "groupcoo:2", "hash", "lil", "banded", "bsr:2x3"]
 N = 7

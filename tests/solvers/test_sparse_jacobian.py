@@ -18,7 +18,7 @@ from sparsejax.transforms.coloring import color_columns
 from sparsejax.transforms.patterns import derivative_pattern
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 N = 6
 

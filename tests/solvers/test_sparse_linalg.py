@@ -10,7 +10,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.scipy.sparse import linalg
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 RNG = np.random.default_rng(0)
 N = 24

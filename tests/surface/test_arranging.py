@@ -11,7 +11,7 @@ import sparsejax.numpy as snp
 from sparsejax.errors import ConcretizationTypeError, TracerIntegerConversionError
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 FORMATS = ("dense", "csr", "csc", "coo", "ell", "groupcoo:2", "dia", "banded", "bitmap", "hash", "rle", "bsr:2x3")
 RNG = np.random.default_rng(0)

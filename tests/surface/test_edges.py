@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,7 +10,7 @@ import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.errors import FormatError
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 N = 2**40
 ROWS, COLS, VALUES = np.array([0, 7, 7, 2**39]), np.array([1, 1, 2**35, 7]), np.array([2.0, -3.0, 5.0, 0.5])

@@ -15,7 +15,7 @@ from tests.autodiff.checks import check
 from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 DTYPES = ("f8", "f4", "i8", "?", "c16")
 

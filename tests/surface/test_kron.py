@@ -10,6 +10,7 @@ FORMATS = ("csr", "csc", "coo", "lil", "ell", "dia", "bitmap", "groupcoo:2", "de
 DTYPES = (bool, np.int8, np.uint32, np.int64, np.float32, float, complex)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_matrices(seed):
     rng = np.random.default_rng(seed)

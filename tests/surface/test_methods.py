@@ -11,7 +11,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.errors import FormatError
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 FORMATS = ("dense", "csr", "csc", "coo", "dcsr", "(d,d)@(1,0)")
 RNG = np.random.default_rng(0)

@@ -102,7 +102,7 @@ ONE = {
 NEEDS_VALUES = ("unique", "setxor1d", "union1d", "intersect1d", "setdiff1d")
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("name", ONE)
 def test_one_array(name):
     function = ONE[name]

@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.lax.elementwise import BINARY, UNARY
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 FORMATS = ("dense", "csr", "csc", "coo", "dcsr")
 DTYPES = ("?", "i4", "i8", "u1", "f4", "f8", "c8", "c16")

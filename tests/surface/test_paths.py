@@ -7,7 +7,7 @@ import sparsejax as sj
 from sparsejax.lax import path, typing_rules
 from sparsejax.lax.contract import _typing_for, contract, parse_subscripts
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 RNG_LETTERS = "ijkl"
 

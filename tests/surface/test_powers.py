@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 1.5, -2.25, 1e-200, 3e200, np.inf, -np.inf, np.nan, 7.0]
 

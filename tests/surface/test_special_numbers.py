@@ -12,7 +12,7 @@ from sparsejax import dtypes
 from sparsejax.lax.elementwise import UNARY
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, np.inf, -np.inf, np.nan, 1e-320, 1e-12, 3.0]
 

@@ -9,7 +9,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.fuzz import engine
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 FORMATS = ("dense", "csr", "coo", "bsr:2x2")
 AXES = (None, 0, 1, (0, 1))

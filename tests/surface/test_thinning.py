@@ -46,6 +46,7 @@ def largest(dense, keep, axes):
     return np.moveaxis(made.reshape(lines.shape), range(-len(axes), 0), axes)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("form", SPARSE)
 def test_formats(form):
     A = sj.array(D, format=form)
@@ -141,6 +142,7 @@ def test_numbers():
     is_sound(sj.prune(sj.array(-np.ones(5), format="coo"), keep=2), row[:5], [-1, -1, 0, 0, 0])
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("form", [form for form in SPARSE if form not in ("rle", "(d,n)")])  # over buffers of their own
 def test_derivatives(form):
     rng = np.random.default_rng(3)

@@ -26,6 +26,7 @@ def operations(shape):
         yield lambda x, f, new=new: f.broadcast_to(x, new)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["f8", "i4", "?", "c16"])
 @pytest.mark.parametrize("turned", [False, True])

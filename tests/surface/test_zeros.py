@@ -9,7 +9,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 SPECIAL = np.array([[np.nan, np.inf, 1.0], [0.0, -0.0, -np.inf]])
 FORMATS = ("dense", "csr", "csc", "coo", "dcsr", "bitmap")

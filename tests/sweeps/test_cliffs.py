@@ -72,6 +72,7 @@ def loss(f):
     return lambda A: sum(snp.sum(y * y) for y in sj.tree_util.tree_leaves(f(A)))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("name", "form"),
     [

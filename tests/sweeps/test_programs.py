@@ -118,7 +118,7 @@ USUAL = ("cond", "scan", "while", "gather", "segment_max", "spsolve", "batch", "
 """What runs by default: others are slow tests."""
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in UNKNOWNS]
 )

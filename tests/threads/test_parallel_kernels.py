@@ -22,7 +22,7 @@ from sparsejax.jit.schedule import schedules
 from sparsejax.jit.schedule.schedules import Cost
 from tests.fuzz import definitions, engine
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 CASES = 240
 BATCH = 60

@@ -9,7 +9,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 REDUCTIONS = {
     "sum": (lambda a, x: snp.sum(a * a), "scalar"),

@@ -15,7 +15,7 @@ from sparsejax.jit.backend import builder, compiler, host
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.runtime.system import threads
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(8)
 
 
 @pytest.fixture(params=["native", "executor"])

@@ -9,7 +9,7 @@ from benchmarks import minimax
 from sparsejax.jit.codegen.vector_math import coefficients
 from tests.vector_math.kernels import NAMES, apply, reference, ulps
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 DTYPES = (np.float64, np.float32)
 BOUNDED = {"tanh": (-1, 1), "erf": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "logistic": (0, 1)}

@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from tests.vector_math.kernels import apply
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.rotating(16)
 
 
 def ragged(dtype, fill=0.0):

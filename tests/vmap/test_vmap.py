@@ -19,7 +19,7 @@ from tests.autodiff.checks import array, dense, same_buffers
 from tests.fuzz import engine
 from tests.vmap.programs import element
 
-pytestmark = pytest.mark.rotating(12)
+pytestmark = pytest.mark.rotating(24)
 
 B, N, M = 3, 4, 5
 LEADING, SHARED, NESTED = "(d,d,c)", "(d,c,d)@(1,2,0)", "(c,c,c)"

@@ -25,7 +25,7 @@ from sparsejax.jit.runtime import binding, plans
 from sparsejax.jit.schedule import schedules
 from tests.limits import needs_limits
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.rotating(20)
 
 POLICIES = list(policies.SPARSE)
 HUGE = 2**40
