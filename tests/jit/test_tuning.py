@@ -99,7 +99,7 @@ def test_whatever_wins_the_bits_stay(name, folder, others_win):
 
 def test_any_alternative_may_win(folder, others_win):
     seen = set()
-    for function, *arguments in rotation.share(list(PROGRAMS.values()), 2):
+    for function, *arguments in [PROGRAMS["sampled"], *rotation.share(list(PROGRAMS.values()), 2)]:
         compiled = sj.jit(function, autotune="any")
         for made, plain in zip(
             *(sj.tree_util.tree_leaves(f(*arguments)) for f in (compiled, sj.jit(function))), strict=True
