@@ -22,6 +22,7 @@ PASSES = {
     "split_fills": "sums over operands whose fill does not annihilate run over all coordinates",
     "intermediate_storage": "values between kernels are stored as their types say",
     "fuse_reductions": "kernels are not merged across reductions",
+    "dense_rows": "sums of stored rows are appended row by row",
     "shared_patterns": "operands over the same index buffers are read one by one",
     "row_blocking": "the outermost loop is not cut into blocks of rows",
     "scatter_operands": "operands that are met again and again are not scattered into a workspace",
@@ -94,6 +95,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "whole": "the outermost loop runs over all rows",
         "blocks": "over blocks of rows that fit into the first cache",
         "pairs": "over blocks of two rows",
+    },
+    "row_sums": {
+        "stored": "sums of rows that are stored as a whole are appended, row by row",
+        "dense": "they are added up in a dense array, in panels where these pay, and then copied",
     },
     "panels": {
         "rows": "a sparse operand is read as it is stored, row by row or in another order",

@@ -32,6 +32,7 @@ from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import (
+    dense_rows,
     fuse,
     fuse_reductions,
     intermediate_storage,
@@ -71,6 +72,7 @@ STEP_PASSES: dict[str, tuple[Callable[[list[Step], Jaxpr, Observed], list[Step]]
     "split_fills": (split_fills.apart, 1),
     "intermediate_storage": (intermediate_storage.stored, 2),
     "fuse_reductions": (fuse_reductions.merged, 2),
+    "dense_rows": (dense_rows.summed, 1),
 }
 """What is made of the steps of a program that has at least so many."""
 

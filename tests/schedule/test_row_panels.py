@@ -158,3 +158,30 @@ def test_explain_says_how_gathers_are_read_and_why(text):
         with sj.config.using(choose=COLUMNS):
             told = str(sj.explain(sj.jit(lambda **used: sj.insum(text, **used)))(**used))
         assert "is copied in panels of 64 rows" in told or "is copied in panels of 128 rows" in told, told
+
+
+@pytest.mark.parametrize("text", [t for t in STATEMENTS if " += " not in t])
+@pytest.mark.parametrize("dtype", ["f4", "i8", "c16"])
+def test_rows_that_are_stored_are_summed_in_a_dense_array(text, dtype):
+    """The same entries and the same bits as of rows that are appended, zeros that are stored included, in panels and without."""
+    rng, reached = np.random.default_rng(len(text)), 0
+    if "max" in text and dtype == "c16":
+        return
+    for form in FORMS:
+        stored, names, In, W = drawn(rng, dtype)
+        N = sj.array((names[stored], np.nonzero(stored)), shape=stored.shape).asformat(form)
+
+        def made(choose, N=N, In=In, W=W):
+            with engine.quick(), sj.config.using(choose=choose):
+                f = sj.jit(lambda N, In, W: sj.insum(text, N=N, In=In, W=W))
+                return f(N, In, W), str(sj.explain(f)(N, In, W))
+
+        whole, _ = made("row_sums=stored")
+        for choose in ("row_sums=dense", f"row_sums=dense,{COLUMNS}"):
+            apart, told = made(choose)
+            reached += "rows are summed in a dense array" in told
+            assert apart.aval == whole.aval
+            np.testing.assert_array_equal(apart.storage.vals, whole.storage.vals)
+            for one, other in zip(apart.storage.buffers, whole.storage.buffers, strict=True):
+                assert all(map(np.array_equal, one, other))
+    assert reached
