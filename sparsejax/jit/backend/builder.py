@@ -192,10 +192,6 @@ class Builder(ABC):
         """
 
     @abstractmethod
-    def comment(self, text: str) -> None:
-        """A remark in the text."""
-
-    @abstractmethod
     def finish(self, epilogue: Callable[[], None]) -> str:
         """The kernel's text; `epilogue` is emitted once, where every path leaves the kernel."""
 

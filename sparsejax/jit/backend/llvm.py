@@ -374,9 +374,6 @@ class LLVMBuilder(Builder):
         self._set_open(open)
         return lines
 
-    def comment(self, text: str) -> None:
-        self._emit(f"; {text}")
-
     def finish(self, epilogue: Callable[[], None]) -> str:
         self._label("leave")
         epilogue()

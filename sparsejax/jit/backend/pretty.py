@@ -193,9 +193,6 @@ class PrettyBuilder(Builder):
     def function(self, name: str, x: Val, formula: Formula) -> Val:
         return self.call(name, x.type, [x])
 
-    def comment(self, text: str) -> None:
-        self._line(f"# {text}")
-
     def finish(self, epilogue: Callable[[], None]) -> str:
         epilogue()
         routines = [line for text in self._routines.values() for line in text]

@@ -28,7 +28,6 @@ from sparsejax.jit.ir import cin, operators, scalar_functions
 
 DType = np.dtype[Any]
 BOOL: DType = np.dtype(np.bool_)
-F64: DType = np.dtype(np.float64)
 
 
 class Num(NamedTuple):

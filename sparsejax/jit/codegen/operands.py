@@ -24,7 +24,7 @@ from sparsejax.jit.codegen import emit, sums
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.codegen.kernel_memory import aligned, allocate, fill, free
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import cin
 
 
 @dataclass(frozen=True)
@@ -220,8 +220,3 @@ def kept(b: Builder, known: dict[str, Operand], name: str, dtype: np.dtype[Any],
     area.vals = aligned(b, area.vals)
     known[made] = area
     return area
-
-
-def identity_of(op: str, tensor: cin.Tensor) -> object:
-    """The identity of `op` in the tensor's dtype."""
-    return operators.get(op).identity(tensor.dtype)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sparsejax import config
 from sparsejax.core.avals import ShapeDtypeStruct
@@ -24,14 +24,13 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.cost import machine, sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import expected, fuse, partition
-from sparsejax.jit.inspect import explain_html, forecast, gathers, report
+from sparsejax.jit.inspect import explain_html, forecast, gathers, report, stages
 from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
 from sparsejax.jit.schedule import row_panels, schedules, search, statements
 from sparsejax.jit.schedule.schedules import Candidate, Loop
-from sparsejax.lax.rounds import Body
 
 SHOWN = 24  # candidate orders that are printed
 
@@ -310,34 +309,18 @@ def _explained(plan: plans.Plan, storages: Sequence[Storage]) -> tuple[list[Expl
     known = expected.of_program(planned, plan.jaxpr, given)
     steps: list[Explained] = []
     for number, step in enumerate(plan.steps):
-        bodies = [_Body(b) for b in plan.bodies(number)]
+        bodies = [stages.Listener(b, _explained) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
         if isinstance(step, kernels.KernelRunner):
             entries = known.entries(step.step.output), registers[-1].nnz
             steps.append(_kernel(step, inputs, entries, made_by.get(step.step.output)))
         elif bodies:
             types = ", ".join(str(v.aval) for v in step.outputs)
-            runs = tuple(Branch(b.runs, tuple(b.steps)) for b in bodies)
+            runs = tuple(Branch(b.runs, tuple(b.first or ())) for b in bodies)
             steps.append(ControlFlow(step.eqn.primitive.name, types, runs))
         else:
             steps.append(_call(step))
     return steps, [registers[k] for k in plan.results]
-
-
-@dataclass
-class _Body(Body):
-    """A body that explains its first run."""
-
-    plan: plans.Plan
-    runs: int = 0
-    steps: list[Explained] = field(default_factory=list)
-
-    def run(self, storages: Sequence[Storage]) -> list[Storage]:
-        self.runs += 1
-        if self.runs > 1:
-            return self.plan.run(storages)
-        self.steps, results = _explained(self.plan, storages)
-        return results
 
 
 def _infer_seconds(jaxpr: Jaxpr) -> float:

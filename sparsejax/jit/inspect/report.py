@@ -27,7 +27,6 @@ from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
 from sparsejax.jit.schedule import row_panels, schedules, search, statements
-from sparsejax.lax.rounds import Body
 
 
 @dataclass(frozen=True)
@@ -91,14 +90,15 @@ def _reported(plan: plans.Plan, given: Sequence[Storage]) -> tuple[Report, list[
     registers = plan.registers(given)
     first, made, entries, parts = len(registers), [], dict[int, float](), []
     for number, step in enumerate(plan.steps):
-        bodies = [_Counter(b) for b in plan.bodies(number)]
+        bodies = [stages.Listener(b, _body, _added) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
-        parts.append(stages.part_of(step, inputs, [b.parts for b in bodies]))
+        parts.append(stages.part_of(step, inputs, [b.first and b.first[1] for b in bodies]))
         if isinstance(step, kernels.KernelRunner):
             made.append(_kernel(step, inputs))
             entries[plan.made[number][0]] = made[-1].entries
         elif bodies:
-            made.append(_control(step, bodies, [registers[k] for k in plan.made[number]]))
+            ran = [b.first[0] for b in bodies if b.first]
+            made.append(_control(step, ran, [registers[k] for k in plan.made[number]]))
         else:
             made.append(_call(step, inputs, registers[-1]))
     results = {k: registers[k] for k in plan.results}
@@ -109,32 +109,28 @@ def _reported(plan: plans.Plan, given: Sequence[Storage]) -> tuple[Report, list[
     return told, [registers[k] for k in plan.results]
 
 
-@dataclass
-class _Counter(Body):
-    """A body that adds up the cost of its runs."""
-
-    plan: plans.Plan
-    flops: float = 0.0
-    accessed: float = 0.0
-    temporaries: int = 0
-    parts: Sequence[stages.Part] | None = None
-    """The steps of its first run."""
-
-    def run(self, storages: Sequence[Storage]) -> list[Storage]:
-        told, results = _reported(self.plan, storages)
-        self.parts = told.parts if self.parts is None else self.parts
-        cost = told.cost()
-        self.flops += cost["flops"]
-        self.accessed += cost["bytes accessed"]
-        self.temporaries = max(self.temporaries, told.memory().temp_size_in_bytes + told.results)
-        return results
+_Told = tuple[Step, tuple[stages.Part, ...]]
 
 
-def _control(step: partition.CallStep, bodies: Sequence[_Counter], results: Sequence[Storage]) -> Step:
+def _body(plan: plans.Plan, given: Sequence[Storage]) -> tuple[_Told, list[Storage]]:
+    """What one run of a body costs together, and its steps; its results."""
+    told, results = _reported(plan, given)
+    cost, memory = told.cost(), told.memory().temp_size_in_bytes + told.results
+    return (Step("", cost["flops"], int(cost["bytes accessed"]), memory, 0.0), told.parts), results
+
+
+def _added(before: _Told, now: _Told) -> _Told:
+    """All runs of a body, with the memory of the largest; the steps of the first."""
+    (x, parts), (y, _) = before, now
+    flops, accessed = x.flops + y.flops, x.bytes_accessed + y.bytes_accessed
+    return Step("", flops, accessed, max(x.temporaries, y.temporaries), 0.0), parts
+
+
+def _control(step: partition.CallStep, ran: Sequence[Step], results: Sequence[Storage]) -> Step:
     """All runs of its bodies; the memory of the largest."""
-    flops, accessed = sum(b.flops for b in bodies), sum(b.accessed for b in bodies)
-    entries = float(sum(s.nnz for s in results))
-    return Step(step.eqn.primitive.name, flops, int(accessed), max(b.temporaries for b in bodies), entries)
+    flops, accessed = sum(b.flops for b in ran), sum(b.bytes_accessed for b in ran)
+    entries, memory = float(sum(s.nnz for s in results)), max((b.temporaries for b in ran), default=0)
+    return Step(step.eqn.primitive.name, flops, accessed, memory, entries)
 
 
 def _bytes(storages: Sequence[Storage]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr
@@ -19,6 +20,7 @@ from sparsejax.jit.runtime.plans import Plan, plan_of
 from sparsejax.jit.schedule import schedules
 from sparsejax.lax.rounds import Body
 
+Told = TypeVar("Told")
 STAGES = "jaxpr", "plan", "cin", "loops", "llvm", "asm"
 
 
@@ -46,23 +48,28 @@ def _parts(plan: Plan, storages: Sequence[Storage]) -> tuple[list[Part], list[St
     """The steps, and the results."""
     registers, parts = plan.registers(storages), []
     for number, step in enumerate(plan.steps):
-        bodies = [_Listener(b) for b in plan.bodies(number)]
+        bodies = [Listener(b, _parts) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
-        parts.append(part_of(step, inputs, [b.parts for b in bodies]))
+        parts.append(part_of(step, inputs, [b.first for b in bodies]))
     return parts, [registers[k] for k in plan.results]
 
 
 @dataclass
-class _Listener(Body):
-    """A body that keeps its steps of its first run."""
+class Listener(Body, Generic[Told]):
+    """A body that keeps what `tell` says of its first run (None before), and with `add`, what that makes of all runs."""
 
     plan: Plan
-    parts: list[Part] | None = None
+    tell: Callable[[Plan, Sequence[Storage]], tuple[Told, list[Storage]]]
+    add: Callable[[Told, Told], Told] | None = None
+    runs: int = 0
+    first: Told | None = None
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
-        if self.parts is not None:
+        self.runs += 1
+        if self.first is not None and self.add is None:
             return self.plan.run(storages)
-        self.parts, results = _parts(self.plan, storages)
+        told, results = self.tell(self.plan, storages)
+        self.first = told if self.first is None or self.add is None else self.add(self.first, told)
         return results
 
 
