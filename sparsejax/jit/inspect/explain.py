@@ -29,7 +29,7 @@ from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
-from sparsejax.jit.schedule import row_panels, schedules, search, statements
+from sparsejax.jit.schedule import schedules, search, statements
 from sparsejax.jit.schedule.schedules import Candidate, Loop
 
 SHOWN = 24  # candidate orders that are printed
@@ -369,7 +369,7 @@ def _kernel(
         sum(w.nbytes for w in workspaces),
         sum(c.nbytes for c in conversions),
     )
-    plain, facts = row_panels.read(runner.plain, known, schedule.panels)
+    plain, facts = runner.looped(schedule, known)
     candidates = () if program.literal else statements.candidates(plain, facts, config.workspace())
     terms = [f"{p.target} {p.op or ''}= {p.rhs}" for p in nest.producers]
     expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])
@@ -493,7 +493,7 @@ def _workspaces(
     program: Program,
     exact: Facts,
 ) -> tuple[Workspace, ...]:
-    nest, exact = row_panels.read(runner.plain, exact, schedule.panels)
+    nest, exact = runner.looped(schedule, exact)
     made = []
     for tensor, around, where, nbytes in report.workspaces(nest, schedule, program, exact):
         *_, write = cin.writes(where.producer)

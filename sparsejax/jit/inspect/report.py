@@ -26,7 +26,7 @@ from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
-from sparsejax.jit.schedule import row_panels, schedules, search, statements
+from sparsejax.jit.schedule import schedules, search, statements
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ def _bytes(storages: Sequence[Storage]) -> int:
 
 def _kernel(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> Step:
     runner, inputs = runner.actual(inputs)
-    given, nest = runner.step.nest.inputs, runner.plain
+    given = runner.step.nest.inputs
     exact = runner.observe_exactly(inputs)
     known = runner.known(exact)
     schedule, program = runner.schedule(runner.observe(inputs))
-    nest, known = row_panels.read(nest, known, schedule.panels)
+    nest, known = runner.looped(schedule, known)
     sampled = sampling.entries(runner.step.nest, inputs)
     output = forecast.output_bytes(nest, known, sampled)
     copies = sum(

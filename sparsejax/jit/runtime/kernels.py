@@ -26,11 +26,12 @@ from sparsejax.jit.cost import collisions, machine, skew, statistics
 from sparsejax.jit.graph import expected, partition, shared_patterns
 from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.bounded import Bounded
+from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import assigned_once, legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
 from sparsejax.jit.runtime.bound_loop import Bound
-from sparsejax.jit.schedule import models, replan, schedules, search
+from sparsejax.jit.schedule import models, replan, row_panels, schedules, search
 
 Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
@@ -402,6 +403,10 @@ class KernelRunner:
             over = ()
         whole = program.whole or assigned_once.visited(program)
         return plan_cache.Recipe(text, moves, expected, cut, program.shared, whole, later, over)
+
+    def looped(self, schedule: schedules.Schedule, known: statistics.Facts) -> tuple[Nest, statistics.Facts]:
+        """The kernel that the loops of a schedule are over, and what is known of its tensors."""
+        return row_panels.read(self.plain, known, schedule.panels)
 
     def known(self, observed: Observed) -> statistics.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
