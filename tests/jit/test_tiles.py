@@ -232,6 +232,29 @@ def test_strips_are_outside_of_rows_whose_operand_is_larger_than_the_first_cache
     assert ("forall ii (rows)" in text) == outside
 
 
+@pytest.mark.parametrize("form", ["csr", "groupcoo:2", "dcsr", "coo"])
+@pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
+def test_strips_fetch_rows_ahead(form, masks, processor):
+    """Of few and many entries, up to the last one of all, behind which nothing lies."""
+    processor(masks)
+    rng = np.random.default_rng(4)
+    with engine.quick(), sj.config.using(choose="prefetch=ahead"):
+        for rows, inner, columns in ((1, 1, 64), (30, 7, 130), (5, 40, 64), (40, 40, 300)):
+            for dtype in ("f4", "f8"):
+                dense = rng.integers(-3, 4, (rows, inner)) * (rng.random((rows, inner)) < 0.4)
+                A, B = dense.astype(dtype), rng.integers(-3, 4, (inner, columns)).astype(dtype)
+                made = sj.jit(lambda A, B: A @ B)(sj.array(A, format=form), B)
+                np.testing.assert_array_equal(made.todense(), A @ B)
+
+
+@pytest.mark.parametrize(("cache", "ahead"), [(4 << 10, True), (64 << 10, False)])
+def test_strips_fetch_rows_that_the_second_cache_does_not_hold(cache, ahead):
+    """Forty rows of 64 numbers, 10 KiB."""
+    A, B = sj.array(np.ones((50, 40), "f4"), format="csr"), np.ones((40, 64), "f4")
+    with priced(caches=(1 << 10, cache, 1 << 22)):
+        assert ("prefetch" in sj.jit(lambda A, B: A @ B).lower(A, B).as_text("cin")) == ahead
+
+
 def test_short_walks_stay_outside_of_strips():
     """How many entries a walk has does not make strips pay."""
     text = loops("ijb,jk->ibk", {"i": 500, "j": 500, "b": 16, "k": 64})

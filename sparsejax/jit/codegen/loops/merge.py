@@ -54,7 +54,8 @@ def _fetch_strip(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
     strip, stmt = loop.env.mode.strip, loop.cases[key]
     if strip is not None and strip.vectors >= register_tiles.VECTORS and isinstance(stmt, cin.Assign):
         here = {walker.access: walker.cursor(place, None, walker.segment.coordinate(place))}
-        prefetch.rows(loop, walker, place, stmt, loop.env.with_cursors(here), strip.var, strip.vectors * strip.lanes)
+        env, width = loop.env.with_cursors(here), strip.vectors * strip.lanes
+        prefetch.rows(loop, walker, place, stmt, env, strip.var, width, prefetch.ROWS)
 
 
 def runs(loop: Loop, key: Leaders, walker: Walker) -> None:

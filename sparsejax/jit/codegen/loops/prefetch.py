@@ -37,6 +37,9 @@ from sparsejax.jit.ir.loop_plans import Leaders
 
 DISTANCE = 8
 """Places ahead of the walk at which segments are fetched; where they begin is fetched twice as far ahead."""
+ROWS = 16
+"""The same of strips: each reads a few lines at a place, so that more places are on their way (1.02 to 1.13 times as fast as eight on five graphs, 32 no
+faster: float32, 128 columns, an EPYC of the third generation)."""
 MOST = 4
 """Lines of a dense row that are fetched, at most: what follows, the processor fetches by itself."""
 STREAM = 512
@@ -82,15 +85,22 @@ def stream(loop: Loop, walker: Walker, place: Val, coordinates: bool, values_of:
             _prefetch(b, values.vals, later, access.tensor.dtype.itemsize)
 
 
-def rows(loop: Loop, walker: Walker, place: Val, stmt: cin.Assign, env: Env, var: cin.IndexVar, width: int) -> None:
-    """Fetch what `stmt` will read of dense operands: `width` coordinates of `var`, whose first one `env` binds."""
+def rows(
+    loop: Loop,
+    walker: Walker,
+    place: Val,
+    stmt: cin.Assign,
+    env: Env,
+    var: cin.IndexVar,
+    width: int,
+    distance: int = DISTANCE,
+) -> None:
+    """Fetch what `stmt` will read of dense operands so many places later: `width` coordinates of `var`, whose first one `env` binds."""
     found = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if _is_row(a, loop.var, var)]
     if not found:
         return
     b, context = loop.b, loop.context
-    ahead = b.min(b.add(place, DISTANCE), _last(loop, walker))
-    soon = b.named("soon", walker.segment.coordinate(ahead))
-    there = context.resolve(env.bind(loop.var, soon), stmt)
+    there = context.resolve(env.bind(loop.var, soon(loop, walker, place, distance)), stmt)
     for access in found:
         operand, size = context.operands[access.tensor.name], access.tensor.dtype.itemsize
         assert isinstance(operand, Input)
@@ -99,14 +109,20 @@ def rows(loop: Loop, walker: Walker, place: Val, stmt: cin.Assign, env: Env, var
             _prefetch(b, operand.vals, position, size)
 
 
+def soon(loop: Loop, walker: Walker, place: Val, distance: int) -> Val:
+    """The coordinate that a walk, now at `place`, comes to so many places later."""
+    b = loop.b
+    return b.named("soon", walker.segment.coordinate(b.min(b.add(place, distance), _last(loop, walker))))
+
+
 def named_rows(loop: Loop, index: Val, end: Val, body: cin.Stmt) -> None:
     """Fetch the beginnings of the rows of dense operands that index arrays name further on, in a counted loop that is now at `index`."""
     found = [a for a in dict.fromkeys(cin.accesses(body)) if cin.jumps(a, loop.var) and _names_rows(loop, a)]
     if isinstance(body, cin.Assign) or not found:
         return
     b, context = loop.b, loop.context
-    soon = b.named("soon", b.min(b.add(index, DISTANCE), b.sub(end, 1)))
-    there = context.resolve(loop.env.bind(loop.var, soon), body)
+    later = b.named("soon", b.min(b.add(index, DISTANCE), b.sub(end, 1)))
+    there = context.resolve(loop.env.bind(loop.var, later), body)
     for access in found:
         cursor, size = there.cursors[access], access.tensor.dtype.itemsize
         if cursor.found is not None or cursor.level + 1 != len(access.indices):
