@@ -50,9 +50,10 @@ def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
 
 
 def _fetch_strip(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
-    """Fetch what a strip of several lines will read of dense operands."""
+    """Fetch what a strip will read of dense operands, the widest that there are with so many registers."""
     strip, stmt = loop.env.mode.strip, loop.cases[key]
-    if strip is not None and strip.vectors >= register_tiles.VECTORS and isinstance(stmt, cin.Assign):
+    widest = register_tiles.WIDE if loop.b.has_masks() else register_tiles.VECTORS
+    if strip is not None and strip.vectors == widest and isinstance(stmt, cin.Assign):
         here = {walker.access: walker.cursor(place, None, walker.segment.coordinate(place))}
         env, width = loop.env.with_cursors(here), strip.vectors * strip.lanes
         prefetch.rows(loop, walker, place, stmt, env, strip.var, width, prefetch.ROWS)
