@@ -253,6 +253,24 @@ def test_derivatives_are_written_out_too(how):
     np.testing.assert_array_equal(moved.todense(), 3 * np.einsum("pijk,biu,bj,puw->bkw", dense, X, Y, W))
 
 
+def test_derivatives_by_a_second_operand_run_over_the_batch():
+    """A result that lies along a variable of the constant has no lanes: steps are kept for some samples, and summed along what is read."""
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((2, 5, 4, 5)) < 0.4, rng.random((2, 5, 4, 5)), 0)
+    C = sj.array(dense, format="coo")
+    X, Y, W, G = (rng.random(shape) for shape in ((64, 5, 8), (64, 4), (2, 8, 8), (64, 5, 8)))
+
+    def loss(X, Y, W, G):
+        return (sj.insum("Out[b,k,w] = C[p,i,j,k] * X[b,i,u] * Y[b,j] * W[p,u,w]", C=C, X=X, Y=Y, W=W) * G).sum()
+
+    with sj.config.using(choose=STATIC):
+        slope = sj.jit(sj.grad(loss, argnums=1))
+        text = slope.lower(X, Y, W, G).as_text("cin")
+        made = slope(X, Y, W, G).todense()
+    np.testing.assert_allclose(made, np.einsum("pijk,biu,puw,bkw->bj", dense, X, W, G), rtol=1e-12)
+    assert "where z" in text and "out[io,ii," in text, text
+
+
 @pytest.mark.parametrize("axes", [(0, None, None), (0, 0, None), (2, 1, 0), (None, None, 1)])
 def test_batches(axes):
     dense = coefficients()
