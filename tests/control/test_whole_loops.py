@@ -187,6 +187,58 @@ def test_gathers_are_checked(dtype, tables):
     np.testing.assert_array_equal(ours(x, way, 20).todense(), np.roll(x, -20))
 
 
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_carry_is_overwritten_after_its_last_reader(seed, dtype, tables):
+    """`way` is updated at the places of a sparse vector, before or after it has been read as places, by its own name or as checked."""
+    rng = np.random.default_rng(seed)
+    form = ("coo", "dense")[seed % 2]
+    chosen, x, y = rng.random(N) < 0.3, rng.random(N), rng.random(N)
+    way = rng.integers(0, N, N).astype(dtype)
+
+    @sj.jit
+    def ours(chosen, x, y, way, last):
+        def step(s):
+            x, y, way, k = s
+            new = snp.where(chosen, k.astype(dtype) % 7, way)
+            return (x[way] + 1, y[new] + y[way], new, k + 1) if seed < 2 else (x[way], y[way] + x, new, k + 1)
+
+        return lax.while_loop(lambda s: s[3] < last, step, (x, y, way, 0))
+
+    given = way.copy()
+    for last in (20, 3, 12):
+        found = ours(sj.array(chosen, format=form), x, y, way, last)
+        a, b, w = x, y, way
+        for k in range(last):
+            new = np.where(chosen, k % 7, w)
+            a, b, w = (a[w] + 1, b[new] + b[w], new) if seed < 2 else (a[w], b[w] + a, new)
+        for ours_, want in zip(found, (a, b, w), strict=False):
+            np.testing.assert_array_equal(np.asarray(ours_.todense()), want)
+    np.testing.assert_array_equal(way, given)
+    assert None not in tables
+
+
+@pytest.mark.parametrize("n", [40, 200_000])
+def test_memory_of_results_is_their_own(n):
+    """Large results take over memory of the loop, and stay as they are in later calls."""
+
+    @sj.jit
+    def ours(x, y, last):
+        return lax.while_loop(lambda s: s[2] < last, lambda s: (s[1], s[0] + s[1], s[2] + 1), (x, y, 0))[:2]
+
+    x, y = np.ones(n), np.arange(float(n))
+    kept, held = [], []
+    for last in (30, 0, 1, 11, 12):
+        kept.append(ours(x, y, last))
+        a, b = x, y
+        for _ in range(last):
+            a, b = b, a + b
+        held.append((a, b))
+    for found, want in zip(kept, held, strict=True):
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_array_equal(a.todense(), b)
+
+
 def test_results_are_kept():
     """What a loop returned is not overwritten by the next call."""
     A = sj.array(path(50))
