@@ -35,7 +35,9 @@ class Machine:
     merge: float
     """A coordinate of operands that are walked in step."""
     lookup: float
-    """A coordinate that is looked up in a scattered fiber."""
+    """A coordinate that is looked up in a scattered fiber, and one more where it is found."""
+    miss: float
+    """A branch that goes where the processor does not foresee it."""
     scatter: float
     """An entry that is scattered, and forgotten again."""
     take: float
@@ -75,6 +77,16 @@ class Machine:
     """A copy whose pattern is remembered, beside its values."""
     compile: float
     """Another kernel is planned and compiled."""
+
+    def looked_up(self, hits: float) -> float:
+        """A coordinate that is looked up where a share of them is found: a branch that goes the other way less often than not is foreseen else.
+
+        >>> from sparsejax.jit.cost.machines import ZEN4
+        >>> [round(ZEN4.looked_up(hits), 2) for hits in (0.0, 0.1, 0.5, 1.0)]
+        [0.8, 1.78, 5.7, 1.6]
+        """
+        found = min(1.0, hits)
+        return self.lookup * (1.0 + found) + self.miss * min(found, 1.0 - found)
 
     def beyond(self, size: float) -> Levels:
         """The fraction of `size` bytes that none of the caches up to each level holds.

@@ -21,7 +21,8 @@ from sparsejax.jit.schedule.assembly import assembly
 class Computed(Cardinalities):
     """A kernel of a single statement, given `facts`."""
 
-    def __init__(self, nest: Nest, facts: Facts) -> None:
+    def __init__(self, nest: Nest, facts: Facts, around: tuple[Meeting, ...] = ()) -> None:
+        """Its operands meet each other, and those of other statements `around` it."""
         self.nest = nest
         self.expr = simplify.simplify(nest.composite)
         self.reduced = self._reduced()
@@ -35,7 +36,7 @@ class Computed(Cardinalities):
         """That of it which the loops read that drain a workspace, where one stands between, in the order of the result."""
         pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
         met = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
-        super().__init__(facts, cin.extents((*nest.reads, cin.Access(nest.output, nest.indices))), met)
+        super().__init__(facts, cin.extents((*nest.reads, cin.Access(nest.output, nest.indices))), (*met, *around))
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
         self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
         self._shares: dict[tuple[cin.IndexVar, frozenset[cin.IndexVar], bool], float] = {}

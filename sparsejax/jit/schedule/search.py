@@ -31,7 +31,7 @@ from dataclasses import replace
 from sparsejax.formats import Format
 from sparsejax.jit.cost import conversion_price, machine, operator_counts, price_table, statistics, workspace_choice
 from sparsejax.jit.cost.cardinality import distinct
-from sparsejax.jit.cost.joins import factors
+from sparsejax.jit.cost.joins import Meeting, factors
 from sparsejax.jit.cost.machine import UNEVEN
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, simplify
@@ -147,10 +147,11 @@ class Model(Computed):
         scatters: bool | None = True,
         here: price_table.Machine | None = None,
         kept: bool = False,
+        around: tuple[Meeting, ...] = (),
     ) -> None:
         """On `here`, or the machine that counts; the result is `kept` for some loops of another statement only, or not. Operands are
-        scattered where that is cheaper, nowhere (False), or wherever it can be done (None)."""
-        super().__init__(nest, facts)
+        scattered where that is cheaper, nowhere (False), or wherever it can be done (None). They meet those of statements `around` it."""
+        super().__init__(nest, facts, around)
         self.machine = here or machine.current()
         self._scatters = scatters is not False and not nest.nested
         self._scatters_all = scatters is None
@@ -323,18 +324,6 @@ class Model(Computed):
                 rows = tiled_loops.around(self, (*state.order, var), first)
                 around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
                 around += here.start * self.walk(state.order[:first]).survivors
-        elif len(leaders) > 1:
-            each = here.merge
-            for access in leaders:
-                found = self._scattering(access, leaders, var, state)
-                if found is None:
-                    continue
-                inside, extra = found
-                rest = [a for a in leaders if a != access]
-                fewer, once = self.iterations(rest, var, bound, fills), here.merge if len(rest) > 1 else here.lookup
-                if self._scatters_all or extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
-                    work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
-                    where = inside
         most = self.extents[var] * self.share(var, bound, fills)
         for m in self._meetings:
             if not m.done(bound) and m.done(bound | {var}):
@@ -342,10 +331,24 @@ class Model(Computed):
         if self._meetings:
             met = [a for a in self._factors if var in a.indices and a not in passed]
             most = min([most, *(self.fiber(a, var, bound) for a in met)])
+        if len(leaders) > 1:
+            each = here.merge
+            for access in leaders:
+                found = self._scattering(access, leaders, var, state)
+                if found is None:
+                    continue
+                inside, extra = found
+                rest = [a for a in leaders if a != access]
+                fewer = self.iterations(rest, var, bound, fills)
+                hits = self.fiber(access, var, bound) / max(1.0, self.extents[var])
+                once = here.merge if len(rest) > 1 else here.looked_up(hits)
+                if self._scatters_all or extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
+                    work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
+                    where, enter = inside, here.miss
         survivors = state.survivors * most
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
         steps = sum([self.searched(a, var, bound) for a in self.accesses if a not in discordant and a not in passed])
-        cost += state.survivors * work * steps * here.lookup  # a branch that is not foreseen: 5 to 6 measured
+        cost += state.survivors * work * steps * here.looked_up(0.5)  # 5 to 6 measured
         vectors = 0.0
         if len(bound) + 1 == len(self.nest.variables) and leaders:
             vectors = VECTOR * state.survivors * min(1.0, work)  # a run of few entries takes one
@@ -384,7 +387,9 @@ class Model(Computed):
         if self.leaves(var, state.bound, rest, self.fills((*state.order, var))):
             return None
         around = state.order[:depth]
-        return depth, self.machine.scatter * self.walk(around).survivors * self.fiber(access, var, frozenset(around))
+        runs, here = self.walk(around).survivors, self.machine
+        each = self.fiber(access, var, frozenset(around))
+        return depth, runs * (here.scatter * each + 2 * min(1.0, each) * here.miss)
 
     def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: State) -> bool:
         """Whether walking the sparse outermost level of `access` again and again costs more than a copy in which that
@@ -515,6 +520,13 @@ class Model(Computed):
         return self._counts
 
 
-def model(nest: Nest, facts: Facts, workspace: str = "auto", scatters: bool | None = True, kept: bool = False) -> Model:
+def model(
+    nest: Nest,
+    facts: Facts,
+    workspace: str = "auto",
+    scatters: bool | None = True,
+    kept: bool = False,
+    around: tuple[Meeting, ...] = (),
+) -> Model:
     """The model of these arguments, which is made once while `models` are remembered."""
-    return models.remembered(Model, nest, facts, workspace, scatters, None, kept)
+    return models.remembered(Model, nest, facts, workspace, scatters, None, kept, around)

@@ -17,7 +17,8 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sparsejax.jit.cost import machine, memory
+from sparsejax.jit.cost import machine, memory, statistics
+from sparsejax.jit.cost.joins import Meeting
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
@@ -103,6 +104,19 @@ Priced = tuple[Place, Cost, float, Schedule]
 """A producer inside so many loops of its parent: its own loops, what it costs, how often it runs, how it is scheduled by itself."""
 
 
+def _around(nest: Nest, statement: Nest, facts: Facts) -> tuple[Meeting, ...]:
+    """Where operands of one statement meet those of the others: a loop around it that these lead comes to its longer rows more often.
+
+    s += A[i,j] * w[i,j],  w[i,j] += B[i,k] * C[k,j]     A and B meet in i, A and C in j
+    """
+    if not facts.couplings:
+        return ()
+    own = {a for e in statement.expressions for a in cin.accesses(e)}
+    apart = (j for j in statistics.meetings(nest) if (j.left in own) != (j.right in own))
+    known = ((j, facts.couplings.get(j.key, 1.0)) for j in apart)
+    return tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in known if x != 1.0)
+
+
 class _Pricing:
     """What the statements of a nest cost, each looked at once under every prefix of shared loops.
 
@@ -125,7 +139,10 @@ class _Pricing:
         last = len(nest.producers)
         kept = [k < last - 1 or (k == last - 1 and nest.op is None) for k in range(last + 1)]
         pairs = zip(self.statements, kept, strict=True)
-        self.models = [search.model(s, self.facts, scatters=ways.scatters, kept=result) for s, result in pairs]
+        self.models = [
+            search.model(s, self.facts, scatters=ways.scatters, kept=result, around=_around(nest, s, facts))
+            for s, result in pairs
+        ]
         self._best: dict[tuple[int, Loops], Schedule | None] = {}
         self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
         self._beside: dict[tuple[int, Loops], memory.Beside] = {}
