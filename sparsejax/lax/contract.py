@@ -105,6 +105,7 @@ def _condition(expr: cin.Expr, mask: str) -> cin.Expr:
     return cin.Call("logical_not", (inside,), BOOL) if mask == "complement" else inside
 
 
+@rules.once
 def _typing(
     *avals: Aval,
     inputs: tuple[Labels, ...],

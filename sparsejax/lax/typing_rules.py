@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +30,23 @@ def operands_of(avals: Sequence[Aval]) -> list[Operand]:
         else:
             made.append(cin.Tensor(f"x{k}", aval.shape, aval.dtype, aval.format, aval.fill_value))
     return made
+
+
+def once(typing: Callable[..., Aval]) -> Callable[..., Aval]:
+    """A typing rule, remembered with what `infer` remembers where all extents are known."""
+
+    @functools.wraps(typing)
+    def known(*avals: Aval, **params: Any) -> Aval:
+        if any(type(n) is not int for a in avals for n in a.shape):
+            return typing(*avals, **params)
+        key = (typing, *avals, *params.items())
+        made: Aval | None = infer_formats.remembered.get(key)
+        if made is None:
+            made = typing(*avals, **params)
+            infer_formats.remembered.put(key, made)
+        return made
+
+    return known
 
 
 def infer(

@@ -97,6 +97,7 @@ def _notation(*operands: rules.Operand, statement: Statement) -> cin.Definition:
     return cin.Definition(tuple(_index(ix, operands) for ix in s.target), None if s.each_once() else s.op, made)
 
 
+@rules.once
 def _typing(*avals: Aval, statement: Statement) -> Aval:
     s = statement
     if s.format is None:
