@@ -15,7 +15,7 @@ from hypothesis import settings
 from sparsejax import config
 from tests import objects, poison, rotation
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of workers: each core has one, and threads of BLAS would wait for each other
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # in workers: threads of BLAS would wait for each other
 os.environ |= {"SPARSEJAX_CACHE_DIR": "off", "SPARSEJAX_MACHINE": "ice_lake"}  # for the processes that tests start
 config.update("cache_dir", "off")
 config.update("machine", "ice_lake")  # plans are the same everywhere
