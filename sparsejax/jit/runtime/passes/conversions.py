@@ -322,6 +322,3 @@ def converted(storage: Storage, format: Format) -> Storage | None:
     """`storage` in another format, if a plan covers that and is worth it."""
     plan = _plan(storage.format, format, storage.shape, storage.vals.dtype)
     return None if plan is None else plan.run(storage)
-
-
-convert.use(converted)

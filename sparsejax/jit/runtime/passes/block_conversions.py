@@ -1,0 +1,275 @@
+"""Rows of entries into blocks, and blocks into rows, each in two kernel calls: one that counts, one that writes.
+
+    csr to bsr:bxc    for R in block rows:                        head[k]: the block that the next entry of row R*b + k lies in
+                        while a row has entries left:             blocks come in order, since rows do
+                          m = min(head); crd[at] = m; block at = fill
+                          for k in 0 .. b:  while head[k] == m:   write the entry to its place in the block; head[k] = the next one's
+                          at += 1
+    bsr:bxc to csr    for r in rows:                              all places of a block that lie inside the shape are entries
+                        for p in blocks of row r // b:            crd = crd[p]*c ..; vals = row r % b of block p
+
+Covered are blocks below a dense and a compressed level, of any two orders, with up to `MOST` rows and columns; other formats become rows first, or
+rows become others. Nothing is made beside the result.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax import config
+from sparsejax.formats import Format, convert, passes
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.builder import Builder, Val, Var
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.cost.machine import FAR
+from sparsejax.jit.ir import choices
+from sparsejax.jit.runtime.passes import conversions, pass_kernels
+from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, address
+from sparsejax.jit.runtime.system import result_memory, threads
+
+MOST = 16
+"""Rows and columns of a block at most: each row has registers of its own."""
+NONE = 2**62
+"""In place of a block, where a row has no entries left."""
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of `rows` by `columns` along the outer and the compressed dimension; values in a block lie `row_step` and `column_step` apart."""
+
+    rows: int
+    columns: int
+    row_step: int
+    column_step: int
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns
+
+    @staticmethod
+    def of(form: Format) -> Blocks | None:
+        """The blocks of a format below dense rows of compressed blocks; None for other formats."""
+        if form.ndim != 2 or not form.blocked or len(form.levels) < 3:
+            return None
+        (rows, columns), inner = form.order[:2], form.order[2:]
+        if (
+            rows == columns
+            or not _rows_of_compressed(form)
+            or any(type(level) is not Dense for level in form.levels[2:])
+        ):
+            return None
+        if len(set(inner)) < len(inner) or max(form.blocks) > MOST:
+            return None
+        steps, step = {rows: 0, columns: 0}, 1
+        for d in reversed(inner):
+            steps[d] = step
+            step *= form.blocks[d]
+        return Blocks(form.blocks[rows], form.blocks[columns], steps[rows], steps[columns])
+
+
+def _rows_of_compressed(form: Format) -> bool:
+    first, second = form.levels[:2]
+    return type(first) is Dense and type(second) is Compressed and second.unique
+
+
+def _by_rows(form: Format) -> Format:
+    """The format of rows that blocks of `form` are made of, and become."""
+    return Format((Dense(), Compressed()), form.order[:2])
+
+
+class Plan:
+    """How arrays of one dtype and width of coordinates become blocks, or rows."""
+
+    def __init__(self, blocks: Blocks, target: Format, size: int, sizes: tuple[int, int], into: bool) -> None:
+        self.blocks, self.target, self._into = blocks, target, into
+        self._size, self._sizes = size, sizes
+        self._asked = 0
+        self._ready = False
+
+    def pays(self, entries: int) -> bool:
+        """Whether the kernels are there, or worth being compiled."""
+        self._asked += 1
+        self._ready = self._ready or entries >= passes.MANY or self._asked >= conversions.COMPILED
+        return self._ready
+
+    def run(self, storage: Storage) -> Storage:
+        rows, columns = (storage.shape[d] for d in self.target.order[:2])
+        (pos, crd), vals = storage.buffers[1], storage.vals
+        fill = np.array([storage.fill_value], vals.dtype)
+        outer = -(-rows // self.blocks.rows) if self._into else rows
+        made = np.empty(outer + 1, INT64)
+        given = rows, columns, address(pos), address(crd)
+        parts = threads.count() if len(vals) >= FAR else 1
+        ends = [outer * k // parts for k in range(parts + 1)]
+        shares = [(ends[k], ends[k + 1]) for k in range(parts)]
+        made[0] = 0
+        counted = _kernel(self.blocks, self._size, self._sizes, self._into, True)
+        pass_kernels.run_parts(counted, [(*share, *given, address(made)) for share in shares])
+        np.cumsum(made, out=made)
+        found = int(made[-1])
+        out = pass_kernels.empty(found, np.dtype(f"i{self._sizes[1]}"))
+        stored = pass_kernels.empty(found * (self.blocks.size if self._into else 1), vals.dtype)
+        behind = address(made), address(vals), address(out), address(stored), address(fill)
+        pass_kernels.run_parts(
+            _kernel(self.blocks, self._size, self._sizes, self._into, False),
+            [(*share, *given, *behind) for share in shares],
+        )
+        for array in (made, out, stored):
+            result_memory.freeze(array, False)
+        levels = ((), (made, out), *[()] * (len(self.target.levels) - 2))
+        return Storage.of_frozen(self.target, storage.shape, storage.fill_value, levels, stored)
+
+
+@functools.cache
+def _kernel(blocks: Blocks, size: int, sizes: tuple[int, int], into: bool, counts: bool) -> compiler.Kernel:
+    b = LLVMBuilder()
+    (_Into if into else _Back)(b, blocks, size, sizes, counts).emit()
+    return pass_kernels.compiled(b)
+
+
+class _Emitter:
+    """Slots: the first row and the last, of blocks where blocks are made; extents; pos and crd; where rows of the result begin, or their lengths
+    if it only `counts`; values; coordinates and values of the result; the fill."""
+
+    def __init__(self, b: Builder, blocks: Blocks, size: int, sizes: tuple[int, int], counts: bool) -> None:
+        self.b, self.blocks, self.counts = b, blocks, counts
+        self.first, self.end, self.rows, self.columns = (
+            b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "rows", "columns"))
+        )
+        self.pos, self.crd = pass_kernels.vectors(b, 4, (8, sizes[0]), ("pos", "crd"))
+        self.made = Vector.in_slot(b, 6, 8, "made")
+        if not counts:
+            self.vals, self.out, self.stored, self.fill = pass_kernels.vectors(
+                b, 7, (size, sizes[1], size, size), ("vals", "out", "stored", "fill")
+            )
+
+
+class _Into(_Emitter):
+    def emit(self) -> None:
+        b, blocks = self.b, self.blocks
+        fill = None if self.counts else self.fill.get(b, b.i64(0))
+        with b.for_(self.first, self.end, "row") as row:
+            first = b.named("first", b.mul(row, blocks.rows))
+            cursors, stops, heads = list[Var](), list[Val](), list[Var]()
+            for k in range(blocks.rows):
+                start, stop = (b.min(b.add(first, k + n), self.rows) for n in (0, 1))
+                cursors.append(b.var("cursor", self.pos.get(b, start)))
+                stops.append(b.named("stop", self.pos.get(b, stop)))
+                heads.append(b.var("head", b.i64(NONE)))
+                self._next(cursors[k], stops[k], heads[k])
+            at = b.var("at", b.i64(0) if self.counts else self.made.get(b, row))
+            least = b.var("least", self._least(heads))
+            with b.while_(lambda: b.lt(b.get(least), b.i64(NONE))):
+                block = b.named("block", b.get(least))
+                base = b.mul(b.get(at), blocks.size)
+                if fill is not None:
+                    self.out.put(b, b.get(at), self.out.element(b, block))
+                    for k in range(blocks.size):
+                        self.stored.put(b, b.add(base, k), fill)
+                for k in range(blocks.rows):
+                    self._row(k, block, base, (cursors[k], stops[k], heads[k]))
+                b.increment(at)
+                b.set(least, self._least(heads))
+            if self.counts:
+                self.made.put(b, b.add(row, 1), b.get(at))
+
+    def _row(self, k: int, block: Val, base: Val, state: tuple[Var, Val, Var]) -> None:
+        """The entries of row `k` that lie in a block."""
+        b, blocks = self.b, self.blocks
+        cursor, stop, head = state
+        with b.while_(lambda: b.eq(b.get(head), block)):
+            if not self.counts:
+                here = b.get(cursor)
+                within = b.sub(self.crd.number(b, here), b.mul(block, blocks.columns))
+                place = b.add(b.mul(within, blocks.column_step), k * blocks.row_step)
+                self.stored.put(b, b.add(base, place), self.vals.get(b, here))
+            b.increment(cursor)
+            self._next(cursor, stop, head)
+
+    def _next(self, cursor: Var, stop: Val, head: Var) -> None:
+        """The block of the next entry of a row."""
+        b = self.b
+        b.set(head, b.i64(NONE))
+        with b.if_(b.lt(b.get(cursor), stop)):
+            b.set(head, b.binary("udiv", self.crd.number(b, b.get(cursor)), b.i64(self.blocks.columns)))
+
+    def _least(self, heads: list[Var]) -> Val:
+        return functools.reduce(self.b.min, [self.b.get(h) for h in heads])
+
+
+class _Back(_Emitter):
+    def emit(self) -> None:
+        b = self.b
+        with b.for_(self.first, self.end, "row") as row:
+            outer = b.named("outer", b.binary("udiv", row, b.i64(self.blocks.rows)))
+            start, stop = (b.named("bound", self.pos.get(b, b.add(outer, n))) for n in (0, 1))
+            if self.counts:
+                self._length(row, start, stop)
+            else:
+                self._entries(row, outer, start, stop)
+
+    def _entries(self, row: Val, outer: Val, start: Val, stop: Val) -> None:
+        b, blocks = self.b, self.blocks
+        inner = b.mul(b.sub(row, b.mul(outer, blocks.rows)), blocks.row_step)
+        at = b.var("at", self.made.get(b, row))
+        with b.for_(start, stop, "p") as p:
+            base = b.named("base", b.add(b.mul(p, blocks.size), inner))
+            first = b.named("first", b.mul(self.crd.number(b, p), blocks.columns))
+            with b.for_(b.i64(0), b.min(b.i64(blocks.columns), b.sub(self.columns, first)), "c") as c:
+                here = b.get(at)
+                self.out.put(b, here, self.out.element(b, b.add(first, c)))
+                self.stored.put(b, here, self.vals.get(b, b.add(base, b.mul(c, blocks.column_step))))
+                b.increment(at)
+
+    def _length(self, row: Val, start: Val, stop: Val) -> None:
+        """Blocks times their columns, but those of the last one that stick out."""
+        b, blocks = self.b, self.blocks
+        length = b.var("length", b.mul(b.sub(stop, start), blocks.columns))
+        with b.if_(b.lt(start, stop)):
+            ends = b.mul(b.add(self.crd.number(b, b.sub(stop, 1)), 1), blocks.columns)
+            b.set(length, b.sub(b.get(length), b.max(b.sub(ends, self.columns), b.i64(0))))
+        self.made.put(b, b.add(row, 1), b.get(length))
+
+
+@functools.lru_cache(maxsize=256)
+def _plan(source: Format, target: Format, size: int, sizes: tuple[int, int]) -> Plan | None:
+    into = target.blocked
+    blocks = Blocks.of(target if into else source)
+    if blocks is None or (source.blocked and target.blocked) or size not in (1, 2, 4, 8, 16):
+        return None
+    return Plan(blocks, target if into else _by_rows(source), size, sizes, into)
+
+
+def converted(storage: Storage, format: Format) -> Storage | None:
+    """`storage` in another format, into blocks or out of them too; None where no plan covers that, or passes one by one cost less."""
+    source = storage.format
+    if source.blocked == format.blocked or storage.ndim != 2:
+        return conversions.converted(storage, format)
+    blocked = format if format.blocked else source
+    columns = storage.shape[blocked.order[1]]
+    wide, narrow = (passes.crd_dtype(n).itemsize for n in (columns, -(-columns // blocked.blocks[blocked.order[1]])))
+    plan = _plan(source, format, storage.dtype.itemsize, (wide, narrow) if format.blocked else (narrow, wide))
+    if plan is None:
+        return None
+    if config.forcing and choices.free():
+        with choices.drawing("conversion", source, format, storage.shape, storage.dtype):
+            if choices.pick("conversion", ("passes", "kernel"), "kernel") == "passes":
+                return None
+    elif not plan.pays(len(storage.vals)):
+        return None
+    if format.blocked:
+        return plan.run(convert.convert(storage, _by_rows(format)))
+    return convert.convert(plan.run(storage), format)
+
+
+convert.use(converted)
