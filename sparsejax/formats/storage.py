@@ -69,8 +69,9 @@ class Storage:
             vals.setflags(write=False)
         made = Storage.of_frozen(self.format, self.shape, fill_value, self.buffers, vals)
         made.cache["pattern"] = self.cache.setdefault("pattern", {})
-        if "lines" in self.cache:
-            made.cache["lines"] = self.cache["lines"]
+        for known in ("lines", "positions"):
+            if known in self.cache:
+                made.cache[known] = self.cache[known]
         return made
 
     def exposed(self) -> Storage:

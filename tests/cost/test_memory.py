@@ -76,6 +76,34 @@ def test_meshes_are_told_from_random_patterns():
     assert statistics.spread_of(statistics.positions(sj.array(few).storage)) == ()
 
 
+@pytest.mark.parametrize("dtype", ["i4", "i8", "u2"])
+@pytest.mark.parametrize("seed", range(6))
+def test_spread_counts_distinct_coordinates_of_windows(seed, dtype):
+    rng = np.random.default_rng(seed)
+    extent = int(rng.choice([7, 200, 300, 60_000]))
+    crd = rng.integers(0, extent, 1 << 15) // int(rng.integers(1, 4))
+    crd = (np.sort(crd) if seed % 2 else crd).astype(dtype)
+    starts = [(len(crd) - statistics.WINDOW) * k // (statistics.WINDOWS - 1) for k in range(statistics.WINDOWS)]
+    seen = [np.unique(crd[k : k + statistics.WINDOW]).astype(float) for k in starts]
+    most = extent if extent <= statistics.WINDOW // 4 else statistics.WINDOW
+    new = statistics.rounded(sum(map(len, seen)) / (statistics.WINDOWS * most))
+    among = sum(x[-1] - x[0] + 1 for x in seen) / (statistics.WINDOWS * extent)
+    found = statistics._spread(crd, extent)
+    assert found.new == max(statistics.FEWEST, min(1.0, new))
+    assert found.among == (max(statistics.NEAREST, 4.0 ** round(np.log(among) / np.log(4))) if among < 0.25 else 1.0)
+
+
+def test_results_over_the_same_pattern_are_not_counted_again(monkeypatch):
+    A = sj.array(sp.eye_array(40_000, format="csr"))
+    program = sj.jit(lambda A: (A * 2.0, A.asformat("csc")))
+    program(A)
+    monkeypatch.setattr(statistics, "_spread", None)  # cannot be called
+    result, _ = program(A)
+    known = statistics.positions(result.storage)
+    assert known is statistics.positions(A.storage) and statistics.spread_of(known)
+    assert statistics.positions(A.storage.with_values(np.ones(40_000), 0.0)) is known
+
+
 def test_positions_differ_where_spreads_do():
     near = statistics.Spread(0.5, 0.25)
     a, b = statistics.Positions((1.0, 2.0), [near, near]), statistics.Positions((1.0, 2.0), [near, statistics.EVEN])

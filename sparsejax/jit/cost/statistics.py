@@ -198,11 +198,11 @@ def spread(storage: Storage) -> tuple[Spread, ...]:
 
 
 def _spread(crd: NDArray[Any], extent: int) -> Spread:
-    starts = ((len(crd) - WINDOW) * np.arange(WINDOWS)) // (WINDOWS - 1)
-    seen = [np.unique(crd[k : k + WINDOW]) for k in starts]
+    starts = [(len(crd) - WINDOW) * k // (WINDOWS - 1) for k in range(WINDOWS)]
+    seen = [np.sort(crd[k : k + WINDOW]) for k in starts]  # `np.unique` takes 15 times as long
     most = extent if extent <= WINDOW // 4 else WINDOW  # a window sees all of few coordinates wherever entries lie
-    new = sum(map(len, seen)) / (WINDOWS * most)
-    among = sum(float(x[-1] - x[0] + 1) for x in seen) / (WINDOWS * extent)
+    new = sum(1 + np.count_nonzero(x[1:] != x[:-1]) for x in seen) / (WINDOWS * most)
+    among = sum(float(x[-1]) - float(x[0]) + 1 for x in seen) / (WINDOWS * extent)
     return Spread(
         max(FEWEST, min(1.0, rounded(new))), max(NEAREST, 4.0 ** round(math.log(among, 4))) if among < 0.25 else 1.0
     )

@@ -236,7 +236,7 @@ class Binding:
             status = self._kernel.run_packed(slots + self._given.slots(memory))
             if status:
                 compiler.check(status)
-            return self._given.storage(memory)
+            return self._given.storage(memory, inputs)
         if self._growing:  # nobody has foretold how many coordinates there are: about as many as in an operand
             self._growing = False
             self._make_room((max((len(s.vals) for s in inputs), default=0),) * len(self._room))
@@ -387,14 +387,22 @@ class _GivenMemory:
         """The output's slots."""
         return _pack((*self._extents, *(result_memory.address_of(array) for array in memory), *(0,) * self._counts))
 
-    def storage(self, memory: list[NDArray[Any]]) -> Storage:
-        """The output; fibers that the kernel did not visit begin and end where the one before ends."""
+    def storage(self, memory: list[NDArray[Any]], inputs: Sequence[Storage]) -> Storage:
+        """The output; fibers that the kernel did not visit begin and end where the one before ends. What is counted of an input over the same
+        index buffers is known of it, too."""
         pos, *crds, vals = memory
         if not self._shared.pos:
             np.maximum.accumulate(pos, out=pos)
         output, levels = self._output, [(pos, crds[0]), *((crd,) for crd in crds[1:])]
         buffers = (*((),) * self._head, *levels, *((),) * self._below)
-        return Storage(output.format, output.shape, output.fill_value, buffers, vals)
+        made, source = (
+            Storage(output.format, output.shape, output.fill_value, buffers, vals),
+            inputs[self._shared.input],
+        )
+        same = self._shared.pos and self._shared.first == self._head and output.format == source.format
+        if same and output.shape == source.shape and "positions" in source.cache:
+            made.cache["positions"] = source.cache["positions"]
+        return made
 
 
 class Adoption:
