@@ -395,10 +395,8 @@ class _GivenMemory:
             np.maximum.accumulate(pos, out=pos)
         output, levels = self._output, [(pos, crds[0]), *((crd,) for crd in crds[1:])]
         buffers = (*((),) * self._head, *levels, *((),) * self._below)
-        made, source = (
-            Storage(output.format, output.shape, output.fill_value, buffers, vals),
-            inputs[self._shared.input],
-        )
+        made = Storage(output.format, output.shape, output.fill_value, buffers, vals)
+        source = inputs[self._shared.input]
         same = self._shared.pos and self._shared.first == self._head and output.format == source.format
         if same and output.shape == source.shape and "positions" in source.cache:
             made.cache["positions"] = source.cache["positions"]
