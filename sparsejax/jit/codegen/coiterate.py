@@ -12,6 +12,7 @@ from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Brief, Cursor, Env
 from sparsejax.jit.codegen.loops import (
     chunks,
+    consecutive,
     counted,
     distributed,
     gaps,
@@ -91,6 +92,8 @@ def _emit(loop: Loop, shape: str) -> None:
             reduce.walk(loop, key, walker)
         case "gathered", [walker]:
             reduce.gathered(loop, key, walker)
+        case "consecutive", [walker]:
+            consecutive.walk(loop, key, walker)
         case "groups", [walker]:
             groups.walk(loop, key, walker)
         case "row_tiles", [walker]:

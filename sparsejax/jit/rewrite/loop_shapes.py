@@ -7,6 +7,8 @@ stored_values   nothing changes but values at the places of one leader       sto
 pairs           a reduction into a register, by one leader                   reduce
 gathered        the same in masked lanes, of operands that can be gathered   reduce
 unrolled        the same                                                     reduce
+consecutive     register tiles of dense operands, by one leader whose       consecutive
+                values nobody reads
 groups          one statement, by one leader whose slots come in groups      groups
 row_tiles       a register tile of dense operands at every place             row_tiles
 entries         one leader                                                   merge
@@ -213,6 +215,7 @@ def single(loop: Loop, key: Leaders) -> tuple[list[str], str]:
         "gathered": (_in_gathers, _gathers_pay),
         "unrolled": (_reduces, _unrolled_pays),
         "side_by_side": (jams, lambda loop, key, walk: not loop.is_short(walk)),
+        "consecutive": (_in_order, lambda loop, key, walk: not loop.is_short(walk, 1.0)),
         "groups": (_in_groups, lambda loop, key, walk: not loop.is_short(walk, LONG * step(walk))),
         "row_tiles": (_in_row_tiles, lambda loop, key, walk: not loop.is_short(walk, regions.ROWS)),
     }.items():
@@ -332,6 +335,61 @@ def _gatherable(access: cin.Access) -> bool:
 def _in_groups(loop: Loop, key: Leaders, walk: Walk) -> bool:
     """Whether whole groups may be visited without asking where the segment ends."""
     return walk.side_by_side and step(walk) > 1 and isinstance(loop.cases[key], cin.Assign)
+
+
+def _in_order(loop: Loop, key: Leaders, walk: Walk) -> bool:
+    """Whether segments of consecutive coordinates may be walked as ranges: inside of a register tile, where only dense operands that lie there side by
+    side depend on the coordinate, and nobody reads the values of the leader."""
+    stmt, state = loop.cases[key], loop.state
+    level = walk.access.tensor.format.levels[walk.level]
+    if (
+        not state.in_tile
+        or loop.enters
+        or not walk.side_by_side
+        or not walk.last
+        or not (level.ordered and level.unique)
+    ):
+        return False
+    if loop.stmt.kind != "serial" or loop.var.outer is not None:
+        return False
+    if simplify.conditions(stmt) or walk.access in cin.accesses(stmt) or not loop.listed(walk.access, walk.level):
+        return False
+    if any(w.lhs.tensor.policy != "scalar" for w in cin.writes(stmt)):
+        return False
+    inner, _, found = rows_in_order(stmt, loop.var)
+    read = [a for a in dict.fromkeys(cin.accesses(stmt)) if a.tensor.policy != "scalar"]
+    if not found or any(a in state.unsure for a in read) or any(state.levels[a] for a in found):
+        return False
+    return not any({loop.var, *inner} & {*map(_direct, a.indices)} for a in read if a not in found)
+
+
+def _direct(index: cin.Index) -> cin.IndexVar | None:
+    return index if isinstance(index, cin.IndexVar) else None
+
+
+def rows_in_order(stmt: cin.Stmt, var: cin.IndexVar) -> tuple[list[cin.IndexVar], cin.Stmt, list[cin.Access]]:
+    """The loops right inside of one over `var` that can be one loop with it, what is in them, and the dense operands that lie side by side at
+    the coordinates of all of them: x[var, inner ..]."""
+    inner: list[cin.IndexVar] = []
+    while True:
+        order = (var, *inner)
+        found = [a for a in dict.fromkeys(cin.accesses(stmt)) if _begins(a, order)]
+        deeper = isinstance(stmt, cin.Forall) and stmt.kind == "serial" and stmt.var.outer is None
+        if not deeper or not isinstance(stmt, cin.Forall):
+            return inner, stmt, found
+        further = (*order, stmt.var)
+        if not found or not all(_begins(a, further) for a in found):
+            return inner, stmt, found
+        inner.append(stmt.var)
+        stmt = stmt.body
+
+
+def _begins(access: cin.Access, order: tuple[cin.IndexVar, ...]) -> bool:
+    """Whether the outermost levels of a dense operand are those of variables, in order."""
+    form, count = access.tensor.format, len(order)
+    if access.tensor.policy is not None or not form.is_dense or form.blocked or len(access.indices) < count:
+        return False
+    return all(access.level_index(k) == v for k, v in enumerate(order))
 
 
 def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:

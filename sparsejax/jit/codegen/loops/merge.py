@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import register_tiles
-from sparsejax.jit.codegen.environment import Cursor
+from sparsejax.jit.codegen.environment import Cursor, Strip
 from sparsejax.jit.codegen.loops import prefetch
 from sparsejax.jit.codegen.loops.counted import Ranges
 from sparsejax.jit.codegen.loops.walker import END, Loop, Walker
@@ -52,11 +52,15 @@ def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
 def _fetch_strip(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
     """Fetch what a strip will read of dense operands, the widest that there are with so many registers."""
     strip, stmt = loop.env.mode.strip, loop.cases[key]
-    widest = register_tiles.WIDE if loop.b.has_masks() else register_tiles.VECTORS
-    if strip is not None and strip.vectors == widest and isinstance(stmt, cin.Assign):
+    if strip is not None and is_widest(loop, strip) and isinstance(stmt, cin.Assign):
         here = {walker.access: walker.cursor(place, None, walker.segment.coordinate(place))}
         env, width = loop.env.with_cursors(here), strip.vectors * strip.lanes
         prefetch.rows(loop, walker, place, stmt, env, strip.var, width, prefetch.ROWS)
+
+
+def is_widest(loop: Loop, strip: Strip) -> bool:
+    """Whether a strip is the widest that there is with so many registers."""
+    return strip.vectors == (register_tiles.WIDE if loop.b.has_masks() else register_tiles.VECTORS)
 
 
 def runs(loop: Loop, key: Leaders, walker: Walker) -> None:

@@ -97,13 +97,16 @@ def rows(
     distance: int = DISTANCE,
 ) -> None:
     """Fetch what `stmt` will read of dense operands so many places later: `width` coordinates of `var`, whose first one `env` binds."""
-    found = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if _is_row(a, loop.var, var)]
-    if not found:
-        return
-    b, context = loop.b, loop.context
-    there = context.resolve(env.bind(loop.var, soon(loop, walker, place, distance)), stmt)
-    for access in found:
-        operand, size = context.operands[access.tensor.name], access.tensor.dtype.itemsize
+    if any(_is_row(a, loop.var, var) for a in cin.accesses(stmt.rhs)):
+        there = loop.context.resolve(env.bind(loop.var, soon(loop, walker, place, distance)), stmt)
+        lines(loop, there, stmt, var, width)
+
+
+def lines(loop: Loop, there: Env, stmt: cin.Assign, var: cin.IndexVar, width: int) -> None:
+    """Fetch what `stmt` reads of dense operands in the state `there`, `width` coordinates of `var`."""
+    b = loop.b
+    for access in dict.fromkeys(a for a in cin.accesses(stmt.rhs) if _is_row(a, loop.var, var)):
+        operand, size = loop.context.operands[access.tensor.name], access.tensor.dtype.itemsize
         assert isinstance(operand, Input)
         for line in range(min(MOST, -(-width * size // LINE))):
             position = b.add(there.cursors[access].pos, line * LINE // size)
