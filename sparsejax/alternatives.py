@@ -154,7 +154,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "summed_rows": "blocks of rows: what is summed up is computed for all entries of a block, and then added up row by row",
         "side_by_side": "four reductions in lanes at once",
         "entries": "the places of one leader, one by one",
-        "consecutive": "the places of one leader; where its coordinates are consecutive, what lies there side by side",
+        "consecutive": "the places of one leader; where these are its coordinates, what lies there side by side",
         "groups": "the places of one leader, all slots of a group before the next one",
         "row_tiles": "the places of one leader, several at a time, each a row of a register tile",
         "stored_values": "the places of one leader in lanes",

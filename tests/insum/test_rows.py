@@ -7,7 +7,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.formats import Format, passes, validate
-from tests.fuzz import definitions
+from tests.fuzz import definitions, engine
 from tests.fuzz.levels import INPUTS, random_format
 
 BATCH = 25
@@ -243,3 +243,44 @@ def test_slices_beside_index_arrays_build_no_selection(name, format):
         assert "select[" not in str(sj.make_jaxpr(update)(x, values, ids))
         for made in (update(x, values, ids), sj.jit(update)(x, values, ids)):
             np.testing.assert_allclose(made.todense(), want, rtol=1e-14)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sorted_and_unsorted_index_arrays_give_the_bits_of_entries_one_by_one(threads):
+    """Segments whose entries are side by side are walked as ranges, others entry by entry; whichever it is, terms are added in order."""
+    rng = np.random.default_rng(11)
+    for text, axes in (
+        ("C[R[p],n] += V[p]*B[K[p],n]", 0),
+        ("C[R[p],n] += V[p,q]*B[K[p,q],n]", 1),
+        ("C[R[p],n] += V[p,q,r]*B[K[p,q,r],n]", 2),
+        ("C[R[p],n] += V[p]*B[p,n]", 0),
+        ("C[R[p],n] += V[p,q]*W[q]*B[K[p],n]", 1),
+        ("C[R[p],n] += B[p,n]", 0),
+    ):
+        for columns in (8, 33, 300):
+            p, rows = int(rng.integers(1, 60)), int(rng.integers(1, 20))
+            R = rng.integers(0, rows, p)
+            if columns != 33:
+                R[: p // columns * 8 or p] = np.sort(R)[: p // columns * 8 or p]
+            shape = (p, *rng.integers(0 if columns == 8 else 1, 4, axes))
+            given = {
+                "R": R,
+                "V": rng.standard_normal(shape).astype("f4"),
+                "B": rng.standard_normal((p, columns)).astype("f4"),
+            }
+            given["K"] = rng.integers(-p, p, shape if "K[p,q" in text or axes == 0 else (p,))
+            given["W"] = rng.standard_normal(shape[1:2] or (1,)).astype("f4")
+            given = {k: v for k, v in given.items() if f"{k}[" in text}
+            found = []
+            for shapes in ("consecutive", "entries"):
+                with engine.quick(), sj.config.using(choose=f"loop_shape={shapes},chunks=each", num_threads=threads):
+                    f = sj.jit(lambda C, given, text=text: sj.insum(text, C=C, **given))
+                    found.append(np.asarray(f(np.zeros((rows, columns), "f4"), given)))
+            np.testing.assert_array_equal(found[0].view("i4"), found[1].view("i4"))
+            wanted = np.zeros((rows, columns))
+            for k in range(p):
+                for at in np.ndindex(*shape[1:]):
+                    row = given["B"][k] if "K" not in given else given["B"][given["K"][(k, *at)[: given["K"].ndim]]]
+                    factor = given["V"][(k, *at)] if "V" in given else 1
+                    wanted[R[k]] += factor * (given["W"][at[0]] if "W" in given else 1) * row.astype(float)
+            np.testing.assert_allclose(found[0], wanted, rtol=1e-4, atol=1e-4)

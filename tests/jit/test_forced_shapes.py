@@ -19,6 +19,7 @@ VECTOR = RNG.integers(-3, 4, COLS).astype(float)
 WIDE = RNG.integers(-2, 3, (COLS, 130)).astype(float)
 U, V = RNG.integers(-2, 3, (ROWS, 24)).astype(float), RNG.integers(-2, 3, (COLS, 24)).astype(float)
 
+LABELS = np.where(np.arange(ROWS) < 60, np.sort(RNG.integers(0, COLS, ROWS)), RNG.integers(0, COLS, ROWS))
 NAMES, WEIGHTS = RNG.integers(0, COLS, (ROWS, 5)), RNG.integers(-2, 3, (5, 24, 20)).astype(float)
 
 
@@ -41,6 +42,13 @@ def stored(x, form="csr"):
 def softmax(x):
     shown = np.where(x != 0, np.exp(x), 0.0)
     return shown / np.where(shown.sum(1, keepdims=True) == 0, 1, shown.sum(1, keepdims=True))
+
+
+def scattered(labels, names, values):
+    """Rows of the result that sorted labels name, and some others."""
+    made = np.zeros((COLS, 24))
+    np.add.at(made, labels, (values[:, :, None] * V[names]).sum(1))
+    return made
 
 
 PROGRAMS = {
@@ -73,6 +81,11 @@ PROGRAMS = {
     "sums of groups": (lambda A: A.sum(axis=1), (stored(A, "groupcoo:16"),), lambda: A.sum(1)),
     "groups that grow": (lambda A: (A * A).asformat("csr"), (stored(A, "groupcoo:2"),), lambda: A * A),
     "columns in groups": (lambda A: A.sum(axis=0), (stored(A, "groupcoo:4"),), lambda: A.sum(0)),
+    "scattered rows": (
+        lambda R, K, X, V: sj.insum("C[R[p],n] += X[p,q] * V[K[p,q],n]", C=np.zeros((COLS, 24)), R=R, K=K, X=X, V=V),
+        (LABELS, NAMES, WEIGHTS[0, 0, 0] * NAMES, V),
+        lambda: scattered(LABELS, NAMES, WEIGHTS[0, 0, 0] * NAMES),
+    ),
     "gathered rows": (
         lambda N, V, W: sj.insum("Out[x,m] = V[N[x,z],c] * W[z,c,m]", N=N, V=V, W=W),
         (stored(NAMES, "(d,d,c)@(0,1,0)/(32,1)"), V, WEIGHTS),
@@ -100,6 +113,7 @@ SHAPES = [
     *[("groups that grow", s) for s in ("groups", "stored_values", "entries", "merge")],
     *[("columns in groups", s) for s in ("groups", "entries")],
     *[("gathered rows", s) for s in ("row_tiles", "entries", "merge")],
+    *[("scattered rows", s) for s in ("consecutive", "entries", "merge")],
     ("eight terms", "independent"),
 ]
 MASKED = [

@@ -338,7 +338,7 @@ def _in_groups(loop: Loop, key: Leaders, walk: Walk) -> bool:
 
 
 def _in_order(loop: Loop, key: Leaders, walk: Walk) -> bool:
-    """Whether segments of consecutive coordinates may be walked as ranges: inside of a register tile, where only dense operands that lie there side by
+    """Whether segments whose places are their coordinates may be walked as ranges: inside of a register tile, where only dense operands that lie there side by
     side depend on the coordinate, and nobody reads the values of the leader."""
     stmt, state = loop.cases[key], loop.state
     level = walk.access.tensor.format.levels[walk.level]
