@@ -256,6 +256,7 @@ def test_sorted_and_unsorted_index_arrays_give_the_bits_of_entries_one_by_one(th
         ("C[R[p],n] += V[p]*B[p,n]", 0),
         ("C[R[p],n] += V[p,q]*W[q]*B[K[p],n]", 1),
         ("C[R[p],n] += B[p,n]", 0),
+        ("C[R[p],n] += D[p,p]*B[K[p],n]", 0),
     ):
         for columns in (8, 33, 300):
             p, rows = int(rng.integers(1, 60)), int(rng.integers(1, 20))
@@ -268,6 +269,7 @@ def test_sorted_and_unsorted_index_arrays_give_the_bits_of_entries_one_by_one(th
                 "V": rng.standard_normal(shape).astype("f4"),
                 "B": rng.standard_normal((p, columns)).astype("f4"),
             }
+            given["D"] = rng.standard_normal((p, p)).astype("f4")
             given["K"] = rng.integers(-p, p, shape if "K[p,q" in text or axes == 0 else (p,))
             given["W"] = rng.standard_normal(shape[1:2] or (1,)).astype("f4")
             given = {k: v for k, v in given.items() if f"{k}[" in text}
@@ -281,6 +283,6 @@ def test_sorted_and_unsorted_index_arrays_give_the_bits_of_entries_one_by_one(th
             for k in range(p):
                 for at in np.ndindex(*shape[1:]):
                     row = given["B"][k] if "K" not in given else given["B"][given["K"][(k, *at)[: given["K"].ndim]]]
-                    factor = given["V"][(k, *at)] if "V" in given else 1
+                    factor = given["V"][(k, *at)] if "V" in given else given["D"][k, k] if "D" in given else 1
                     wanted[R[k]] += factor * (given["W"][at[0]] if "W" in given else 1) * row.astype(float)
             np.testing.assert_allclose(found[0], wanted, rtol=1e-4, atol=1e-4)

@@ -360,11 +360,9 @@ def _in_order(loop: Loop, key: Leaders, walk: Walk) -> bool:
     read = [a for a in dict.fromkeys(cin.accesses(stmt)) if a.tensor.policy != "scalar"]
     if not found or any(a in state.unsure for a in read) or any(state.levels[a] for a in found):
         return False
-    return not any({loop.var, *inner} & {*map(_direct, a.indices)} for a in read if a not in found)
-
-
-def _direct(index: cin.Index) -> cin.IndexVar | None:
-    return index if isinstance(index, cin.IndexVar) else None
+    order = {loop.var, *inner}
+    others = [a.level_index(k) for a in read for k in range(len(order) if a in found else 0, len(a.indices))]
+    return not any(isinstance(index, cin.IndexVar) and index in order for index in others)
 
 
 def rows_in_order(stmt: cin.Stmt, var: cin.IndexVar) -> tuple[list[cin.IndexVar], cin.Stmt, list[cin.Access]]:
