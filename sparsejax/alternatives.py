@@ -37,7 +37,6 @@ PASSES = {
 CHOICES: dict[str, dict[str, str]] = {
     "rounds": {
         "table": "a loop is one table of calls that machine code runs, where its steps are kernels",
-        "buffers": "its rounds take turns in two sets of buffers, where all that changes is dense",
         "apart": "every round runs as any program does",
     },
     "shapes": {

@@ -1,13 +1,14 @@
 """How loops run: the plans of their bodies, round after round.
 
-The first rounds run as any program does. Where all that changes is dense and every step of the bodies is a kernel, the rest run over two
-sets of buffers that take turns: what one round writes, the next one reads. Then nothing is allocated from round to round.
+The first rounds run as any program does. Where every step of the bodies is known to machine code, the rest run as a whole (`jit.runtime.whole`),
+and so do later loops with these bodies from their first round on.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import choices
 
 FIRST = 8
-"""Rounds before buffers are bound, which costs as much as some rounds."""
+"""Rounds before a loop is looked at as a whole, which costs as much as some rounds."""
+WAYS = "table", "apart"
+"""How the rounds of a loop run."""
 
 
 class Body:
@@ -32,76 +35,41 @@ class Body:
         """The results for these operands."""
         raise NotImplementedError
 
-    def forwarded(self) -> list[int | None]:
-        """For every result, the operand that it is, if it is one."""
-        return []
-
-    def bound(self, storages: Sequence[Storage], fixed: Sequence[bool], outputs: Sequence[NDArray[Any] | None]) -> Any:
-        """The body over fixed buffers (`jit.bound.Bound`); None where it cannot be bound."""
-        return None
-
     def loop(
         self,
-        going: Body,
+        going: Body | None,
         asked: Sequence[Storage],
         given: Sequence[Storage],
         carry: Sequence[Storage],
         sample: Sequence[Storage] | None,
+        rounds: Rounds | None = None,
     ) -> list[Storage] | None:
-        """The last carry of the loop with this body and the condition `going`; None where it is not known as a whole."""
+        """The last carry of the loop with this body and the condition `going`, or with so many `rounds`; None where it is not known as a whole.
+        The `sample` is what changes as it was in some round: carry and slices."""
         return None
 
 
-class _Turns:
-    """Two sets of buffers for the carries, from their values after some rounds; and the body bound from each to the other."""
+@dataclass
+class Rounds:
+    """Those of a `scan` that are left: their order, and dense stacks whose slices they read and write."""
 
-    def __init__(
-        self, step: Body, consts: Sequence[Storage], carry: Sequence[Storage], slices: Sequence[Storage], ys: int
-    ) -> None:
-        self.stays = _stays(step, len(consts), len(carry))
-        self.sets: list[list[Storage]] = [[], []]
-        memory: list[list[NDArray[Any] | None]] = [[], []]
-        for s, stays in zip(carry, self.stays, strict=True):
-            for own, buffers in zip(self.sets, memory, strict=True):
-                vals = None if stays else s.vals.copy()
-                buffers.append(vals)
-                own.append(s if vals is None else _over(s, vals))
-        fixed = [*(True for _ in consts), *self.stays, *(False for _ in slices)]
-        self.slices = slices
-        self.bodies = [
-            step.bound((*consts, *own, *slices), fixed, [*other, *(None for _ in range(ys))])
-            for own, other in zip(self.sets, reversed(memory), strict=True)
-        ]
+    order: range
+    xs: Sequence[Storage]
+    ys: Sequence[NDArray[Any]]
 
-    def patches(self, turn: int, xs: Sequence[Storage]) -> list[tuple[NDArray[np.int64], int, int, int]]:
-        """Slots for the addresses of slices, with those of the first ones and the distance of the next: one of the sets."""
-        made = []
-        for own, x in zip(self.slices, xs, strict=True):
-            for slots, place in self.bodies[turn].places(own):
-                made.append((slots, place, x.vals.__array_interface__["data"][0], own.vals.nbytes))
-        return made
-
-
-def _stays(step: Body, first: int, count: int) -> list[bool]:
-    """Which carries, operands from `first` on, come back as they are."""
-    forwarded = step.forwarded()
-    return [forwarded[n : n + 1] == [first + n] for n in range(count)]
-
-
-def _over(s: Storage, vals: NDArray[Any]) -> Storage:
-    """A dense array over memory that changes."""
-    return Storage(s.format, s.shape, s.fill_value, s.buffers, vals.view())
-
-
-def _dense(storages: Iterable[Storage]) -> bool:
-    return all(s.format.is_dense for s in storages)
+    def places(self) -> list[tuple[int, int]]:
+        """The address of the first slice of every stack, those that are read before those that are written, and how far it is to the next one."""
+        stacks = [(x.vals, x.vals.nbytes // x.shape[0]) for x in self.xs]
+        stacks += [(y, y.nbytes // len(y)) for y in self.ys]
+        begin, step = self.order[0], self.order.step
+        return [(vals.__array_interface__["data"][0] + begin * size, step * size) for vals, size in stacks]
 
 
 def run_while(
     going: Body, step: Body, asked: Sequence[Storage], given: Sequence[Storage], carry: list[Storage]
 ) -> list[Storage]:
     """`while going(*asked, *carry): carry = step(*given, *carry)`."""
-    way = choices.pick("rounds", ("table", "buffers", "apart"), "table")
+    way = choices.pick("rounds", WAYS, "table")
     whole = step.loop(going, asked, given, carry, None) if way == "table" else None
     if whole is not None:
         return whole
@@ -112,7 +80,6 @@ def run_while(
             return carry
         if count == patience:
             whole = step.loop(going, asked, given, carry, sample) if way == "table" else None
-            whole = _bound_while(going, step, asked, given, carry) if whole is None and way != "apart" else whole
             if whole is not None:
                 return whole
         carry = step.run((*given, *carry))
@@ -125,49 +92,39 @@ def _entries(carry: Sequence[Storage]) -> int:
     return sum(len(s.vals) for s in carry if not s.format.is_dense)
 
 
-def _bound_while(
-    going: Body, step: Body, asked: Sequence[Storage], given: Sequence[Storage], carry: list[Storage]
-) -> list[Storage] | None:
-    """The loop over bound buffers, from a state in which it goes on."""
-    stays = _stays(step, len(given), len(carry))
-    if not _dense(s for s, same in zip(carry, stays, strict=True) if not same):
-        return None
-    turns = _Turns(step, given, carry, (), 0)
-    fixed = [*(True for _ in asked), *turns.stays]
-    tests = [going.bound((*asked, *own), fixed, [None]) for own in turns.sets]
-    if None in turns.bodies or None in tests:
-        return None
-    first, second = ((b.run, t.run, t.results[0].vals) for b, t in zip(turns.bodies, reversed(tests), strict=True))
-    while True:
-        for turn, (advance, test, answer) in enumerate((first, second)):
-            advance()
-            test()
-            if not answer[0]:
-                return turns.sets[1 - turn]
-
-
 def run_scan(
     step: Body,
     consts: Sequence[Storage],
     carry: list[Storage],
     xs: Sequence[Storage],
-    order: Sequence[int],
+    order: range,
     ys: Sequence[Aval],
 ) -> tuple[list[Storage], list[Storage]]:
     """`for k in order: carry, y = step(*consts, *carry, *xs[k])`: the carry, and the stacks of ys."""
     stacks = [_Stack(a, len(order)) for a in ys]
     slicers = [stacking.Slicer(x) for x in xs]
-    count = len(carry)
+    count, patience, sample = len(carry), step.patience, None
+    memory = [s.vals for s in stacks if s.vals is not None]
+    known = (
+        choices.pick("rounds", WAYS, "table") == "table"
+        and len(memory) == len(stacks)
+        and all(x.format.is_dense for x in xs)
+    )
     for number, k in enumerate(order):
-        if number == FIRST and len(order) > 2 * FIRST:
-            made = _bound_scan(step, consts, carry, xs, order[number:], stacks)
-            if made is not None:
-                carry = made
-                break
-        outs = step.run((*consts, *carry, *(s.at(k) for s in slicers)))
+        now = [*carry, *(s.at(k) for s in slicers)]
+        if sample is not None and _entries(now) >= _entries(sample):
+            sample = now
+        if known and (number == 0 or number == patience <= len(order) - number):
+            whole = step.loop(None, (), consts, carry, sample, Rounds(order[number:], xs, memory))
+            if whole is not None:
+                return whole, [s.made() for s in stacks]
+        sample = sample or now
+        outs = step.run((*consts, *now))
         carry = outs[:count]
         for stack, y in zip(stacks, outs[count:], strict=True):
             stack.put(k, y)
+    if order:
+        step.patience = max(1, min(patience, len(order) // 2))
     return carry, [s.made() for s in stacks]
 
 
@@ -194,34 +151,3 @@ class _Stack:
         shape = (len(self.parts), *aval.shape)
         form = stacking.stacked(aval.format)
         return Storage(form, shape, aval.dtype.type(0), ((),) * len(form.levels), self.vals.reshape(-1))
-
-
-def _bound_scan(
-    step: Body,
-    consts: Sequence[Storage],
-    carry: list[Storage],
-    xs: Sequence[Storage],
-    order: Sequence[int],
-    stacks: Sequence[_Stack],
-) -> list[Storage] | None:
-    """The rest of a loop, over bound buffers."""
-    stays = _stays(step, len(consts), len(carry))
-    changing = [s for s, same in zip(carry, stays, strict=True) if not same]
-    passed = any(k is not None and k >= len(consts) + len(carry) for k in step.forwarded())
-    if passed or not _dense((*changing, *xs)) or any(s.vals is None for s in stacks):
-        return None
-    turns = _Turns(step, consts, carry, [stacking.Slicer(x).at(order[0]) for x in xs], len(stacks))
-    if None in turns.bodies:
-        return None
-    rounds = []
-    for turn, body in enumerate(turns.bodies):
-        results = zip(stacks, body.results[len(carry) :], strict=True)
-        kept = [(stack.vals, y.vals) for stack, y in results if stack.vals is not None]
-        rounds.append((body.run, turns.patches(turn, xs), kept))
-    for k, (run, patches, kept) in zip(order, itertools.cycle(rounds)):
-        for slots, place, base, stride in patches:
-            slots[place] = base + k * stride
-        run()
-        for stack, y in kept:
-            stack[k] = y
-    return turns.sets[len(order) % 2]

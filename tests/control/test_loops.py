@@ -12,6 +12,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax
 from sparsejax.jit.backend import compiler
+from sparsejax.jit.runtime.whole import loop
 from sparsejax.lax import rounds
 
 pytestmark = pytest.mark.rotating(20)
@@ -211,20 +212,17 @@ def test_loops_outside_jit_are_planned_once_and_see_new_closures():
         assert before is None or compiler.compile_count() == before
 
 
-@pytest.fixture(params=["bound", "unbound"])
+@pytest.fixture(params=rounds.WAYS)
 def mode(request, monkeypatch):
-    """Both ways to run a loop."""
-    made = []
-    if request.param == "unbound":
-        monkeypatch.setattr(rounds, "FIRST", 10**9)
-    else:
-        turns = rounds._Turns.__init__
-        monkeypatch.setattr(rounds._Turns, "__init__", lambda *args: (made.append(1), turns(*args))[1])
-    return request.param, made
+    """Both ways to run a loop, and the tables that are made."""
+    made, old = [], loop.made
+    monkeypatch.setattr(loop, "made", lambda *args: (made.append(old(*args)), made[-1])[1])
+    with sj.config.using(choose=f"rounds={request.param}"):
+        yield request.param, made
 
 
 @pytest.mark.parametrize("length", [31, 32])
-def test_rounds_over_bound_buffers(mode, length):
+def test_rounds_as_a_whole(mode, length):
     """Carries that accumulate, swap, stay, count and come from constants; stacked and scanned values."""
     name, made = mode
     a, consts = matrix(), sj.array(X)
@@ -246,14 +244,14 @@ def test_rounds_over_bound_buffers(mode, length):
         np.testing.assert_allclose(mine, theirs)
     for mine, theirs in zip(ys, zip(*want, strict=True), strict=True):
         np.testing.assert_allclose(mine, theirs)
-    assert bool(made) == (name == "bound")
+    assert [m is not None for m in made] == [True] * (name == "table")
     again, _ = run(xs, X, X + 1, X + 2)
     np.testing.assert_array_equal(again[1], v)
     np.testing.assert_allclose(v, state[1])
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9, 30, 31])
-def test_while_over_bound_buffers(mode, count):
+def test_while_as_a_whole(mode, count):
     name, made = mode
     a, mask = matrix(), X > 0.5
 
@@ -261,14 +259,13 @@ def test_while_over_bound_buffers(mode, count):
         i, x, y = state
         return i + 1, sj.einsum("ij,j->i", a, y, mask=mask), x + 1
 
-    with sj.config.using(choose="rounds=buffers"):
-        _, x, y = sj.jit(lambda n, x, y: lax.while_loop(lambda s: s[0] < n, step, (0, x, y)))(count, X, X * 2)
+    _, x, y = sj.jit(lambda n, x, y: lax.while_loop(lambda s: s[0] < n, step, (0, x, y)))(count, X, X * 2)
     u, v = X, X * 2
     for _ in range(count):
         u, v = np.where(mask, DENSE @ v, 0), u + 1
     np.testing.assert_allclose(x, u)
     np.testing.assert_allclose(y, v)
-    assert bool(made) == (name == "bound" and count > 8)
+    assert [m is not None for m in made] == [True] * (name == "table" and count > 8)
 
 
 def test_slices_that_are_passed_on_are_not_overwritten():

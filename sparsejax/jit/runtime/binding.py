@@ -171,35 +171,6 @@ class Binding:
         """How many coordinates of a growing output to make room for, per level that starts a segment."""
         return self._room
 
-    def places(self, inputs: Sequence[Storage]) -> list[int]:
-        """The slots, of those of a call, that hold the addresses of the inputs' values."""
-        ends = np.cumsum([len(self._first), *(len(input_slots(s)) for s in inputs)]) // 8
-        return [int(end) - 1 for end in ends[1:]]
-
-    def output(self, vals: NDArray[Any] | None) -> tuple[NDArray[Any], Storage]:
-        """Memory of a dense output that is written again and again (`vals`, if given), and the array over it."""
-        own = result_memory.aligned(self._size, self._dtype, 0)[0] if vals is None else vals
-        seen = own.view()
-        seen.setflags(write=False)
-        return own, Storage.dense(self._template, seen, {})
-
-    def call(self, slots: NDArray[np.int64], vals: NDArray[Any]) -> Callable[[], None]:
-        """The kernel over fixed slots, as a function; the output is cleared before, unless all of it is assigned."""
-        run, address, start, fill = self._kernel.run_at, result_memory.address_of(slots), self._content, vals.fill
-
-        def cleared() -> None:
-            fill(start)
-            status = run(address)
-            if status:
-                compiler.check(status)
-
-        def plain() -> None:
-            status = run(address)
-            if status:
-                compiler.check(status)
-
-        return plain if self._content is None else cleared
-
     def run_over(self, inputs: Sequence[Storage], like: Storage) -> NDArray[Any]:
         """Call the kernel on these inputs; its output, one value at every position of `like` (`shared_patterns`)."""
         size, below = len(like.vals), self._shape[1:]

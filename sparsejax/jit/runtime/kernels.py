@@ -30,7 +30,6 @@ from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import assigned_once, legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
-from sparsejax.jit.runtime.bound_loop import Bound
 from sparsejax.jit.schedule import models, replan, row_panels, schedules, search
 
 Observed = tuple[tuple[Any, ...], ...]
@@ -301,17 +300,6 @@ class KernelRunner:
     def bindable(self) -> bool:
         """Whether it can be bound to buffers once: its result is dense."""
         return self.exact and self.nest.output.format.is_dense and not self.large
-
-    def bind(
-        self, bound: Bound, inputs: list[Storage], fixed: Sequence[bool], vals: NDArray[Any] | None
-    ) -> Storage | None:
-        """Bind the kernel; where its result is: in `vals`, if given. None where an input that changes (is not `fixed`) must be converted
-        before every run."""
-        planned = self.plan(self.observe(inputs))
-        if not all(fixed[position] for position, _ in planned.moves):
-            return None
-        inputs = self._moved(planned, inputs)
-        return bound.add(planned.binding, inputs, vals)
 
     def observe(self, inputs: Sequence[Storage]) -> Observed:
         """The facts that a plan depends on, rounded."""

@@ -28,11 +28,10 @@ from sparsejax.jit.graph import (
     static_constants,
 )
 from sparsejax.jit.runtime import donation, library_call, sequence
-from sparsejax.jit.runtime.bound_loop import Bound
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.jit.runtime.system import threads
 from sparsejax.jit.runtime.whole import loop
-from sparsejax.lax.rounds import Body
+from sparsejax.lax.rounds import Body, Rounds
 
 
 class Plan(Body):
@@ -250,46 +249,21 @@ class Plan(Body):
         count = len(self.jaxpr.inputs) + len(self.jaxpr.consts)
         return [k if k < count else None for k in self.results]
 
-    def bound(
-        self, storages: Sequence[Storage], fixed: Sequence[bool], outputs: Sequence[NDArray[Any] | None]
-    ) -> Bound | None:
-        """The plan bound to operands, of which those that are not `fixed` are dense buffers whose values change, and to memory for
-        results, where given. None where it cannot be."""
-        if self.checks.before:
-            return self._written(storages).bound(storages, fixed, outputs)
-        if not all(isinstance(s, KernelRunner) and s.bindable for s in self.steps):
-            return None
-        registers, made = self.registers(storages), Bound()
-        stays = [*fixed, *(True for _ in self.literals)]
-        wanted = {k: vals for k, vals in zip(self.results, outputs, strict=True) if vals is not None}
-        first = len(registers)
-        for step, reads in zip(self.steps, self.reads, strict=True):
-            assert isinstance(step, KernelRunner)
-            own, flags = [registers[k] for k in reads], [stays[k] for k in reads]
-            register = step.bind(made, own, flags, wanted.get(len(registers)))
-            if register is None:
-                return None
-            registers.append(register)
-            stays.append(False)
-        for k, vals in zip(self.results, outputs, strict=True):
-            if vals is not None and (k < first or vals is not wanted[k]):
-                made.copy(vals, registers[k])
-        made.results = [registers[k] for k in self.results]
-        return made
-
     def loop(
         self,
-        going: Body,
+        going: Body | None,
         asked: Sequence[Storage],
         given: Sequence[Storage],
         carry: Sequence[Storage],
         sample: Sequence[Storage] | None,
+        rounds: Rounds | None = None,
     ) -> list[Storage] | None:
-        """The loop of which it is the body, and `going` the condition, from a carry to the end, by one table (`whole.loop`). It is made of the
-        carry of some round, the `sample`; None where there is no table, or no sample and none is known."""
-        if not isinstance(going, Plan):
+        """The loop of which it is the body, from a carry to the end, by one table (`whole.loop`): while `going` says so, or all `rounds`. It is made
+        of what changes as it was in some round, the `sample`; None where there is no table, or no sample and none is known."""
+        if not isinstance(going, Plan | None):
             return None
         facts = tuple(s.cache.get("positions") or statistics.positions(s) for s in (*asked, *given))
+        count = len(carry)
         key = id(going), config.planning(), threads.count(), facts
         if key not in self._tables:
             if sample is None:
@@ -297,9 +271,9 @@ class Plan(Body):
             with turn:
                 if len(self._tables) >= 64:
                     self._tables.clear()
-                self._tables[key] = loop.made(going, self, asked, given, sample), going
+                self._tables[key] = loop.made(going, self, asked, given, sample[:count], sample[count:]), going
         table, _ = self._tables[key]
-        return None if table is None else table.run((*asked, *given), carry)
+        return None if table is None else table.run((*asked, *given), carry, rounds)
 
     def registers_of(self, storages: Sequence[Storage]) -> list[Storage]:
         """All registers after a run."""

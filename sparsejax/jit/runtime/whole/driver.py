@@ -15,6 +15,7 @@ it are numbers of words, `*x` is what the word `x` points to.
     SET    x value
     ROOM   x y                      x = the larger of x and an eighth more than y
     MOVE   x y size                 `size` bytes from *y to *x
+    ADD    x y                      x = x + y
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.codegen.kernel_memory import block, null
 
-HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE = range(12)
+HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD = range(13)
 WIDTH = 5
 PAUSED = -1
 LANES = 8
@@ -59,6 +60,7 @@ def written(b: LLVMBuilder) -> str:
         SET: lambda: b.store(run.words, run.a, run.b),
         ROOM: run.room,
         MOVE: lambda: _drop(b.call("memcpy", "ptr", [run.pointer(run.a), run.pointer(run.b), run.c])),
+        ADD: lambda: b.store(run.words, run.a, b.add(run.word(run.a), run.word(run.b))),
     }
     with b.while_(lambda: b.get(run.going)):
         code = run.begin()

@@ -1,4 +1,4 @@
-"""A `while` loop as a table of operations that machine code runs from the first round to the last (`driver`), also where carries are sparse.
+"""A `while_loop` or a `scan` as a table of operations that machine code runs from the first round to the last (`driver`), also where carries are sparse.
 
     while any(f): f, d = product(f, A), f + d            f coo, d dense
 
@@ -9,6 +9,9 @@
         FREE   f;  f = product's result                  a carry that grows takes over pointers
         d ↔ sum's result                                 a dense one changes places with what is written
         TICK;  JUMP → 1
+
+Of a `scan` it is known how many rounds there are: as many as the budget of TICK. Slices of what is scanned are read where they are, and results
+that are stacked are moved to their places; addresses of slices grow by one stride in every round (ADD).
 
 A register is what a value is to a kernel: its slots, some words of the table (`codegen/abi`). All words are relative to one array, which
 is copied for every call, so that calls may run side by side, and a loop inside of a call that it makes. Between rounds Python is
@@ -38,9 +41,10 @@ from sparsejax.jit.ir.program import heads
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
-from sparsejax.jit.runtime.whole.driver import COPY, FREE, HALT, JUMP, MOVE, SET, TICK, UNLESS
+from sparsejax.jit.runtime.whole.driver import ADD, COPY, FREE, HALT, JUMP, MOVE, SET, TICK, UNLESS
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, tensor_of, words_of
 from sparsejax.jit.runtime.whole.table import LINE, Table
+from sparsejax.lax.rounds import Rounds
 
 AWAY = 0.05
 """Seconds, about, after which Python is asked for signals."""
@@ -103,8 +107,8 @@ class Carry:
         return self.adoption.take(tuple(words[self.at : self.at + self.size].tolist()))
 
 
-class While:
-    """A loop that is ready to run: `run(operands, carry)` gives the last values of the carry."""
+class Loop:
+    """A loop that is ready to run."""
 
     def __init__(
         self,
@@ -113,35 +117,44 @@ class While:
         asked: Sequence[Storage],
         given: Sequence[Storage],
         carry: Sequence[Storage],
+        parts: Sequence[Storage],
         samples: tuple[list[Storage], list[Storage]],
     ) -> None:
-        """Plans of the condition and the body, operands, a carry of some round, and the registers of both plans in this round."""
+        """Plans of the condition (None: of a `scan`) and the body, operands, carry and slices of some round, and the registers of both plans in
+        this round."""
         table, first = Table(), len(asked) + len(given)
         operands = [*asked, *given]
-        avals = [Aval(s.shape, s.dtype, s.format, s.fill_value) for s in (*operands, *carry)]
+        avals = [Aval(s.shape, s.dtype, s.format, s.fill_value) for s in (*operands, *carry, *parts)]
         fixed = [table.operand(k, s, a) for k, (s, a) in enumerate(zip(operands, avals[:first], strict=True))]
         stays = [step.forwarded()[n : n + 1] == [len(given) + n] for n in range(len(carry))]
         self._carries: list[Carry] = []
         around: list[Register] = []
-        for number, (s, aval, same) in enumerate(zip(carry, avals[first:], stays, strict=True)):
+        for number, (s, aval, same) in enumerate(zip(carry, avals[first:], stays, strict=False)):
             if same:
                 around.append(table.operand(first + number, s, aval))
             else:
                 around.append(table.carry(first + number, s, aval))
                 self._carries.append(Carry.of(number, around[-1]))
-        start = len(table.ops)
-        (answer,) = table.plan(going, [*fixed[: len(asked)], *around], False, samples[0])
-        leave = len(table.ops)
-        table.op(UNLESS, answer.vals, 0)
-        results = table.plan(step, [*fixed[len(asked) :], *around], True, samples[1])
+        slices = [table.part(s, a) for s, a in zip(parts, avals[first + len(carry) :], strict=True)]
+        start, leave = len(table.ops), None
+        if going is not None:
+            (answer,) = table.plan(going, [*fixed[: len(asked)], *around], False, samples[0])
+            leave = len(table.ops)
+            table.op(UNLESS, answer.vals, 0)
+        results = table.plan(step, [*fixed[len(asked) :], *around, *slices], True, samples[1])
+        for result in results[len(carry) :]:
+            table.put(result)
         _rotate(
             table,
             [r for r, same in zip(around, stays, strict=True) if not same],
-            [r for r, same in zip(results, stays, strict=True) if not same],
+            [r for r, same in zip(results, stays, strict=False) if not same],
         )
+        for address, stride in table.steps:
+            table.op(ADD, address, stride)
         table.op(TICK)
         table.op(JUMP, 0, start)
-        table.ops[leave][2] = len(table.ops)
+        if leave is not None:
+            table.ops[leave][2] = len(table.ops)
         table.op(HALT)
         self._finish(table)
 
@@ -153,7 +166,7 @@ class While:
         self._ops = np.array([*table.once, *table.ops], np.int64)
         self._failures = {k + before: raises for k, raises in table.failures.items()}
         self._template = np.array(table.words or [0], np.int64)
-        self._loads, self._keep = table.loads, table.keep
+        self._loads, self._keep, self._steps = table.loads, table.keep, table.steps
         together = [(word, number) for word, number in table.buffers if number not in table.around]
         self._apart = [(word, table.sizes[number]) for word, number in table.buffers if number in table.around]
         self._buffers = np.array([word for word, _ in together], np.int64)
@@ -162,10 +175,13 @@ class While:
         self._starts, self._bytes = starts[[number for _, number in together]], int(starts[-1]) + LINE
         self._driver = driver.kernel().function
 
-    def run(self, operands: Sequence[Storage], carry: Sequence[Storage]) -> list[Storage]:
-        """The last values of the carry."""
+    def run(self, operands: Sequence[Storage], carry: Sequence[Storage], rounds: Rounds | None = None) -> list[Storage]:
+        """The last values of the carry, after all `rounds` of a `scan`."""
         every = [*operands, *carry]
         words = self._template.copy()
+        if rounds is not None:
+            for (address, stride), (begin, size) in zip(self._steps, rounds.places(), strict=True):
+                words[address], words[stride] = begin, size
         converted = []  # alive while their addresses are in the table
         for load in self._loads:
             s = every[load.operand]
@@ -185,7 +201,7 @@ class While:
             for c in self._carries:
                 c.begin(carry[c.number], words)
             try:
-                self._drive(words)
+                self._drive(words, None if rounds is None else len(rounds.order))
             except BaseException:
                 self._release(words)
                 raise
@@ -196,14 +212,19 @@ class While:
         finally:
             allocator.release([arena, *blocks])
 
-    def _drive(self, words: NDArray[np.int64]) -> None:
-        """Run the table, and ask for signals from time to time."""
+    def _drive(self, words: NDArray[np.int64], left: int | None) -> None:
+        """Run the table, so many rounds or (None) until it leaves, and ask for signals from time to time."""
         slots = np.array([result_memory.address_of(self._ops), result_memory.address_of(words), 0, 0], np.int64)
         address, run, budget = result_memory.address_of(slots), self._driver, 64
         while True:
-            slots[3], started = budget, time.perf_counter()
+            now = budget if left is None else min(budget, left)
+            slots[3], started = now, time.perf_counter()
             status = run(address)
             if status == driver.PAUSED:
+                if left is not None:
+                    left -= now
+                    if not left:
+                        return
                 budget = budget * 2 if time.perf_counter() - started < AWAY else max(1, budget // 2)
                 continue
             if status:
@@ -243,10 +264,12 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
         if carry.dense != result.dense or carry.size != result.size:
             raise Unbound("a carry changes its format")
     elsewhere = {id(result) for carry, result in zip(carries, results, strict=True) if result is not carry}
-    if any(id(carry) in elsewhere for carry, _ in copied):
-        raise Unbound("a value goes to two places, another around")
     for carry, result in copied:
-        table.op(MOVE, carry.vals, result.vals, carry.sample.vals.nbytes)
+        to = carry
+        if id(carry) in elsewhere:  # what is there is needed
+            to = table.another(result)
+            moves.append((carry, to))
+        table.op(MOVE, to.vals, result.vals, carry.sample.vals.nbytes)
     moves = [(carry, result) for carry, result in moves if result is not carry]
     sources = [r for _, r in moves]
     kept = {id(r) for r in sources}
@@ -287,11 +310,16 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
 
 
 def made(
-    going: Any, step: Any, asked: Sequence[Storage], given: Sequence[Storage], carry: Sequence[Storage]
-) -> While | None:
-    """The loop as a table; None where there is none. The carry of some round is what kernels are planned for."""
+    going: Any,
+    step: Any,
+    asked: Sequence[Storage],
+    given: Sequence[Storage],
+    carry: Sequence[Storage],
+    parts: Sequence[Storage],
+) -> Loop | None:
+    """The loop as a table; None where there is none. Carry and slices of some round are what kernels are planned for."""
     try:
-        samples = going.registers_of([*asked, *carry]), step.registers_of([*given, *carry])
-        return While(going, step, asked, given, carry, samples)
+        tested = [] if going is None else going.registers_of([*asked, *carry])
+        return Loop(going, step, asked, given, carry, parts, (tested, step.registers_of([*given, *carry, *parts])))
     except Unbound:
         return None

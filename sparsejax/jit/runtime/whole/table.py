@@ -20,7 +20,7 @@ from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.chunked import Chunked
 from sparsejax.jit.runtime.system import result_memory
 from sparsejax.jit.runtime.whole import driver, kernels
-from sparsejax.jit.runtime.whole.driver import CALL, COPY, FILL, FREE, ROOM, TAKE
+from sparsejax.jit.runtime.whole.driver import CALL, COPY, FILL, FREE, MOVE, ROOM, TAKE
 from sparsejax.jit.runtime.whole.registers import (
     Load,
     Register,
@@ -51,6 +51,8 @@ class Table:
     """The bytes of every buffer."""
     around: set[int] = field(default_factory=set)
     """Buffers that carries take turns in, if they are large: blocks of their own, of which results keep theirs."""
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    """Words with addresses of slices of stacks, and with how far it is to the next one."""
     spare: dict[int, list[int]] = field(default_factory=dict)
     """Buffers that nobody reads any more in a round, by size."""
     keep: list[Any] = field(default_factory=list)
@@ -106,6 +108,27 @@ class Table:
             made.owned = self.room([0])
             made.own = pointers_of(made)
             self.loads.append(Load(number, made.at, made.size))
+        return made
+
+    def part(self, storage: Storage, aval: Aval) -> Register:
+        """A slice of a stack of dense arrays, every round the next one."""
+        made = Register(self.room([0] * words_of(aval)), size_of(aval), aval, storage, changes=True)
+        self.words[made.at : made.vals] = ints_of(binding.input_slots(storage))[:-1]
+        self.steps.append((made.vals, self.room([0])))
+        return made
+
+    def put(self, register: Register) -> None:
+        """Move a dense value to its place in a stack, every round the next one."""
+        if not register.dense:
+            raise Unbound("sparse values are stacked")
+        self.steps.append((self.room([0]), self.room([0])))
+        self.op(MOVE, self.steps[-1][0], register.vals, block_of(register.aval) * register.aval.dtype.itemsize)
+
+    def another(self, register: Register) -> Register:
+        """A dense register like this one, with memory of its own."""
+        slots = [*self.words[register.at : register.vals], 0]
+        made = Register(self.room(slots), register.size, register.aval, register.sample, changes=True, made=True)
+        self.buffer(made.vals, register.sample.vals.nbytes)
         return made
 
     def copied(self, register: Register) -> None:
