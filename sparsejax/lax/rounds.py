@@ -88,6 +88,10 @@ def run_while(
     return carry
 
 
+def _dense(storages: Sequence[Storage]) -> bool:
+    return all(s.format.is_dense for s in storages)
+
+
 def _entries(carry: Sequence[Storage]) -> int:
     return sum(len(s.vals) for s in carry if not s.format.is_dense)
 
@@ -102,23 +106,26 @@ def run_scan(
 ) -> tuple[list[Storage], list[Storage]]:
     """`for k in order: carry, y = step(*consts, *carry, *xs[k])`: the carry, and the stacks of ys."""
     stacks = [_Stack(a, len(order)) for a in ys]
-    slicers = [stacking.Slicer(x) for x in xs]
-    count, patience, sample = len(carry), step.patience, None
     memory = [s.vals for s in stacks if s.vals is not None]
-    known = (
-        choices.pick("rounds", WAYS, "table") == "table"
-        and len(memory) == len(stacks)
-        and all(x.format.is_dense for x in xs)
-    )
+    known = choices.pick("rounds", WAYS, "table") == "table" and len(memory) == len(stacks) and _dense(xs)
+
+    def rest(number: int, sample: Sequence[Storage] | None) -> list[Storage] | None:
+        """The last carry, from a round on, by what is known as a whole."""
+        return step.loop(None, (), consts, carry, sample, Rounds(order[number:], xs, memory)) if known else None
+
+    whole = rest(0, None) if order else None
+    if whole is not None:
+        return whole, [s.made() for s in stacks]
+    slicers = [stacking.Slicer(x) for x in xs]
+    count, patience, sample = len(carry), step.patience, carry
     for number, k in enumerate(order):
         now = [*carry, *(s.at(k) for s in slicers)]
-        if sample is not None and _entries(now) >= _entries(sample):
+        if not number or _entries(now) >= _entries(sample):
             sample = now
-        if known and (number == 0 or number == patience <= len(order) - number):
-            whole = step.loop(None, (), consts, carry, sample, Rounds(order[number:], xs, memory))
+        if number == patience <= len(order) - number:
+            whole = rest(number, sample)
             if whole is not None:
                 return whole, [s.made() for s in stacks]
-        sample = sample or now
         outs = step.run((*consts, *now))
         carry = outs[:count]
         for stack, y in zip(stacks, outs[count:], strict=True):

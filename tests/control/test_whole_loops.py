@@ -218,6 +218,26 @@ def test_a_carry_is_overwritten_after_its_last_reader(seed, dtype, tables):
     assert None not in tables
 
 
+@pytest.mark.parametrize("n", [30, 3000])
+def test_arrays_over_the_positions_of_an_operand(n, tables):
+    """Their values are allocated before the kernel is called: as many as the operand has."""
+    rng = np.random.default_rng(0)
+    A = sp.random_array((n, n), density=10 / n, rng=rng, format="csr")
+
+    @sj.jit
+    def ours(A, x, last):
+        step = lambda s: (((A * s[1]) @ s[0] + A.astype("f4") @ s[0]) % 3, s[1] + 1)  # noqa: E731
+        return lax.while_loop(lambda s: s[1] < last, step, (x, 0))[0]
+
+    A.data[:] = rng.integers(1, 5, A.nnz)
+    for last in (3, 12, 20):
+        x, want = np.ones(n), np.ones(n)
+        for k in range(last):
+            want = ((k + 1) * (A @ want)) % 3
+        np.testing.assert_array_equal(ours(sj.array(A), x, last).todense(), want)
+    assert None not in tables
+
+
 @pytest.mark.parametrize("n", [40, 200_000])
 def test_memory_of_results_is_their_own(n):
     """Large results take over memory of the loop, and stay as they are in later calls."""

@@ -262,6 +262,8 @@ class Plan(Body):
         of what changes as it was in some round, the `sample`; None where there is no table, or no sample and none is known."""
         if not isinstance(going, Plan | None):
             return None
+        if rounds is not None and len(rounds.order) * len(self.steps) < loop.FEW:
+            return None
         facts = tuple(s.cache.get("positions") or statistics.positions(s) for s in (*asked, *given))
         count = len(carry)
         key = id(going), config.planning(), threads.count(), facts

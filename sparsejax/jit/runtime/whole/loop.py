@@ -37,7 +37,6 @@ from sparsejax.core.avals import Aval
 from sparsejax.formats import copies
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.ir.program import heads
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
@@ -46,6 +45,8 @@ from sparsejax.jit.runtime.whole.registers import Register, Unbound, tensor_of, 
 from sparsejax.jit.runtime.whole.table import LINE, Table
 from sparsejax.lax.rounds import Rounds
 
+FEW = 8
+"""Calls of kernels that take less time from Python than a table takes to begin."""
 AWAY = 0.05
 """Seconds, about, after which Python is asked for signals."""
 
@@ -53,8 +54,7 @@ AWAY = 0.05
 @dataclass
 class Carry:
     """A value that goes around: the number of its operand, the words of its slots with their counts from `at` on, where the address of its values
-    is, and the others of its own; where its memory is its own, if that is asked for, and how its storage is made of slots. `heads` are levels
-    that start segments, from the word `count` on."""
+    is, and the others of its own; where its memory is its own, if that is asked for, and how its storage is made of slots."""
 
     number: int
     at: int
@@ -62,34 +62,18 @@ class Carry:
     vals: int
     own: tuple[int, ...]
     owned: int
-    count: int
-    heads: tuple[int, ...]
     adoption: binding.Adoption | None
 
     @staticmethod
     def of(number: int, register: Register) -> Carry:
-        tensor = tensor_of(register.aval)
-        adoption = None if register.dense else binding.Adoption(tensor)
-        size, count = words_of(register.aval), register.at + register.size
-        return Carry(
-            number,
-            register.at,
-            size,
-            register.vals,
-            register.own,
-            register.owned,
-            count,
-            heads(tensor),
-            adoption,
-        )
+        adoption = None if register.dense else binding.Adoption(tensor_of(register.aval))
+        size = words_of(register.aval)
+        return Carry(number, register.at, size, register.vals, register.own, register.owned, adoption)
 
     def begin(self, s: Storage, words: NDArray[np.int64]) -> None:
         """Put the first value there: a copy, as a dense one will be overwritten."""
         if self.adoption is None:
             ctypes.memmove(int(words[self.vals]), result_memory.address_of(s.vals), s.vals.nbytes)
-            return
-        for k, level in enumerate(self.heads):
-            words[self.count + k] = len(s.buffers[level][-1])
 
     def last(self, s: Storage, words: NDArray[np.int64], blocks: set[int]) -> Storage:
         """The value when the loop has ended; the first one was `s`. It takes its memory from `blocks`, where that is one of them."""
@@ -190,6 +174,8 @@ class Loop:
                 converted.append(s)
             slots = s.cache.get("slots") or binding.input_slots(s)
             words[load.at : load.at + load.size] = np.frombuffer(slots, np.int64)[: load.size]
+            for k, level in enumerate(load.heads):
+                words[load.at + load.size + k] = len(s.buffers[level][-1])
         arena, blocks = allocator.take(self._bytes), set()
         try:
             if self._starts.size:

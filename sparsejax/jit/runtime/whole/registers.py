@@ -81,11 +81,13 @@ def block_of(aval: Aval) -> int:
 
 @dataclass
 class Load:
-    """Where a call puts the slots of an operand, converted to a format where there is one."""
+    """Where a call puts the slots of an operand, converted to a format where there is one, and behind them its counts: of `heads`, levels that
+    start segments."""
 
     operand: int
     at: int
     size: int
+    heads: tuple[int, ...]
     form: Format | None = None
 
 

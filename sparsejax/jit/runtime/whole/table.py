@@ -88,7 +88,7 @@ class Table:
             aval = Aval(aval.shape, aval.dtype, form, aval.fill_value)
         size = size_of(aval)
         at = self.room([0] * words_of(aval))
-        self.loads.append(Load(number, at, size, form))
+        self.loads.append(Load(number, at, size, heads(tensor_of(aval)), form))
         return Register(at, size, aval, storage)
 
     def literal(self, storage: Storage) -> Register:
@@ -107,7 +107,7 @@ class Table:
         else:
             made.owned = self.room([0])
             made.own = pointers_of(made)
-            self.loads.append(Load(number, made.at, made.size))
+            self.loads.append(Load(number, made.at, made.size, heads(tensor_of(aval))))
         return made
 
     def part(self, storage: Storage, aval: Aval) -> Register:
