@@ -225,16 +225,22 @@ def test_arrays_over_the_positions_of_an_operand(n, tables):
     A = sp.random_array((n, n), density=10 / n, rng=rng, format="csr")
 
     @sj.jit
-    def ours(A, x, last):
-        step = lambda s: (((A * s[1]) @ s[0] + A.astype("f4") @ s[0]) % 3, s[1] + 1)  # noqa: E731
-        return lax.while_loop(lambda s: s[1] < last, step, (x, 0))[0]
+    def ours(A, x, y, last):
+        def step(s):
+            B = A.astype("i4")
+            return B @ s[0] % 5, B @ s[1] % 3, s[2] + 1
+
+        return lax.while_loop(lambda s: s[2] < last, step, (x, y, 0))[:2]
 
     A.data[:] = rng.integers(1, 5, A.nnz)
+    x, y = rng.integers(0, 5, (2, n)).astype("i4")
     for last in (3, 12, 20):
-        x, want = np.ones(n), np.ones(n)
-        for k in range(last):
-            want = ((k + 1) * (A @ want)) % 3
-        np.testing.assert_array_equal(ours(sj.array(A), x, last).todense(), want)
+        found, (a, b) = ours(sj.array(A), x, y, last), (x, y)
+        for _ in range(last):
+            a, b = A.astype("i4") @ a % 5, A.astype("i4") @ b % 3
+        np.testing.assert_array_equal(found[0].todense(), a)
+        np.testing.assert_array_equal(found[1].todense(), b)
+    assert tables
     assert None not in tables
 
 
