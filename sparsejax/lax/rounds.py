@@ -21,6 +21,8 @@ from sparsejax.jit.ir import choices
 
 FIRST = 8
 """Rounds before a loop is looked at as a whole, which costs as much as some rounds."""
+FEW = 8
+"""Steps that take less time, one by one, than it takes to begin a loop as a whole."""
 WAYS = "table", "apart"
 """How the rounds of a loop run."""
 
@@ -28,6 +30,8 @@ WAYS = "table", "apart"
 class Body:
     """What a loop runs: the plan of a jaxpr, or something that listens to it."""
 
+    count: int = 1
+    """Its steps."""
     patience: int = FIRST
     """Rounds before a loop with this body is looked at as a whole, fewer where there were not so many."""
 
@@ -107,23 +111,19 @@ def run_scan(
     """`for k in order: carry, y = step(*consts, *carry, *xs[k])`: the carry, and the stacks of ys."""
     stacks = [_Stack(a, len(order)) for a in ys]
     memory = [s.vals for s in stacks if s.vals is not None]
-    known = choices.pick("rounds", WAYS, "table") == "table" and len(memory) == len(stacks) and _dense(xs)
-
-    def rest(number: int, sample: Sequence[Storage] | None) -> list[Storage] | None:
-        """The last carry, from a round on, by what is known as a whole."""
-        return step.loop(None, (), consts, carry, sample, Rounds(order[number:], xs, memory)) if known else None
-
-    whole = rest(0, None) if order else None
+    enough = len(order) * step.count >= FEW and len(memory) == len(stacks) and _dense(xs)
+    enough = enough and choices.pick("rounds", WAYS, "table") == "table"
+    whole = step.loop(None, (), consts, carry, None, Rounds(order, xs, memory)) if enough and order else None
     if whole is not None:
         return whole, [s.made() for s in stacks]
     slicers = [stacking.Slicer(x) for x in xs]
     count, patience, sample = len(carry), step.patience, carry
     for number, k in enumerate(order):
         now = [*carry, *(s.at(k) for s in slicers)]
-        if not number or _entries(now) >= _entries(sample):
+        if enough and number <= patience and (not number or _entries(now) >= _entries(sample)):
             sample = now
-        if number == patience <= len(order) - number:
-            whole = rest(number, sample)
+        if enough and number == patience <= len(order) - number:
+            whole = step.loop(None, (), consts, carry, sample, Rounds(order[number:], xs, memory))
             if whole is not None:
                 return whole, [s.made() for s in stacks]
         outs = step.run((*consts, *now))

@@ -11,6 +11,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config, lax
 from sparsejax.jit.runtime.whole import loop
+from sparsejax.lax import rounds
 
 N = 11
 DTYPES = ("f8", "f4", "i8", "i4", "u1", "c16")
@@ -27,7 +28,7 @@ def tables(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(loop, "made", listened)
-    monkeypatch.setattr(loop, "FEW", 1)
+    monkeypatch.setattr(rounds, "FEW", 1)
     return made
 
 

@@ -57,6 +57,7 @@ class Plan(Body):
         self._constants |= {self.jaxpr.inputs[k]: s for k, s in (constants or {}).items()}
         steps = closed.cache.get("steps") or self._steps(storages, refused, notes)
         self.steps = [KernelRunner(s, closed.shared) if isinstance(s, partition.KernelStep) else s for s in steps]
+        self.count = len(self.steps)
         self._numbers: dict[Var, int] = {}
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
             self._numbers[var] = len(self._numbers)
@@ -261,8 +262,6 @@ class Plan(Body):
         """The loop of which it is the body, from a carry to the end, by one table (`whole.loop`): while `going` says so, or all `rounds`. It is made
         of what changes as it was in some round, the `sample`; None where there is no table, or no sample and none is known."""
         if not isinstance(going, Plan | None):
-            return None
-        if rounds is not None and len(rounds.order) * len(self.steps) < loop.FEW:
             return None
         facts = tuple(s.cache.get("positions") or statistics.positions(s) for s in (*asked, *given))
         count = len(carry)

@@ -45,8 +45,6 @@ from sparsejax.jit.runtime.whole.registers import Register, Unbound, tensor_of, 
 from sparsejax.jit.runtime.whole.table import LINE, Table
 from sparsejax.lax.rounds import Rounds
 
-FEW = 8
-"""Calls of kernels that take less time from Python than a table takes to begin."""
 AWAY = 0.05
 """Seconds, about, after which Python is asked for signals."""
 
