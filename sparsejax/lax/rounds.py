@@ -21,7 +21,7 @@ from sparsejax.jit.ir import choices
 
 FIRST = 8
 """Rounds before a loop is looked at as a whole, which costs as much as some rounds."""
-FEW = 8
+FEW = 12
 """Steps that take less time, one by one, than it takes to begin a loop as a whole."""
 WAYS = "table", "apart"
 """How the rounds of a loop run."""
@@ -130,7 +130,7 @@ def run_scan(
         carry = outs[:count]
         for stack, y in zip(stacks, outs[count:], strict=True):
             stack.put(k, y)
-    if order:
+    if enough and order:
         step.patience = max(1, min(patience, len(order) // 2))
     return carry, [s.made() for s in stacks]
 
