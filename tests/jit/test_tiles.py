@@ -202,6 +202,36 @@ def test_bits_of_row_tiles_are_the_same_for_any_number_of_threads():
     np.testing.assert_allclose(found["row_tiles", 1], found["entries", 1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("form", ["coo", "csr", "groupcoo:2", "(d,d,c)@(0,1,0)/(8,1)"])
+@pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
+def test_row_tiles_fetch_ahead_up_to_the_last_entry(form, masks, processor):
+    """Tiles of few and many entries, behind the last of which nothing lies, and rows that are longer or shorter than those of the result."""
+    processor(masks)
+    rng = np.random.default_rng(10)
+    for rows, inner, columns in ((1, 1, 1), (14, 5, 40), (30, 70, 3), (40, 3, 130)):
+        for dtype in ("f4", "f8", "c8"):
+            N, In, W, expected = convolution(rng, rows, 3, (inner, columns), dtype)
+            for choice in ("ahead", "none"):
+                with engine.quick(), sj.config.using(choose=f"loop_shape=row_tiles,prefetch={choice}"):
+                    f = sj.jit(lambda N, In, W: sj.insum(TEXT, N=N, In=In, W=W))
+                    made = f(N.asformat(form), In, W)
+                    lowered = f.lower(N.asformat(form), In, W)
+                    tiles, text = "row_tiles" in lowered.as_text("cin"), lowered.as_text("llvm")
+                np.testing.assert_array_equal(made.todense(), expected)
+                assert not tiles or ("call void @llvm.prefetch" in text) == (choice == "ahead")
+
+
+@pytest.mark.parametrize(("cache", "shared"), [(1 << 10, True), (1 << 16, False)])
+def test_row_tiles_fetch_what_rows_share_beyond_the_first_cache(cache, shared, processor):
+    """Sixteen rows of 32 numbers, 2 KiB: one prefetch more in the innermost loop."""
+    processor(False)
+    N, In, W, _ = convolution(np.random.default_rng(11), 40, 3, (16, 32), "f4")
+    with priced(caches=(cache, 1 << 20, 1 << 22)), sj.config.using(choose="loop_shape=row_tiles,prefetch=ahead"):
+        f = sj.jit(lambda N, In, W: sj.insum(TEXT, N=N, In=In, W=W))
+        text = f.lower(N.asformat("(d,d,c)@(0,1,0)/(8,1)"), In, W).as_text("llvm")
+    assert text.count("call void @llvm.prefetch") == 6 + 6 + shared
+
+
 def test_index_arrays_of_long_integers_leave_strips_their_lanes():
     N, In, W, _ = convolution(np.random.default_rng(9), 40, 3, (4, 32), "f4")
     f = sj.jit(lambda N, In, W: sj.insum(TEXT, N=N.astype("i8"), In=In, W=W))

@@ -49,6 +49,15 @@ class Rows:
     first: Val
     count: int
     at: Callable[[Env, int], Env] | None = None
+    later: Callable[[Env, int], Env] | None = None
+    """The state in a row of the next tile; None where nothing is fetched ahead (`tile_fetches`)."""
+    reductions: tuple[cin.IndexVar, ...] = ()
+    """What is reduced inside of a tile, of which something is fetched ahead."""
+
+    @property
+    def innermost(self) -> cin.IndexVar | None:
+        """The innermost of these."""
+        return self.reductions[-1] if self.reductions else None
 
     def bound(self, b: Builder, env: Env, number: int) -> Env:
         """The state in a row."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from sparsejax.jit.backend.builder import OUT_OF_MEMORY, Builder, Val, Var
 from sparsejax.jit.codegen import abi, emit
 
+LINE = 64
+"""Bytes of a line of the cache."""
+
 
 def block(b: Builder, old: Val, size: Val, what: int = abi.PLAIN) -> Val:
     """What `allocator` makes of a request."""
@@ -77,3 +80,10 @@ def check(b: Builder, pointer: Val) -> None:
     """Fail when an allocation has returned null."""
     with b.if_(b.eq(b.convert("ptrtoint", pointer, "i64"), 0)):
         b.fail(OUT_OF_MEMORY)
+
+
+def prefetch(b: Builder, pointer: Val, position: Val, size: int) -> None:
+    """Ask for the cache line of `pointer[position]`, an element of `size` bytes, to be read."""
+    address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(position, size))
+    hints = [b.const("i32", n) for n in (0, 3, 1)]
+    b.call("llvm.prefetch.p0", "void", [b.convert("inttoptr", address, "ptr"), *hints])

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen import emit
+from sparsejax.jit.codegen import emit, tile_fetches
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Env, Rows, Strip
 from sparsejax.jit.codegen.operands import Registers
@@ -109,6 +109,7 @@ def _all_rows(
     b = context.b
     if rows is None or isinstance(rows, Rows):
         inside = env.in_mode(strip=strip)
+        tile_fetches.of_strip(context, body, inside)
         context.emit(body, context.resolve(inside, body))
         return
     extent, done = context.bound(rows, env), b.i64(0)
@@ -251,6 +252,7 @@ def _leaf(context: Context, access: cin.Access, env: Env, vector: int) -> emit.N
     b, strip = context.b, env.mode.strip
     assert strip is not None
     position = _shifted(b, env.cursors[access].pos, vector * strip.lanes)
+    tile_fetches.of_shared(context, access, position, strip)
     with b.under(strip.mask):
         return context.operands[access.tensor.name].leaf(b, position, strip.lanes)
 

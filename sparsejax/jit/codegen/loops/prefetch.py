@@ -29,8 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sparsejax.jit.backend.builder import SIZES, Builder, Val
+from sparsejax.jit.backend.builder import SIZES, Val
+from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.codegen.environment import Env
+from sparsejax.jit.codegen.kernel_memory import LINE
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Input
 from sparsejax.jit.ir import cin
@@ -44,9 +46,7 @@ faster: float32, 128 columns, an EPYC of the third generation)."""
 MOST = 4
 """Lines of a dense row that are fetched, at most: what follows, the processor fetches by itself."""
 STREAM = 512
-"""Places ahead of the walk at which what it reads itself is fetched."""
-LINE = 64
-"""Bytes of a line of the cache; of values two are fetched."""
+"""Places ahead of the walk at which what it reads itself is fetched; of values two lines."""
 
 
 def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
@@ -54,7 +54,7 @@ def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
     others = [a for a in dict.fromkeys(cin.accesses(loop.cases[key])) if a not in key and _scattered(loop, a)]
     if not others:
         return
-    b, last = loop.b, _last(loop, walker)
+    b, last = loop.b, last_place(loop, walker)
     near, far = (
         b.named("soon", walker.segment.coordinate(b.min(b.add(place, distance), last)))
         for distance in (DISTANCE, 2 * DISTANCE)
@@ -63,14 +63,14 @@ def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
         operand, level = loop.context.operands[access.tensor.name], loop.env.cursors[access].level + 1
         assert isinstance(operand, Input)
         pos, crd, size = operand.buffers[level]["pos"], operand.buffers[level]["crd"], access.tensor.dtype.itemsize
-        _prefetch(b, pos.pointer, _parent(loop, access, far), 8)
+        kernel_memory.prefetch(b, pos.pointer, _parent(loop, access, far), 8)
         step = access.tensor.format.levels[level].group
         start = b.mul(b.load(pos.pointer, _parent(loop, access, near), "i64", "start"), step)
-        _prefetch(b, crd.pointer, start, SIZES[crd.type])
+        kernel_memory.prefetch(b, crd.pointer, start, SIZES[crd.type])
         if level + 1 == len(access.indices):
-            _prefetch(b, operand.vals, start, size)
+            kernel_memory.prefetch(b, operand.vals, start, size)
             if size > 4:
-                _prefetch(b, operand.vals, b.add(start, LINE // size), size)
+                kernel_memory.prefetch(b, operand.vals, b.add(start, LINE // size), size)
 
 
 def stream(loop: Loop, walker: Walker, place: Val, coordinates: bool, values_of: Iterable[cin.Access]) -> None:
@@ -79,11 +79,11 @@ def stream(loop: Loop, walker: Walker, place: Val, coordinates: bool, values_of:
     assert isinstance(operand, Input)
     later, crd = b.add(place, STREAM), operand.buffers[walker.level].get("crd")
     if coordinates and crd is not None:
-        _prefetch(b, crd.pointer, later, SIZES[crd.type])
+        kernel_memory.prefetch(b, crd.pointer, later, SIZES[crd.type])
     for access in values_of:
         values = loop.context.operands[access.tensor.name]
         if isinstance(values, Input):  # what is kept for a row is in the cache
-            _prefetch(b, values.vals, later, access.tensor.dtype.itemsize)
+            kernel_memory.prefetch(b, values.vals, later, access.tensor.dtype.itemsize)
 
 
 def rows(
@@ -110,13 +110,13 @@ def lines(loop: Loop, there: Env, stmt: cin.Assign, var: cin.IndexVar, width: in
         assert isinstance(operand, Input)
         for line in range(min(MOST, -(-width * size // LINE))):
             position = b.add(there.cursors[access].pos, line * LINE // size)
-            _prefetch(b, operand.vals, position, size)
+            kernel_memory.prefetch(b, operand.vals, position, size)
 
 
 def soon(loop: Loop, walker: Walker, place: Val, distance: int) -> Val:
     """The coordinate that a walk, now at `place`, comes to so many places later."""
     b = loop.b
-    return b.named("soon", walker.segment.coordinate(b.min(b.add(place, distance), _last(loop, walker))))
+    return b.named("soon", walker.segment.coordinate(b.min(b.add(place, distance), last_place(loop, walker))))
 
 
 def named_rows(loop: Loop, index: Val, end: Val, body: cin.Stmt) -> None:
@@ -135,7 +135,7 @@ def named_rows(loop: Loop, index: Val, end: Val, body: cin.Stmt) -> None:
         assert isinstance(operand, Input)
         start, last = b.mul(cursor.pos, span), b.sub(span, 1)
         for line in range(MOST):
-            _prefetch(b, operand.vals, b.add(start, b.min(b.i64(line * LINE // size), last)), size)
+            kernel_memory.prefetch(b, operand.vals, b.add(start, b.min(b.i64(line * LINE // size), last)), size)
 
 
 def _names_rows(loop: Loop, access: cin.Access) -> bool:
@@ -172,14 +172,7 @@ def _scattered(loop: Loop, access: cin.Access) -> bool:
     return levels[level].full and operand.listed(level + 1)
 
 
-def _last(loop: Loop, walker: Walker) -> Val:
+def last_place(loop: Loop, walker: Walker) -> Val:
     """The last place of all segments of the level that is walked, or of this one where that is not known."""
     b, stored = loop.b, loop.stored(walker)
     return b.named("last", b.sub(walker.segment.hi if stored is None else stored, 1))
-
-
-def _prefetch(b: Builder, pointer: Val, position: Val, size: int) -> None:
-    """Ask for the cache line of an element of `size` bytes, to be read."""
-    address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(position, size))
-    hints = [b.const("i32", n) for n in (0, 3, 1)]
-    b.call("llvm.prefetch.p0", "void", [b.convert("inttoptr", address, "ptr"), *hints])

@@ -20,9 +20,12 @@ Source: the gathered matrix products of sparse convolutions (Tang et al., "Torch
 
 from __future__ import annotations
 
-from sparsejax.jit.codegen import register_tiles
+from collections.abc import Callable, Sequence
+
+from sparsejax.jit.backend.builder import Val
+from sparsejax.jit.codegen import register_tiles, tile_fetches
 from sparsejax.jit.codegen.environment import Env, Rows
-from sparsejax.jit.codegen.loops import merge
+from sparsejax.jit.codegen.loops import merge, prefetch
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.loop_plans import Leaders
@@ -36,13 +39,33 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     end = b.named("end", b.add(segment.lo, b.mul(b.binary("sdiv", length, b.i64(count)), count)))
     with b.for_(segment.lo, end, "p", count) as first:
         places = [b.named("q", b.add(first, number)) if number else first for number in range(count)]
-        coordinates = [segment.coordinate(place) for place in places]
 
-        def at(env: Env, number: int) -> Env:
-            cursor = walker.cursor(places[number], None, coordinates[number])
-            return env.bind(loop.var, coordinates[number]).with_cursors({walker.access: cursor})
-
-        rows = Rows(loop.var, first, count, at)
+        here = [_resolved(loop, stmt, walker, place) for place in places]
+        if not loop.plan.prefetch:
+            rows = Rows(loop.var, first, count, _states(here))
+        else:
+            last, ahead = prefetch.last_place(loop, walker), [b.add(place, count) for place in places]
+            later = [_resolved(loop, stmt, walker, b.min(place, last)) for place in ahead]
+            rows = Rows(loop.var, first, count, _states(here), _states(later), tile_fetches.reductions(stmt))
         register_tiles.strips(loop.context, stmt, loop.env, rows)
     with b.for_(end, segment.hi, "p") as place:
         merge.at_entry(loop, key, walker, place)
+
+
+def _resolved(loop: Loop, stmt: cin.Stmt, walker: Walker, place: Val) -> Env:
+    """The state at a place, with all that is known there of where operands are read: outside of the tile, as LLVM leaves loads of coordinates inside of
+    loops that fetch."""
+    coordinate = walker.segment.coordinate(place)
+    env = loop.env.bind(loop.var, coordinate).with_cursors({walker.access: walker.cursor(place, None, coordinate)})
+    return loop.context.resolve(env, stmt)
+
+
+def _states(resolved: Sequence[Env]) -> Callable[[Env, int], Env]:
+    """What gives the state in a row inside of the tile: of every access, what is known of it there or outside, whichever is more."""
+
+    def at(env: Env, number: int) -> Env:
+        row = resolved[number]
+        moved = {a: c for a, c in row.cursors.items() if a not in env.cursors or c.level > env.cursors[a].level}
+        return env._replace(bound={**env.bound, **row.bound}).with_cursors(moved)
+
+    return at
