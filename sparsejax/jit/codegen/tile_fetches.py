@@ -10,7 +10,7 @@
           t0 += In[n0, c] * w
           ...
 
-Convolutions of point clouds with 128 channels, in C: the first two gain 1.03 to 1.08, all three 1.09 to 1.15 (float32, an EPYC of the third
+Convolutions of point clouds with 128 channels, in C: the first two gain 1.03 to 1.08, all three 1.09 to 1.15 on one of them (float32, an EPYC of the third
 generation). `W` packed into strips, whose lines do not share sets of the first cache, gains 1.02 to 1.04.
 """
 
