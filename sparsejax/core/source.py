@@ -22,6 +22,17 @@ def user_line() -> str:
     return "an unknown line"
 
 
+def by_user() -> bool:
+    """Whether a special method runs for code outside this package: the nearest caller that is no module of Python's own decides."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in sys.stdlib_module_names:
+            return bool(package != "sparsejax")
+        frame = frame.f_back  # type: ignore[assignment]
+    return True
+
+
 _OPERATORS = frozenset(f"__{name}__" for name in ("matmul", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge"))
 
 

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from sparsejax.core.source import user_line
+from sparsejax.core.source import by_user, user_line
 
 LEAST, MOST = 2, 2**31 - 1
 """What symbols lie between."""
@@ -37,6 +37,8 @@ class Scope:
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self.symbols = tuple(values)
+        self.of_types = False
+        """Whether some symbol was named by a type: there is no array, and so no number at hand."""
         self.guards: dict[str, str] = {}
         """Conditions, as Python spells them, with the lines that asked."""
         self.solved: dict[str, tuple[Terms, str]] = {}
@@ -51,6 +53,7 @@ class Scope:
         if name not in self._values:
             self._values[name], self._least[name] = 1009 + 101 * len(self.symbols), LEAST
             self.symbols = (*self.symbols, name)
+            self.of_types = True
         return self.symbol(name)
 
     def symbol(self, name: str) -> SymbolicDim:
@@ -138,7 +141,9 @@ class SymbolicDim:
     """An extent of a traced function that may be of any size: a polynomial over the symbols of its trace.
 
     It adds, multiplies, divides and compares like an integer (`Scope` says what becomes of comparisons). Where the number itself is needed
-    (`range`, `int`, an index into a list), it is the one of the shapes at hand, and the trace holds for shapes with that number alone.
+    (`range`, `int`, an index into a list, a key of a dict, a text), it is the one of the shapes at hand, and the trace holds for shapes with that
+    number alone. This package itself hashes and prints the expression, and tells symbols from numbers; for all other code they are integers,
+    unless a type named them (`ShapeDtypeStruct(("n",), ...)`).
 
     >>> scope = Scope({"n": 10})
     >>> n = scope.symbol("n")
@@ -165,11 +170,22 @@ class SymbolicDim:
         """The value at hand; what depends on it holds for other values only if it is a matter of taste."""
         return self.scope.value(self.terms)
 
+    @property
+    def __class__(self) -> Any:  # type: ignore[misc]
+        return int if by_user() and not self.scope.of_types else SymbolicDim
+
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self.scope.pin(self.terms)) if by_user() and not self.scope.of_types else self._hash
 
     def __repr__(self) -> str:
         return self.code
+
+    def __str__(self) -> str:
+        return str(self.scope.pin(self.terms)) if by_user() and not self.scope.of_types else self.code
+
+    def __format__(self, spec: str) -> str:
+        number = by_user() and not self.scope.of_types
+        return format(self.scope.pin(self.terms), spec) if spec or number else self.code
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"the extent {self} belongs to a function that is being traced; it cannot be pickled")

@@ -1,5 +1,7 @@
 """Extents of traced functions: what they compute, what they ask, and for which shapes a trace holds."""
 
+import collections
+import dataclasses
 import functools
 import logging
 import operator
@@ -124,6 +126,54 @@ def test_a_loop_over_an_extent_is_traced_for_every_extent():
         return total
 
     assert calls(program, [(3, 5), (4, 6), (4, 9), (4, 12), (5, 7)]) == [1, 2, 0, 0, 1]
+
+
+NUMBERS_NEEDED = {
+    "key": lambda n, m: {5: 2, 9: 3}.get(n, 4),
+    "member": lambda n, m: 2 if n in {5, 9} else 3,
+    "set": lambda n, m: len({n, m, 6, 9}),
+    "hash": lambda n, m: hash(n) % 7,
+    "shape as key": lambda n, m: {(5, 3): 2, (7, 4): 3}.get((n, m), 4),
+    "frozen": lambda n, m: {Sizes(5, 3): 2, Sizes(9, 4): 3}.get(Sizes(n, m), 4),
+    "remembered": lambda n, m: remembered(n + 1),
+    "kind": lambda n, m: 2 if isinstance(n, int) and isinstance(n * m, int) else 3,
+    "text": lambda n, m: len(str(n)) + len(f"{2 * m}") + len(f"{m:>4}"),
+    "counter": lambda n, m: collections.Counter([n, m, 5])[5],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    n: int
+    m: int
+
+
+@functools.lru_cache
+def remembered(n):
+    return 2 if n in (6, 10) else 3
+
+
+def matched(n, m):
+    match (n, m):
+        case (int(k), 4):
+            return k
+        case (int(), int()):
+            return 2
+    return 3
+
+
+@pytest.mark.parametrize("name", [*NUMBERS_NEEDED, "matched"])
+def test_questions_that_no_operator_asks(name):
+    question = NUMBERS_NEEDED.get(name, matched)
+    f = sj.jit(lambda x: x * question(*x.shape))
+    for n, m in ((5, 3), (6, 3), (9, 4), (7, 4), (70, 700), (5, 5), (8, 9), (6, 9)):
+        assert f(np.ones((n, m)))[0, 0] == question(n, m), (n, m)
+
+
+def test_names_of_types_are_no_numbers():
+    n, m = sj.eval_shape(lambda A: A, sj.ShapeDtypeStruct(("n", 4), "float32")).shape
+    assert str(n) == f"{n}" == "n" and not isinstance(n, int) and m == 4
+    assert {n: 1}[n] == 1
 
 
 def test_extents_of_none_and_one_are_programs_of_their_own():
