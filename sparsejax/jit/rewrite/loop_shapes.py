@@ -362,7 +362,7 @@ def _in_order(loop: Loop, key: Leaders, walk: Walk) -> bool:
         return False
     order = {loop.var, *inner}
     others = [a.level_index(k) for a in read for k in range(len(order) if a in found else 0, len(a.indices))]
-    return not any(isinstance(index, cin.IndexVar) and index in order for index in others)
+    return not order & set(cin.followed(others))
 
 
 def rows_in_order(stmt: cin.Stmt, var: cin.IndexVar) -> tuple[list[cin.IndexVar], cin.Stmt, list[cin.Access]]:

@@ -34,8 +34,11 @@ def plain_pass(loop: Loop) -> Loop:
 
 
 def _apart(loop: Loop) -> Val | None:
-    """Whether an operand that the pass copies lies elsewhere than the output; None where it copies none."""
+    """Whether an operand that the pass copies lies elsewhere than the output; None where it copies none, or the output is sparse, whose entries
+    have places of their own."""
     context, copy = loop.context, loop.cases[EMPTY]
+    if not context.program.output.format.is_dense:
+        return None
     if not isinstance(copy, cin.Assign) or copy.op is not None or not isinstance(copy.rhs, cin.Access):
         return None
     own, output = copy.rhs, context.program.output
