@@ -170,8 +170,8 @@ class SymbolicDim:
         """The value at hand; what depends on it holds for other values only if it is a matter of taste."""
         return self.scope.value(self.terms)
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         return int if by_user() and not self.scope.of_types else SymbolicDim
 
     def __hash__(self) -> int:
