@@ -79,8 +79,11 @@ def _first(kind: str, x: Any, axes: tuple[int, ...]) -> Any:
     one that is not, where that holds it too. Places of the whole array are counted in row-major order."""
     extent: Any = 1
     numbers: Any = 0
+    apart = len(axes) > 1  # then no array as long as an axis is made
+    if apart:
+        x = convert_format(x, "coo")
     for d in reversed(axes):
-        here = asarray(along(x.shape[d], d, x.ndim))
+        here = sorting.places(x, d) if apart else asarray(along(x.shape[d], d, x.ndim))
         numbers = here if d == axes[-1] else elementwise("add", numbers, elementwise("multiply", here, extent))
         extent = extent * x.shape[d]
     is_float = x.dtype.kind in "fc"
@@ -95,8 +98,7 @@ def _first(kind: str, x: Any, axes: tuple[int, ...]) -> Any:
     if dense:
         return reduce("min", _where(holds, numbers, extent), axes)
     first = reduce("min", refill(_where(refill(holds, False), numbers, MOST), MOST), axes)
-    whole = len(axes) > 1
-    absent = sorting.first_absent(reshape(x, (x.size,)) if whole else x, 0 if whole else axes[0])
+    absent = sorting.first_absent(reshape(x, (x.size,)) if apart else x, 0 if apart else axes[0])
     if not (is_float and np.isnan(x.fill_value)):
         absent = _where(elementwise("equal", most, x.fill_value.item()), absent, extent)
     return elementwise("minimum", convert_format(first, "dense"), absent)
