@@ -371,12 +371,12 @@ class At:
 
     def __getitem__(self, key: Any) -> Ref:
         x, key, added = _without_bools(self.x, key)
-        return Ref(x, parse(key, x.shape), key, tuple(added))
+        return Ref(x, parse(key, x.shape), key, self.x.format, tuple(added))
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A part of `x`. Every method gives a new array of the shape, dtype and fill of `x`.
+    """A part of `x`. Every method gives a new array of the shape, dtype, fill and format of `x`.
 
     Values broadcast to the shape of `x[key]` and are cast to the dtype of `x`; OverflowError for Python integers that do not fit.
     A sparse `x` gains the entries that are written, even where their values are zero.
@@ -385,6 +385,7 @@ class Ref:
     x: Any
     index: Index
     key: Any
+    format: Format
     added: tuple[int, ...] = ()
     """The axes of `x` that the array does not have (single bools in the key)."""
 
@@ -463,7 +464,7 @@ class Ref:
     def _whole(self, made: Any) -> Any:
         for axis in reversed(self.added):
             made = squeeze(made, axis)
-        return made
+        return convert_format(made, self.format)
 
     def _values(self, values: Any) -> Any:
         """`values` of the dtype of `x`, one axis for the index arrays in front."""
