@@ -170,22 +170,25 @@ class SymbolicDim:
         """The value at hand; what depends on it holds for other values only if it is a matter of taste."""
         return self.scope.value(self.terms)
 
+    def _is_number(self, by_user: bool) -> bool:
+        """Whether it is a number to who asks: to the user's code, where there is a number at hand."""
+        return by_user and not self.scope.of_types
+
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return int if by_user() and not self.scope.of_types else SymbolicDim
+        return int if self._is_number(by_user()) else SymbolicDim
 
     def __hash__(self) -> int:
-        return hash(self.scope.pin(self.terms)) if by_user() and not self.scope.of_types else self._hash
+        return hash(self.scope.pin(self.terms)) if self._is_number(by_user()) else self._hash
 
     def __repr__(self) -> str:
         return self.code
 
     def __str__(self) -> str:
-        return str(self.scope.pin(self.terms)) if by_user() and not self.scope.of_types else self.code
+        return str(self.scope.pin(self.terms)) if self._is_number(by_user()) else self.code
 
     def __format__(self, spec: str) -> str:
-        number = by_user() and not self.scope.of_types
-        return format(self.scope.pin(self.terms), spec) if spec or number else self.code
+        return format(self.scope.pin(self.terms), spec) if spec or self._is_number(by_user()) else self.code
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"the extent {self} belongs to a function that is being traced; it cannot be pickled")

@@ -1,8 +1,6 @@
 """`while_loop` as one table of calls, also with sparse carries of varying sizes, against plain loops over NumPy arrays."""
 
 import random
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -12,22 +10,9 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from examples import graphs
 from sparsejax import config, lax
-from sparsejax.jit.runtime.whole import loop
+from tests.control import running
 
 N = 23
-
-
-@pytest.fixture
-def tables(monkeypatch):
-    """The tables that are made: whether there was one."""
-    made, old = [], loop.made
-
-    def listened(*args):
-        made.append(old(*args))
-        return made[-1]
-
-    monkeypatch.setattr(loop, "made", listened)
-    return made
 
 
 def matrix(rng, density):
@@ -279,37 +264,20 @@ def test_results_are_kept():
 def test_two_threads():
     A = sj.array(path(400))
     want = [graphs.bfs(A, k).todense() for k in range(8)]
-    found = [None] * 8
 
     def run(k):
         for _ in range(5):
-            found[k] = graphs.bfs(A, k).todense()
+            found = graphs.bfs(A, k).todense()
+        return found
 
-    workers = [threading.Thread(target=run, args=(k,)) for k in range(8)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    for a, b in zip(want, found, strict=True):
+    for a, b in zip(want, running.in_threads(8, run), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+@running.timers
 def test_interrupted():
     @sj.jit
     def endless(x):
         return lax.while_loop(lambda s: s[1] >= 0, lambda s: (s[0] * 1.0, s[1] + 0), (x, 1))[0]
 
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    x = np.arange(4.0)
-    old = signal.signal(signal.SIGALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 1.5)
-        with pytest.raises(KeyboardInterrupt):
-            endless(x)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
-    np.testing.assert_array_equal(x, np.arange(4.0))
+    running.is_interrupted(endless)

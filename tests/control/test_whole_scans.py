@@ -1,8 +1,6 @@
 """`scan` and `fori_loop` as one table of calls, against plain loops over NumPy arrays, and bit by bit against loops round by round."""
 
 import random
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -10,8 +8,8 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config, lax
-from sparsejax.jit.runtime.whole import loop
 from sparsejax.lax import rounds
+from tests.control import running
 
 N = 11
 DTYPES = ("f8", "f4", "i8", "i4", "u1", "c16")
@@ -19,17 +17,9 @@ LENGTHS = (0, 1, 2, 3, 8, 9, 17, 40)
 
 
 @pytest.fixture(autouse=True)
-def tables(monkeypatch):
-    """The tables that are made: whether there was one. Also short loops may have one."""
-    made, old = [], loop.made
-
-    def listened(*args):
-        made.append(old(*args))
-        return made[-1]
-
-    monkeypatch.setattr(loop, "made", listened)
+def short_loops(tables, monkeypatch):
+    """Also short loops may have a table."""
     monkeypatch.setattr(rounds, "FEW", 1)
-    return made
 
 
 class Program:
@@ -278,40 +268,23 @@ def test_two_threads():
     rng = np.random.default_rng(0)
     given = [(rng.random(N), rng.random((200, N))) for _ in range(6)]
     want = [[a.todense() for a in ours(*g)] for g in given]
-    found: list = [None] * 6
 
     def run(k):
         for _ in range(10):
-            found[k] = [a.todense() for a in ours(*given[k])]
+            found = [a.todense() for a in ours(*given[k])]
+        return found
 
-    workers = [threading.Thread(target=run, args=(k,)) for k in range(6)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    for a, b in zip(want, found, strict=True):
+    for a, b in zip(want, running.in_threads(6, run), strict=True):
         np.testing.assert_array_equal(a[0], b[0])
         np.testing.assert_array_equal(a[1], b[1])
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+@running.timers
 def test_interrupted(tables):
     @sj.jit
     def long(x):
         return lax.fori_loop(0, 2**40, lambda i, x: x * 1.0, x)
 
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    x = np.arange(4.0)
-    old = signal.signal(signal.SIGALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 1.5)
-        with pytest.raises(KeyboardInterrupt):
-            long(x)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
-    np.testing.assert_array_equal(x, np.arange(4.0))
+    running.is_interrupted(long)
     assert len(tables) == 1
     assert None not in tables

@@ -10,16 +10,14 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 
 import sparsejax.dask as sd  # noqa: E402
 from sparsejax.dask import places  # noqa: E402
+from tests.dask import clusters  # noqa: E402
 
 rng = np.random.default_rng(3)
 
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with clusters.started(2) as cluster, distributed.Client(cluster) as client:
         yield client
 
 

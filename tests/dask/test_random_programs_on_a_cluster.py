@@ -9,6 +9,7 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 dask = pytest.importorskip("dask")
 
 import sparsejax.dask as sd  # noqa: E402
+from tests.dask import clusters  # noqa: E402
 from tests.dask.random_programs import Program  # noqa: E402
 
 limits = pytest.importorskip("threadpoolctl").threadpool_limits
@@ -20,10 +21,7 @@ SEEDS = 24
 @pytest.fixture(scope="module")
 def client():
     sj.clear_caches()  # of kernels that other tests have compiled without optimisation
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with clusters.started(2) as cluster, distributed.Client(cluster) as client:
         yield client
 
 

@@ -35,14 +35,7 @@ BOOL: np.dtype[np.generic] = np.dtype(np.bool_)
 
 def summed(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[partition.Step]:
     """`steps` with sums of stored rows in dense arrays where that is cheaper, given the program's inputs."""
-    if not any(isinstance(s, partition.KernelStep) and _dense(s.nest) is not None for s in steps):
-        return list(steps)
-    known = expected.of_program(steps, jaxpr, observed)
-    made: list[partition.Step] = []
-    for step in steps:
-        parts = _parts(step, known) if isinstance(step, partition.KernelStep) else None
-        made += [step] if parts is None else parts
-    return made
+    return expected.apart(steps, jaxpr, observed, lambda step: _dense(step.nest) is not None, _parts)
 
 
 def _dense(nest: Nest) -> Nest | None:
@@ -69,9 +62,7 @@ def _with_output(nest: Nest, output: cin.Tensor) -> Nest:
 
 
 def _parts(step: partition.KernelStep, known: expected.Known) -> list[partition.Step] | None:
-    """The steps that stand for a kernel; None where it is no cheaper so, or cannot be."""
-    if _dense(step.nest) is None:
-        return None
+    """The steps that stand for a kernel; None where it is no cheaper so."""
     whole, found = known.cost(step), known.copy()
     found.add(step)
     if whole is None or math.prod(map(float, step.nest.output.shape)) > ROOM * found.entries(step.output):

@@ -13,7 +13,7 @@ exist, as those of the inputs that they come from.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -139,6 +139,24 @@ def of_program(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Known | 
     for step in steps:
         known.add(step)
     return known
+
+
+def apart(
+    steps: Sequence[partition.Step],
+    jaxpr: Jaxpr,
+    observed: Mapping[Var, Storage],
+    may: Callable[[partition.KernelStep], bool],
+    parts: Callable[[partition.KernelStep, Known], Sequence[partition.Step] | None],
+) -> list[partition.Step]:
+    """`steps` with what stands for the kernels that `may` be taken apart: their `parts`, given what is known of the program, or (None) themselves."""
+    if not any(isinstance(s, partition.KernelStep) and may(s) for s in steps):
+        return list(steps)
+    known = of_program(steps, jaxpr, observed)
+    made: list[partition.Step] = []
+    for step in steps:
+        found = parts(step, known) if isinstance(step, partition.KernelStep) and may(step) else None
+        made += [step] if found is None else found
+    return made
 
 
 def of_values(jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> Known:

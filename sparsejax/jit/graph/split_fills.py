@@ -54,20 +54,15 @@ COUNTS: np.dtype[np.generic] = np.dtype(np.int64)
 
 def apart(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[partition.Step]:
     """`steps` with the sums of kernels taken apart where that is cheaper, given the program's inputs."""
-    if not any(isinstance(s, partition.KernelStep) and any(_gaps(p) for p in s.nest.producers) for s in steps):
-        return list(steps)
-    known = expected.of_program(steps, jaxpr, observed)
-    made: list[partition.Step] = []
-    for step in steps:
-        parts = _apart(step, known) if isinstance(step, partition.KernelStep) else None
-        made += [step] if parts is None else parts
-    return made
+    return expected.apart(steps, jaxpr, observed, lambda step: not step.nest.nested and _has_gaps(step.nest), _apart)
+
+
+def _has_gaps(nest: Nest) -> bool:
+    return any(_gaps(p) for p in nest.producers)
 
 
 def _apart(step: partition.KernelStep, known: expected.Known) -> list[partition.Step] | None:
     """The steps that stand for a kernel; None where it is no cheaper apart, or cannot be."""
-    if step.nest.nested or not any(_gaps(p) for p in step.nest.producers):
-        return None
     whole = known.cost(step)
     if whole is None:
         return None

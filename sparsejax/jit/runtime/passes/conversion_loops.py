@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from sparsejax.formats.levels.walk import lower_bound
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen.kernel_memory import clear
+from sparsejax.jit.codegen import kernel_memory
 
 LANES = 16
 """Numbers that are written at once: room for as many is left behind what `owners` writes."""
@@ -65,9 +65,7 @@ class Vector:
 
     def prefetch(self, b: Builder, at: Val) -> None:
         """Fetch what is to be written later."""
-        address = b.add(b.convert("ptrtoint", self.pointer, "i64"), b.mul(at, self.size))
-        hints = [b.const("i32", n) for n in (1, 3, 1)]
-        b.call("llvm.prefetch.p0", "void", [b.convert("inttoptr", address, "ptr"), *hints])
+        kernel_memory.prefetch(b, self.pointer, at, self.size, written=True)
 
 
 Pairs = Sequence[tuple[Vector, Vector]]
@@ -103,7 +101,7 @@ def _ends(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: 
         b.set(stop, lower_bound(b, lambda p: b.lt(parent.number(b, p), following), first, end))
     after = b.named("after", b.add(b.get(high), 1))
     with b.if_(b.lt(b.get(low), after)):
-        clear(b, pos.pointer, b.get(low), after, 8)
+        kernel_memory.clear(b, pos.pointer, b.get(low), after, 8)
         with b.for_(first, b.get(stop), "p") as p:
             pos.put(b, b.add(parent.number(b, p), 1), b.add(p, 1))
         start = b.named("start", b.max(b.get(low), b.i64(1)))
@@ -178,7 +176,7 @@ class Part:
 
 def counted(b: Builder, part: Part) -> None:
     """The entries of every bucket."""
-    clear(b, part.places.pointer, b.i64(0), part.buckets, part.places.size)
+    kernel_memory.clear(b, part.places.pointer, b.i64(0), part.buckets, part.places.size)
     with b.for_(part.first, part.end, "p") as p:
         here = part.bucket(b, p)
         part.places.put(b, here, b.add(part.places.get(b, here), 1))
