@@ -16,6 +16,9 @@ it are numbers of words, `*x` is what the word `x` points to.
     ROOM   x y                      x = the larger of x and an eighth more than y
     MOVE   x y size                 `size` bytes from *y to *x
     ADD    x y                      x = x + y
+    CLONE  x y size more            x = the address of a copy of what is at *x, which has `size` bytes for each that word y counts (y < 0: of
+                                    none) and `more`
+    SWITCH x n size signed          go on at one of the n operations that follow: which one is the number of `size` bytes at *x, or the nearest
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.codegen.kernel_memory import block, null
 
-HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD = range(13)
+HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE = range(15)
 WIDTH = 5
 PAUSED = -1
 LANES = 8
@@ -61,6 +64,8 @@ def written(b: LLVMBuilder) -> str:
         ROOM: run.room,
         MOVE: lambda: _drop(b.call("memcpy", "ptr", [run.pointer(run.a), run.pointer(run.b), run.c])),
         ADD: lambda: b.store(run.words, run.a, b.add(run.word(run.a), run.word(run.b))),
+        SWITCH: run.switch,
+        CLONE: run.clone,
     }
     with b.while_(lambda: b.get(run.going)):
         code = run.begin()
@@ -144,10 +149,24 @@ class _Run:
 
     def take(self) -> None:
         b = self.builder
-        taken = block(b, null(b), b.max(b.mul(self.word(self.b), self.c), b.i64(1)))
+        self._taken(b.mul(self.word(self.b), self.c))
+
+    def _taken(self, size: Val) -> Val:
+        """Memory of so many bytes, whose address is put to its word."""
+        b = self.builder
+        taken = block(b, null(b), b.max(size, b.i64(1)))
         b.store(self.words, self.a, taken)
         with b.if_(b.eq(b.convert("ptrtoint", taken, "i64"), 0)):
             b.fail(OUT_OF_MEMORY)
+        return taken
+
+    def clone(self) -> None:
+        b, old, count = self.builder, self.pointer(self.a), self.builder.var("count", self.builder.i64(0))
+        b.set(count, b.i64(0))
+        with b.if_(b.lt(b.i64(-1), self.b)):
+            b.set(count, self.word(self.b))
+        size = b.add(b.mul(b.get(count), self.c), self.d)
+        _drop(b.call("memcpy", "ptr", [self._taken(size), old, size]))
 
     def free(self) -> None:
         b, old = self.builder, self.word(self.a)
@@ -164,6 +183,18 @@ class _Run:
         flag = b.load(self.pointer(self.a), b.i64(0), "i8")
         with b.if_(b.eq(flag, 0)):
             b.set(self.next, self.b)
+
+    def switch(self) -> None:
+        b, number = self.builder, self.builder.var("number", self.builder.i64(0))
+        for size in (1, 2, 4, 8):
+            with b.if_(b.eq(self.c, size)):
+                raw = b.load(self.pointer(self.a), b.i64(0), f"i{8 * size}")
+                wide = [b.convert(how, raw, "i64") for how in ("sext", "zext")] if size < 8 else [raw, raw]
+                b.set(number, b.select(b.ne(self.d, 0), *wide))
+        found, last = b.get(number), b.sub(self.b, 1)
+        large = b.and_(b.eq(self.d, 0), b.lt(found, 0))  # of 64 bits without a sign
+        nearest = b.select(large, last, b.max(b.min(found, last), b.i64(0)))
+        b.set(self.next, b.add(b.get(self.next), nearest))
 
     def tick(self) -> None:
         b = self.builder

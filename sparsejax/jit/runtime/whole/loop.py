@@ -73,8 +73,9 @@ class Carry:
         if self.adoption is None:
             ctypes.memmove(int(words[self.vals]), result_memory.address_of(s.vals), s.vals.nbytes)
 
-    def last(self, s: Storage, words: NDArray[np.int64], blocks: set[int]) -> Storage:
-        """The value when the loop has ended; the first one was `s`. It takes its memory from `blocks`, where that is one of them."""
+    def last(self, s: Storage, every: Sequence[Storage], words: NDArray[np.int64], blocks: set[int]) -> Storage:
+        """The value when the loop has ended; the first one was `s`. Where it is one of `every` operand and first value, it is that; else it takes its
+        memory from `blocks`, where that is one of them."""
         if self.adoption is None:
             own = int(words[self.vals])
             if own in blocks:
@@ -85,7 +86,8 @@ class Carry:
                 ctypes.memmove(address, own, s.vals.nbytes)
             return Storage.dense((s.format, s.shape, s.fill_value, s.buffers), vals, {})
         if not words[self.owned]:
-            return s
+            slots = words[self.at : self.vals + 1].tobytes()
+            return next(x for x in every if not x.format.full and binding.input_slots(x) == slots)
         return self.adoption.take(tuple(words[self.at : self.at + self.size].tolist()))
 
 
@@ -123,7 +125,7 @@ class Loop:
             (answer,) = table.plan(going, [*fixed[: len(asked)], *around], False, samples[0])
             leave = len(table.ops)
             table.op(UNLESS, answer.vals, 0)
-        results = table.plan(step, [*fixed[len(asked) :], *around, *slices], True, samples[1])
+        results = table.plan(step, [*fixed[len(asked) :], *around, *slices], True, samples[1], around)
         for result in results[len(carry) :]:
             table.put(result)
         _rotate(
@@ -191,7 +193,7 @@ class Loop:
                 raise
             results = list(carry)
             for c in self._carries:
-                results[c.number] = c.last(carry[c.number], words, blocks)
+                results[c.number] = c.last(carry[c.number], every, words, blocks)
             return results
         finally:
             allocator.release([arena, *blocks])
@@ -221,7 +223,7 @@ class Loop:
     def _release(self, words: NDArray[np.int64]) -> None:
         """Free what kernels have allocated."""
         for op in self._ops:
-            if op[0] == FREE and op[2] < 0 and words[op[1]]:
+            if op[0] == FREE and (op[2] < 0 or words[op[2]]) and words[op[1]]:
                 allocator.give(int(words[op[1]]))
                 words[op[1]] = 0
         for c in self._carries:
@@ -238,12 +240,13 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
     for carry, result in zip(carries, results, strict=True):
         movable = id(result) not in taken and (id(result) in position or result.made)
         taken.add(id(result))
-        if movable and not result.holds:
+        if movable and not (result.dense and result.holds):
+            table.own(result)
             moves.append((carry, result))
         elif result.dense and carry.dense:
             copied.append((carry, result))
         else:
-            raise Unbound("a sparse value goes to two places, or does not change")
+            moves.append((carry, table.copy(result)))
     for carry, result in zip(carries, results, strict=True):
         if carry.dense != result.dense or carry.size != result.size:
             raise Unbound("a carry changes its format")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Format
+from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.ir import cin
@@ -43,6 +43,8 @@ class Register:
     """Whether steps of the loop make it."""
     around: bool = False
     """Whether it is a carry, whose memory a step may overwrite."""
+    into: int = -1
+    """The word with the address of the memory that it was written to, which is another register's."""
 
     @property
     def vals(self) -> int:
@@ -99,6 +101,32 @@ def pointers_of(register: Register) -> tuple[int, ...]:
     """The words of a sparse register that are addresses."""
     tensor = tensor_of(register.aval)
     return tuple(range(register.at + abi.extents_of(tensor), register.at + register.size))
+
+
+def parts_of(register: Register) -> list[tuple[int, int, int, int]]:
+    """The buffers of a sparse register: the word with the address, the word with a count (-1: none), and how many bytes there are for each counted
+    and beside."""
+    aval, tensor = register.aval, tensor_of(register.aval)
+    form = aval.format
+    places = {slot: register.at + k for k, slot in enumerate(abi.slots_of(tensor, output=True))}
+    made, counter, each = [], -1, 1  # positions: `each` for every one of the word `counter`
+    for number, extent in enumerate(form.level_extents(aval.shape)):
+        level, above = form.levels[number], (counter, each)
+        kinds, names = level.buffer_types(), form.buffer_names(number)
+        found = places.get(abi.Slot("x", "count", number))
+        if found is not None:
+            counter, each = found, 1
+        elif not names:
+            each *= extent
+        sizes = {"pos": 8, "word": 8, "crd": convert.crd_dtype(extent).itemsize}
+        for name in names:
+            per, size = level.per[name], sizes[kinds[name]]
+            word, times = (counter, each) if per == "position" else above
+            times, beside = times * (-(-extent // 64) if per == "word" else 1) * size, size if per == "edge" else 0
+            made.append(
+                (places[abi.Slot("x", name, number)], word, *((0, times + beside) if word < 0 else (times, beside)))
+            )
+    return [*made, (places[abi.Slot("x", "vals", 0)], counter, each * aval.dtype.itemsize, 0)]
 
 
 def pattern_of(value: Any, count: int) -> tuple[int, int]:

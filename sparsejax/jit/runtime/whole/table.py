@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,14 +19,15 @@ from sparsejax.jit.ir.program import heads
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.chunked import Chunked
 from sparsejax.jit.runtime.system import result_memory
-from sparsejax.jit.runtime.whole import driver, kernels
-from sparsejax.jit.runtime.whole.driver import CALL, COPY, FILL, FREE, MOVE, ROOM, TAKE
+from sparsejax.jit.runtime.whole import branches, driver, kernels
+from sparsejax.jit.runtime.whole.driver import CALL, CLONE, COPY, FILL, FREE, MOVE, ROOM, TAKE
 from sparsejax.jit.runtime.whole.registers import (
     Load,
     Register,
     Unbound,
     block_of,
     ints_of,
+    parts_of,
     pattern_of,
     pointers_of,
     size_of,
@@ -55,6 +56,10 @@ class Table:
     """Words with addresses of slices of stacks, and with how far it is to the next one."""
     spare: dict[int, list[int]] = field(default_factory=dict)
     """Buffers that nobody reads any more in a round, by size."""
+    exchanged: list[Register] = field(default_factory=list)
+    """What is about to change places with the results of a branch."""
+    pinned: list[Register] = field(default_factory=list)
+    """Whose memory another register may point to, so that nobody overwrites it."""
     keep: list[Any] = field(default_factory=list)
     failures: dict[int, Callable[[NDArray[np.int64]], None]] = field(default_factory=dict)
     """By the number of an operation: what raises where it has failed."""
@@ -159,13 +164,47 @@ class Table:
                 number = next(number for word, number in self.buffers if word == register.vals)
                 self.spare.setdefault(self.sizes[number], []).append(number)
 
+    def own(self, register: Register) -> None:
+        """All memory of a sparse value is its own from now on: what it shares is taken over where nobody else reads that, else copied."""
+        if not register.holds:
+            return
+        alone = all(r.made and r.readers == 1 and r.owned < 0 and not r.holds for r in register.holds)
+        if not alone:
+            self.cloned(register, [word for word in pointers_of(register) if word not in register.own])
+        for other in register.holds:
+            if alone and other.own:
+                self.op(FREE, other.vals, -1)
+            elif not alone:
+                self.drop(other)
+        register.own, register.holds = pointers_of(register), ()
+
+    def cloned(self, register: Register, words: Collection[int]) -> None:
+        """Copy what these words of a sparse value point to."""
+        for word, counter, size, more in parts_of(register):
+            if word in words:
+                self.op(CLONE, word, counter, size, more)
+
+    def copy(self, register: Register) -> Register:
+        """A copy of a sparse value."""
+        made = self.output(register.aval, register.sample)
+        self.op(COPY, made.at, register.at, words_of(register.aval))
+        self.cloned(made, made.own)
+        return made
+
     # ------------------------------------------------------------------------------------------------------ steps
 
     def kernel(
-        self, runner: Any, given: Sequence[Register], sample: Storage, swapped: bool, free: Sequence[int] = ()
+        self,
+        runner: Any,
+        given: Sequence[Register],
+        sample: Storage,
+        swapped: bool,
+        free: Sequence[int] = (),
+        into: int | None = None,
     ) -> Register:
         """A kernel on registers; `swapped`: its dense result changes places with a carry. Nobody reads the inputs that are `free` afterwards, by
-        position: where the result may overwrite one of them, it is this register from now on."""
+        position: where the result may overwrite one of them, it is this register from now on. A dense result is written where the word `into`
+        points to, if there is one."""
         if not runner.exact or runner.large:
             raise Unbound("a result is converted, or out of proportion")
         planned = runner.plan(runner.observe([r.sample for r in given]))
@@ -185,7 +224,7 @@ class Table:
             self.op(COPY, len(self.words) - 1, made.vals, 1)
             self._call(bound, first, Register(at, made.size, aval, sample))
         elif bound.dense:
-            made = self._dense(bound, aval, sample, swapped)
+            made = self._dense(bound, aval, sample, swapped, into)
             self._call(bound, first, made)
         elif bound.shared is not None:
             made = self._given(bound, aval, sample, inputs)
@@ -205,11 +244,17 @@ class Table:
         aval = register.aval
         return self.operand(found.operand, register.sample, aval, form)
 
-    def _dense(self, bound: binding.Binding, aval: Aval, sample: Storage, swapped: bool) -> Register:
+    def _dense(
+        self, bound: binding.Binding, aval: Aval, sample: Storage, swapped: bool, into: int | None = None
+    ) -> Register:
         extents = ints_of(bound.extents)
         made = Register(self.room([*extents, 0]), len(extents) + 1, aval, sample, changes=swapped, made=True)
         count = block_of(aval)
-        self.buffer(made.vals, count * aval.dtype.itemsize, swapped)
+        if into is None:
+            self.buffer(made.vals, count * aval.dtype.itemsize, swapped)
+        else:
+            made.changes, made.into = True, into
+            self.op(COPY, made.vals, into, 1)
         if bound.content is not None:
             size, bits = pattern_of(aval.dtype.type(bound.content), count)
             self.op(FILL, made.vals, count * aval.dtype.itemsize // size, bits, size)
@@ -302,21 +347,48 @@ class Table:
         self.op(CALL, kernel.address, first)
         return made
 
-    def plan(self, plan: Any, given: Sequence[Register], swapped: bool, samples: list[Storage]) -> list[Register]:
-        """The steps of a plan; its results. `samples` are the values of its registers in some round."""
+    def plan(
+        self,
+        plan: Any,
+        given: Sequence[Register],
+        swapped: bool,
+        samples: list[Storage],
+        gone: Collection[Register] = (),
+        into: Mapping[int, int] | None = None,
+    ) -> list[Register]:
+        """The steps of a plan; its results. `samples` are the values of its registers in some round. Nobody reads operands that are `gone`
+        after the plan; dense results are written where words `into` point to, by the number of the result's register."""
         if plan.checks.before:
             raise Unbound("values are looked at before they are used")
         registers = [*given, *(self.literal(s) for s in plan.literals)]
+        first, places = len(registers), into or {}
         wanted = set(plan.results) if swapped else set()
         kept: dict[int, tuple[int, int]] = {}
-        ends = _ends(plan, len(registers))
+        ends = _ends(plan)
         for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
             inputs, here = [registers[k] for k in reads], len(registers)
+            last = [
+                n
+                for n, k in enumerate(reads)
+                if ends.get(k) == (number, 1)
+                and (k >= first or registers[k] in gone)
+                and registers[k] not in self.pinned
+                and inputs.count(registers[k]) == 1
+            ]
             if hasattr(step, "nest"):
-                free = [
-                    n for n, k in enumerate(reads) if swapped and registers[k].around and ends.get(k) == (number, 1)
-                ]
-                registers.append(self.kernel(step, inputs, samples[here], here in wanted, free))
+                free = [n for n in last if swapped and inputs[n].around]
+                registers.append(self.kernel(step, inputs, samples[here], here in wanted, free, places.get(here)))
+            elif step.eqn.primitive.name == "cond":
+                outputs = range(here, here + len(step.outputs))
+                registers += branches.branched(
+                    self,
+                    step.eqn,
+                    plan.bodies(number),
+                    inputs,
+                    [inputs[n] for n in last],
+                    [samples[k] for k in outputs],
+                    [k in wanted for k in outputs],
+                )
             elif step.eqn.primitive.name == "kept" and _by_size(step.eqn):
                 kept[here] = reads[0], reads[1]
                 held = [r for r in inputs if r.own or r.holds]
@@ -334,13 +406,12 @@ class Table:
         return [registers[k] for k in plan.results]
 
 
-def _ends(plan: Any, first: int) -> dict[int, tuple[int, int]]:
-    """For every register that is read, the last step that reads it, and how often; who reads a checked index array may read what it is made of.
-    Registers from `first` on are those of steps."""
+def _ends(plan: Any) -> dict[int, tuple[int, int]]:
+    """For every register that is read, the last step that reads it, and how often; who reads a checked index array may read what it is made of."""
     of: dict[int, int] = {}
     for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
         if not hasattr(step, "nest") and step.eqn.primitive.name == "checked":
-            of[first + number] = of.get(reads[0], reads[0])
+            of[plan.made[number][0]] = of.get(reads[0], reads[0])
     every = [[x for k in reads for x in {k, of.get(k, k)}] for reads in (*plan.reads, plan.results)]
     return {k: (number, reads.count(k)) for number, reads in enumerate(every) for k in reads}
 
