@@ -116,6 +116,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "inside": "tiles of several rows run over all columns before the next rows",
         "outside": "over all rows before the next columns, of which a strip of what rows share stays in the first cache",
     },
+    "stores": {
+        "cached": "what strips assign of a dense result goes through the caches",
+        "past": "past them, where no cache holds it",
+    },
     "chunks": {
         "whole": "a kernel runs as one piece on one thread",
         "two": "in two chunks",
@@ -185,7 +189,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "none": "the processor fetches by itself",
     },
 }
-EXACT = frozenset({"alone", "pattern", "prefetch", "range", "rows", "strips", "tile"})
+EXACT = frozenset({"alone", "pattern", "prefetch", "range", "rows", "stores", "strips", "tile"})
 """Choices whose alternatives add up in the same order, and give the same bits with the shipped optimisation: they may compete in time
 (`jit(f, autotune=True)`), where bits are compared once more."""
 SKIPPABLE = {"host": HOST, "passes": PASSES}

@@ -76,10 +76,7 @@ def insum(text: str, /, *, returns: str | Sequence[str] | None = None, **operand
     """
     lines = parse.parse(text)
     traced = current() is not None
-    arrays = {
-        k: weak_scalar(x) if is_python_scalar(x) else asarray(x, f"operand {k}", keep=traced)
-        for k, x in operands.items()
-    }
+    arrays = {k: _operand(k, x, traced) for k, x in operands.items()}
     _all_named(lines, arrays)
     made: dict[str, Any] = {}
     for line in lines:
@@ -94,6 +91,17 @@ def insum(text: str, /, *, returns: str | Sequence[str] | None = None, **operand
     return made[wanted[0]] if isinstance(returns, str) else tuple(made[n] for n in wanted)
 
 
+def _operand(name: str, x: Any, traced: bool) -> Any:
+    """An operand as an array; TypeError, which names it, for what is none."""
+    if is_python_scalar(x):
+        return weak_scalar(x)
+    try:
+        return asarray(x, f"operand {name}", keep=traced)
+    except TypeError as error:
+        said = str(error)
+        raise TypeError(said if name in said.split() else f"operand {name}: {said}") from None
+
+
 def _all_named(lines: Sequence[Line], arrays: Mapping[str, Any]) -> None:
     named: set[str] = set()
     for line in lines:
@@ -101,7 +109,12 @@ def _all_named(lines: Sequence[Line], arrays: Mapping[str, Any]) -> None:
             named |= {name.name, *(n.name for n in check.nested(name)), *(v.name for v in check.variables(name))}
     for operand in arrays:
         if operand not in named:
-            raise TypeError(f"insum() got an operand {operand!r} that the text does not name")
+            known = set(arrays)
+            for line in lines:  # what it was meant for may be written in another way
+                check.known(line, known)
+                known.add(line.target.name)
+            text = "".join(f"\n  {line.text}" for line in lines)
+            raise TypeError(f"insum() got an operand {operand!r} that the text does not name{text}")
 
 
 class _Builder:
@@ -230,7 +243,9 @@ class _Builder:
                 f"unknown function {node.op}: elementwise functions of sparsejax.numpy are known",
             )
         if len(node.args) != arity:
-            parse.fault(self.line.text, node.at, f"{node.op} takes {arity} arguments, not {len(node.args)}")
+            parse.fault(
+                self.line.text, node.at, f"{node.op} takes {arity} argument{'s' * (arity > 1)}, not {len(node.args)}"
+            )
         made = [self.value(a) for a in node.args]
         avals = [a for _, a in made]
         weak = all(a.weak_type for a in avals[-2:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +54,8 @@ def variables(name: Name) -> Iterator[Name]:
                 yield from variables(index)
 
 
-def check(line: Line, arrays: Mapping[str, Any]) -> Checked:
-    """The extents of a line over `arrays` (shapes and dtypes); ValueError or IndexError for what is wrong with it. Work: the text."""
+def known(line: Line, arrays: Collection[str]) -> tuple[dict[str, Name], list[Name]]:
+    """The variables of a line, and its accesses of arrays in the order in which they are looked at; ValueError for a name that is no array, or both."""
     text, target = line.text, line.target
     reads = [*accesses(line.value)]
     indices = {v.name: v for name in (target, *reads) for v in variables(name)}
@@ -72,6 +72,13 @@ def check(line: Line, arrays: Mapping[str, Any]) -> Checked:
         if name.name not in arrays:
             kind = "array" if name.indices is not None else "array or variable"
             fault(text, name.at, f"unknown {kind} {name.name}: pass it as {name.name}=...")
+    return indices, used
+
+
+def check(line: Line, arrays: Mapping[str, Any]) -> Checked:
+    """The extents of a line over `arrays` (shapes and dtypes); ValueError or IndexError for what is wrong with it. Work: the text."""
+    text, target = line.text, line.target
+    indices, used = known(line, arrays)
     given = arrays.get(target.name)
     for name in [*used, *([target] if given is not None else [])]:
         _axes(text, name, arrays[name.name])

@@ -4,7 +4,7 @@
     line   := access ("=" | "+=" | "*=" | "max=" | "min=") expr
     expr   := term (("+" | "-") term)*
     term   := factor (("*" | "/") factor)*
-    factor := "-" factor | "(" expr ")" | number | name "(" expr ("," expr)* ")" | access
+    factor := "-" factor | "(" expr ")" | number | name "(" [expr ("," expr)*] ")" | access
     access := name | name "[" index ("," index)* "]"
     index  := name | ["-"] integer | name "[" index ("," index)* "]"
 
@@ -23,6 +23,8 @@ OPERATORS = {"=": "add", "+=": "add", "*=": "multiply", "max=": "maximum", "min=
 _TOKEN = re.compile(
     r"(?P<op>max\s?=(?!=)|min\s?=(?!=)|\+=|\*=|=)|(?P<name>[^\W\d]\w*)|(?P<number>(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)|(?P<sign>[-+*/(),\[\]])"
 )
+
+_NUMBER = re.compile(r"[\d.]+")
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,13 @@ def _tokens(line: str) -> Iterator[_Token]:
             continue
         found = _TOKEN.match(line, at)
         if found is None:
+            if line.startswith("...", at):
+                fault(line, at, "... is no index: write an index for every axis")
             fault(line, at, f"unknown character {line[at]!r}")
         kind = found.lastgroup
         assert kind is not None
+        if kind == "number" and (more := _NUMBER.match(line, at)) and more.end() > found.end():
+            fault(line, at, f"{more.group()} is no number")
         yield _Token(kind, found.group().replace(" ", ""), at)
         at = found.end()
     yield _Token("end", "", len(line))
@@ -202,7 +208,7 @@ class _Parser:
         following = self.tokens[self.place + 1]
         if following.text == "(":
             self.place += 2
-            args = [self.expr()]
+            args = [] if self.here.text == ")" else [self.expr()]
             while self.take(","):
                 args.append(self.expr())
             self.expect(")", following.at, "this parenthesis")

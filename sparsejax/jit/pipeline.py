@@ -55,6 +55,7 @@ from sparsejax.jit.rewrite import (
     legalize,
     parallelize,
     scatter_operands,
+    stores,
     straight_line,
     tile,
     vectorize,
@@ -151,6 +152,7 @@ STATEMENT_PASSES = (
     Pass("tile", lambda p, s: _rewritten(p, tile.tile)),
     Pass("contract_arrays", lambda p, s: _rewritten(p, contract_arrays.forwarded), lambda p, s: _keeps(p, "dense")),
     Pass("assigned_once", lambda p, s: assigned_once.noted(p), lambda p, s: p.output.format.full),
+    Pass("stores", lambda p, s: stores.noted(p), lambda p, s: p.whole),
     Pass("in_place", lambda p, s: in_place.settled(p), lambda p, s: not p.output.format.is_dense),
 )
 

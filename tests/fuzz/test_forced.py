@@ -74,6 +74,7 @@ PROGRAMS = {
     "a constant": (lambda V: V @ A, V),
     "written by columns": (lambda A, x: sj.einsum("ij,j->ij", A, x, out_format="csc"), A, W[:, 0]),
     "steps": (lambda A, x: sj.lax.while_loop(lambda y: snp.sum(y) < 1e6, lambda y: A @ y + 1, x), A, W[:, 0]),
+    "rows of whole lines": (lambda A, X: A @ X, A, rng.random((N, 16))),
 }
 
 
@@ -100,6 +101,7 @@ REACHED = {
     "rows": ("tall", "layer"),
     "shapes": ("tall", "filled", "softmax", "sparse product"),
     "storage": ("product that is reduced", "read across"),
+    "stores": ("rows of whole lines",),
     "strips": ("blocks",),
     "sums": ("blocks",),
     "tile": ("rows in registers", "columns in registers"),

@@ -74,7 +74,11 @@ ERRORS = {
     "an unknown shape": ("C[D[k],j] = A[i,j]", "the shape of C is unknown", 2),
     "operand and index": ("C[i] = A[i,x] * x[i]", "x is an array and a variable", 11),
     "unknown function": ("C[i] = spam(A[i,j])", "unknown function spam", 7),
-    "arguments": ("C[i] = exp(A[i,j], x[j])", "exp takes 1 arguments", 7),
+    "arguments": ("C[i] = exp(A[i,j], x[j])", "exp takes 1 argument, not 2", 7),
+    "no arguments": ("C[i] = A[i,j] * exp()", "exp takes 1 argument, not 0", 16),
+    "one of two arguments": ("C[i] = maximum(A[i,j])", "maximum takes 2 arguments, not 1", 7),
+    "two points": ("C[i] = A[i,j] * 1.2.3", "1.2.3 is no number", 16),
+    "an ellipsis": ("C[i] = A[i,...]", "... is no index", 11),
     "no operator": ("C[i]", "expected one of", 4),
     "no target": ("= A[i,j]", "a statement starts with its target", 0),
 }
@@ -148,6 +152,8 @@ def test_no_statement():
             call(3)
         with pytest.raises(TypeError, match="an operand 'x' that the text does not name"):
             call("C[i] = A[i,j]", A=A, x=x)
+        with pytest.raises(ValueError, match=r"unknown array B(.|\n)* {18}\^$"):
+            call("C[i] = A[i,j] * B[j]", A=A, x=x)
         with pytest.raises(ValueError, match="D is the target of no line"):
             call("C[i] = A[i,j]", A=A, returns="D")
 
@@ -167,6 +173,12 @@ def test_dtypes():
     np.testing.assert_array_equal(flags.todense(), (A > 3).any(1))
     with pytest.raises(TypeError, match="orders no complex"):
         sj.insum("C[i] max= A[i,j]", A=A.astype(complex))
+
+
+@pytest.mark.parametrize("wrong", [np.ones(3, np.float16), np.array([1, None, 2], object)], ids=["half", "objects"])
+def test_operands_of_other_dtypes_are_named(wrong):
+    with pytest.raises(TypeError, match=rf"operand B: dtype {wrong.dtype} is not supported"):
+        sj.insum("C[i] = x[i] * B[i]", x=np.ones(3), B=wrong)
 
 
 def test_index_arrays_are_integers():

@@ -292,3 +292,34 @@ def test_short_walks_stay_outside_of_strips():
     """How many entries a walk has does not make strips pay."""
     text = loops("ijb,jk->ibk", {"i": 500, "j": 500, "b": 16, "k": 64})
     assert "(rows)" not in text
+
+
+@pytest.mark.parametrize("form", ["csr", "dcsr", "bsr:2x3", "groupcoo:2", "coo"])
+@pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
+def test_strips_store_past_the_caches(form, masks, processor):
+    """The same bits as through them: rows of whole lines, of which some, or none, begin where a strip does; several threads; memory of others."""
+    processor(masks)
+    rng = np.random.default_rng(12)
+    with engine.quick():
+        for columns, dtype in ((8, "f8"), (16, "f4"), (112, "f4"), (128, "i4"), (40, "f8"), (36, "f4")):
+            dense = (rng.integers(-3, 4, (42, 15)) * (rng.random((42, 15)) < 0.4)).astype(dtype)
+            A, B = sj.array(dense, format=form), rng.integers(-3, 4, (15, columns)).astype(dtype)
+            made = {}
+            for way in ("cached", "past"):
+                with sj.config.using(choose=f"stores={way}", num_threads=2, parallel_work=0):
+                    f = sj.jit(lambda A, B: A @ B)
+                    np.testing.assert_array_equal(f(A, B).todense(), dense @ B)
+                    made[way] = f.lower(A, B).as_text("llvm")
+            assert "nontemporal" not in made["cached"]
+            if form == "csr" and columns != 36:
+                assert "nontemporal" in made["past"]
+
+
+@pytest.mark.parametrize(("cache", "past"), [(16 << 10, True), (1 << 20, False)])
+def test_results_that_no_cache_holds_are_stored_past_the_caches(cache, past):
+    """Two hundred rows of 64 numbers, 50 KiB, that are assigned once."""
+    A, B = sj.array(np.eye(200, dtype="f4"), format="csr"), np.ones((200, 64), "f4")
+    with priced(caches=(1 << 10, 4 << 10, cache)):
+        f = sj.jit(lambda A, B: A @ B).lower(A, B)
+        assert ("# out: stored past the caches" in f.as_text("cin")) == past
+        assert ("fence seq_cst" in f.as_text("llvm")) == past

@@ -105,6 +105,14 @@ class Builder(ABC):
         """`pointer[index] = value`."""
 
     @abstractmethod
+    def store_past(self, pointer: Val, index: Val, value: Val) -> None:
+        """The same past the caches: lanes that begin where a line does. What follows `fence` sees it."""
+
+    @abstractmethod
+    def fence(self) -> None:
+        """Wait until what was stored past the caches is in memory."""
+
+    @abstractmethod
     def slot(self, number: int, type: str, name: str) -> Val:
         """Argument slot `number`."""
 

@@ -18,6 +18,8 @@ from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 _FLOAT = ("float", "double")
 _SHORT = {"float": "f32", "double": "f64", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64"}
 """Types in the names of intrinsics."""
+_ALIGNED = 64
+"""Bytes of a line of the cache."""
 
 
 _val = tuple.__new__
@@ -43,6 +45,7 @@ class LLVMBuilder(Builder):
         self._entry: list[str] = []
         self._body: list[str] = []
         self._declared: dict[str, str] = {}
+        self._metadata: dict[str, str] = {}
         self._routines: dict[str, list[str]] = {}
         self._numbers = itertools.count(1)
         self._flags = " contract"  # products may be fused with the sums that they go into
@@ -162,6 +165,14 @@ class LLVMBuilder(Builder):
             self._masked("store", type, f"{type} {ref}, ptr {address}, {self._lanes_in_memory(type)}")
         else:
             self._emit(f"store {type} {ref}, ptr {address}, align {_alignment(type)}")
+
+    def store_past(self, pointer: Val, index: Val, value: Val) -> None:
+        address, (ref, type) = self._address(pointer, index, value.type), value
+        self._emit(f"store {type} {ref}, ptr {address}, align {_ALIGNED}, !nontemporal !0")
+        self._metadata["!0"] = "!{i32 1}"
+
+    def fence(self) -> None:
+        self._emit("fence seq_cst")
 
     def _lanes_in_memory(self, type: str) -> str:
         """The arguments of a masked load or store that say how memory is aligned, and which lanes there are."""
@@ -384,7 +395,8 @@ class LLVMBuilder(Builder):
     def module(self, lines: Sequence[str]) -> str:
         """The text of a function, with the others that it calls."""
         routines = [line for text in self._routines.values() for line in text]
-        return "\n".join([*sorted(self._declared.values()), *routines, *lines]) + "\n"
+        told = [f"{name} = {what}" for name, what in self._metadata.items()]
+        return "\n".join([*sorted(self._declared.values()), *routines, *lines, *told]) + "\n"
 
 
 def _symbol(name: str) -> str:

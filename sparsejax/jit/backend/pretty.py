@@ -91,6 +91,12 @@ class PrettyBuilder(Builder):
     def store(self, pointer: Val, index: Val, value: Val) -> None:
         self._line(f"{pointer.ref}[{self._range(index, value.type)}] = {value.ref}")
 
+    def store_past(self, pointer: Val, index: Val, value: Val) -> None:
+        self._line(f"{pointer.ref}[{self._range(index, value.type)}] = {value.ref}, past the caches")
+
+    def fence(self) -> None:
+        self._line("fence")
+
     def _range(self, index: Val, type: str) -> str:
         inside = "" if self.mask is None or lanes_of(type) == 1 else f" {self.mask.ref}"
         return _range(index, type) + inside

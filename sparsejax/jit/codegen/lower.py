@@ -73,6 +73,8 @@ class Lowering:
             else:
                 self.emit(program.stmt, env)
         self.output.finalize(b)
+        if program.past:
+            b.fence()
         return b.finish(self._epilogue)
 
     def _output(self, axes: tuple[operands.Axis, ...], numbers: dict[abi.Slot, int], span: Span | None) -> Output:

@@ -25,11 +25,11 @@ Where the loop over rows is inside (kind "rows"), all rows are computed of a str
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen import emit, tile_fetches
+from sparsejax.jit.codegen import emit, kernel_memory, tile_fetches
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Env, Rows, Strip
 from sparsejax.jit.codegen.operands import Registers
@@ -227,6 +227,7 @@ def _assign_row(
     invariants = dict.fromkeys(cin.largest(stmt.rhs, same))
     fixed = {e: once(e, -1, lambda e=e: emit.splat(b, context.value(e, env), strip.lanes)) for e in invariants}  # type: ignore[misc]
     lanes = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if not same(a)]
+    past, made = _goes_past(context, target, strip), []
     for vector in range(strip.vectors):
         number = row * strip.vectors + vector
         known: dict[cin.Expr, emit.Num] = {**fixed}
@@ -243,8 +244,35 @@ def _assign_row(
             registers.set(b, number, value)
         else:
             position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
+            if past:
+                made.append((position, value))
+                continue
             with b.under(strip.mask):
                 context.write_lanes(stmt, env, position, value, strip.lanes)
+    if made:
+        _stored(context, stmt, env, made, strip.lanes)
+
+
+def _goes_past(context: Context, target: cin.Tensor, strip: Strip) -> bool:
+    """Whether a strip writes whole lines of a result that is stored past the caches."""
+    whole = strip.mask is None and strip.lanes * target.dtype.itemsize == kernel_memory.LINE
+    return context.program.past and target.name == context.output.tensor.name and whole
+
+
+def _stored(context: Context, stmt: cin.Assign, env: Env, made: Sequence[tuple[Val, emit.Num]], lanes: int) -> None:
+    """Write the vectors of a row, past the caches if a line begins there."""
+    b, pointer = context.b, context.output.vals(context.b)
+    address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(made[0][0], stmt.lhs.dtype.itemsize))
+
+    def past() -> None:
+        for position, value in made:
+            b.store_past(pointer, position, value.val)
+
+    def usual() -> None:
+        for position, value in made:
+            context.write_lanes(stmt, env, position, value, lanes)
+
+    b.if_else(b.eq(b.and_(address, b.i64(kernel_memory.LINE - 1)), 0), past, usual)
 
 
 def _leaf(context: Context, access: cin.Access, env: Env, vector: int) -> emit.Num:

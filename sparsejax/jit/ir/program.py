@@ -93,6 +93,8 @@ class Program:
 
     whole: bool = False
     """Whether every element of a dense output is assigned, whatever it held before: nobody has to clear it."""
+    past: bool = False
+    """Whether strips store such a result past the caches (`rewrite/stores`)."""
     literal: bool = False
     """Whether extents stand in the code, where they are known: it is long, and of use for these alone."""
 
@@ -103,7 +105,8 @@ class Program:
         """The statement, with how every loop of it runs."""
         if self.stmt is None:
             return ""
-        return cin.as_text(self.stmt) if self.loops is None else cin.as_text(self.stmt, 0, self.loops.note)
+        text = cin.as_text(self.stmt) if self.loops is None else cin.as_text(self.stmt, 0, self.loops.note)
+        return f"{text}\n# {self.output.name}: stored past the caches" if self.past else text
 
     def extent(self, var: cin.IndexVar) -> int:
         """The extent of a variable, as the types of the program say."""

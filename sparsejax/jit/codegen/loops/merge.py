@@ -29,8 +29,11 @@ def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
     """One leader, one case: its places in order."""
     b, segment = loop.b, walker.segment
     if walker.side_by_side:
+        if loop.plan.prefetch:  # no pass of LLVM moves a load out of a loop that fetches
+            walker.last = prefetch.last_place(loop, walker)
         with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
             at_entry(loop, key, walker, place)
+        walker.last = None
         return
     present = b.var("p", segment.lo)
     with b.while_(lambda: b.lt(b.get(present), segment.hi)):

@@ -174,5 +174,7 @@ def _scattered(loop: Loop, access: cin.Access) -> bool:
 
 def last_place(loop: Loop, walker: Walker) -> Val:
     """The last place of all segments of the level that is walked, or of this one where that is not known."""
+    if walker.last is not None:
+        return walker.last
     b, stored = loop.b, loop.stored(walker)
     return b.named("last", b.sub(walker.segment.hi if stored is None else stored, 1))

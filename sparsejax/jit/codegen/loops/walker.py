@@ -30,6 +30,8 @@ class Walker:
     at: Var | None = None
     here: Var | None = None
     long: Val | None = None
+    last: Val | None = None
+    """The last place of all segments, where that was asked outside of the loop (`prefetch.last_place`)."""
 
     @property
     def side_by_side(self) -> bool:

@@ -1,0 +1,69 @@
+"""Stores past the caches: what strips assign of a dense result that no cache holds goes to memory, whose lines are not read before.
+
+before:  C[i,k0 .. k0 + 31] = t0 .. t3         after:  if C[i,k0] is where a line begins:
+                                                         C[i,k0 .. k0 + 31] = t0 .. t3    past the caches
+                                                       else: as before
+
+A line that is stored in the usual way is brought into the cache first, drives out a line of what is read, and is written back later. Who reads the
+result afterwards finds it in memory, not in a cache: that is priced, by how much of it a cache would have kept.
+
+Legal where every element of the result is assigned once by strips (`rewrite/tile`, `rewrite/assigned_once`), whose rows are whole lines. C code
+with such stores takes 0.65 to 0.9 of the time on matrices of 60,000 rows and more (128 float32 columns, an EPYC of the third generation).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from sparsejax.jit.cost import machine, memory
+from sparsejax.jit.cost.memory import LINE
+from sparsejax.jit.cost.price_table import Machine
+from sparsejax.jit.ir import choices, cin
+from sparsejax.jit.ir.bounded import Bounded
+from sparsejax.jit.ir.program import Program
+
+
+def noted(program: Program) -> Program:
+    """`program`, which says whether the strips that assign its result store past the caches."""
+    if not _legal(program):
+        return program
+    output = _bytes(program.output)
+    read = sum(_bytes(t) for t in program.inputs if t.format.is_dense)
+    cheapest = "past" if pays(output, read, machine.current()) else "cached"
+    return replace(program, past=choices.pick("stores", ("cached", "past"), cheapest) == "past")
+
+
+def pays(output: int, read: int, machine: Machine) -> bool:
+    """Whether stores past the caches pay for so many bytes of a result, beside so many of what is read: a line takes half of what a line in memory
+    takes that is read before it is written, and its reader waits for memory where a cache would have had it."""
+    lines = output / LINE
+    kept = memory.price([memory.Lines(lines, output + read, True)], machine, True)
+    here = memory.price([memory.Lines(lines, 0, True)], machine, True)
+    missed = (1.0 - machine.beyond(output + read)[2]) * machine.stream[2]
+    return lines * (sum(machine.fill[:2]) + machine.fill[2] / 2 + missed) + here < kept
+
+
+def _legal(program: Program) -> bool:
+    """Whether strips assign every element of a result, whose rows are whole lines."""
+    output, stmt = program.output, program.stmt
+    if not program.whole or program.chunking.partial or stmt is None or output.dtype.kind not in "iuf":
+        return False
+    extents = [output.shape[d] for d in output.format.order]
+    if not extents or any(isinstance(n, Bounded) for n in extents) or extents[-1] * output.dtype.itemsize % LINE:
+        return False
+    return _strip(stmt) == output.name
+
+
+def _strip(stmt: cin.Stmt, inside: bool = False) -> str:
+    """The name of what the strips of a statement assign, if that is all that it does."""
+    match stmt:
+        case cin.Forall(_, body, kind):
+            return _strip(body, inside or kind == "tile")
+        case cin.Where(cin.Assign(lhs, None, _)) if inside:
+            return lhs.tensor.name
+    return ""
+
+
+def _bytes(tensor: cin.Tensor) -> int:
+    return math.prod(map(int, tensor.shape)) * tensor.dtype.itemsize
