@@ -337,11 +337,11 @@ class JitFunction(Generic[Result]):
     def _family(self, key: Any, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Family:
         """The traces for operands that differ from these in their extents alone."""
         structure = signature.structure_of(key, avals)
+        named = self._dynamic if isinstance(self._dynamic, dict) else {}
+        words = signature.named(named, self._function, self._argnums, args, kwargs)
         if structure not in self._families:
-            named = self._dynamic if isinstance(self._dynamic, dict) else {}
-            made = Family(signature.named(named, self._function, self._argnums, args, kwargs))
             with self._lock:
-                self._families.setdefault(structure, made)
+                self._families.setdefault(structure, Family(words))
         return self._families[structure]
 
     def _paths(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
@@ -466,7 +466,7 @@ def jit(
 
     A second shape of the same rank traces the function once more, with symbols for the extents that changed: integers that compute and compare
     (docs/guide/shapes.md). Further shapes run without being traced, scheduled or compiled. `dynamic=False` traces every shape by itself;
-    `dynamic={"A": ("n", None)}` makes the first extent of the parameter `A` a symbol from the first call on.
+    `dynamic={"A": ("n", 4)}` makes the first extent of the parameter `A` a symbol from the first call on; the second is 4, or ValueError.
 
     With `autotune=True`, the first call of a signature times legal alternatives that are priced within three times the cheapest plan and have
     results of equal bits, and keeps the fastest, on disk too: from then on, the function is planned so in every process. "any" takes part whatever

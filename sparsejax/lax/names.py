@@ -13,7 +13,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import contract, matmul
-from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, loop_dtypes, where
 from sparsejax.lax.indexing import concatenate as _concatenate
 from sparsejax.lax.indexing import gather, window
 from sparsejax.lax.indexing import select as _selection
@@ -72,8 +72,22 @@ BINARY = _elementwise(
 
 
 def rem(x: Any, y: Any) -> Array:
-    """The remainder with the sign of `x` (C's), where `numpy.remainder` has that of `y`."""
-    return elementwise("subtract", x, elementwise("multiply", y, elementwise("trunc", elementwise("divide", x, y))))
+    """The remainder with the sign of `x` (C's `fmod`), where `numpy.remainder` has that of `y`; exact.
+
+    >>> rem(np.array([-7, 7]), 3)
+    Array([-1,  1], dtype=int64)
+    """
+    kind = loop_dtypes("remainder", (aval_of(x), aval_of(y)))[1].kind
+    if kind == "f":
+        size = elementwise("remainder", elementwise("absolute", x), elementwise("absolute", y))
+        return elementwise("copysign", size, x)
+    left = elementwise("remainder", x, y)
+    if kind != "i":
+        return left
+    opposite = elementwise("less", elementwise("bitwise_xor", elementwise("sign", left), x), 0)
+    return where(
+        elementwise("logical_and", elementwise("not_equal", left, 0), opposite), elementwise("subtract", left, y), left
+    )
 
 
 def rsqrt(x: Any) -> Array:

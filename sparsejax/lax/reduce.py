@@ -69,12 +69,7 @@ def reduce(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: boo
     axes = _axes(axis, x.ndim)
     out = result_dtype(kind, x.dtype, dtype)
     count = math.prod(x.shape[a] for a in axes)
-    if (
-        kind in ("max", "min")
-        and count == 0
-        and x.size == 0
-        and math.prod(n for k, n in enumerate(x.shape) if k not in axes)
-    ):
+    if kind in ("max", "min") and count == 0:
         raise ValueError(f"zero-size array to reduction operation {OPERATORS[kind]} which has no identity")
     if kind in ("any", "all") and x.dtype != np.bool_:
         x = elementwise("not_equal", x, 0)

@@ -51,6 +51,7 @@ from sparsejax.lax.structural import convert_format as asformat
 from sparsejax.lax.thinning import eliminate_zeros
 from sparsejax.numpy import fft, linalg, protocols
 from sparsejax.numpy.arranging import column_stack, dstack, fliplr, flipud, repeat, roll, rot90, take_along_axis, tile
+from sparsejax.numpy.choosing import delete, insert, lexsort, piecewise, put_along_axis, select
 from sparsejax.numpy.creation import (
     diagflat,
     diags,
@@ -81,6 +82,7 @@ from sparsejax.numpy.elementwise import (
     fabs,
     fix,
     float_power,
+    fmod,
     heaviside,
     iscomplex,
     isneginf,
@@ -124,7 +126,7 @@ from sparsejax.numpy.functions import (
     zeros,
     zeros_like,
 )
-from sparsejax.numpy.indexing import At, flip, getitem, hstack, split, stack, take, vstack
+from sparsejax.numpy.indexing import flip, getitem, hstack, split, stack, take, vstack
 from sparsejax.numpy.linalg import cross, vecdot
 from sparsejax.numpy.manipulation import (
     append,
@@ -181,6 +183,7 @@ from sparsejax.numpy.reductions import (
     sum,
     var,
 )
+from sparsejax.numpy.sampled import convolve, correlate, gradient, trapezoid
 from sparsejax.numpy.searching import (
     argmax,
     argmin,
@@ -220,6 +223,7 @@ from sparsejax.numpy.statistics import (
     percentile,
     quantile,
 )
+from sparsejax.numpy.updates import At
 
 __array_api_version__ = API_VERSION
 __array_namespace_info__ = array_namespace_info
@@ -325,26 +329,26 @@ __all__ = [
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
     "bitwise_xor", "block", "block_diag", "bool", "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
     "can_cast", "cbrt", "ceil", "clip", "column_stack", "complex128", "complex64", "complexfloating", "concat",
-    "concatenate", "conj", "conjugate", "copy", "copysign", "corrcoef", "cos", "cosh", "count_nonzero", "cov",
-    "cross", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diagflat",
+    "concatenate", "conj", "conjugate", "convolve", "copy", "copysign", "corrcoef", "correlate", "cos", "cosh", "count_nonzero", "cov",
+    "cross", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "delete", "diag", "diagflat",
     "diagonal", "diags", "diff", "digitize", "divide", "divmod", "dot", "dstack", "dtype", "e", "einsum", "empty",
     "empty_like", "equal", "erf", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "eye", "fabs", "fft", "finfo",
     "fix", "flatnonzero", "flip", "fliplr", "flipud", "float32", "float64", "float_power", "floating", "floor",
-    "floor_divide", "fmax", "fmin", "from_dlpack", "full", "full_like", "greater", "greater_equal", "heaviside",
+    "floor_divide", "fmax", "fmin", "fmod", "from_dlpack", "full", "full_like", "gradient", "greater", "greater_equal", "heaviside",
     "histogram", "histogram_bin_edges", "hsplit", "hstack", "hypot", "identity", "iinfo", "imag", "inexact", "inf",
-    "inner", "int16", "int32", "int64", "int8", "integer", "interp", "intersect1d", "invert", "isclose", "iscomplex",
+    "inner", "insert", "int16", "int32", "int64", "int8", "integer", "interp", "intersect1d", "invert", "isclose", "iscomplex",
     "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "issubdtype", "kron",
-    "left_shift", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp",
+    "left_shift", "less", "less_equal", "lexsort", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp",
     "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logistic", "matmul", "matrix_transpose",
     "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan",
     "nan_to_num", "nanargmax", "nanargmin", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile",
     "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "number",
-    "ones", "ones_like", "outer", "pad", "partition", "percentile", "permute_dims", "pi", "positive", "pow", "power",
-    "prod", "promote_types", "ptp", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal", "remainder",
-    "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round", "searchsorted", "setdiag",
+    "ones", "ones_like", "outer", "pad", "partition", "percentile", "permute_dims", "pi", "piecewise", "positive", "pow", "power",
+    "prod", "promote_types", "ptp", "put_along_axis", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal", "remainder",
+    "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round", "searchsorted", "select", "setdiag",
     "setdiff1d", "setxor1d", "shape", "sign", "signbit", "signedinteger", "sin", "sinc", "sinh", "size", "sort",
     "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis",
-    "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tri", "tril", "triu", "true_divide", "trunc", "uint16",
+    "tan", "tanh", "tensordot", "tile", "trace", "transpose", "trapezoid", "tri", "tril", "triu", "true_divide", "trunc", "uint16",
     "uint32", "uint64", "uint8", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse",
     "unique_values", "unsignedinteger", "unstack", "vander", "var", "vdot", "vecdot", "vsplit", "vstack", "where",
     "zeros", "zeros_like",

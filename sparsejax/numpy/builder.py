@@ -39,7 +39,8 @@ class Builder:
     "or". Entries that are written stay stored, even where their value is 0 (`prune` drops these). Nothing can be read before `finish`.
 
     Values are cast as by NumPy's in-place operators: to the dtype of the builder if that is of the same kind, else TypeError;
-    OverflowError for Python integers that do not fit. Coordinates outside the shape are an IndexError that names argument and axis; as
+    OverflowError for Python integers that do not fit. A builder of bools takes any numbers: those that are
+    not zero are True. Coordinates outside the shape are an IndexError that names argument and axis; as
     keys of `b[i, j]`, negative ones count from the end.
 
     A record takes constant time (amortised) and the bytes of its value and coordinates, or twice that while buffers grow. The builder can
@@ -201,7 +202,8 @@ class Builder:
             given = values.dtype
             if not values.size:
                 return np.empty(values.shape, self._dtype)
-        if given.kind not in "biufc" or not np.can_cast(given, self._dtype, "same_kind"):
+        numbers = self._dtype.kind == "b" and given.kind in "biufc"
+        if not numbers and (given.kind not in "biufc" or not np.can_cast(given, self._dtype, "same_kind")):
             raise TypeError(
                 f"values of dtype {given} cannot be cast to {self._dtype}, the dtype of the builder, by the rule 'same_kind'; "
                 "convert them with .astype first"
@@ -329,7 +331,7 @@ class _Sum:
 def _plain_types(dtype: np.dtype[Any]) -> tuple[frozenset[type], int | None, int]:
     """Python's types of numbers that are values of a dtype, and the range of integers."""
     if dtype.kind == "b":
-        return frozenset({bool}), None, 0
+        return frozenset({bool, int, float}), None, 0
     if dtype.kind in "iu":
         return frozenset({bool, int}), int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     if dtype.kind == "f":

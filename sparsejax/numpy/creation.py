@@ -18,7 +18,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.structural import convert_format, integer
 from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zeros_like
-from sparsejax.numpy.indexing import At
+from sparsejax.numpy.updates import At
 
 
 def empty(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Array:

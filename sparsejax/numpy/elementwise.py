@@ -24,6 +24,7 @@ from sparsejax.lax.elementwise import (
     strong,
     where,
 )
+from sparsejax.lax.names import rem
 
 
 def _unary(op: str) -> Callable[[Any], Array]:
@@ -93,6 +94,16 @@ def angle(x: Any, deg: bool = False) -> Array:
     """`numpy.angle`: the argument of complex numbers, in radians or degrees."""
     made = elementwise("arctan2", imag(x), real(x))
     return rad2deg(made) if deg else made
+
+
+@again(2)
+def fmod(x1: Any, x2: Any, /) -> Array:
+    """`numpy.fmod`: the remainder with the sign of `x1`, where `remainder` has that of `x2`.
+
+    >>> fmod(np.array([-7.0, 7.0]), 3)
+    Array([-1.,  1.], dtype=float64)
+    """
+    return strong(rem(x1, x2))
 
 
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:

@@ -38,7 +38,8 @@ from sparsejax.lax.structural import extents as _extents
 from sparsejax.lax.structural import integer as _integer
 from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
-from sparsejax.numpy.indexing import At, stack
+from sparsejax.numpy.indexing import stack
+from sparsejax.numpy.updates import At
 
 # ---------------------------------------------------------------------------------------------------------- creation
 

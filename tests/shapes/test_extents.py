@@ -244,6 +244,16 @@ def test_names_that_do_not_fit(dynamic, message):
         sj.jit(lambda A: A, dynamic=dynamic)(np.ones((2, 2)))
 
 
+def test_numbers_among_dynamic_names():
+    f = sj.jit(lambda A: A.sum(axis=1), dynamic={"A": ("n", 4)})
+    for n in (5, 6, 9):
+        np.testing.assert_array_equal(f(np.ones((n, 4))).todense(), np.full(n, 4.0))
+    for extents in [(5, 3), (7, 6)]:
+        with pytest.raises(ValueError, match=r"axis 1 of 'A' has extent ., not 4"):
+            f(np.ones(extents))
+    assert calls(lambda A: A * 2, [(5, 4), (6, 4), (7, 4)], dynamic={"A": ("n", 4)}) == [1, 0, 0]
+
+
 def test_dynamic_of_another_kind():
     with pytest.raises(TypeError, match="dynamic=3"):
         sj.jit(lambda A: A, dynamic=3)

@@ -118,6 +118,10 @@ def test_bools():
     b[0, 0] += True
     b[1, 1] = False
     assert_array_equal(b.finish().todense(), [[True, False], [False, False]])
+    b[1, 1], b[0, 1] = 2, 0.5
+    b.append([0, 3], ([1, 1], [0, 1]))
+    b[0, 0] = np.int8(0)
+    assert_array_equal(b.finish().todense(), [[False, True], [False, True]])
 
 
 @pytest.mark.parametrize(

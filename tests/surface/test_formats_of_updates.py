@@ -39,7 +39,15 @@ KEYS = {
     "last": (-1, slice(None)),
 }
 
-OPERATIONS = (("set", None, 5.0), ("add", np.add, 5.0), ("max", np.maximum, 5.0), ("min", np.minimum, -5.0))
+OPERATIONS = (
+    ("set", None, 5.0),
+    ("add", np.add, 5.0),
+    ("max", np.maximum, 5.0),
+    ("min", np.minimum, -5.0),
+    ("subtract", np.subtract, 2.0),
+    ("multiply", np.multiply, 3.0),
+    ("divide", np.divide, 4.0),
+)
 
 
 @pytest.mark.rotating(4)

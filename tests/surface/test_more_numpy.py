@@ -1,5 +1,7 @@
 """NumPy's functions by NumPy's results: dense and sparse, jitted; what a function takes beside arrays."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,28 @@ ONE = {
     "union1d": lambda m, x: m.union1d(x, [2.0, 9.0]),
     "intersect1d": lambda m, x: m.intersect1d(x, [2.0, 9.0]),
     "setdiff1d": lambda m, x: m.setdiff1d(x, [2.0, 9.0]),
+    "fmod": lambda m, x: m.fmod(x, -0.7),
+    "fmod_integers": lambda m, x: m.fmod(x.astype(np.int64) * 4, np.array([3, -3, 2, 7])),
+    "gradient": lambda m, x: m.gradient(x, axis=1),
+    "gradient_rows": lambda m, x: m.gradient(x, 0.5, axis=0, edge_order=2),
+    "gradient_places": lambda m, x: m.gradient(x, np.array([0, 1.0, 3]), np.array([0, 1, 1.5, 4]), edge_order=2)[1],
+    "trapezoid": lambda m, x: m.trapezoid(x, np.array([0, 1, 1.5, 4])),
+    "trapezoid_columns": lambda m, x: m.trapezoid(x, dx=0.5, axis=0),
+    "convolve": lambda m, x: m.convolve(x[0], np.array([1.0, 2, 3])),
+    "convolve_same": lambda m, x: m.convolve(np.array([1.0, 2]), x[1], "same"),
+    "convolve_valid": lambda m, x: m.convolve(x[1], np.array([1.0, 2]), "valid"),
+    "correlate": lambda m, x: m.correlate(x[1], np.array([1.0, 2, 3j])),
+    "correlate_full": lambda m, x: m.correlate(np.array([1.0, 2j]), x[1], "full"),
+    "select": lambda m, x: m.select([x > 1, x < 0], [x * 2, x - 1], 5.0),
+    "piecewise": lambda m, x: m.piecewise(x, [x > 1, x < 0.5], [lambda v: v * 2, -3, lambda v: v + 1]),
+    "lexsort": lambda m, x: m.lexsort([x, -abs(x)], axis=0),
+    "delete": lambda m, x: m.delete(x, [0, -1], axis=1),
+    "delete_mask": lambda m, x: m.delete(x, np.array([True, False, True]), axis=0),
+    "delete_flat": lambda m, x: m.delete(x, slice(1, 7, 2)),
+    "insert": lambda m, x: m.insert(x, 1, np.array([3.0, 4, 5]), axis=1),
+    "insert_column": lambda m, x: m.insert(x, [1], np.array([[3.0], [4], [5]]), axis=1),
+    "insert_rows": lambda m, x: m.insert(x, [2, 0, 2], 9.0, axis=0),
+    "insert_flat": lambda m, x: m.insert(x, [1, -2], [3.0, 4.0]),
 }
 NEEDS_VALUES = ("unique", "setxor1d", "union1d", "intersect1d", "setdiff1d")
 
@@ -114,6 +138,67 @@ def test_one_array(name):
     if not name.startswith(NEEDS_VALUES):
         made = sj.jit(lambda x: function(snp, x))(sj.array(X, format="csr"))
         np.testing.assert_allclose(made.todense(), want, rtol=1e-6 if name == "nanmean" else 1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("format", ["dense", "csr", "csc", "coo", "dcsr", "lil", "bsr:2x2"])
+def test_put_along_axis(format):
+    places = np.array([[1], [0], [3]])
+    wanted = X.copy()
+    np.put_along_axis(wanted, places, 7.0, 1)
+    for put in (snp.put_along_axis, sj.jit(snp.put_along_axis, static_argnums=3)):
+        made = put(sj.array(X, format=format), places, 7.0, 1)
+        assert made.format == sj.array(X, format=format).format
+        np.testing.assert_array_equal(made.todense(), wanted)
+    with pytest.raises(ValueError, match="as many dimensions"):
+        snp.put_along_axis(X, np.array([1]), 7.0, 1)
+
+
+def test_remainders_are_exact():
+    """Also of quotients that no floating-point number holds, and of the ends of the range of integers."""
+    x = np.array([1e300, -1e300, 5.5, -0.0, np.inf, np.nan, 3.0, -3.0])
+    y = np.array([3.0, 0.7, -2.0, 5.0, 2.0, 1.0, np.inf, 0.0])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(snp.fmod(x, y).todense(), np.fmod(x, y))
+        np.testing.assert_array_equal(np.signbit(snp.fmod(x, y).todense()[:4]), np.signbit(np.fmod(x, y)[:4]))
+    least = np.iinfo(np.int64).min
+    a, b = np.array([least, least, 7, -7, 7]), np.array([-1, 3, -3, 3, 0])
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(sj.lax.rem(a, b).todense(), np.fmod(a, b))
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "call"),
+    [
+        (ValueError, "a choice for every condition", lambda: snp.select([X > 1], [])),
+        (TypeError, r"condlist\[0\] has dtype float64", lambda: snp.select([X], [X])),
+        (ValueError, "3 functions for 1", lambda: snp.piecewise(X, X > 1, [1, 2, 3])),
+        (IndexError, "obj 4 of delete .* axis 1 with size 4", lambda: snp.delete(X, 4, 1)),
+        (IndexError, "obj 5 of insert .* axis 1 with size 4", lambda: snp.insert(X, 5, 0, 1)),
+        (sj.TracerArrayConversionError, "obj of delete", lambda: sj.jit(lambda k: snp.delete(X, k))(1)),
+        (ValueError, "differences with edge_order=2 need 3", lambda: snp.gradient(X[:2], axis=0, edge_order=2)),
+        (ValueError, "a spacing of shape", lambda: snp.gradient(X, np.ones(3), axis=1)),
+        (ValueError, "v of convolve", lambda: snp.convolve(V, X)),
+        (ValueError, "mode='all'", lambda: snp.convolve(V, V, "all")),
+    ],
+)
+def test_what_does_not_fit(error, text, call):
+    with pytest.raises(error, match=text):
+        call()
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_nothing_raise_as_in_numpy(name):
+    for shape in itertools.product((0, 1, 3), repeat=2):
+        for axis in (None, 0, 1, (0, 1), ()):
+            for format in ("dense", "csr", "coo"):
+                x = np.zeros(shape)
+                try:
+                    wanted = getattr(np, name)(x, axis=axis)
+                except ValueError as error:
+                    with pytest.raises(ValueError, match=str(error)):
+                        getattr(snp, name)(sj.array(x, format=format), axis)
+                else:
+                    assert getattr(snp, name)(sj.array(x, format=format), axis).shape == wanted.shape
 
 
 def test_integers():

@@ -184,8 +184,8 @@ class Member:
 class Family:
     """The traces of one program for operands that differ in their extents alone."""
 
-    def __init__(self, names: Sequence[str | None] = ()) -> None:
-        """`names` are symbols for some extents from the first call on."""
+    def __init__(self, names: Sequence[str | int | None] = ()) -> None:
+        """`names` are symbols for some extents from the first call on, and numbers for those that never change."""
         self._names = names
         self._samples: list[tuple[int, ...]] = []
         self._fixed: dict[int, str] = {}
@@ -260,7 +260,7 @@ class Family:
         """As `find`, with a new trace, if there is to be one."""
         first = not self._samples
         self._samples = [*self._samples, extents][-8:]
-        if first and not any(self._names):
+        if first and not any(type(n) is str for n in self._names):
             with choices.drawing("shapes", extents):
                 if choices.pick("shapes", ("fixed", "symbolic"), "fixed") == "fixed":
                     return None
@@ -297,9 +297,10 @@ class Family:
         made: list[int | str] = []
         for k, n in enumerate(extents):
             seen = tuple(s[k] for s in self._samples)
-            if k < len(self._names) and self._names[k] and LEAST <= n <= MOST and k not in self._fixed:
-                made.append(str(self._names[k]))
-            elif k in self._fixed or blocked[k] or len(set(seen)) == 1 or not LEAST <= n <= MOST:
+            name = self._names[k] if k < len(self._names) else None
+            if type(name) is str and LEAST <= n <= MOST and k not in self._fixed:
+                made.append(name)
+            elif type(name) is int or k in self._fixed or blocked[k] or len(set(seen)) == 1 or not LEAST <= n <= MOST:
                 made.append(n)
             else:
                 made.append(names.setdefault(seen, f"n{len(names)}"))

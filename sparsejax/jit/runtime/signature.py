@@ -88,8 +88,9 @@ def named(
     statics: frozenset[int],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> list[str | None]:
-    """The symbols that `dynamic` names, for all extents of the leaves of the arguments; ValueError where they do not fit."""
+) -> list[str | int | None]:
+    """The symbols that `dynamic` names, and the numbers that it gives, for all extents of the leaves of the arguments; ValueError where they
+    do not fit."""
     if not names:
         return []
     parameters = list(inspect.signature(function).parameters)
@@ -98,7 +99,7 @@ def named(
             raise ValueError(
                 f"dynamic names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
             )
-    made: list[str | None] = []
+    made: list[str | int | None] = []
     given = [(parameters[k] if k < len(parameters) else "", a) for k, a in enumerate(args) if k not in statics]
     for name, argument in (*given, *sorted(kwargs.items())):
         for leaf in tree_util.tree_leaves(argument):
@@ -106,8 +107,17 @@ def named(
             wanted = tuple(names.get(name, (None,) * len(shape)))
             if len(wanted) != len(shape):
                 raise ValueError(f"dynamic names {len(wanted)} axes of {name!r}, which has {len(shape)}: {wanted}")
-            for word in wanted:
-                if word is not None and not (isinstance(word, str) and word.isidentifier() and word != "e"):
-                    raise ValueError(f"dynamic={{{name!r}: {wanted}}} must hold names such as 'n', or None")
+            for axis, (word, n) in enumerate(zip(wanted, shape, strict=True)):
+                if type(word) is int and word != n:
+                    raise ValueError(
+                        f"dynamic={{{name!r}: {wanted}}}: axis {axis} of {name!r} has extent {n}, not {word}; give a name or None for "
+                        "an extent that varies"
+                    )
+                if word is not None and type(word) is not int and not _is_symbol(word):
+                    raise ValueError(f"dynamic={{{name!r}: {wanted}}} must hold names such as 'n', numbers, or None")
             made += wanted
     return made
+
+
+def _is_symbol(word: Any) -> bool:
+    return isinstance(word, str) and word.isidentifier() and word != "e"
