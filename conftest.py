@@ -47,21 +47,21 @@ OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|
 """Libraries that examples in docstrings import, and that need not be installed."""
 
 
-def pytest_collection_modifyitems(config, items):
-    """Examples of libraries that are not installed are skipped. Of tests that rotate, a share runs (`tests/rotation`), and each that is named on
-    the command line."""
+def pytest_collection_modifyitems(items):
+    """Examples of libraries that are not installed are skipped."""
+    items[:] = filter(rotation.present, items)
     for item in items:
         if isinstance(item, DoctestItem):
             named = {name for e in item.dtest.examples for name in OPTIONAL.findall(e.source)}
             missing = sorted(name for name in named if importlib.util.find_spec(name) is None)
             if missing:
                 item.add_marker(pytest.mark.skip(reason=f"{', '.join(missing)} not installed"))
-    if any("::" in str(arg) for arg in config.args):
-        return
-    kept, left = rotation.split(items)
-    if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = kept
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc):
+    """Of tests that rotate, a share runs."""
+    rotation.leave(metafunc)
 
 
 def pytest_collection_finish(session):

@@ -13,7 +13,6 @@ import functools
 import os
 import subprocess
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -41,17 +40,23 @@ def share(cases: Sequence[T], parts: int, after: int = 0) -> Sequence[T]:
     return cases if os.environ.get("SPARSEJAX_SLICE") == "all" else cases[(slice_number() + after) % parts :: parts]
 
 
-def split(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """The tests of this run, and those of other shares."""
-    if os.environ.get("SPARSEJAX_SLICE") == "all":
-        return items, []
-    kept, left, seen = list[pytest.Item](), list[pytest.Item](), Counter[str]()
-    for item in items:
-        marker = item.get_closest_marker("rotating")
-        name = item.nodeid.partition("[")[0]
-        turn = seen[name]
-        seen[name] += 1
-        rotates = marker is not None and name != item.nodeid
-        start = zlib.crc32(name.encode())  # so that no share has the first case of every test
-        (left if rotates and (turn + start - slice_number()) % marker.args[0] else kept).append(item)
-    return kept, left
+_without = set[str]()
+"""Tests of whose cases this share has none."""
+
+
+def leave(metafunc: pytest.Metafunc) -> None:
+    """Of the cases of a parametrised test, those of this run: others are never made, which takes longer than to run many of them. Each case runs that
+    is named on the command line."""
+    marker = metafunc.definition.get_closest_marker("rotating")
+    if marker is None or os.environ.get("SPARSEJAX_SLICE") == "all" or any("::" in str(a) for a in metafunc.config.args):
+        return
+    name, every = metafunc.definition.nodeid, metafunc._calls
+    start = zlib.crc32(name.encode())  # so that no share has the first case of every test
+    metafunc._calls = every[(slice_number() - start) % marker.args[0] :: marker.args[0]]
+    if every and not metafunc._calls:
+        _without.add(name)  # without any case pytest would make a test without parameters
+
+
+def present(item: pytest.Item) -> bool:
+    """Whether this run has a case of the test."""
+    return item.nodeid not in _without
