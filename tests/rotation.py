@@ -48,7 +48,11 @@ def leave(metafunc: pytest.Metafunc) -> None:
     """Of the cases of a parametrised test, those of this run: others are never made, which takes longer than to run many of them. Each case runs that
     is named on the command line."""
     marker = metafunc.definition.get_closest_marker("rotating")
-    if marker is None or os.environ.get("SPARSEJAX_SLICE") == "all" or any("::" in str(a) for a in metafunc.config.args):
+    if (
+        marker is None
+        or os.environ.get("SPARSEJAX_SLICE") == "all"
+        or any("::" in str(a) for a in metafunc.config.args)
+    ):
         return
     name, every = metafunc.definition.nodeid, metafunc._calls
     start = zlib.crc32(name.encode())  # so that no share has the first case of every test

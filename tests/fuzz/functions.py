@@ -122,6 +122,34 @@ def run(xp, steps, values):
     return values
 
 
+def clear(steps, values):
+    """Of which values of a program of NumPy no comparison, rounding to integers or place of an extreme depends on the rounding of others: those are
+    exact in any order, multiples of 2**-20, or do not ask."""
+    made, count = [], len(values) - len(steps)
+    for k in range(len(values)):
+        if k < count:
+            made.append(True)
+            continue
+        kind, *args = steps[k - count]
+        from_named = {
+            "unary": args[1:],
+            "binary": args[1:],
+            "reduce": args[1:2],
+            "all": args[1:],
+            "repeat": args[1:],
+            "unit": args[1:],
+        }
+        read = from_named.get(kind) or {"arg": args[1:2], "astype": args[:1], "scalar": args[1:2]}.get(kind, args)
+        asks = kind in ("where", "arg") or args[0] in ("greater", "not_equal", "sign", "any") or args[-1] == "i8"
+        sure = all(made[a] for a in read)
+        if asks:
+            with np.errstate(all="ignore"):
+                scaled = [np.asarray(values[a], "f8") * 2.0**20 for a in read[: 1 if kind == "where" else None]]
+                sure &= all(np.all((x == np.rint(x)) & (np.abs(x) < 2.0**50)) for x in scaled)
+        made.append(sure)
+    return made
+
+
 @engine.crowded
 def check(seed: int) -> str | None:
     """None when the jitted program agrees with NumPy, else what is wrong."""
@@ -134,11 +162,12 @@ def check(seed: int) -> str | None:
         want = run(np, steps, [d for _, d in inputs])
     function = lambda *args: [run(snp, steps, args)[k] for k in last]  # noqa: E731
     got = sj.jit(function)(*(a for a, _ in inputs))
+    sure = clear(steps, want)
     for k, ours in zip(last, got, strict=True):
         theirs = np.asarray(want[k])
         text = f"seed {seed} value {k} of {steps}; inputs {[str(a.format) for a, _ in inputs]}"
         if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
             return f"{text}: type {ours.aval} instead of {theirs.dtype}{theirs.shape}"
-        if not np.allclose(ours.todense(), theirs, rtol=1e-4, atol=1e-5, equal_nan=True):
+        if sure[k] and not np.allclose(ours.todense(), theirs, rtol=1e-4, atol=1e-5, equal_nan=True):
             return f"{text}\nexpected\n{theirs}\ngot\n{ours.todense()}"
     return None

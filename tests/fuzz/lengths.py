@@ -160,8 +160,8 @@ class Case:
 
     def expected(
         self, ours: list[Any], arrays: list[np.ndarray], gone: list[np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The dense result, and where it depends on the order of a product that overflows."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The dense result, where it depends on the order of a product that overflows, and the size of what was added up and may have cancelled."""
         values = np.asarray(self.family.value(np, *arrays))
         for names, factor in self.family.factors:
             if sj.eval_shape(factor, *ours[:2]).format.is_dense:
@@ -169,14 +169,21 @@ class Case:
             absent = np.logical_and.reduce([gone["AB".index(name)] for name in names])
             values = np.where(absent & (factor(*arrays[:2]) == 0), values.dtype.type(0), values)
         if self.named and self.family.sum is not None:
-            return values.sum(axis=1, dtype=values.dtype), np.zeros((), bool)
+            return values.sum(axis=1, dtype=values.dtype), np.zeros((), bool), np.zeros(())
         total = reduced(np, self.reduction, values, self.axis, self.after)
         unsure = np.zeros((), bool)
         if self.reduction == "prod" and values.dtype.kind in "fc":
             sizes, keep = np.absolute(values.astype("c16")), self.after == "back"
             spread = np.sum(np.absolute(np.log2(np.where(sizes > 0, sizes, 1))), axis=self.axis, keepdims=keep)
             unsure = np.broadcast_to(~(spread < 100), np.shape(finished(np, values, total, self.after)))
-        return np.asarray(finished(np, values, total, self.after)), unsure
+        keep = self.after == "back"
+        size = (
+            np.sum(np.absolute(values), axis=self.axis, keepdims=keep)
+            if self.reduction in ("sum", "mean") and values.dtype.kind in "fc"
+            else np.zeros(())
+        )
+        size = size * np.absolute(values) if keep and size.ndim else size
+        return np.asarray(finished(np, values, total, self.after)), unsure, np.where(np.isfinite(size), size, 0)
 
 
 def reduced(xp: Any, name: str, values: Any, axis: int | None, after: str) -> Any:
@@ -303,12 +310,13 @@ def check(seed: int, large: bool = False) -> str | None:
         jitted = sj.jit(case.program)
         for number, (ours, dense, gone) in enumerate(case.operands):
             got = np.asarray(jitted(*ours).todense())
-            want, unsure = case.expected(ours, dense, gone)
+            want, unsure, size = case.expected(ours, dense, gone)
             text = f"{case.text}; {where}; call {number}"
             if got.shape != want.shape or got.dtype.kind != want.dtype.kind:
                 return f"{text}: {got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
             single = got.dtype.itemsize <= (8 if got.dtype.kind == "c" else 4) or want.dtype.itemsize <= 4
-            good = np.isclose(got, want, rtol=1e-4 if single else 1e-10, atol=1e-9, equal_nan=True) | unsure
+            rounded = 1e-9 + 64 * np.finfo("f4" if single else "f8").eps * size
+            good = np.isclose(got, want, rtol=1e-4 if single else 1e-10, atol=rounded, equal_nan=True) | unsure
             if got.dtype.kind == "c":
                 good |= ~np.isfinite(want) & ~np.isfinite(got)
             if not np.all(good):
@@ -337,7 +345,12 @@ def check_gradient(seed: int) -> str | None:
         for number, (ours, _, _) in enumerate(case.operands):
             for argument, got, want in zip("Axy", found[number], plain(*ours), strict=True):
                 single = want.dtype.itemsize <= 4
-                good = np.isclose(got.todense(), want.todense(), 1e-4 if single else 1e-9, 1e-6, equal_nan=True)
+                want = want.todense()
+                largest = np.abs(want).max(
+                    initial=1, where=np.isfinite(want)
+                )  # of whose like terms the others are sums
+                rounded = (1e-5 if single else 1e-12) * largest
+                good = np.isclose(got.todense(), want, 1e-4 if single else 1e-9, 1e-6 + rounded, equal_nan=True)
                 if not np.all(good):
                     text = f"{case.text}; {where}; call {number}; gradient of {case.reduction} for {argument}"
                     return f"{text}: {int(np.sum(~good))} of {good.size} wrong"

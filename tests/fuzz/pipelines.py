@@ -360,6 +360,8 @@ def check(seed: int) -> str | None:
 
     text = f"seed {seed}: {[(s.text, s.operands) for s in steps]}; inputs {[f'{a.aval}' for a, _ in given]}"
     arrays = [a for a, _ in given]
+    floats = [v.array[np.isfinite(v.array)] for v in values if v.array.dtype.kind == "f"]
+    largest = max((float(np.abs(x).max(initial=1.0)) for x in floats), default=1.0)  # may have cancelled
     try:
         if seed % 5 == 0:
             got = run(*arrays)
@@ -374,6 +376,6 @@ def check(seed: int) -> str | None:
         theirs = values[k].array
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return f"{text}\nvalue {k}: {ours.aval} instead of {theirs.dtype}{theirs.shape}"
-        if not np.allclose(ours.todense(), theirs, rtol=2e-4, atol=2e-5, equal_nan=True):
+        if not np.allclose(ours.todense(), theirs, rtol=2e-4, atol=2e-5 * largest, equal_nan=True):
             return f"{text}\nvalue {k}: expected\n{theirs}\ngot\n{np.asarray(ours.todense())}"
     return None

@@ -6,6 +6,7 @@ import pytest
 import sparsejax as sj
 from sparsejax.formats import passes
 from sparsejax.lax.library.recurrences import recurrence
+from tests import bounds
 
 
 def plain(x, b, begins, reverse):
@@ -30,13 +31,9 @@ def test_values(count, dtype):
     for reverse in (False, True):
         got = recurrence(x, b, begins, reverse).todense()
         assert got.dtype == b.dtype
-        wide = np.result_type(dtype, "f8")
-        exact = plain(x.astype(wide), b.astype(wide), begins, reverse)
-        terms = plain(
-            np.abs(x.astype(wide)), np.abs(b.astype(wide)), begins, reverse
-        )  # what cancels in a result near 0
-        unit = np.finfo(np.result_type(dtype, "f4") if dtype != "i8" else "f8").eps
-        assert np.all(np.abs(got - exact) <= 32 * unit * terms)
+        exact = plain(bounds.wide(x), bounds.wide(b), begins, reverse)
+        terms = plain(np.abs(bounds.wide(x)), np.abs(bounds.wide(b)), begins, reverse)
+        bounds.check(got, exact, terms)
 
 
 def test_derivatives_and_batches():

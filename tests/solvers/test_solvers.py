@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.scipy.sparse import linalg
+from tests import bounds
 from tests.fuzz.levels import OUTPUTS, random_format
 
 pytestmark = pytest.mark.rotating(20)
@@ -58,7 +59,8 @@ def test_formats(rng, form):
     a, b = matrix(rng, definite=True), vector(rng, N)
     A = sj.array(a).asformat(form)
     for name, solve in SOLVERS.items():
-        assert_allclose(solve(A, b).todense(), np.linalg.solve(a, b), rtol=1e-9, err_msg=name)
+        want = np.linalg.solve(a, b)
+        assert_allclose(solve(A, b).todense(), want, rtol=0, atol=1e-9 * np.abs(want).max(), err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
@@ -70,7 +72,8 @@ def test_dtypes(rng, name, dtype):
     made = getattr(linalg, name)(sj.array(a, format="csr"), b, **kwargs)
     x = made if name == "spsolve" else made[0]
     assert x.dtype == dtype
-    assert_allclose(x.todense(), np.linalg.solve(a, b), rtol=1e-4 if single else 1e-9)
+    want = np.linalg.solve(bounds.wide(a), bounds.wide(b))
+    assert_allclose(x.todense(), want, rtol=0, atol=(1e-4 if single else 1e-9) * np.abs(want).max())
 
 
 def test_integers_become_floats():
