@@ -10,6 +10,7 @@ import bisect
 import itertools
 import json
 import math
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -346,8 +347,18 @@ def _place(plan: Plan, var: Var, point: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(0 if k is None else point[k] for k in plan.values[var].dims)
 
 
+_texts: weakref.WeakKeyDictionary[Stage, tuple[str, str]] = weakref.WeakKeyDictionary()
+
+
 def _text(stage: Stage) -> tuple[str, str]:
-    """A stage as text (`tasks.Program`), and beside it the user's lines: programs that compute the same have one text, which is compiled once."""
+    """A stage as text (`tasks.Program`), and beside it the user's lines: programs that compute the same have one text, which is compiled once. Written
+    once for a planned stage."""
+    if stage not in _texts:
+        _texts[stage] = _written(stage)
+    return _texts[stage]
+
+
+def _written(stage: Stage) -> tuple[str, str]:
     jaxpr = Jaxpr(tuple(stage.inputs.values()), (), tuple(stage.eqns), tuple(stage.outputs))
     dims = [[-1 if k is None else k for k in axes] for _, axes in stage.inputs]
     sized = {str(n): [-1 if k is None else k for k in axes] for n, axes in stage.sized.items()}

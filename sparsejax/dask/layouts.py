@@ -71,6 +71,8 @@ SIZED = (structural.broadcast_p, structural.unit_axes_p)
 
 RELAYOUTS = (*SIZED, structural.transpose_p, structural.expand_p, structural.squeeze_p)
 """Operations that cost less than to keep or send their result: of one operand, and no work per entry."""
+ENTRYWISE = frozenset((*primitives.values(), cast_p, unary_p))
+"""Operations that make an entry of the result of the entry of each operand."""
 
 
 def rule_of(eqn: Eqn) -> Rule | None:

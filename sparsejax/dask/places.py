@@ -10,6 +10,7 @@ another runs it. Blocks of files lie nowhere: Dask reads them where there is roo
 
 from __future__ import annotations
 
+import hashlib
 import time
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
@@ -52,5 +53,5 @@ def annotated(graph: Mapping[Any, Any], homes: Homes) -> Any:
         return graph
     layered = optional("dask.highlevelgraph", "dask")
     asked = {"workers": own.get, "allow_other_workers": dict.fromkeys(own, True).get}
-    name = f"sparsejax-{id(graph)}"
+    name = f"sparsejax-{hashlib.sha256(repr(list(graph)).encode()).hexdigest()[:32]}"  # keys say what they compute
     return layered.HighLevelGraph({name: layered.MaterializedLayer(graph, annotations=asked)}, {name: set()})

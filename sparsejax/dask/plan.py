@@ -9,13 +9,15 @@ moved, at `BYTE` nanoseconds each, and work at one nanosecond per stored entry a
 each with a link of its own; and `TASK` nanoseconds per task. Prices depend on the shards and not on workers, and so do the graph and the bits of results.
 
 Partial results are put together in one place each (a reduce, by a tree), or a part of the result in every place (a reduce-scatter), whose result is cut anew.
-What only lays out given values in another way (`layouts.RELAYOUTS`) is made again in every stage that reads it: no block of it is ever kept or moved.
+What only lays out given values in another way (`layouts.RELAYOUTS`), or changes each entry of a dense one that a single equation reads (`0.15 * x`), is
+made again in the stage that reads it: no block of it is ever kept or moved.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +25,7 @@ from typing import Any
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.dask.cuts import Cut, aligned, divided, whole
-from sparsejax.dask.layouts import RELAYOUTS, Rule, rule_of
+from sparsejax.dask.layouts import ENTRYWISE, RELAYOUTS, Rule, rule_of
 
 BYTE, TASK = 1.0, 2e5
 """Prices in nanoseconds: a byte at 1 GB/s between processes of one machine or over 10 Gbit/s, and a task of Dask's (`benchmarks/dask_scaling.py`)."""
@@ -138,6 +140,8 @@ class Plan:
         for var, (cuts, entries) in zip((*jaxpr.consts, *jaxpr.inputs), inputs, strict=True):
             self.values[var] = Value(var.aval, cuts, entries)
         self.rules = [rule_of(eqn) for eqn in jaxpr.eqns]
+        self.reads = Counter(a for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var))
+        self.reads.update(a for a in jaxpr.outputs if isinstance(a, Var))
         self.workers = max([1, *(v.count for v in self.values.values())])
         self.candidates = self._candidates()
         self.remade: dict[Var, Choice] = {}
@@ -145,6 +149,7 @@ class Plan:
         self.stages: list[Stage] = []
         for eqn, rule in zip(jaxpr.eqns, self.rules, strict=True):
             self._place(self._choose(eqn, rule))
+        self._merge()
         read = {a for a in jaxpr.outputs if isinstance(a, Var)}
         for stage in self.stages:
             own = {v for c in stage.choices for v in c.eqn.outputs}
@@ -322,10 +327,11 @@ class Plan:
         while atom in self.remade:
             eqn, rule = self.remade[atom].eqn, self.remade[atom].rule
             assert rule is not None
-            (atom,), (operand,), (result,) = eqn.inputs, rule.operands, rule.outputs
+            number_of, (result,) = _only(eqn), rule.outputs
+            atom = eqn.inputs[number_of]
             if isinstance(atom, Literal):
                 return None
-            axes = _followed(operand, dict(zip(result, axes, strict=True)))
+            axes = _followed(rule.operands[number_of], dict(zip(result, axes, strict=True)))
         value = self.values[atom]
         wanted = [
             split.get(v, whole(c[-1])) if v is not None else whole(c[-1]) for v, c in zip(axes, value.cuts, strict=True)
@@ -394,8 +400,16 @@ class Plan:
                 cuts = tuple(choice.scatter[1] if v == choice.scatter[0] else c for v, c in zip(own, cuts, strict=True))
             self.values[out] = Value(out.aval, cuts, self._expected(eqn, rule, out), stage, axes)
 
-        if given and rule is not None and eqn.primitive in RELAYOUTS:
+        if given and rule is not None and self._remakes(eqn):
             self.remade[eqn.outputs[0]] = choice
+
+    def _remakes(self, eqn: Eqn) -> bool:
+        """Whether what reads the result of this equation on given values makes it itself."""
+        if eqn.primitive in RELAYOUTS:
+            return True
+        (out, *others), read = eqn.outputs, [a for a in eqn.inputs if isinstance(a, Var)]
+        once = eqn.primitive in ENTRYWISE and len(read) == 1 and not others and self.reads[out] == 1
+        return once and out not in self.jaxpr.outputs and out.aval.is_dense and read[0].aval.shape == out.aval.shape
 
     def _inside(self, stage: Stage, atom: Atom, axes: tuple[int | None, ...]) -> Atom:
         """An operand as the equations of a stage read it, its axes cut along these dimensions of the grid."""
@@ -405,13 +419,14 @@ class Plan:
             if (atom, axes) not in stage.remade:
                 choice = self.remade[atom]
                 assert choice.rule is not None
-                (source,), (operand,), (result,) = choice.eqn.inputs, choice.rule.operands, choice.rule.outputs
+                number, (result,) = _only(choice.eqn), choice.rule.outputs
                 dims = dict(zip(result, axes, strict=True))
-                inner = self._inside(stage, source, _followed(operand, dims))
+                inputs = list(choice.eqn.inputs)
+                inputs[number] = self._inside(stage, inputs[number], _followed(choice.rule.operands[number], dims))
                 made = stage.remade[atom, axes] = Var(atom.aval)
                 if choice.rule.sized:
                     stage.sized[len(stage.choices)] = _followed(choice.rule.resized, dims)
-                again = Eqn(choice.eqn.primitive, (inner,), choice.eqn.params, (made,), choice.eqn.source)
+                again = Eqn(choice.eqn.primitive, tuple(inputs), choice.eqn.params, (made,), choice.eqn.source)
                 stage.choices.append(replace(choice, eqn=again))
                 stage.eqns.append(again)
             return stage.remade[atom, axes]
@@ -471,6 +486,61 @@ class Plan:
                 rest.remove(match)
         return dims if len(set(dims.values())) == len(dims) else None
 
+    def _merge(self) -> None:
+        """Put stages together of which one reads the blocks of the other as they are and waits for nothing else: a task in place of two.
+
+            a: t = A @ x        b: u = x * 0.15; y = t + u        ->        a: t = A @ x; u = x * 0.15; y = t + u
+
+        Equations on given values come into a stage of their own first, as nothing tells where their results are read.
+        """
+        changed = True
+        while changed:
+            changed = False
+            for b in list(self.stages):
+                for a in dict.fromkeys(s for var, _ in b.inputs if (s := self.values[var].stage) is not None):
+                    dims = self._aligned(a, b)
+                    if dims is not None and b.before - {a} <= a.before:
+                        self._join(a, b, dims)
+                        changed = True
+                        break
+
+    def _aligned(self, a: Stage, b: Stage) -> dict[int, int] | None:
+        """The dimension of the grid of `a` for each of `b`, where every point of `b` reads what the same point of `a` makes; else None."""
+        if len(a.grid) != len(b.grid) or any(c.rule is None for c in (*a.choices, *b.choices)):
+            return None
+        dims: dict[int, int] = {}
+        for var, axes in b.inputs:
+            value = self.values[var]
+            if value.stage is not a:
+                continue
+            if var in a.partial or {k for k in value.dims if k is not None} != set(range(len(a.grid))):
+                return None
+            for own, other in zip(value.dims, axes, strict=True):
+                if own is None and other is None:
+                    continue
+                if own is None or other is None or a.grid[own] != b.grid[other] or dims.setdefault(other, own) != own:
+                    return None
+        return dims if len(set(dims.values())) == len(b.grid) else None
+
+    def _join(self, a: Stage, b: Stage, dims: dict[int, int]) -> None:
+        """The equations of `b` after those of `a`, in its tasks."""
+        inner: dict[Atom, Var] = {}
+        for (var, axes), own in b.inputs.items():
+            inner[own] = var if self.values[var].stage is a else a.inputs.setdefault((var, _followed(axes, dims)), own)
+        for number, axes in b.sized.items():
+            a.sized[len(a.choices) + number] = _followed(axes, dims)
+        a.choices += b.choices
+        for eqn in b.eqns:
+            inputs = tuple(inner.get(atom, atom) for atom in eqn.inputs)
+            a.eqns.append(Eqn(eqn.primitive, inputs, eqn.params, eqn.outputs, eqn.source))
+        for value in self.values.values():
+            if value.stage is b:
+                value.stage, value.dims = a, _followed(value.dims, dims)
+        self.stages.remove(b)
+        for later in self.stages:
+            if b in later.before:
+                later.before = later.before - {b} | {a}
+
     def _sorted(self) -> list[Stage]:
         done: list[Stage] = []
         left = list(self.stages)
@@ -479,6 +549,11 @@ class Plan:
             done.append(ready)
             left.remove(ready)
         return done
+
+
+def _only(eqn: Eqn) -> int:
+    """The number of the operand that is no literal; of others, the first."""
+    return next((k for k, a in enumerate(eqn.inputs) if isinstance(a, Var)), 0)
 
 
 def _fit(cut: Cut, aval: Aval, axis: int) -> bool:

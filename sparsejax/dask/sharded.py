@@ -136,16 +136,27 @@ class Sharded:
 
     def compute(self, **kwargs: Any) -> Array:
         """The whole array, here: workers send their blocks, and none of them holds all."""
+        self._refuse_elsewhere(kwargs)
         client = None if kwargs else current_client()
-        if client is not None and not client.asynchronous and _on_clients():
+        if client is not None and not client.asynchronous and _on_clients(_configured()):
             return _gathered(_fetched(client, self.__dask_graph__(), self.__dask_keys__()), self.grid, self.aval)
         whole: Array = optional("dask", "dask").compute(self, **kwargs)[0]
         return whole
 
     def persist(self, **kwargs: Any) -> Sharded:
         """The same array with its blocks computed, kept where they were."""
+        self._refuse_elsewhere(kwargs)
         made: Sharded = optional("dask", "dask").persist(self, **kwargs)[0]
         return made
+
+    def _refuse_elsewhere(self, how: Mapping[str, Any]) -> None:
+        """ValueError where blocks lie on a cluster and a scheduler of this process is asked for."""
+        asked = how.get("scheduler", _configured())
+        if not _on_clients(asked) and any(hasattr(node, "status") for node in self._graph.values()):
+            raise ValueError(
+                f"scheduler={asked!r} runs tasks in this process, but blocks of this array lie on the workers of a cluster; leave out scheduler, or "
+                "call compute() first"
+            )
 
     def to_dask_array(self) -> Any:
         """The blocks as chunks of a `dask.array`."""
@@ -331,9 +342,14 @@ def _fetched(client: Any, graph: Any, keys: list[Any]) -> list[Any]:
     return made
 
 
-def _on_clients() -> bool:
-    """Whether Dask computes on the client's cluster, and is not configured to use another scheduler."""
-    return optional("dask", "dask").config.get("scheduler", None) in (None, "distributed", "dask.distributed")
+def _configured() -> Any:
+    """The scheduler that Dask is configured to use; None where it takes the client's."""
+    return optional("dask", "dask").config.get("scheduler", None)
+
+
+def _on_clients(scheduler: Any) -> bool:
+    """Whether Dask computes on a client's cluster, where this scheduler is asked for."""
+    return scheduler is None or hasattr(scheduler, "scheduler_info") or scheduler in ("distributed", "dask.distributed")
 
 
 def current_client() -> Any:

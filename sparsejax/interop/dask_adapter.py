@@ -6,7 +6,8 @@ imported after Dask (as it is where a worker reads the first array), when Dask f
 imports Dask.
 
 A few functions of Dask's write into what chunks have given them, and arrays here never change. `register` puts functions in front of them that
-hand them NumPy's own copy of a dense result (`argmax` of whole arrays), or make a new array (`x[key] = value`, `vindex`).
+hand them NumPy's own copy of a dense result (`argmax` of whole arrays), or make a new array (`x[key] = value`, `vindex`). Others guess the `meta` of a result
+from that of its operand, as arrays of NumPy's have no format; theirs is what our operation returns (`a[i]`, `max`, `cumsum`).
 """
 
 from __future__ import annotations
@@ -54,10 +55,12 @@ def register() -> None:
     with _lock:
         if _replaced:
             return
-        for module, name, ours in _WRITING:
+        for module, name, ours in _INSTEAD:
             owner = importlib.import_module(module)
-            _replaced[name] = getattr(owner, name)
-            setattr(owner, name, ours)
+            for part in name.split(".")[:-1]:
+                owner = getattr(owner, part)
+            _replaced[name] = getattr(owner, name.split(".")[-1])
+            setattr(owner, name.split(".")[-1], ours)
     dask.register_chunk_type(Array)
     sizes.sizeof.register(Array, size_of)
     dispatch.concatenate_lookup.register(Array, concatenate)
@@ -145,7 +148,76 @@ def vindex_merge(locations: Any, values: Any) -> Any:
     return concatenate(parts, 0)[np.argsort(order, kind="stable")]
 
 
-_WRITING: list[tuple[str, str, Callable[..., Any]]] = [
+# ------------------------------------------------------------------------------------------ what results will be
+
+
+def _extreme(name: str) -> Callable[..., Any]:
+    """The extreme of a chunk: of an empty one (of which `meta` is), nothing in the format of others' extremes."""
+
+    def chunk(x: Any, axis: Any = None, keepdims: Any = None) -> Any:
+        if isinstance(x, Array) and x.size == 0:
+            return surface["zeros"]((0,) * x.ndim, x.dtype)
+        return _original(name)(x, axis=axis, keepdims=keepdims)
+
+    chunk.__name__ = chunk.__qualname__ = name
+    return chunk
+
+
+chunk_max, chunk_min = _extreme("chunk_max"), _extreme("chunk_min")
+
+
+def cumreduction(func: Any, binop: Any, ident: Any, x: Any, axis: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
+    """Running sums and products."""
+    made = _original("cumreduction")(func, binop, ident, x, axis=axis, dtype=dtype, **kwargs)
+    if isinstance(getattr(x, "_meta", None), Array) and kwargs.get("out") is None:
+        made._meta = func(x._meta, axis=0 if axis is None else axis, dtype=made.dtype)
+    return made
+
+
+def getitem(self: Any, index: Any) -> Any:
+    """`a[index]` of an array of Dask's."""
+    made = _original("Array.__getitem__")(self, index)
+    if isinstance(self._meta, Array) and made is not self:
+        kinds = tuple(map(_kind, index if isinstance(index, tuple) else (index,)))
+        found = _selected(self._meta.aval, kinds)
+        if found is not None and found.ndim == made.ndim and found.dtype == made.dtype:
+            made._meta = found
+    return made
+
+
+def _kind(index: Any) -> Any:
+    """How an index selects, whatever it selects."""
+    if index is None or index is Ellipsis:
+        return index
+    if isinstance(index, slice):
+        return "slice"
+    if np.ndim(index) == 0:
+        return "number"
+    return "mask", np.ndim(index) if getattr(index, "dtype", None) == np.bool_ else 0
+
+
+@functools.lru_cache(maxsize=512)
+def _selected(aval: Any, kinds: tuple[Any, ...]) -> Any:
+    """What indices of these kinds return, of an array of this type, without entries; None where they are not for it."""
+    index: list[Any] = []
+    for kind in kinds:
+        if isinstance(kind, tuple):
+            index.append(np.ones((1,) * kind[1], bool) if kind[1] else np.zeros(1, np.int64))
+        else:
+            index.append({"slice": slice(None), "number": 0}.get(kind, kind))
+    one = surface["full"]((1,) * aval.ndim, aval.fill_value, aval.dtype).asformat(aval.format)
+    try:
+        made = one[tuple(index)]
+    except (IndexError, TypeError):
+        return None
+    return made[(slice(0, 0),) * made.ndim] if made.ndim else made
+
+
+_INSTEAD: list[tuple[str, str, Callable[..., Any]]] = [
+    ("dask.array.reductions", "chunk_max", chunk_max),
+    ("dask.array.reductions", "chunk_min", chunk_min),
+    ("dask.array.reductions", "cumreduction", cumreduction),
+    ("dask.array.core", "Array.__getitem__", getitem),
     ("dask.array.reductions", "arg_chunk", arg_chunk),
     ("dask.array.slicing", "setitem", setitem),
     ("dask.array.core", "_vindex_merge", vindex_merge),

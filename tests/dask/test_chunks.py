@@ -252,6 +252,21 @@ KEPT = (
 )
 
 
+SAID = (
+    "row",
+    "entry",
+    "slice with steps",
+    "newaxis",
+    "max",
+    "min",
+    "cumsum",
+    "cumsum blelloch",
+    "cumprod",
+    "boolean entries",
+)
+"""What has another format than its operand, which `meta` has too."""
+
+
 @pytest.mark.rotating(4)
 @pytest.mark.parametrize("form", FORMATS)
 def test_formats(form):
@@ -268,6 +283,9 @@ def test_formats(form):
             raise AssertionError(f"{name}: {error}") from None
         if name in KEPT:
             assert found.format == lazy._meta.format == computed.get(name, a._meta.format), name
+        if name in SAID:
+            assert isinstance(lazy._meta, sj.Array) and lazy._meta.ndim == lazy.ndim, name
+            assert found.format == lazy._meta.format, name
 
 
 def test_meta():

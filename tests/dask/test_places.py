@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 
+dask = pytest.importorskip("dask", reason="dask is not installed: pip install 'sparsejax[dask]'")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'")
 
 import sparsejax.dask as sd  # noqa: E402
@@ -54,6 +55,28 @@ def test_a_lost_home(client):
     A = sd.shard(S, rows=2)
     A.homes = dict.fromkeys(A.homes, "tcp://127.0.0.1:1")
     np.testing.assert_allclose(sd.jit(lambda A: A * 2)(A).compute().todense(), S.toarray() * 2)
+
+
+def test_other_schedulers_are_refused(client):
+    """Blocks that lie on workers are not computed by a scheduler of this process."""
+    A = sd.shard(np.ones((800, 500)), rows=2)  # above a megabyte, so that they are sent
+    doubled = sd.jit(lambda A: A * 2)(A)
+    for run in (A.compute, doubled.compute, doubled.persist):
+        with pytest.raises(
+            ValueError, match="scheduler='sync' runs tasks in this process, but blocks of this array lie on"
+        ):
+            run(scheduler="sync")
+    with dask.config.set(scheduler="threads"), pytest.raises(ValueError, match="scheduler='threads' runs tasks"):
+        doubled.compute()
+    np.testing.assert_array_equal(doubled.compute(scheduler=client).todense(), np.full((800, 500), 2.0))
+    np.testing.assert_array_equal(doubled.compute(scheduler="distributed").todense(), np.full((800, 500), 2.0))
+
+
+def test_names_of_layers():
+    """Equal graphs have equal names."""
+    homes = {("x", 0): "a"}
+    one, two, other = (places.annotated(g, homes) for g in ({("x", 0): 1}, {("x", 0): 1}, {("x", 0): 1, ("y", 0): 2}))
+    assert list(one.layers) == list(two.layers) != list(other.layers)
 
 
 def test_seats():

@@ -389,6 +389,37 @@ def test_large_work_is_cut():
     assert len(made.__dask_graph__()) == 4 + 1 + 4
 
 
+def test_equations_on_given_values_share_a_task():
+    """A round of PageRank is a task per shard, as `0.15 * x` runs beside the product that it is added to."""
+    big = sd.shard(sj.array(sp.random_array((20_000, 20_000), density=1e-3, format="csr", rng=rng)), rows=4)
+    start = np.ones(20_000)
+
+    def rounds(A, x):
+        return sj.lax.fori_loop(0, 3, lambda k, y: 0.85 * (A @ y) + 0.15 * x, x)
+
+    def between(A, x):
+        """The product of the second stage reads all of the first, and neither waits for more than it reads."""
+        y = A @ x
+        return (A @ y) + y * x
+
+    def stages(function):
+        return [p.count("stage") for p in sd.explain(function)(big, start).split("plan")[1:]]
+
+    assert stages(rounds) == [1, 1]
+    assert stages(between) == [2]
+    whole = big.compute(scheduler="sync")
+    for function in (rounds, between):
+        found = sd.jit(function)(big, start).compute(scheduler="sync").todense()
+        np.testing.assert_allclose(found, function(whole.to_scipy(), start) if function is between else _rounds(whole))
+
+
+def _rounds(A):
+    x = y = np.ones(A.shape[1])
+    for _ in range(3):
+        y = 0.85 * (A.to_scipy() @ y) + 0.15 * x
+    return y
+
+
 def test_many_shards():
     """Operands of many blocks are put together once."""
     made = sd.jit(pagerank)(sd.shard(A, rows=40), x)
