@@ -30,12 +30,13 @@ NOT_HERE = ("chunks", "alone", "conversion", "passes", "memory", "donation", "co
 
 @contextmanager
 def recorded() -> Iterator[set[str]]:
-    """The texts of kernels that are compiled inside the block."""
+    """The texts of kernels that are compiled inside the block; not those of the allocator and the pool, which every process compiles once."""
     texts: set[str] = set()
     compiled = compiler.compile_text
 
     def compile_text(text: str, plain: bool = False) -> compiler.Kernel:
-        texts.add(text)
+        if not plain:
+            texts.add(text)
         return compiled(text, plain)
 
     compiler.compile_text = compile_text
