@@ -135,7 +135,7 @@ def without(run: Run, only: Sequence[str], rounds: int) -> Iterator[tuple[str, f
         with kernels() as texts, config.using(**setting):
             try:
                 run()
-            except (FormatError, ScheduleError):
+            except (FormatError, ScheduleError, MemoryError):  # not legal here, or hopeless
                 continue
             if texts <= own:
                 continue

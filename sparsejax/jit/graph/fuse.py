@@ -136,8 +136,7 @@ class _Fuser:
     def _inline(self, eqn: Eqn, made: cin.Definition) -> Nest:
         indices, out = made.indices, eqn.outputs[0]
         result = legalize.assembled(tensor_of("out", out.aval))
-        producers: list[Producer] = []
-        replace_: dict[cin.Access, cin.Expr] = {}
+        inside: dict[cin.Access, Nest] = {}
         accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
         asked = set(patterns(made.rhs))
         times = Counter(cin.accesses(made.rhs))
@@ -173,15 +172,13 @@ class _Fuser:
             if choices.pick("fusion", (way, "apart"), "apart" if many and not recomputed else way) == "apart":
                 continue
             size, whole = size + times[access] * (grown - 1), tried
-            replace_[access] = moved.value
-            producers += moved.producers
-        rhs = cin.substitute(made.rhs, replace_)
+            inside[access] = moved
         if made.op is None:
-            return Nest(result, indices, tuple(producers), rhs)
+            return Nest(result, indices, (), made.rhs).inlined(inside)
         identity = operators.get(made.op).identity(out.aval.dtype)
         temporary = tensor_of(f"t{out.number}", out.aval)._replace(fill_value=identity)
         target = cin.Access(temporary, indices)
-        return Nest(result, indices, (Producer(target, made.op, rhs),), target)
+        return Nest(result, indices, (Producer(target, made.op, made.rhs),), target).inlined(inside)
 
     def _moved(
         self, access: cin.Access, fragment: Nest, made: cin.Definition, indices: tuple[cin.Index, ...], out: Aval
@@ -197,8 +194,7 @@ class _Fuser:
             sparse = any(not a.tensor.format.is_dense for a in cin.accesses(fragment.value))
             if not (sparse and cheap(fragment.value)):
                 return None
-        rename: dict[cin.Index, cin.Index] = dict(zip(fragment.indices, access.indices, strict=True))
-        return fragment.changed(lambda expr: cin.rename(expr, rename))
+        return fragment.over(access.indices)
 
     def _step(self, var: Var, fragment: Nest) -> KernelStep:
         nest = _once(replace(fragment, value=simplify.simplify(fragment.value)))
@@ -326,15 +322,7 @@ def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
         arguments.append(variables[access.tensor.name])
         form = legalize.without_lone_coordinates(access.tensor.format)
         tensors[access] = cin.Access(access.tensor._replace(name=fresh, format=form), access.indices)
-    targets = [cin.moved_access(p.target, tensors) for p in nest.producers]
-    spaces = {
-        t.tensor.name: cin.Access(t.tensor._replace(name=f"w{k or ''}"), t.indices) for k, t in enumerate(targets)
-    }
-
-    def move(expr: cin.Expr) -> cin.Expr:
-        return cin.rename(cin.replaced(cin.substitute(expr, tensors), spaces), names)
-
-    made = nest.changed(move)
+    made = nest.respelled(tensors, [f"w{k or ''}" for k in range(len(nest.producers))], names)
     by_name = {_tensor_name(k): v for k, v in enumerate(arguments)}
     return KernelStep(made, tuple(by_name[t.name] for t in made.inputs), output)
 

@@ -165,35 +165,30 @@ def _inlined(outer: Nest, inner: Nest, name: str, source: partition.KernelStep) 
     read = _reads(outer, name)
     if name in outer.asked or any(_refilled(a, source) for a in read):
         return None
-    producers = list(outer.producers)
-    value = outer.value
-    added: dict[cin.Access, Producer] = {}
+    inside: dict[cin.Access, Nest] = {}
+    added: set[cin.Access] = set()
     for access in read:
         moved = _moved(outer, inner, access, source)
         if moved is None:
             return None
-        new, replacement = moved
-        for p in new:
+        for p in moved.producers:
             if p.target not in added and len(read) > 1 and set(cin.variables(p.target)) & _own(outer, access):
                 return None  # the same reduction at two places: it would be computed twice
             if any(t != p.target and t.tensor.name == p.target.tensor.name for t in added):
                 return None  # the same, over other variables
-            added.setdefault(p.target, p)
-        producers = [Producer(p.target, p.op, cin.substitute(p.rhs, {access: replacement})) for p in producers]
-        value = cin.substitute(value, {access: replacement})
-    pairs = zip(outer.producers, producers, strict=True)
-    if not all(fuse.keeps_variables(old.rhs, new.rhs, new.target.indices) for old, new in pairs):
-        return None
-    return Nest(outer.output, outer.indices, (*added.values(), *producers), value)
+            added.add(p.target)
+        inside[access] = moved
+    made = outer.inlined(inside)
+    pairs = zip(outer.producers, made.producers[len(added) :], strict=True)
+    keeps = all(fuse.keeps_variables(old.rhs, new.rhs, new.target.indices) for old, new in pairs)
+    return made if keeps else None
 
 
-def _moved(
-    outer: Nest, inner: Nest, access: cin.Access, source: partition.KernelStep
-) -> tuple[list[Producer], cin.Expr] | None:
-    """What the kernel that makes a value becomes where `access` reads it: producers, and what stands for the access."""
+def _moved(outer: Nest, inner: Nest, access: cin.Access, source: partition.KernelStep) -> Nest | None:
+    """What the kernel that makes a value becomes where `access` reads it."""
     made = _renamed(inner, access)
     if made is None or inner.direct:
-        return None if made is None else (list(made.producers), made.value)
+        return made
     everywhere = all(
         set(placement.variables(outer, number)) == set(access.indices)
         for number, expr in enumerate(outer.expressions)
@@ -201,7 +196,7 @@ def _moved(
     )
     whole = not any(p.target.tensor.lacks for p in made.producers)
     if everywhere or (whole and fuse.cheap(made.value) and limits.nodes(made.value) <= limits.SHARED):
-        return (list(made.producers), made.value) if fuse.entrywise(inner, source.output.aval) else None
+        return made if fuse.entrywise(inner, source.output.aval) else None
     return None
 
 
@@ -239,9 +234,7 @@ def _renamed(inner: Nest, access: cin.Access) -> Nest | None:
     """`inner` over the indices of an access to its result; None where these or its own are no variables, or one is there twice."""
     if not cin.are_variables((*inner.indices, *access.indices)) or len(set(access.indices)) < len(access.indices):
         return None
-    rename: dict[cin.Index, cin.Index] = dict(zip(inner.indices, access.indices, strict=True))
-    producers = tuple(p.moved(lambda expr: cin.rename(expr, rename)) for p in inner.producers)
-    return replace(inner, producers=producers, value=cin.rename(inner.value, rename))
+    return inner.over(access.indices)
 
 
 def _unified(nest: Nest, name: str) -> Nest | None:
@@ -303,12 +296,4 @@ def named(step: partition.KernelStep, variables: dict[str, Var], prefix: str) ->
         var = by_name[access.tensor.name]
         variables[_name(var)] = var
         moved[access] = cin.Access(access.tensor._replace(name=_name(var)), access.indices)
-    spaces: dict[str, cin.Access] = {}
-    for k, p in enumerate(nest.producers):
-        target = p.target.tensor._replace(name=f"{prefix}{step.output.number}.{k}")
-        spaces[p.target.tensor.name] = cin.Access(target, cin.moved_access(p.target, moved).indices)
-
-    def move(expr: cin.Expr) -> cin.Expr:
-        return cin.rename(cin.replaced(cin.substitute(expr, moved), spaces), names)
-
-    return nest.changed(move)
+    return nest.respelled(moved, [f"{prefix}{step.output.number}.{k}" for k in range(len(nest.producers))], names)

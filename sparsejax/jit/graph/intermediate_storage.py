@@ -148,19 +148,12 @@ def _with(step: partition.KernelStep, var: Var, new: Var) -> partition.KernelSte
     form = new.aval.format
     nest = step.nest
     if step.output == var:
-        targets = {
-            p.target: cin.Access(p.target.tensor._replace(format=form), p.target.indices) for p in nest.producers
-        }
-        producers = tuple(p.moved(lambda e: cin.substitute(e, dict(targets))) for p in nest.producers)
-        value = cin.substitute(nest.value, dict(targets))
-        return replace(step, nest=Nest(nest.output._replace(format=form), nest.indices, producers, value), output=new)
+        made = nest.in_formats({p.target: form for p in nest.producers})
+        return replace(step, nest=replace(made, output=nest.output._replace(format=form)), output=new)
     named = {t.name for t, v in zip(nest.inputs, step.arguments, strict=True) if v == var}
-    moved: dict[cin.Access, cin.Expr] = {
-        a: cin.Access(a.tensor._replace(format=form), a.indices) for a in nest.reads if a.tensor.name in named
-    }
     return replace(
         step,
-        nest=nest.changed(lambda e: cin.substitute(e, moved)),
+        nest=nest.in_formats({a: form for a in nest.reads if a.tensor.name in named}),
         arguments=tuple(new if v == var else v for v in step.arguments),
     )
 

@@ -273,9 +273,7 @@ def _onto(nest: Nest, at: cin.Index, own: cin.Access, size: int) -> Nest:
         below = own.tensor.format.order[_last(own.tensor.format) + 1 :]
         shape = (size, *(own.tensor.shape[d] for d in below))
         targets[p.target] = cin.Access(p.target.tensor.reshaped(shape, Format.parse("dense", len(shape))), indices)
-    producers = tuple(p.moved(lambda expr: cin.substitute(expr, targets)) for p in nest.producers)
-    value = cin.substitute(nest.value, targets)
-    return Nest(out.tensor._replace(result=None), indices, producers, value)
+    return replace(nest.substituted(targets), output=out.tensor._replace(result=None), indices=indices)
 
 
 def _made(step: partition.KernelStep, nest: Nest, moved: dict[cin.Access, cin.Expr], like: int | None) -> Positional:

@@ -72,12 +72,7 @@ def adapted(nest: Nest) -> Nest:
             plain = nest.output.format.unblocked().as_written(nest.output.shape, nest.output.dtype.itemsize)
             nest = replace(nest, output=nest.output._replace(format=plain))
             continue
-        moved: dict[cin.Access, cin.Expr] = {
-            a: cin.Access(a.tensor._replace(format=a.tensor.format.unblocked()), a.indices)
-            for a in accesses
-            if _in_blocks(a, wrong)
-        }
-        nest = _with_accesses(nest, moved)
+        nest = nest.in_formats({a: a.tensor.format.unblocked() for a in accesses if _in_blocks(a, wrong)})
 
 
 def unpaired(access: cin.Access, split: Collection[cin.Index]) -> Iterator[cin.Index]:
@@ -99,10 +94,6 @@ def _whole(access: cin.Access) -> Iterator[cin.Index]:
 
 def _in_blocks(access: cin.Access, variables: set[cin.Index]) -> bool:
     return any(b > 1 and ix in variables for ix, b in zip(access.indices, access.tensor.format.blocks, strict=True))
-
-
-def _with_accesses(nest: Nest, moved: dict[cin.Access, cin.Expr]) -> Nest:
-    return nest.changed(lambda expr: cin.substitute(expr, moved))
 
 
 # ------------------------------------------------------------------------------------------------------- definitions
@@ -278,12 +269,8 @@ def joined(access: cin.Access, parts: Parts, form: Format) -> Format:
 def with_formats(nest: Nest, formats: Mapping[str, Format]) -> Nest:
     """`nest` reading inputs in other formats: by name, those into which they are to split."""
     parts = parts_of_nest(nest)
-    moved: dict[cin.Access, cin.Expr] = {}
-    for access in nest.reads:
-        if access.tensor.name in formats:
-            form = joined(access, parts, formats[access.tensor.name])
-            moved[access] = cin.Access(access.tensor._replace(format=form), access.indices)
-    return _with_accesses(nest, moved)
+    asked = [a for a in nest.reads if a.tensor.name in formats]
+    return nest.in_formats({a: joined(a, parts, formats[a.tensor.name]) for a in asked})
 
 
 def split_counts(access: cin.Access, parts: Parts, counts: Sequence[float]) -> tuple[float, ...]:

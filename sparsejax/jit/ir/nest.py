@@ -11,10 +11,11 @@ s[i] += exp(A[i,k]).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsejax.cached import cached_property
+from sparsejax.formats import Format
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.bounded import Bounded
 
@@ -51,6 +52,36 @@ class Nest:
         out = change(cin.Access(self.output, self.indices))
         assert isinstance(out, cin.Access)
         return Nest(self.output, out.indices, tuple(p.moved(change) for p in self.producers), change(self.value))
+
+    def substituted(self, known: dict[cin.Access, cin.Expr]) -> Nest:
+        """The same with expressions in place of accesses."""
+        return self.changed(lambda expr: cin.substitute(expr, known))
+
+    def in_formats(self, formats: Mapping[cin.Access, Format]) -> Nest:
+        """The same where some accesses read their tensors in other formats."""
+        return self.substituted({a: cin.Access(a.tensor._replace(format=f), a.indices) for a, f in formats.items()})
+
+    def over(self, indices: Sequence[cin.Index]) -> Nest:
+        """The same over other indices: what an access with these reads."""
+        names: dict[cin.Index, cin.Index] = dict(zip(self.indices, indices, strict=True))
+        return self.changed(lambda expr: cin.rename(expr, names))
+
+    def inlined(self, known: Mapping[cin.Access, Nest]) -> Nest:
+        """The same with what other nests compute in place of accesses; each of their producers runs once, before its own."""
+        first = {p.target: p for nest in known.values() for p in nest.producers}
+        values = {access: nest.value for access, nest in known.items()}
+        own = [Producer(p.target, p.op, cin.substitute(p.rhs, values)) for p in self.producers]
+        return Nest(self.output, self.indices, (*first.values(), *own), cin.substitute(self.value, values))
+
+    def respelled(
+        self, inputs: dict[cin.Access, cin.Expr], targets: Sequence[str], variables: dict[cin.Index, cin.Index]
+    ) -> Nest:
+        """The same with other accesses of inputs, and other names for the results of producers and for variables."""
+        made = {}
+        for p, name in zip(self.producers, targets, strict=True):
+            access = cin.moved_access(p.target, inputs)
+            made[p.target.tensor.name] = cin.Access(access.tensor._replace(name=name), access.indices)
+        return self.changed(lambda e: cin.rename(cin.replaced(cin.substitute(e, inputs), made), variables))
 
     @cached_property
     def direct(self) -> bool:

@@ -22,7 +22,7 @@ Source: "Compilation of Modular and General Sparse Workspaces", section 4 (refer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Coordinate, Dense, Format
@@ -77,15 +77,6 @@ def _started(nest: Nest) -> Nest:
     start = nest.producers[-1].target.tensor.fill_value
     output = nest.output._replace(fill_value=start)
     return replace(nest, output=output)
-
-
-def with_formats(nest: Nest, formats: Mapping[cin.Tensor, Format]) -> Nest:
-    """`nest` reading its inputs in other formats (conversions that the schedule asked for)."""
-    moved: dict[cin.Access, cin.Expr] = {}
-    for access in nest.reads:
-        form = formats[access.tensor]
-        moved[access] = cin.Access(access.tensor._replace(format=form), access.indices)
-    return nest.changed(lambda expr: cin.substitute(expr, moved))
 
 
 def _many_merged(nest: Nest, order: tuple[cin.IndexVar, ...]) -> tuple[str, int] | None:

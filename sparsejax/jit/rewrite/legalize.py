@@ -18,7 +18,6 @@ from sparsejax.formats import Compressed, Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.rewrite import concretize
 
 
 def assembled(output: cin.Tensor) -> cin.Tensor:
@@ -72,4 +71,4 @@ def _changed(nest: Nest, keep: Callable[[cin.Tensor, int], bool]) -> Nest:
         form = tensor.format
         levels = [level if keep(tensor, number) else Compressed() for number, level in enumerate(form.levels)]
         formats[tensor] = Format(levels, form.order, form.blocks)
-    return concretize.with_formats(nest, formats)
+    return nest.in_formats({a: formats[a.tensor] for a in nest.reads})

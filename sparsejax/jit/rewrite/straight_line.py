@@ -120,7 +120,7 @@ def _lanes(last: Step, ends: Sequence[cin.IndexVar], outer: cin.IndexVar | None)
 
 def _ordered(nest: Nest, last: Step, lanes: Lanes) -> Nest:
     """`nest` with its operands stored along the lanes of the steps that read them."""
-    moved: dict[cin.Access, cin.Expr] = {}
+    formats: dict[cin.Access, Format] = {}
     for step in (*static_products.inner_steps(last), last):
         along = lanes[step] or (step.summed[-1] if step.summed else None)
         for factor in step.children:
@@ -130,8 +130,8 @@ def _ordered(nest: Nest, last: Step, lanes: Lanes) -> Nest:
             axis = access.indices.index(along)
             if form.order[-1] != axis:
                 order = (*(d for d in form.order if d != axis), axis)
-                moved[access] = cin.Access(access.tensor._replace(format=Format(form.levels, order)), access.indices)
-    return nest.changed(lambda expr: cin.substitute(expr, moved)) if moved else nest
+                formats[access] = Format(form.levels, order)
+    return nest.in_formats(formats) if formats else nest
 
 
 def _split(nest: Nest, product: Product, outer: cin.IndexVar, size: int) -> tuple[Nest, cin.IndexVar] | None:
@@ -139,9 +139,7 @@ def _split(nest: Nest, product: Product, outer: cin.IndexVar, size: int) -> tupl
     accesses = (product.out, *(f.access for f in product.factors))
     if any(a.tensor.source is not None or any(blocks.unpaired(a, {outer})) for a in accesses):
         return None
-    plain = product.constant.tensor
-    stand_in = plain._replace(format=Format((Dense(),) * len(plain.shape)))
-    nest = nest.changed(lambda e: cin.substitute(e, {product.constant: cin.Access(stand_in, product.constant.indices)}))
+    nest = nest.in_formats({product.constant: Format((Dense(),) * len(product.constant.indices))})
     around = cin.IndexVar(f"{outer.name}o")
     within = cin.IndexVar(f"{outer.name}i", around, size, product.extents[outer] % size)
     return blocks.split_in(nest, {outer: (around, within)}), around

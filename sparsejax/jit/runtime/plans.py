@@ -30,7 +30,8 @@ from sparsejax.jit.graph import (
 from sparsejax.jit.runtime import donation, library_call, sequence
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.jit.runtime.system import threads
-from sparsejax.jit.runtime.whole import loop
+from sparsejax.jit.runtime.whole.loop import Loop
+from sparsejax.jit.runtime.whole.registers import Unbound
 from sparsejax.lax.rounds import Body, Rounds
 
 
@@ -270,9 +271,13 @@ class Plan(Body):
             if sample is None:
                 return None
             with turn:
+                try:
+                    made = Loop(going, self, asked, given, sample[:count], sample[count:])
+                except Unbound:
+                    made = None
                 if len(self._tables) >= 64:
                     self._tables.clear()
-                self._tables[key] = loop.made(going, self, asked, given, sample[:count], sample[count:]), going
+                self._tables[key] = made, going
         table, _ = self._tables[key]
         return None if table is None else table.run((*asked, *given), carry, rounds)
 

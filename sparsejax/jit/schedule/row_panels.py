@@ -85,10 +85,7 @@ def with_panels(nest: Nest, panels: Panels | None) -> Nest:
     if panels is None:
         return nest
     name, form = panels
-    moved: dict[cin.Access, cin.Expr] = {
-        a: cin.Access(a.tensor._replace(format=form), a.indices) for a in nest.reads if a.tensor.name == name
-    }
-    return nest.changed(lambda expr: cin.substitute(expr, moved))
+    return nest.in_formats({a: form for a in nest.reads if a.tensor.name == name})
 
 
 def find(nest: Nest) -> Panels | None:

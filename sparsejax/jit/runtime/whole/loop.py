@@ -92,7 +92,7 @@ class Carry:
 
 
 class Loop:
-    """A loop that is ready to run."""
+    """A loop that is ready to run; `Unbound` where there is no such table."""
 
     def __init__(
         self,
@@ -102,11 +102,12 @@ class Loop:
         given: Sequence[Storage],
         carry: Sequence[Storage],
         parts: Sequence[Storage],
-        samples: tuple[list[Storage], list[Storage]],
     ) -> None:
-        """Plans of the condition (None: of a `scan`) and the body, operands, carry and slices of some round, and the registers of both plans in
-        this round."""
+        """Plans of the condition (None: of a `scan`) and the body, their operands, and the carry and slices of some round, which kernels are
+        planned for."""
         table, first = Table(), len(asked) + len(given)
+        tested = [] if going is None else going.registers_of([*asked, *carry])
+        stepped = step.registers_of([*given, *carry, *parts])
         operands = [*asked, *given]
         avals = [Aval(s.shape, s.dtype, s.format, s.fill_value) for s in (*operands, *carry, *parts)]
         fixed = [table.operand(k, s, a) for k, (s, a) in enumerate(zip(operands, avals[:first], strict=True))]
@@ -122,10 +123,10 @@ class Loop:
         slices = [table.part(s, a) for s, a in zip(parts, avals[first + len(carry) :], strict=True)]
         start, leave = len(table.ops), None
         if going is not None:
-            (answer,) = table.plan(going, [*fixed[: len(asked)], *around], False, samples[0])
+            (answer,) = table.plan(going, [*fixed[: len(asked)], *around], False, tested)
             leave = len(table.ops)
             table.op(UNLESS, answer.vals, 0)
-        results = table.plan(step, [*fixed[len(asked) :], *around, *slices], True, samples[1], around)
+        results = table.plan(step, [*fixed[len(asked) :], *around, *slices], True, stepped, around)
         for result in results[len(carry) :]:
             table.put(result)
         _rotate(
@@ -294,19 +295,3 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
         else:
             for word in result.own:
                 table.op(SET, word, 0)
-
-
-def made(
-    going: Any,
-    step: Any,
-    asked: Sequence[Storage],
-    given: Sequence[Storage],
-    carry: Sequence[Storage],
-    parts: Sequence[Storage],
-) -> Loop | None:
-    """The loop as a table; None where there is none. Carry and slices of some round are what kernels are planned for."""
-    try:
-        tested = [] if going is None else going.registers_of([*asked, *carry])
-        return Loop(going, step, asked, given, carry, parts, (tested, step.registers_of([*given, *carry, *parts])))
-    except Unbound:
-        return None
