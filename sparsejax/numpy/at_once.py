@@ -158,7 +158,7 @@ def updated(
         axes = [*rest[:first], None, *rest[first:]] if vectors else list(rest)
         columns = []
         for d, chosen in enumerate(ranges):
-            along = vectors.get(d, np.arange(chosen.start, chosen.stop, chosen.step))
+            along = vectors[d] if d in vectors else np.arange(chosen.start, chosen.stop, chosen.step)
             own = None if d in vectors else d
             place = [len(along) if a == own else 1 for a in axes] if d not in single else [1] * len(axes)
             columns.append(np.broadcast_to(along.reshape(place), values.shape).reshape(-1))

@@ -18,10 +18,12 @@ from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.symbolic import span
 from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import FormatError
-from sparsejax.formats import Format, convert, ingest, structural
+from sparsejax.formats import Format, convert, ingest, passes, structural
 from sparsejax.formats.levels.segments import check_size, offsets
+from sparsejax.formats.ordering import CROWDED
 from sparsejax.formats.ownership import refuse_copy
 from sparsejax.formats.parts import diagonals
+from sparsejax.formats.parts.lines import sifted
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape as _checked_shape
 from sparsejax.lax import extents as sizes
@@ -319,11 +321,25 @@ def _triangle(n: int, m: int, k: int, lower: bool) -> Array:
     return Array(Storage(Format.parse("rle", 2), (n, m), np.False_, ((), runs), np.ones(int(there.sum()), bool)))
 
 
+def _has_few_entries(x: Array) -> bool:
+    """Whether nothing but some entries of a sparse array over zero is stored, fewer than it has rows."""
+    levels = x.format.levels
+    few = not x.format.is_dense and not x.fill_value and not any(level.full for level in levels[: x.ndim - 1])
+    return few and x.shape[-2] > max(passes.MANY, CROWDED * x.nnz)
+
+
 def _part(name: str, x: Any, k: int, lower: bool) -> Any:
     x = _asarray(x)
     if x.ndim < 2:
         raise ValueError(f"{name} takes an array of two dimensions or more, not one of shape {x.shape}")
-    mask = _triangle(x.shape[-2], x.shape[-1], _integer(k, "k"), lower)
+    k = _integer(k, "k")
+    if type(x) is Array and current() is None and _has_few_entries(x):
+        return Array(
+            sifted(
+                x._storage, lambda coords: (coords[-1] - coords[-2] <= k) if lower else (coords[-1] - coords[-2] >= k)
+            )
+        )
+    mask = _triangle(x.shape[-2], x.shape[-1], k, lower)
     labels = range(x.ndim)
     form = x.format if x.format.is_dense or x.fill_value == 0 else None
     return contract([x], [labels], labels, form, x.dtype, mask=mask)
@@ -332,7 +348,8 @@ def _part(name: str, x: Any, k: int, lower: bool) -> Any:
 def tril(x: Any, k: int = 0) -> Array:
     """`numpy.tril`: the entries on and below the k-th diagonal of the last two axes, in the format of `x`; nothing elsewhere.
 
-    Under a mask of one run per row: O(stored entries and rows). An `x` whose fill is not zero is stored there, at every place.
+    Under a mask of one run per row: O(stored entries and rows); outside `jit`, what has more rows than entries is sifted entry by entry.
+    An `x` whose fill is not zero is stored there, at every place.
 
     >>> import sparsejax as sj
     >>> tril(sj.array(np.array([[1, 2], [3, 4]]), format="csr")).todense()

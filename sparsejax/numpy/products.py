@@ -14,6 +14,7 @@ from sparsejax.core.primitive import view
 from sparsejax.core.trace import current
 from sparsejax.formats import Format, passes
 from sparsejax.formats.levels.segments import check_size
+from sparsejax.formats.ordering import CROWDED
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.contract import tensordot
 from sparsejax.lax.elementwise import elementwise as _elementwise
@@ -71,8 +72,14 @@ def kron(a: Any, b: Any) -> Array:
 
 
 def _is_matrix(x: Any) -> bool:
-    """Whether it is a sparse matrix over zero, with values."""
-    return type(x) is Array and x.ndim == 2 and not x.format.is_dense and not x.fill_value
+    """Whether it is a sparse matrix over zero, with values, and of rows that can be counted."""
+    return (
+        type(x) is Array
+        and x.ndim == 2
+        and not x.format.is_dense
+        and not x.fill_value
+        and x.shape[0] <= max(passes.MANY, CROWDED * x.nnz)
+    )
 
 
 def _crossed(a: Array, b: Array) -> Array:

@@ -68,6 +68,11 @@ def _extreme(kind: str, x: Any, axis: int | None, keepdims: bool) -> Any:
             raise ValueError(
                 f"attempt to get arg{kind} of an empty sequence: axis {place} of shape {x.shape} has extent 0"
             )
+    if flat and all(type(n) is int for n in shape) and math.prod(shape) > MOST:
+        raise ValueError(
+            f"arg{kind} of an array of shape {shape} counts more places than int64 has numbers; give the axis, "
+            f"or look at nonzero(x == x.{kind}())"
+        )
     made = _first(kind, x, axes)
     if keepdims:
         return reshape(made, [1 if flat or d == axes[0] else n for d, n in enumerate(shape)])

@@ -1,5 +1,6 @@
 """Parts of stored arrays, level by level, against the road by coordinates and NumPy, over random formats; by NumPy's passes and compiled ones."""
 
+import itertools
 import random
 
 import numpy as np
@@ -21,6 +22,8 @@ def drawn(rng, levels, ndim=None, blocks=(1,)):
     nrng = np.random.default_rng(rng.getrandbits(32))
     ndim = rng.randint(1, 4) if ndim is None else ndim
     shape = tuple(rng.choice((1, 2, 3, 5, 9)) for _ in range(ndim))
+    if ndim < 3 and rng.random() < 0.25:  # lines of more entries than are put in order one by one
+        shape = (*shape[:-1], 150)[:: rng.choice((1, -1))]
     values = nrng.integers(1, 9, shape) * (nrng.random(shape) < rng.choice((0.1, 0.5, 1.0)))
     form = random_format(rng, ndim, levels, [rng.choice(blocks) for _ in range(ndim)])
     fill = 0 if form.is_dense or rng.random() < 0.7 else 3
@@ -68,6 +71,43 @@ def test_taken(levels, seed, choose):
             for a, b in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(a, b, strict=True)
         np.testing.assert_array_equal(made.vals, plain.vals)
+
+
+def places_in(key, c):
+    """Where a key keeps a coordinate."""
+    if key is None:
+        return [c]
+    if isinstance(key, range):
+        return [key.index(c)] if c in key else []
+    return np.flatnonzero(key == c).tolist()
+
+
+@pytest.mark.parametrize("choose", PASSES)
+@pytest.mark.parametrize("seed", range(60))
+def test_taken_of_huge_extents(seed, choose):
+    """Ranges and lists of coordinates that no table can have, against a dictionary; the memory is that of the entries."""
+    rng = random.Random(seed)
+    nrng, ndim = np.random.default_rng(seed), rng.randint(1, 3)
+    shape = tuple(rng.choice((7, 2**33, 2**40 + 3)) for _ in range(ndim))
+    few = [nrng.choice([0, n - 1, *nrng.integers(0, n, 4)], 30) for n in shape]
+    form = Format([rng.choice((Compressed(), Coordinate())) for _ in range(ndim)], rng.sample(range(ndim), ndim))
+    storage = convert.from_coords(np.array(few, np.int64), nrng.random(30), shape, form, 0.0)
+    keys = []
+    for column, n in zip(few, shape, strict=True):
+        low, high = sorted((int(nrng.choice(column)), int(nrng.integers(0, n))))
+        backwards = range(high, low - 1, -1) if low else range(high, -1, -1)
+        listed = nrng.permutation(np.append(nrng.choice(column, 5), nrng.integers(0, n, 5)))
+        keys.append(rng.choice((None, range(low, high + 1), range(low, high + 1, 3), backwards, listed)))
+    expected = {}
+    coords, vals = convert.to_coords(storage)
+    for *place, value in zip(*coords.tolist(), vals.tolist(), strict=True):
+        lists = [places_in(key, c) for c, key in zip(place, keys, strict=True)]
+        expected |= dict.fromkeys(itertools.product(*lists), value)
+    with config.using(choose=choose):
+        made = taken.taken(storage, keys, (), form)
+    validate(made)
+    coords, vals = convert.to_coords(made)
+    assert dict(zip(map(tuple, coords.T.tolist()), vals.tolist(), strict=True)) == expected
 
 
 def test_levels_that_list_coordinates_take_the_short_road():

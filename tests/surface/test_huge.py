@@ -121,6 +121,26 @@ def test_results_stay_sparse(form, other):
     assert entries(h.T @ g.T) == product(t, t)
 
 
+@pytest.mark.parametrize("form", [*FORMS, "(q,q)@(1,0)", "(h,h)", "(c,l)"])
+def test_parts_and_updates_have_no_size_of_the_shape(form):
+    """Where a vector along an axis was made, 8 TiB were asked for."""
+    h, end = huge(form), N - 1
+    a = entries(h)
+    assert entries(h[::-1]) == {(end - i, j): v for (i, j), v in a.items()}
+    assert entries(snp.flip(h, 1)) == {(i, end - j): v for (i, j), v in a.items()}
+    assert entries(h[:, [2**35, 1]]) == {(i, 1 - (j == 2**35)): v for (i, j), v in a.items() if j != 7}
+    for k in (0, 7, -6, 2**35):
+        assert entries(snp.tril(h, k)) == {(i, j): v for (i, j), v in a.items() if j - i <= k}
+        assert entries(snp.triu(h, k)) == {(i, j): v for (i, j), v in a.items() if j - i >= k}
+    assert snp.tril(h).format == h.format
+    new = h.at[np.array([7, end]), np.array([1, 2])].set(np.array([9.0, 8.0]))
+    assert entries(new) == a | {(7, 1): 9.0, (end, 2): 8.0}
+    if form != "(c,l)":
+        assert entries(snp.kron(sj.eye(2, format="coo"), h)) == a | {(i + N, j + N): v for (i, j), v in a.items()}
+    with pytest.raises(ValueError, match=r"argmax of an array of shape .* give the axis"):
+        h.argmax()
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_sums_along_an_axis_stay_sparse(form, axis):

@@ -6,7 +6,7 @@ one line, fill 0     · 3 · -1        sorted   -1 · · 3        first coordina
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -71,6 +71,19 @@ def nonzero(storage: Storage) -> Array:
     return made
 
 
+def sifted(storage: Storage, holds: Callable[[Array], Array]) -> Storage:
+    """The entries whose coordinates, of shape (ndim, count), hold. Linear in the stored entries, whatever the shape.
+
+    >>> x = convert.from_dense(np.array([[1, 2], [3, 4]]), Format.parse("coo", 2), 0)
+    >>> convert.to_dense(sifted(x, lambda coords: coords[0] < coords[1]))
+    array([[0, 2],
+           [0, 0]])
+    """
+    coords, vals = convert.to_coords(distinct(storage))
+    kept = np.flatnonzero(holds(coords))
+    return convert.from_coords(coords[:, kept], vals[kept], storage.shape, storage.format, storage.fill_value)
+
+
 def _ranks(coords: Array, axis: int, key: Array) -> tuple[Array, Array, Array, Array]:
     """Lines one behind the other, each in the order of `key`: the order of entries; of every entry in that order its line and its rank
     in it; and where lines begin."""
@@ -129,7 +142,7 @@ def moves(storage: Storage, axis: int, dtype: np.dtype[Any]) -> Storage:
 def first_absent(storage: Storage, axis: int) -> Array:
     """The first coordinate of every line along `axis` at which nothing is stored; the extent where there is none.
 
-    O(n log n) for n stored entries, and the size of the result.
+    Linear in the stored entries and in the size of the result; O(n log n) for n entries of lines whose first place is stored.
 
     >>> first_absent(convert.from_dense(np.array([[1, 0], [0, 2]]), Format.parse("csr", 2), 0), 1)
     array([1, 0])
@@ -138,15 +151,25 @@ def first_absent(storage: Storage, axis: int) -> Array:
     segments.check_size(math.prod(shape), "a dense array of places")
     made = np.zeros(shape, np.int64)
     coords, _ = convert.to_coords(distinct(storage))
+    coords = coords[:, _beside_firsts(coords, axis, shape)]
+    if not coords.shape[1]:
+        return made
     order, line, rank, starts = _ranks(coords, axis, coords[axis])
     coords = coords[:, order]
-    if not len(order):
-        return made
     count = np.diff(np.append(starts, len(order)))
     place = np.where(coords[axis] == rank, count[line], rank)
     lines = tuple(c[starts] for d, c in enumerate(coords) if d != axis)
     np.atleast_1d(made)[lines or ...] = np.minimum.reduceat(place, starts)
     return made
+
+
+def _beside_firsts(coords: Array, axis: int, shape: tuple[int, ...]) -> Array:
+    """Which entries are of lines along `axis` that store their first place; `shape` is that of the lines. Of the others, nothing need be known."""
+    begun = np.zeros(shape, bool)
+    lines = [c for d, c in enumerate(coords) if d != axis]
+    first = coords[axis] == 0
+    np.atleast_1d(begun)[tuple(c[first] for c in lines) or first.any()] = True
+    return np.broadcast_to(begun[tuple(lines)], first.shape)
 
 
 def unique(storage: Storage) -> tuple[Array, Array]:

@@ -75,18 +75,37 @@ def by_coordinates(storage: Storage, keys: Sequence[Key], axes: Sequence[int], f
             columns, vals = [column[number] for column in columns], vals[number]
             columns[d] = (columns[d].astype(np.int64) - key.start) // key.step
         elif key is not None:
-            order = np.argsort(key, kind="stable")
-            ordered = key[order]
-            number, place = ranges(
-                np.searchsorted(ordered, columns[d], "left"), np.searchsorted(ordered, columns[d], "right")
-            )
-            columns, vals = [column[number] for column in columns], vals[number]
-            columns[d] = order[place]
+            columns, vals = _named(columns, vals, d, key, storage.shape[d])
     shape = tuple(_length(key, n) for key, n in zip(keys, storage.shape, strict=True))
     kept = [d for d in range(storage.ndim) if d not in axes]
     distinct = all(level.unique for level in storage.format.levels)
     own = [columns[d].astype(crd_dtype(shape[d]), copy=False) for d in kept]
     return convert.from_columns(own, vals, tuple(shape[d] for d in kept), format, storage.fill_value, distinct)
+
+
+def _named(columns: list[Array], vals: Array, d: int, key: Array, extent: int) -> tuple[list[Array], Array]:
+    """Columns and values of the entries whose coordinate d is in the list `key`, with their places in it. Where a table of all coordinates pays, in
+    the order of these places: a pass is left that sorts by the others; else each entry is searched for."""
+    if not _tabled(extent, len(vals) + len(key)):
+        order = np.argsort(key, kind="stable")
+        ordered = key[order]
+        number, place = ranges(
+            np.searchsorted(ordered, columns[d], "left"), np.searchsorted(ordered, columns[d], "right")
+        )
+        columns, vals = [column[number] for column in columns], vals[number]
+        columns[d] = order[place]
+        return columns, vals
+    many = passes.over(max(len(vals), len(key)))
+    pos, moved = many.bucketed(columns[d], [*columns[:d], *columns[d + 1 :], vals], extent)
+    start, pos = many.picked(pos, key)
+    many = passes.over(max(len(key), int(pos[-1])))
+    *rest, vals = many.copied(start, pos, moved)
+    return [*rest[:d], many.owners(pos), *rest[d:]], vals
+
+
+def _tabled(extent: int, work: int) -> bool:
+    """Whether a table of all coordinates below an extent pays beside so many entries."""
+    return extent <= max(passes.MANY, 4 * work)
 
 
 def _length(key: Key, extent: int) -> int:
@@ -255,10 +274,10 @@ def _inside(
     if isinstance(key, range) and key.step > 0:
         pos, crd, rest = passes.over(entries).within(pos, crd, key, rest)
         return pos, [crd, *rest]
-    listed = np.arange(key.start, key.stop, key.step) if isinstance(key, range) else key
-    assert listed is not None
-    if extent > max(passes.MANY, 4 * (entries + len(listed))):
+    assert key is not None
+    if not _tabled(extent, entries + (0 if isinstance(key, range) else len(key))):
         return None
+    listed = np.arange(key.start, key.stop, key.step) if isinstance(key, range) else key
     many = passes.over(max(entries, len(listed)))
     found = many.named(pos, crd, many.numbered(listed, extent), rest)
     return None if found is None else (found[0], [found[1], *found[2]])
