@@ -1,6 +1,7 @@
 """How many cache lines loops touch, and what that is expected to cost."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import sparsejax as sj
 from sparsejax.jit.cost import memory, statistics
 from sparsejax.jit.cost.machines import ICE_LAKE
 from sparsejax.jit.cost.memory import Beside, Walked, lines
+from tests.prices import priced
 
 ROWS, COLS, WIDTH, ENTRIES = 1e4, 1e4, 32.0, 1e5
 SPMM = (1.0, ROWS, ENTRIES, ENTRIES * WIDTH)
@@ -88,9 +90,38 @@ def test_spread_counts_distinct_coordinates_of_windows(seed, dtype):
     most = extent if extent <= statistics.WINDOW // 4 else statistics.WINDOW
     new = statistics.rounded(sum(map(len, seen)) / (statistics.WINDOWS * most))
     among = sum(x[-1] - x[0] + 1 for x in seen) / (statistics.WINDOWS * extent)
-    found = statistics._spread(crd, extent)
+    found = statistics._told([np.sort(crd[k : k + statistics.WINDOW]) for k in starts], extent)
     assert found.new == max(statistics.FEWEST, min(1.0, new))
     assert found.among == (max(statistics.NEAREST, 4.0 ** round(np.log(among) / np.log(4))) if among < 0.25 else 1.0)
+
+
+def long_rows(n=30_000, rows=3):
+    """Some full rows above a diagonal."""
+    return sp.vstack([np.ones((rows, n)), sp.eye_array(n)]).tocsr().astype(np.float32)
+
+
+@pytest.mark.parametrize("form", ["csr", "groupcoo:2"])
+def test_long_segments_come_back_in_the_other_order(form):
+    """Windows in one row tell nothing of what comes again; by columns, three rows of four entries are the same."""
+    found = statistics.positions(sj.array(long_rows()).asformat(form).storage)
+    by_columns = statistics.positions(sj.array(long_rows()).asformat("csc").storage)
+    assert statistics.spread_of(found)[1:] in ((), (statistics.EVEN,))
+    assert found.crossed == by_columns.spread[1] == statistics.Spread(0.25, 1.0)
+    short = statistics.positions(sj.array(sp.eye_array(40_000, format="csr")).asformat(form).storage)
+    assert statistics.crossed_of(short) == statistics.EVEN != statistics.crossed_of(found)
+    assert found != statistics.Positions(tuple(found), found.spread) and pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(("cache", "first"), [(1 << 18, "k"), (1 << 27, "i")])
+def test_long_rows_of_large_operands_are_read_by_columns(cache, first):
+    """An operand of 15 MB is read row by row again and again where the caches hold it, once where they do not; the bits are the same."""
+    A, B = sj.array(long_rows()), np.random.default_rng(0).standard_normal((30_000, 128)).astype(np.float32)
+    with priced(caches=(1 << 15, cache, 1 << 28)):
+        f = sj.jit(lambda A, B: A @ B)
+        assert f.lower(A, B).as_text("cin").startswith(f"forall {first}")
+        made = f(A, B).todense()
+    with sj.config.using(choose="copies=never,loop_order=scorch"):
+        np.testing.assert_array_equal(sj.jit(lambda A, B: A @ B)(A, B).todense(), made)
 
 
 def test_results_over_the_same_pattern_are_not_counted_again(monkeypatch):

@@ -46,29 +46,36 @@ EVEN = Spread(1.0, 1.0)
 
 
 class Positions(tuple[float, ...]):
-    """The number of positions of each storage level, with the spread of coordinates where entries lie close together."""
+    """The number of positions of each storage level, with the spread of coordinates where entries lie close together; and, of two levels, that of
+    the outer one's where entries are visited by the inner one, as a copy in that order stores them (`crossed`)."""
 
     spread: tuple[Spread, ...]
+    crossed: Spread
 
-    def __new__(cls, counts: Sequence[float], spread: Sequence[Spread]) -> Positions:
+    def __new__(cls, counts: Sequence[float], spread: Sequence[Spread], crossed: Spread = EVEN) -> Positions:
         made = super().__new__(cls, counts)
-        made.spread = tuple(spread)
+        made.spread, made.crossed = tuple(spread), crossed
         return made
 
     def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) is True and self.spread == spread_of(other)
+        return super().__eq__(other) is True and (self.spread, self.crossed) == (spread_of(other), crossed_of(other))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((tuple(self), self.spread))
+        return hash((tuple(self), self.spread, self.crossed))
 
     def __repr__(self) -> str:
-        return f"Positions({tuple(self)}, {self.spread})"
+        return f"Positions({tuple(self)}, {self.spread}, {self.crossed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Positions, (tuple(self), self.spread)
+        return Positions, (tuple(self), self.spread, self.crossed)
+
+
+def crossed_of(counts: object) -> Spread:
+    """The spread of coordinates in the other order of two levels."""
+    return counts.crossed if isinstance(counts, Positions) else EVEN
 
 
 def spread_of(counts: object) -> tuple[Spread, ...]:
@@ -173,7 +180,8 @@ def positions(storage: Storage) -> tuple[float, ...]:
         dense = storage.format.is_dense
         known = _of_dense(storage.shape, storage.format) if dense else _all_rounded(storage)
         near = () if dense else spread(storage)
-        storage.cache["positions"] = known = Positions(known, near) if near else known
+        other = EVEN if dense else crossed(storage)
+        storage.cache["positions"] = known = Positions(known, near, other) if near or other != EVEN else known
     return known
 
 
@@ -187,22 +195,76 @@ def spread(storage: Storage) -> tuple[Spread, ...]:
     >>> spread(ingest.as_storage(sp.eye_array(100_000, format="csr")))
     (Spread(new=1.0, among=1.0), Spread(new=1.0, among=0.015625))
     """
-    if not storage.format.packed:
+    if not _in_line(storage.format):
         return ()
     made = []
     for level, extent in enumerate(storage.format.level_extents(storage.shape)):
         stored = not storage.format.levels[level].full and level > 0
         many = stored and len(storage.buffers[level][-1]) >= max(MANY, WINDOW)
-        made.append(_spread(storage.buffers[level][-1], extent) if many else EVEN)
+        made.append(_spread(storage, level, extent) if many else EVEN)
     return () if all(x == EVEN for x in made) else tuple(made)
 
 
-def _spread(crd: NDArray[Any], extent: int) -> Spread:
-    starts = [(len(crd) - WINDOW) * k // (WINDOWS - 1) for k in range(WINDOWS)]
-    seen = [np.sort(crd[k : k + WINDOW]) for k in starts]  # `np.unique` takes 15 times as long
-    most = extent if extent <= WINDOW // 4 else WINDOW  # a window sees all of few coordinates wherever entries lie
-    new = sum(1 + np.count_nonzero(x[1:] != x[:-1]) for x in seen) / (WINDOWS * most)
-    among = sum(float(x[-1]) - float(x[0]) + 1 for x in seen) / (WINDOWS * extent)
+def crossed(storage: Storage) -> Spread:
+    """How close together the coordinates of the outer one of two levels lie where entries are visited by the inner one: looked for where some
+    window of entries lies in one segment, so that long segments may come back in that order again and again. Work: some passes over the coordinates.
+
+    >>> import scipy.sparse as sp
+    >>> from sparsejax.formats import ingest
+    >>> few_long_rows = sp.vstack([np.ones((3, 30_000)), sp.eye_array(30_000)]).tocsr()
+    >>> crossed(ingest.as_storage(few_long_rows))
+    Spread(new=0.25, among=1.0)
+    """
+    form = storage.format
+    if form.ndim != 2 or not _in_line(form) or not form.levels[0].full or len(storage.buffers[1]) < 2:
+        return EVEN
+    pos, crd, step = storage.buffers[1][0], storage.buffers[1][-1], form.levels[1].group
+    if len(crd) < max(MANY, WINDOW) or not any(_in_one(pos, step, k) for k in _starts(len(crd))):
+        return EVEN
+    outer, inner = form.level_extents(storage.shape)
+    width = max(1, WINDOW * inner // len(crd))
+    seen = []
+    for k in range(WINDOWS):
+        first = (inner - width) * k // (WINDOWS - 1)
+        at = np.flatnonzero((crd >= first) & (crd < first + width))
+        seen.append(np.sort(np.searchsorted(pos, at // step, "right") - 1))
+    return _told(seen, outer)
+
+
+def _starts(count: int) -> list[int]:
+    return [(count - WINDOW) * k // (WINDOWS - 1) for k in range(WINDOWS)]
+
+
+def _in_line(form: Format) -> bool:
+    """Whether the segments of every level lie one behind the other, with no more than a few positions between them."""
+    return all((level.compact or level.stacked) and not level.shared for level in form.levels)
+
+
+def _in_one(pos: NDArray[Any], step: int, start: int) -> bool:
+    """Whether a window lies in one segment; `pos` counts so many positions as one."""
+    first, last = np.searchsorted(pos, (start // step, (start + WINDOW - 1) // step), "right")
+    return bool(first == last)
+
+
+def _spread(storage: Storage, level: int, extent: int) -> Spread:
+    """That of one level. Windows in one segment see no coordinate again, however near or far it comes: they tell nothing."""
+    *above, crd = storage.buffers[level]
+    step = storage.format.levels[level].group
+    starts = [k for k in _starts(len(crd)) if not above or not _in_one(above[0], step, k)]
+    return _told([np.sort(crd[k : k + WINDOW]) for k in starts], extent, WINDOWS - len(starts))
+
+
+def _told(seen: Sequence[NDArray[Any]], extent: int, silent: int = 0) -> Spread:
+    """What windows of sorted coordinates tell, beside so many that tell nothing."""
+    seen = [x for x in seen if len(x)]  # `np.unique` takes 15 times as long as sorting
+    windows = len(seen) + silent
+    if not seen:
+        return EVEN
+    # a window sees all of few coordinates wherever entries lie
+    most = [extent if extent <= WINDOW // 4 else len(x) for x in seen]
+    shares = ((1 + np.count_nonzero(x[1:] != x[:-1])) / n for x, n in zip(seen, most, strict=True))
+    new = (sum(shares) + silent) / windows
+    among = (sum(float(x[-1]) - float(x[0]) + 1 for x in seen) / extent + silent) / windows
     return Spread(
         max(FEWEST, min(1.0, rounded(new))), max(NEAREST, 4.0 ** round(math.log(among, 4))) if among < 0.25 else 1.0
     )

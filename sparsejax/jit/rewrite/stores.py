@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from sparsejax.jit.cost import machine, memory
+from sparsejax.jit.cost import machine
 from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.cost.price_table import Machine
 from sparsejax.jit.ir import choices, cin
@@ -35,13 +35,13 @@ def noted(program: Program) -> Program:
 
 
 def pays(output: int, read: int, machine: Machine) -> bool:
-    """Whether stores past the caches pay for so many bytes of a result, beside so many of what is read: a line takes half of what a line in memory
-    takes that is read before it is written, and its reader waits for memory where a cache would have had it."""
-    lines = output / LINE
-    kept = memory.price([memory.Lines(lines, output + read, True)], machine, True)
-    here = memory.price([memory.Lines(lines, 0, True)], machine, True)
-    missed = (1.0 - machine.beyond(output + read)[2]) * machine.stream[2]
-    return lines * (sum(machine.fill[:2]) + machine.fill[2] / 2 + missed) + here < kept
+    """Whether stores past the caches pay for so many bytes of a result, beside so many of what is read. Through the caches, a line that the last one does
+    not keep is read, written, and drives out one that is read again. Past them, it is written alone, which takes half as long; a reader waits for memory
+    where a cache would have had it."""
+    beyond = machine.beyond(output + read)[2]
+    cached = beyond * (machine.fill[2] + machine.line[2])
+    past = machine.fill[2] / 2 + (1.0 - beyond) * machine.stream[2]
+    return past < cached
 
 
 def _legal(program: Program) -> bool:

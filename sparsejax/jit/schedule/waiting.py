@@ -106,8 +106,13 @@ class Waiting:
         """How close together the coordinates lie that the last loop of `order` visits in some runs, one after the other: as its leaders tell."""
         state = self._model.walk(order)
         for leader in state.leaders:
-            known = statistics.spread_of(self._model.facts[leader.tensor.name])
-            if known and leader not in state.discordant:
+            counts = self._model.facts[leader.tensor.name]
+            known = statistics.spread_of(counts)
+            if leader in state.discordant:  # a copy in the other order is walked
+                crossed = statistics.crossed_of(counts)
+                if crossed != EVEN and leader.level_index(0) == order[-1]:
+                    return crossed
+            elif known:
                 return known[max(lv for lv in range(len(known)) if leader.level_index(lv) == order[-1])]
         return EVEN
 
