@@ -29,6 +29,7 @@ NAMES = (
         "fabs",
         "fix",
         "float_power",
+        "fmod",
         "heaviside",
         "imag",
         "isclose",
