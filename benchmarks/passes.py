@@ -1,14 +1,15 @@
 """What every pass and every alternative of the compiler is worth: how much slower which rows are without it.
 
     python -m benchmarks.passes                                     all groups of rows
-    python -m benchmarks.passes --groups products --part spmm       those whose name has this in it
+    python -m benchmarks.passes --groups products --part spmm       those of some operations; in other groups, those whose name has this in it
     python -m benchmarks.passes --only row_blocking,loop_shape      these passes and choices
 
 Groups: `products` (`benchmarks.run`), `everyday`, `insum` (`benchmarks.indirect` and `equivariant`), `graphs`.
 
 A pass is left out by `skip`. An alternative is taken away where it was chosen: the next one that is legal is taken. Both count where they change the
-machine code of a row, which then runs with and without, in turns, on one thread: medians of ratios of processor times. Passes that change no machine
-code of one thread, or matter between calls only, are not here. Rows of less than 20 microseconds are left out: they are calls more than work.
+machine code of a row, which then runs with and without, in turns, on one thread: medians of ratios of processor times. Not here are passes that
+change no machine code of one thread, or matter between calls only, and orders of loops, of which the next one is any other. Rows of less than 20
+microseconds are left out: they are calls more than work.
 """
 
 from __future__ import annotations
@@ -36,17 +37,16 @@ LEAST, SAMPLE, HOPELESS = 20e-6, 1e-3, 10.0
 """Seconds of the shortest row, and of a sample; how many times slower a row must be that it is run once alone."""
 MOVED = 1.05
 """What counts: a row is slower by a twentieth."""
-LEFT_OUT = {*NOT_HERE, "rounds", "shapes", "symbolic_shapes", "parallelize"}
+LEFT_OUT = {*NOT_HERE, "rounds", "shapes", "symbolic_shapes", "parallelize", "loop_order", "depth"}
 AS_CHOSEN = "rounds=table"
 """What the compiler takes anyway: calls under settings take another road, which both sides are to take."""
 
 
 def products(part: str) -> Iterator[tuple[str, Run]]:
-    """The rows of the peer table."""
-    for name, function, arguments in harness.programs(Namespace(ops="", matrices="", quick=False)):
-        if part in name:
-            jitted = sj.jit(function)
-            yield name, lambda jitted=jitted, arguments=arguments: jitted(*arguments)
+    """The rows of the peer table, for some operations."""
+    for name, function, arguments in harness.programs(Namespace(ops=part, matrices="", quick=False)):
+        jitted = sj.jit(function)
+        yield name, lambda jitted=jitted, arguments=arguments: jitted(*arguments)
 
 
 def daily(part: str) -> Iterator[tuple[str, Run]]:
@@ -91,7 +91,7 @@ GROUPS: dict[str, Callable[[str], Iterator[tuple[str, Run]]]] = {
 def lacking(choice: str, legal: Sequence[str] | Callable[[], Sequence[str]], cheapest: str) -> str:
     """As `choices.pick`, where `config.choose` names what is taken away."""
     taken = _pick(choice, legal, cheapest)
-    if choices.free() and config.choosing()[1].get(choice) == cheapest:
+    if choices.free() and config.choose() != AS_CHOSEN and config.choosing()[1].get(choice) == cheapest:
         others = [way for way in (legal() if callable(legal) else legal) if way != cheapest]
         return others[0] if others else cheapest
     return taken

@@ -34,7 +34,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import validate
 from sparsejax.jit import api
 from sparsejax.jit.graph import resize
-from sparsejax.jit.inspect.ahead_of_time import as_leaf, leaf_aval, struct
+from sparsejax.jit.inspect.ahead_of_time import as_leaf, struct
 from sparsejax.jit.runtime import shapes
 from sparsejax.jit.runtime.signature import Signature
 from sparsejax.transforms import staging
@@ -89,7 +89,7 @@ class Exported:
         if tree != self._in_tree:
             raise TypeError(f"exported for arguments of the structure {self._in_tree}, but called with {tree}")
         leaves = [as_leaf(x, args) for x in found]
-        avals = tuple(leaf_aval(x) for x in leaves)
+        avals = tuple(x.aval for x in leaves)
         alike = [a.structure for a in avals] == [a.structure for a in self.in_avals]
         if not alike or (self._member is None and avals != self.in_avals):
             raise TypeError(
@@ -107,7 +107,7 @@ class Exported:
             asked = "".join(f"; {g}" for g in self._member.scope.guards)
             raise TypeError(
                 f"exported for arguments of types {list(self.in_avals)} with extents from 2 on{asked}; called with "
-                f"{[leaf_aval(x) for x in leaves]}: extents of one name must be equal, and all of this must hold"
+                f"{[x.aval for x in leaves]}: extents of one name must be equal, and all of this must hold"
             )
         try:
             return self._member.at(symbols, leaves)

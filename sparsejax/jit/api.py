@@ -25,7 +25,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.inspect import cache_misses
 from sparsejax.jit.inspect import explain as explanation
-from sparsejax.jit.inspect.ahead_of_time import Call, Lowered, Traced, as_leaf, leaf_aval, once
+from sparsejax.jit.inspect.ahead_of_time import Call, Lowered, Traced, as_leaf, once
 from sparsejax.jit.runtime import plans, signature, tuning
 from sparsejax.jit.runtime.call_cache import Shortcut
 from sparsejax.jit.runtime.shapes import Family
@@ -233,7 +233,7 @@ class JitFunction(Generic[Result]):
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         arrays = [leaf if type(leaf) is Array else as_leaf(leaf, dynamic) for leaf in leaves]
-        return arrays, (_structure(tree), statics, tuple([leaf_aval(a) for a in arrays]))
+        return arrays, (_structure(tree), statics, tuple([a.aval for a in arrays]))
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         dynamic = [a for k, a in enumerate(args) if k not in self._argnums]
@@ -283,7 +283,7 @@ class JitFunction(Generic[Result]):
             closed = trace_to_jaxpr(flat, avals)
             return closed, (out_trees.pop(), signature.limits_of(closed.jaxpr))
 
-        avals = [leaf_aval(x) for x in leaves]
+        avals = [x.aval for x in leaves]
         dynamic = self._dynamic and self._varies
         family = self._family(key, avals, args, kwargs) if run and trace.current() is None and dynamic else None
         found = None if family is None else family.find(avals, leaves, make)
@@ -326,7 +326,7 @@ class JitFunction(Generic[Result]):
         """A new signature of a shape that an earlier trace serves."""
         if trace.current() is not None or not self._varies:
             return None
-        avals = [leaf_aval(x) for x in leaves]
+        avals = [x.aval for x in leaves]
         family = self._families.get(signature.structure_of(key, avals))
         found = None if family is None else family.known(avals, leaves)
         if found is None:
@@ -360,7 +360,7 @@ class JitFunction(Generic[Result]):
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else as_leaf(x, dynamic) for x in leaves]
-        key = (_structure(tree), statics, tuple(leaf_aval(x) for x in known))
+        key = (_structure(tree), statics, tuple(x.aval for x in known))
         traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
         return Traced(Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args))))
 

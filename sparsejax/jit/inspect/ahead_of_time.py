@@ -104,7 +104,7 @@ class Compiled:
                 "a function that reads values of a traced function around it cannot be compiled alone; pass them as arguments"
             )
         self._traced, self._tree, self._donated = traced, call.tree, call.donated
-        self._avals = [leaf_aval(x) for x in leaves]
+        self._avals = [x.aval for x in leaves]
         self._report = report.report(traced.closed, leaves) if has_data(leaves) else None
 
     def __copy__(self) -> Compiled:
@@ -155,7 +155,7 @@ class Compiled:
         if tree != self._tree:
             raise TypeError(f"compiled for arguments of the structure {self._tree}, but called with {tree}")
         leaves = [as_leaf(x, (args, kwargs)) for x in found]
-        avals = [leaf_aval(x) for x in leaves]
+        avals = [x.aval for x in leaves]
         if avals != self._avals:
             raise TypeError(
                 f"compiled for arguments of types {self._avals}, but called with {avals}; compile again for these"
@@ -191,11 +191,6 @@ def as_leaf(leaf: Any, whole: Any) -> Any:
         f"argument {place} is of type {type(leaf).__name__}; jit takes arrays, numbers and pytrees of these. "
         "Mark other arguments static with static_argnums or static_argnames."
     )
-
-
-def leaf_aval(leaf: Any) -> Aval:
-    aval: Aval = leaf.aval
-    return aval
 
 
 def struct(aval: Aval) -> ShapeDtypeStruct:
