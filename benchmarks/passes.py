@@ -122,7 +122,7 @@ def without(run: Run, only: Sequence[str], rounds: int) -> Iterator[tuple[str, f
     with kernels() as own, config.using(choose=AS_CHOSEN):
         run()
         least = seconds(run)
-    if least < LEAST:
+    if least < LEAST or not own:  # short, or the same program as another row
         return
     taken = [way for way, count in choices.TAKEN.items() if count > before[way]]
     repeats = max(1, int(SAMPLE / least))
