@@ -72,6 +72,18 @@ def install() -> None:
     engine.Engine.object = object_of  # type: ignore[method-assign]
 
 
+def plain() -> bool:
+    """Whether kernels of the test that runs are compiled without optimisation."""
+    return _state["plain"]
+
+
+def install_elsewhere(plain: bool) -> None:
+    """The same in a process that a test has started, whose kernels are compiled as those of the test."""
+    if getattr(engine.Engine.object, "__name__", "") != "object_of":
+        install()
+    _state["plain"] = plain
+
+
 def tidy() -> None:
     """At the end of a run."""
     kept = _kept()

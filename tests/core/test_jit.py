@@ -202,7 +202,7 @@ def test_numpy_functions_are_redirected():
     assert isinstance(X.T @ a.T, sj.Array)
     assert isinstance(np.sum(a, axis=0), sj.Array)
     with pytest.raises(TypeError, match="sparsejax"):
-        sj.jit(np.lexsort)(a)
+        sj.jit(np.unwrap)(a)
 
 
 @dataclass

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax.core.digest import digest
-from tests import rotation
+from tests import objects, rotation
 from tests.dask import clusters
 
 da = pytest.importorskip("dask.array", reason="dask is not installed: pip install 'sparsejax[dask]'")
@@ -201,7 +201,7 @@ def check_all(names, compute):
 def test_processes():
     context = multiprocessing.get_context("spawn")
     with (
-        concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool,
+        concurrent.futures.ProcessPoolExecutor(2, context, objects.install_elsewhere, (objects.plain(),)) as pool,
         dask.config.set(scheduler="processes", pool=pool),
     ):
         check_all(rotation.share(list(CONTRACT), SHARES), lambda lazy: dask.compute(*lazy))
@@ -213,6 +213,7 @@ def client():
         "distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'"
     )
     with clusters.started(2) as cluster, distributed.Client(cluster) as client:
+        client.run(objects.install_elsewhere, objects.plain())
         yield client
 
 

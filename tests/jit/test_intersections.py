@@ -140,7 +140,7 @@ def test_threads_make_the_same(threads):
         config.update("parallel_work", before)
         config.update("num_threads", 0)
     np.testing.assert_array_equal(made.todense(), x * y)
-    np.testing.assert_allclose(total, (x * y).sum(axis=1), rtol=1e-13)
+    np.testing.assert_allclose(total, (x * y).sum(axis=1), rtol=1e-13, atol=1e-12)
 
 
 def test_room_is_made_for_pieces():

@@ -71,7 +71,7 @@ def test_a_copy_is_made_when_it_would_have_paid(cheap, accounts):
     later = accounts[0].later
     price = later.copied[0][2]
     assert calls == -(-price // later.gain)
-    np.testing.assert_allclose(made, first, rtol=1e-12)
+    np.testing.assert_allclose(made, first, rtol=1e-12, atol=1e-12)
     B = sj.array(drawn(rng, 500, 300), format="csr")
     product(B, G)
     assert CSC not in B.storage.cache.get("converted", {})
