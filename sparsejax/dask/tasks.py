@@ -1,12 +1,14 @@
 """What runs in a task: the equations of a stage on one block each, as one compiled program; parts of blocks; partial results put together.
 
-Programs travel as text without code (`export.layout`). A process reads and jits each text once for blocks of one shape; plans of kernels and machine code
-are shared between shapes.
+Programs travel as text without code (`export.layout`). A process reads each text once, and one trace serves blocks of all shapes: extents of axes that are
+cut are symbols from the first block on (`runtime.shapes`). Which block comes first depends on the worker, and bits must not: blocks with another number of
+entries per row, rounded, have a program of their own.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import math
 import os
@@ -26,10 +28,13 @@ except ImportError:  # Windows
 from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
+from sparsejax.dask.plan import FAN
 from sparsejax.dask.sharded import assemble, part
 from sparsejax.export import layout
 from sparsejax.jit.api import jit
 from sparsejax.jit.backend import records
+from sparsejax.jit.cost import statistics
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.index_arrays import checked_p
@@ -51,7 +56,13 @@ class Program:
     def __init__(self, text: str, dims: Sequence[Sequence[int]], sized: dict[int, Sequence[int]]) -> None:
         self.jaxpr = layout.loads(text)
         self.dims, self.sized = dims, sized
-        self.run = jit(self._bound, static_argnums=0, dynamic=False)  # bits do not depend on what ran before
+        self.run = self._jitted()
+
+    def _jitted(self) -> Any:
+        """The program for blocks, of which the axis that is cut along dimension k of the grid has the symbol `dk`."""
+        made = [v.aval for v in self.jaxpr.inputs] + [v.aval for eqn in self.jaxpr.eqns for v in eqn.outputs]
+        cut = not any(n > 1 for aval in made for n in aval.format.blocks)  # whose extents are no symbols
+        return _many_shapes(self._bound, [[f"d{k}" if cut and k >= 0 else None for k in own] for own in self.dims], 1)
 
     def _bound(self, extents: tuple[tuple[int, int], ...], *blocks: Any) -> list[Any]:
         known: dict[int, Any] = dict(extents)
@@ -64,7 +75,7 @@ class Program:
                 name = "ranges" if "ranges" in params else "shape"
                 resized = zip(self.sized[number], params[name], strict=True)
                 params[name] = tuple(
-                    n if k < 0 else range(known[k]) if name == "ranges" else known[k] for k, n in resized
+                    n if k < 0 else span(0, known[k], 1) if name == "ranges" else known[k] for k, n in resized
                 )
             values = [read(env, a) for a in eqn.inputs]
             if eqn.primitive is indirect_p:
@@ -79,22 +90,34 @@ class Program:
         return [asarray(read(env, a)) for a in self.jaxpr.outputs]
 
 
+def _many_shapes(function: Any, symbols: Sequence[Sequence[str | None]], static: int = 0) -> Any:
+    """`function`, jitted, with these symbols for the extents of its operands, after static arguments."""
+
+    def run(*args: Any) -> Any:
+        return function(*args)
+
+    words = {f"operand{n}": tuple(own) for n, own in enumerate(symbols)}
+    only = inspect.Parameter.POSITIONAL_ONLY
+    names = [*(f"static{n}" for n in range(static)), *words]
+    run.__signature__ = inspect.Signature([inspect.Parameter(n, only) for n in names])  # type: ignore[attr-defined]
+    named = {name: own for name, own in words.items() if any(own)}
+    return jit(run, static_argnums=tuple(range(static)), dynamic=named or False)
+
+
 _lock = threading.Lock()
 
 
 @functools.lru_cache(maxsize=4096)
-def _program(text: str, shapes: tuple[tuple[int, ...], ...]) -> Program:
+def _program(text: str, facts: tuple[tuple[float, ...], ...]) -> Program:
     about = json.loads(text)
     return Program(about["jaxpr"], about["dims"], {int(k): v for k, v in about["sized"].items()})
 
 
-def program(text: str, shapes: tuple[tuple[int, ...], ...]) -> Program:
-    """The program of a text for blocks of these shapes, read once per process.
-
-    Each shape has a program of its own: one that serves several is planned for the first that comes, and which that is depends on the worker.
-    """
+def program(text: str, operands: Sequence[Array]) -> Program:
+    """The program of a text for blocks of all shapes that have about as many entries per row as these, read once per process."""
+    facts = tuple(statistics.rates(x._storage) for x in operands)
     with _lock:
-        return _program(text, shapes)
+        return _program(text, facts)
 
 
 def run(text: str, lines: str, layouts: Sequence[Layout], extents: tuple[tuple[int, int], ...], *refs: Any) -> Any:
@@ -107,7 +130,7 @@ def run(text: str, lines: str, layouts: Sequence[Layout], extents: tuple[tuple[i
                 parts = list(refs[place : place + count])
                 operands.append(parts[0] if grid is None else _together(parts, tuple(grid)))
                 place += count
-            made = program(text, tuple(x.shape for x in operands)).run(extents, *operands)
+            made = program(text, operands).run(extents, *operands)
     except Exception as error:
         error.add_note(f"in a task of these lines: {lines}")
         raise
@@ -186,7 +209,11 @@ def combine(text: str, *parts: Any) -> Any:
     """Partial results as one, in order: ((a op b) op c) op d, with the operator of a text."""
     op = layout.decode(json.loads(text))
     with config.using(num_threads=1), _turn(op, parts):
-        return _combined(op, len(parts))(*parts)
+        first = FAN if len(parts) == FAN else 2  # so that there are two programs, however many parts
+        made = _combined(op, first)(*parts[:first])
+        for other in parts[first:]:
+            made = _combined(op, 2)(made, other)
+        return made
 
 
 @functools.lru_cache(maxsize=256)

@@ -16,6 +16,7 @@ pytest.importorskip("dask.array")
 
 import sparsejax.dask as sd  # noqa: E402
 from sparsejax.dask import cuts, emit, plan, tasks  # noqa: E402
+from sparsejax.jit.backend import compiler  # noqa: E402
 
 rng = np.random.default_rng(0)
 N = 90
@@ -359,7 +360,7 @@ def test_names_are_what_is_computed():
 
 
 def test_equal_programs_are_read_once():
-    """Wherever their lines are, stages that compute the same have one text, which a process reads once per shape; errors name the lines of each."""
+    """Wherever their lines are, stages that compute the same have one text, which a process reads once; errors name the lines of each."""
     A = sd.shard(np.ones((6, 4)), rows=2)
 
     def here(A):
@@ -379,6 +380,33 @@ def test_equal_programs_are_read_once():
     before = tasks._program.cache_info().misses
     np.testing.assert_array_equal(second.compute(scheduler="sync").todense(), np.full(6, 8.0))
     assert tasks._program.cache_info().misses == before
+
+
+def test_a_program_serves_blocks_of_all_shapes():
+    """Whatever the number of shards, whose blocks all differ in their rows: a text is read once for each number of entries per row (a power of four),
+    traced once, and its kernels are compiled once."""
+    B = sj.array(sp.random_array((1200, 1200), density=0.008, format="csr", rng=rng))
+    Y = rng.normal(size=(1200, 3))
+
+    def epoch(A, Y):
+        return sj.value_and_grad(lambda Y: (snp.maximum(A @ Y, 0) ** 2).sum())(Y)
+
+    def run(shards):
+        shape = sd.shard(B, rows=shards)
+        assert len(set(np.diff(shape.cuts[0]))) > 1
+        read, compiled = tasks._program.cache_info().misses, compiler.compile_count()
+        found = dask.compute(*sd.jit(epoch)(shape, Y), sd.jit(lambda A: A @ A)(shape), scheduler="sync")
+        return found, tasks._program.cache_info().misses - read, compiler.compile_count() - compiled
+
+    (loss, slope, product), programs, _ = run(10)
+    H = np.maximum(B.to_scipy() @ Y, 0)
+    np.testing.assert_allclose(loss.todense(), (H**2).sum(), rtol=1e-10)
+    np.testing.assert_allclose(slope.todense(), B.to_scipy().T @ (2 * H), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(product.todense(), (B.to_scipy() @ B.to_scipy()).toarray(), rtol=1e-10)
+    assert programs <= 4
+    for shards in (13, 19):
+        _, programs, compiled = run(shards)
+        assert programs <= 2 and compiled == 0
 
 
 def test_large_work_is_cut():
