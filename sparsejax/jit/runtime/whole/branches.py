@@ -36,10 +36,15 @@ STEPS = "cond", "kept", "thin", "checked"
 
 
 def _known(plan: Any) -> bool:
-    """Whether machine code may know all of its steps, so that a round can be tried."""
+    """Whether machine code may know all of its steps, so that a round can be tried. Branches inside of branches give dense values only: a sparse one
+    may be memory of the outer operands, which would be taken for its own, and freed twice."""
     return not plan.checks.before and all(
         hasattr(step, "nest")
-        or (step.eqn.primitive.name in STEPS and all(_known(body) for body in plan.bodies(number)))
+        or (
+            step.eqn.primitive.name in STEPS
+            and all(_known(body) for body in plan.bodies(number))
+            and (step.eqn.primitive.name != "cond" or all(o.aval.format.is_dense for o in step.eqn.outputs))
+        )
         for number, step in enumerate(plan.steps)
     )
 
