@@ -47,9 +47,28 @@ OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|
 """Libraries that examples in docstrings import, and that need not be installed."""
 
 
+FIRST = (
+    "tests/insum/",
+    "tests/dask/",
+    "tests/jit/test_tuning",
+    "tests/jit/test_tiles",
+    "tests/jit/test_kernel_memory",
+    "tests/enumeration/",
+    "tests/fuzz/",
+    "tests/test_docs",
+    "tests/examples/",
+    "tests/autodiff/",
+    "tests/formats/",
+    "tests/export/",
+    "tests/platforms/",
+)
+"""Files with tests of several seconds. A process steals from the end of what another one has left: where the last tests are short, all end
+together, and files that share a cluster stay in one process."""
+
+
 def pytest_collection_modifyitems(items):
-    """Examples of libraries that are not installed are skipped."""
-    items[:] = filter(rotation.present, items)
+    """Examples of libraries that are not installed are skipped; tests that take seconds come first."""
+    items[:] = sorted(filter(rotation.present, items), key=lambda item: not item.nodeid.startswith(FIRST))
     for item in items:
         if isinstance(item, DoctestItem):
             named = {name for e in item.dtest.examples for name in OPTIONAL.findall(e.source)}
