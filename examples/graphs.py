@@ -69,15 +69,17 @@ def shortest_paths(A, source):
 
 @sj.jit
 def pagerank(A, damping=0.85, tolerance=1e-12):
-    """The stationary distribution of a random walk that restarts with probability `1 - damping`."""
-    n = A.shape[0]
+    """The stationary distribution of a random walk that restarts with probability `1 - damping`.
+
+    Every step needs the edges by the nodes that they lead to, so that they are sorted once."""
+    n, links = A.shape[0], A.asformat("csc")
     degree = sj.einsum("ij,->i", A, 1.0, semiring="plus_second")
 
     def step(state):
         rank, _ = state
         share = snp.where(degree > 0, rank / snp.maximum(degree, 1), 0)
         lost = snp.sum(snp.where(degree > 0, 0, rank))
-        flow = sj.einsum("i,ij->j", share, A, semiring="plus_first")
+        flow = sj.einsum("i,ij->j", share, links, semiring="plus_first")
         new = (1 - damping + damping * lost) / n + damping * flow
         return new, snp.sum(abs(new - rank))
 
@@ -88,20 +90,24 @@ def pagerank(A, damping=0.85, tolerance=1e-12):
 def components(A):
     """The smallest node of the weakly connected component of each node.
 
-    Every node has a parent that is no larger. A step looks for the smallest parent of neighbours, along edges and against them, hooks what is
-    above a node to it, and shortens the paths upwards to a quarter (Zhang, Azad and Buluc, "Parallel algorithms for finding connected components
-    using linear algebra", 2020)."""
+    Every node has a parent that is no larger. A step looks for the smallest parent of neighbours, along edges and against them, and hooks what is
+    above a node to it, or shortens the paths upwards to a quarter until they have one edge: edges are read again when all trees are flat (Zhang,
+    Azad and Buluc, "Parallel algorithms for finding connected components using linear algebra", 2020)."""
 
-    def step(state):
-        parent, _ = state
+    def hook(parent):
         least = snp.minimum(parent, sj.einsum("ij,j->i", A, parent, semiring="min_second", dtype=parent.dtype))
         least = snp.minimum(least, sj.einsum("ji,j->i", A, least, semiring="min_second", dtype=parent.dtype))
-        hooked = snp.minimum(parent.at[parent].min(least), least)
-        upper = hooked[hooked]
-        new = upper[upper]
-        return new, snp.any(new != parent)
+        changed = snp.any(least != parent)
+        hooked = lax.cond(changed, lambda p, l: snp.minimum(p.at[p].min(l), l), lambda p, l: p, parent, least)
+        return hooked, changed, ~changed
 
-    return lax.while_loop(lambda state: state[1], step, (np.arange(A.shape[0], dtype=np.int32), True))[0]
+    def climb(parent):
+        upper = parent[parent]
+        new = upper[upper]
+        return new, snp.any(new != upper), False
+
+    first = np.arange(A.shape[0], dtype=np.int32), False, False
+    return lax.while_loop(lambda s: ~s[2], lambda s: lax.cond(s[1], climb, hook, s[0]), first)[0]
 
 
 @sj.jit

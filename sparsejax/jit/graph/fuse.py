@@ -10,7 +10,8 @@
 before:  b = contract A X;  c = add b bias;  d = maximum c 0
 after:   one kernel   out[i,j] = max(w[i,j] + bias[j], 0),   w[i,j] += A[i,k] * X[k,j]
 
-An elementwise producer moves into a reduction only where it is not recomputed: when it has all the reduction's
+An elementwise result with several readers is made again in each where that is cheap, but not where it reads several dense arrays and is stored
+anyway, for a library call. An elementwise producer moves into a reduction only where it is not recomputed: when it has all the reduction's
 variables, or is cheap and sparse. A kernel never grows beyond its budget (`limits`): then values are stored between kernels.
 """
 
@@ -55,6 +56,9 @@ class _Fuser:
         self.consumer = {a: eqn for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
         self.readers = Counter(a for eqn in jaxpr.eqns for a in set(eqn.inputs) if isinstance(a, Var))
         self.readers.update(self.kept)
+        calls = (eqn for eqn in jaxpr.eqns if eqn.primitive.notation is None)
+        self.stored = {a for eqn in calls for a in eqn.inputs if isinstance(a, Var)}
+        """What library calls read."""
         self.fragments: dict[Var, Nest] = {}
         self.vars: dict[str, Var] = {}
         self.apart = {eqn.outputs[0] for eqn in jaxpr.eqns if _scatters(eqn)}
@@ -169,7 +173,8 @@ class _Fuser:
             if made.op is not None and not keeps_variables(whole, tried, indices):
                 continue
             way = "again" if many else "together"
-            if choices.pick("fusion", (way, "apart"), "apart" if many and not recomputed else way) == "apart":
+            stored = many and (not recomputed or (var in self.stored and self._reads_several(fragment)))
+            if choices.pick("fusion", (way, "apart"), "apart" if stored else way) == "apart":
                 continue
             size, whole = size + times[access] * (grown - 1), tried
             inside[access] = moved
@@ -195,6 +200,11 @@ class _Fuser:
             if not (sparse and cheap(fragment.value)):
                 return None
         return fragment.over(access.indices)
+
+    def _reads_several(self, fragment: Nest) -> bool:
+        """Whether a value is made of several dense arrays, so that it is cheaper to read where it is stored anyway."""
+        arrays = {a.tensor.name for a in cin.accesses(fragment.value) if a.indices}
+        return len(arrays) > 1 and all(a.tensor.format.is_dense for a in cin.accesses(fragment.value))
 
     def _step(self, var: Var, fragment: Nest) -> KernelStep:
         nest = _once(replace(fragment, value=simplify.simplify(fragment.value)))

@@ -31,7 +31,8 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     if any(cin.jumps(a, var) for a in reached):
         return False
     used = [body.lhs, *_read(body.rhs, var)]
-    if any(a.dtype.kind not in "biufc" for a in used) or (body.lhs.dtype.kind == "b" and body.op is not None):
+    accumulates = body.op is not None and body.lhs.dtype.kind == "b"
+    if any(a.dtype.kind not in "biufc" for a in used) or (accumulates and body.lhs.tensor.policy != "scalar"):
         return False
     if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
         return False
