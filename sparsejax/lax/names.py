@@ -11,6 +11,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import contract, matmul
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, loop_dtypes, where
@@ -79,7 +80,8 @@ def rem(x: Any, y: Any) -> Array:
     """
     kind = loop_dtypes("remainder", (aval_of(x), aval_of(y)))[1].kind
     if kind == "f":
-        size = elementwise("remainder", elementwise("absolute", x), elementwise("absolute", y))
+        sizes = (abs(v) if is_python_scalar(v) else elementwise("absolute", v) for v in (x, y))
+        size = elementwise("remainder", *sizes)
         return elementwise("copysign", size, x)
     left = elementwise("remainder", x, y)
     if kind != "i":

@@ -86,8 +86,10 @@ def sinc(x: Any, /) -> Array:
 
 def heaviside(x1: Any, x2: Any, /) -> Array:
     """`numpy.heaviside`: 0 below 0, 1 above it, `x2` there; NaN stays."""
+    _, dtype = loop_dtypes("copysign", (aval_of(x1), aval_of(x2)))
     above = where(elementwise("greater", x1, 0), 1.0, elementwise("multiply", x2, 1.0))
-    return where(elementwise("isnan", x1), np.nan, where(elementwise("less", x1, 0), 0.0, above))
+    made = where(elementwise("isnan", x1), np.nan, where(elementwise("less", x1, 0), 0.0, above))
+    return convert_element_type(made, dtype)
 
 
 def angle(x: Any, deg: bool = False) -> Array:

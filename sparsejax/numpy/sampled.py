@@ -9,6 +9,7 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import span
+from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax.contract import matmul
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.extents import coordinates
@@ -31,7 +32,9 @@ def _of_axis(x: Any, place: int, part: slice) -> Any:
 
 
 def _distances(given: Any, n: int, place: int, ndim: int, name: str) -> Any:
-    """Distances between neighbours along an axis: a number, or an array that broadcasts."""
+    """Distances between neighbours along an axis: a number, or an array that broadcasts. Python's numbers stay what they are."""
+    if is_python_scalar(given):
+        return given
     given = asarray(given)
     if not given.ndim:
         return given
@@ -45,6 +48,7 @@ def _distances(given: Any, n: int, place: int, ndim: int, name: str) -> Any:
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """`numpy.gradient`: central differences along every axis (or those of `axis`), one-sided ones at the ends; a tuple for several axes.
+    The dtype is that of `f`, float64 for integers.
 
     `varargs` are distances between samples, or the coordinates of the samples, one for all axes or one for each.
 
@@ -62,7 +66,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if edge_order not in (1, 2):
         raise ValueError(f"edge_order={edge_order} is not known; it is 1 or 2")
     spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
-    made = tuple(_gradient(f, h, d, edge_order) for h, d in zip(spacings, axes, strict=True))
+    each = (_gradient(f, h, d, edge_order) for h, d in zip(spacings, axes, strict=True))
+    made = tuple(convert_element_type(x, f.dtype) for x in each)
     return made if np.iterable(axis) or len(made) != 1 else made[0]
 
 
@@ -73,7 +78,7 @@ def _gradient(f: Any, spacing: Any, place: int, edge_order: int) -> Any:
             f"axis {place} has {n} samples; differences with edge_order={edge_order} need {edge_order + 1}"
         )
     apart = _distances(spacing, n, place, f.ndim, "a spacing")
-    varies = apart.ndim > 0
+    varies = np.ndim(apart) > 0
 
     def at(k: int | None, stop: int | None = None) -> Any:
         return _of_axis(f, place, slice(k, stop))
@@ -123,6 +128,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
         apart = reductions.diff(x, axis=axis)
     elif x is not None:
         apart = _distances(x, y.shape[place], place, y.ndim, "x")
+    elif is_python_scalar(dx):
+        apart = dx
     else:
         apart = asarray(dx)
         if apart.ndim == 1:

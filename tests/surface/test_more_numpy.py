@@ -140,6 +140,37 @@ def test_one_array(name):
         np.testing.assert_allclose(made.todense(), want, rtol=1e-6 if name == "nanmean" else 1e-12, atol=1e-14)
 
 
+SAMPLED = {
+    "fmod": lambda m, x: m.fmod(x, 3),
+    "fmod_of_a_float": lambda m, x: m.fmod(x, 2.5),
+    "fmod_of_numbers": lambda m, x: m.fmod(3, x + 20),
+    "gradient": lambda m, x: m.gradient(x, axis=1),
+    "gradient_spaced": lambda m, x: m.gradient(x, 2.0, axis=0, edge_order=2),
+    "gradient_places": lambda m, x: m.gradient(x, np.array([0, 1, 1.5, 4]), axis=1, edge_order=2),
+    "trapezoid": lambda m, x: m.trapezoid(x),
+    "trapezoid_spaced": lambda m, x: m.trapezoid(x, dx=2, axis=0),
+    "trapezoid_places": lambda m, x: m.trapezoid(x, np.array([0, 1, 1.5, 4])),
+    "heaviside": lambda m, x: m.heaviside(x, 1),
+    "heaviside_of_arrays": lambda m, x: m.heaviside(x, x),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", SAMPLED)
+def test_dtypes_of_samples_are_those_of_numpy(name, dtype):
+    """A Python number beside an array says nothing of the dtype; float16, which this library does not have, is float32."""
+    if dtype == "complex64" and name.startswith(("fmod", "heaviside")):
+        pytest.skip("NumPy has no such function of complex numbers")
+    function, x = SAMPLED[name], (X * 2).round().astype(dtype)
+    want = function(np, x)
+    kind = np.dtype("float32") if want.dtype == np.float16 else want.dtype
+    room = 0 if kind.kind in "iu" else 16 * 100 * np.finfo(kind).eps  # a few operations on numbers below 100
+    for given in (x, sj.array(x, format="csr"), sj.array(x, format="csc")):
+        for made in (function(snp, given), sj.jit(lambda a: function(snp, a))(given)):
+            assert made.dtype == kind
+            np.testing.assert_allclose(made.todense(), want, rtol=0, atol=room)
+
+
 @pytest.mark.parametrize("format", ["dense", "csr", "csc", "coo", "dcsr", "lil", "bsr:2x2"])
 def test_put_along_axis(format):
     places = np.array([[1], [0], [3]])
