@@ -104,7 +104,10 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                 elif kind in _FIXED:
                     key += kind, a
                 elif kind is np.ndarray and len(key) < operands:
-                    storage, aval = primitive.viewed(a)
+                    try:
+                        storage, aval = primitive.viewed(a)
+                    except TypeError:  # a dtype that is not supported: the function calls the argument by its name
+                        return function(*args, **kwargs)
                     key.append(aval)
                     storages.append(storage)
                 elif kind in _FLOATING and len(args) == operands:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.again import REMEMBERED, again
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import asarray, weak_scalar
@@ -74,6 +76,23 @@ def insum(text: str, /, *, returns: str | Sequence[str] | None = None, **operand
     >>> insum("hist[bin[n]] += 1", hist=np.zeros(3, int), bin=np.array([0, 2, 2]))
     Array([1, 0, 2], dtype=int64)
     """
+    if type(text) is str and (type(returns) is str or returns is None):
+        names = tuple(sorted(operands))
+        return _remembered(text, returns, names)(*[operands[n] for n in names])
+    return _insum(text, returns, operands)
+
+
+@functools.lru_cache(REMEMBERED)
+def _remembered(text: str, returns: str | None, names: tuple[str, ...]) -> Callable[..., Any]:
+    """A text as a function of the operands of these names: at once, a call with types that come back goes straight to its plan."""
+
+    def of_operands(*operands: Any) -> Any:
+        return _insum(text, returns, dict(zip(names, operands, strict=True)))
+
+    return again(len(names))(of_operands)
+
+
+def _insum(text: str, returns: str | Sequence[str] | None, operands: Mapping[str, Any]) -> Any:
     lines = parse.parse(text)
     traced = current() is not None
     arrays = {k: _operand(k, x, traced) for k, x in operands.items()}

@@ -19,7 +19,6 @@ from sparsejax import config, tree_util
 from sparsejax.core import again, primitive, trace
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
-from sparsejax.core.digest import digest
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.formats.storage import Storage
@@ -79,6 +78,8 @@ class JitFunction(Generic[Result]):
         self._met: dict[Any, bool] = {}
         """Signatures that were called once, and served by a trace of another shape."""
         self._families: dict[Any, Family] = {}
+        self._structures: dict[tuple[int, tuple[str, ...]], Any] = {}
+        """Structures of arguments that are arrays, by how many are given by position, and the names of the others."""
         self._last: Shortcut | None = None
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
@@ -88,6 +89,7 @@ class JitFunction(Generic[Result]):
         self._cache.clear()
         self._met.clear()
         self._families.clear()
+        self._structures.clear()
         self._last = None
 
     def __copy__(self) -> JitFunction[Result]:
@@ -117,9 +119,14 @@ class JitFunction(Generic[Result]):
         if _stack.traces:
             return tree_util.tree_map(_inlined, self._function(*args, **kwargs))
         last = self._last
-        if last is not None and len(args) == last.count and not kwargs and not config.forcing:
+        if (
+            last is not None
+            and len(args) == last.count
+            and not config.forcing
+            and (given := last.given(args, kwargs) if kwargs or last.names else args) is not None
+        ):
             storages: list[Storage] = []
-            for a, aval in zip(args, last.avals):
+            for a, aval in zip(given, last.avals):
                 kind = type(a)
                 if kind is not Array:
                     if kind is np.ndarray:
@@ -139,7 +146,7 @@ class JitFunction(Generic[Result]):
                 if last.several is not None:
                     return last.several(storages)
                 return made(last.kernel.call(storages), last.result)  # type: ignore[return-value]
-        leaves, key = self._flatten(args, kwargs)
+        leaves, key, names = self._flatten(args, kwargs)
         traced = self._cache.get(key)
         if traced is None and not self._donated and self._varies and key not in self._met:
             found = self._once(key, leaves)
@@ -162,7 +169,8 @@ class JitFunction(Generic[Result]):
             outs = plans.execute(traced.closed, leaves, once(self._donated_leaves(args)))
         else:
             outs = plans.execute(traced.closed, leaves)
-            self._last = traced.shortcut(key) if again and not config.forcing else None
+            avals = [a._aval for a in leaves]
+            self._last = traced.shortcut(avals, names) if again and not config.forcing else None
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
     @property
@@ -199,7 +207,7 @@ class JitFunction(Generic[Result]):
     def quick(self, avals: tuple[Aval, ...]) -> Callable[[list[Storage]], Any] | None:
         """What a call of arrays of these types comes to, which was the last one; None where more is to be done than to run a plan."""
         last = self._last
-        return last.run if last is not None and last.avals == avals else None
+        return last.run if last is not None and not last.names and last.avals == avals else None
 
     def _donated_leaves(self, args: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
         """The leaves that are donated, with their numbers."""
@@ -212,11 +220,15 @@ class JitFunction(Generic[Result]):
                     yield count, leaf
                 count += 1
 
-    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        """Array leaves, and the cache key of the call."""
-        if not kwargs and not self._argnums:
+    def _flatten(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Sequence[Any], Any, tuple[str, ...] | None]:
+        """Array leaves, the cache key of the call, and the names that are given, in order; None in their place where arguments are not
+        arrays and numbers alone."""
+        if not self._argnums and not self._argnames:
+            names = tuple(sorted(kwargs))
             found, avals = [], []
-            for a in args:
+            for a in (*args, *[kwargs[n] for n in names]) if names else args:
                 kind = type(a)
                 if kind is Array:
                     pass
@@ -229,11 +241,19 @@ class JitFunction(Generic[Result]):
                 found.append(a)
                 avals.append(a._aval)
             else:
-                return found, tuple(avals)
+                if not names:
+                    return found, tuple(avals), names
+                structure = self._structures.get((len(args), names))
+                if structure is None:
+                    structure = signature.structure(tree_util.tree_structure((list(args), kwargs)))
+                    with self._lock:
+                        self._structures[len(args), names] = structure
+                        primitive.forget(self._structures)
+                return found, (structure, (), tuple(avals)), names
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         arrays = [leaf if type(leaf) is Array else as_leaf(leaf, dynamic) for leaf in leaves]
-        return arrays, (_structure(tree), statics, tuple([a.aval for a in arrays]))
+        return arrays, (signature.structure(tree), statics, tuple([a.aval for a in arrays])), None
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         dynamic = [a for k, a in enumerate(args) if k not in self._argnums]
@@ -246,7 +266,7 @@ class JitFunction(Generic[Result]):
                     f"static argument {name!r} of {self.__name__} is of type {type(value).__name__}, which is not hashable; "
                     "static arguments must be hashable values such as numbers, strings, tuples, or arrays of sparsejax"
                 )
-        return (dynamic, named), tuple([(name, _typed(value)) for name, value in statics])
+        return (dynamic, named), tuple([(name, signature.typed(value)) for name, value in statics])
 
     def _trace_once(
         self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any], run: bool = False
@@ -360,7 +380,7 @@ class JitFunction(Generic[Result]):
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
         known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else as_leaf(x, dynamic) for x in leaves]
-        key = (_structure(tree), statics, tuple(x.aval for x in known))
+        key = (signature.structure(tree), statics, tuple(x.aval for x in known))
         traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
         return Traced(Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args))))
 
@@ -389,30 +409,6 @@ def _unpickled(
     autotune: Any = None,
 ) -> JitFunction[Any]:
     return JitFunction(pickle.loads(function), static_argnums, static_argnames, donate_argnums, dynamic, autotune)
-
-
-def _typed(value: Any) -> Any:
-    """A static argument with its types, so that 1, True and 1.0 are three values; of an array what it holds."""
-    if type(value) is Array:
-        return Array, digest(value.storage)
-    if type(value) is tuple:
-        return tuple, tuple([_typed(v) for v in value])
-    return type(value), value
-
-
-def _structure(tree: tree_util.PyTreeDef) -> Any:
-    """The structure of arguments as part of a signature: with the types of what containers remember, as for static arguments."""
-    known: list[Any] = []
-
-    def look(node: Any) -> None:
-        if node is not None:
-            if node[1] is not None:
-                known.append(_typed(node[1]))
-            for child in node[2]:
-                look(child)
-
-    look(tree.node)
-    return tree, tuple(known)
 
 
 def _inlined(value: Any) -> Any:

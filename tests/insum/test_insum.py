@@ -346,3 +346,24 @@ def test_threads_of_derivatives_lookups_and_other_operators():
             with sj.config.using(num_threads=threads, parallel_work=1000):
                 made.append(program())
         assert len({x.todense().tobytes() for x in made}) == 1, name
+
+
+def test_calls_at_once_with_types_that_come_back():
+    """Results and errors of later calls are those of the first, whatever the values are."""
+    rng = np.random.default_rng(0)
+    text = "C[R[p],n] += V[p] * B[K[p],n]"
+    for turn in range(12):
+        R, K, V, B = rng.integers(0, 4, 9), rng.integers(0, 6, 9), rng.integers(-4, 5, 9), rng.integers(-4, 5, (6, 2))
+        C = np.zeros((4, 2), int) if turn % 3 else rng.integers(-4, 5, (4, 2))
+        expected = C.copy()
+        np.add.at(expected, R, V[:, None] * B[K])
+        parts = {"R": R, "K": K, "V": V, "B": B, "C": C}
+        for names in (list(parts), list(parts)[::-1]):
+            np.testing.assert_array_equal(sj.insum(text, **{n: parts[n] for n in names}), expected)
+        np.testing.assert_array_equal(sj.insum("D[n] = V[n] * 2 + x", V=V, x=turn), 2 * V + turn)
+        with pytest.raises(IndexError, match="out of bounds"):
+            sj.insum(text, **{**parts, "K": K + 6})
+        with pytest.raises(TypeError, match="does not name"):
+            sj.insum(text, **parts, W=V)
+        with pytest.raises(TypeError, match="must be a str"):
+            sj.insum([text], **parts)

@@ -17,11 +17,14 @@ from sparsejax.jit.runtime import plans, sequence
 class Shortcut:
     """A signature of arrays and numbers alone, with the plan of its jaxpr. (With slots: what it holds is read in every call.)"""
 
-    __slots__ = ("avals", "count", "kernel", "result", "several", "templates")
+    __slots__ = ("avals", "count", "kernel", "names", "result", "several", "templates")
 
-    def __init__(self, avals: Sequence[Aval], closed: ClosedJaxpr, tree: tree_util.PyTreeDef) -> None:
+    def __init__(
+        self, avals: Sequence[Aval], names: tuple[str, ...], closed: ClosedJaxpr, tree: tree_util.PyTreeDef
+    ) -> None:
         plan: plans.Plan = closed.cache["plan"]
-        self.avals, self.count = tuple(avals), len(avals)
+        self.avals, self.names, self.count = tuple(avals), names, len(avals) - len(names)
+        """Types of the operands, those that are given by name last, in the order of their names; how many are given by position."""
         self.templates = tuple(map(primitive.plain_template, avals))
         """Those of NumPy arrays that have the types of the operands."""
         one = tree.node is None
@@ -30,6 +33,13 @@ class Shortcut:
         self.result: Any = plan.out_avals[0] if one else None
         self.several = None if one and not closed.consts else _several(closed, plan, tree)
         """What makes results that are several, or read constants."""
+
+    def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any] | None:
+        """The operands of a call in order; None where others are given by name."""
+        names = self.names
+        if len(kwargs) != len(names) or not all(map(kwargs.__contains__, names)):
+            return None
+        return [*args, *[kwargs[n] for n in names]]
 
     def run(self, storages: list[Storage]) -> Any:
         """The results for operands of these types."""

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from sparsejax import tree_util
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
+from sparsejax.core.digest import digest
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Jaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import NEGATIVE_POWER
@@ -40,10 +42,11 @@ class Signature:
         """Whether it was traced inside another traced function and reads values of it."""
         return any(isinstance(c, Tracer) for c in self.closed.consts)
 
-    def shortcut(self, key: Any) -> Shortcut | None:
-        """How the next call of this signature may go, if nothing else is to be done."""
-        if self.quick is None and not self.limits and all(isinstance(a, Aval) for a in key):
-            self.quick = Shortcut(key, self.closed, self.out_tree)
+    def shortcut(self, avals: Sequence[Aval], names: tuple[str, ...] | None) -> Shortcut | None:
+        """How the next call of this signature may go, if nothing else is to be done: of arrays and numbers of these types, the last of which
+        are given by these names; None where arguments are something else."""
+        if self.quick is None and not self.limits and names is not None:
+            self.quick = Shortcut(avals, names, self.closed, self.out_tree)
         return self.quick
 
     def check(self, leaves: Sequence[Any]) -> None:
@@ -70,6 +73,30 @@ def limits_of(jaxpr: Jaxpr) -> Limits:
             if atom in weak and dtype.kind in "iu" and (exponent or dtype != atom.aval.dtype):
                 found[weak[atom], dtype, exponent] = None
     return list(found)
+
+
+def typed(value: Any) -> Any:
+    """A static argument with its types, so that 1, True and 1.0 are three values; of an array what it holds."""
+    if type(value) is Array:
+        return Array, digest(value.storage)
+    if type(value) is tuple:
+        return tuple, tuple([typed(v) for v in value])
+    return type(value), value
+
+
+def structure(tree: tree_util.PyTreeDef) -> Any:
+    """The structure of arguments as part of a signature: with the types of what containers remember, as for static arguments."""
+    known: list[Any] = []
+
+    def look(node: Any) -> None:
+        if node is not None:
+            if node[1] is not None:
+                known.append(typed(node[1]))
+            for child in node[2]:
+                look(child)
+
+    look(tree.node)
+    return tree, tuple(known)
 
 
 def structure_of(key: Any, avals: Sequence[Aval]) -> Any:
