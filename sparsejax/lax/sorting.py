@@ -244,6 +244,42 @@ def nonzero(x: Any, size: int, fill: int = 0) -> Any:
     return nonzero_p.bind(asarray(x), size=size, fill=fill, leading=0)
 
 
+def _first_extreme_call(x: Storage, out_aval: Aval, kind: str, leading: int) -> Storage:
+    found = [np.int64(lines.first_extreme(part, kind)) for part in lines.parts(x, leading)]
+    return convert.from_dense(_gathered(found, out_aval), out_aval.format, 0)
+
+
+def _first_extreme_reference(x: Any, kind: str, leading: int) -> NDArray[Any]:
+    find = np.argmax if kind == "max" else np.argmin
+    return find(np.reshape(x, (*np.shape(x)[:leading], -1)), axis=-1)
+
+
+def _first_extreme_batch(count: int, x: Batched, /, kind: str, leading: int) -> Any:
+    made = first_extreme_p.bind(moved(faithful(x).value, x.aval.ndim, 0), kind=kind, leading=leading + 1)
+    return moved(made, 0, made.ndim - 1)
+
+
+first_extreme_p: Primitive = Primitive(
+    "first_extreme",
+    typing=lambda x, kind, leading: rules.dense(x.shape[:leading], INT),
+    reference=_first_extreme_reference,
+    call=_first_extreme_call,
+    jvp=lambda primals, tangents, out, kind, leading: None,
+    batch=_first_extreme_batch,
+)
+
+
+def first_extreme(x: Any, kind: str) -> Any:
+    """The place in row-major order of the first element of a sparse array that is the largest (`kind` "max") or smallest ("min"); a NaN
+    is both. O(stored entries).
+
+    >>> import sparsejax as sj
+    >>> first_extreme(sj.array(np.array([[0, -3], [2, 2]]), format="csr"), "max")
+    Array(2, dtype=int64)
+    """
+    return first_extreme_p.bind(asarray(x), kind=kind, leading=0)
+
+
 def _first_different(values: NDArray[Any], counts: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[Any]]:
     return _padded(values, size, values[0] if len(values) else 0), _padded(counts, size, 0)
 

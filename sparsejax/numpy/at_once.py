@@ -15,7 +15,7 @@ from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.formats import Format, selection, structural
 from sparsejax.formats.parts import located, taken, written
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.lax.elementwise import where_p
 
 _SCALAR = Format(())
@@ -81,6 +81,34 @@ def widened(key: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
         else:
             return None
     return (*made, *shape[d:])
+
+
+def strided(x: Array, key: Any) -> Array | None:
+    """What a key of integers, slices and ... takes of a dense array in the order of NumPy, copied; None for other keys and arrays.
+
+    >>> import sparsejax as sj
+    >>> strided(sj.array(np.arange(6)), slice(1, None, 2))
+    Array([1, 3, 5], dtype=int64)
+    """
+    parts = key if type(key) is tuple else (key,)
+    for part in parts:
+        if type(part) is not slice and type(part) is not int and part is not Ellipsis:
+            return None
+    storage, aval = x._storage, x._aval
+    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
+        return None
+    found = np.array(storage.vals.reshape(aval.shape)[key])
+    found.flags.writeable = False
+    made_aval = _dense(aval, found.shape)
+    return made(
+        Storage.dense(dense_template(made_aval.format, found.shape, storage.fill_value), found.reshape(-1), {}),
+        made_aval,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _dense(x: Aval, shape: tuple[int, ...]) -> Aval:
+    return Aval(shape, x.dtype, Format.parse("dense", len(shape)), 0)
 
 
 def vectors(key: Any, shape: tuple[int, ...]) -> list[Any] | None:

@@ -73,27 +73,20 @@ def _extreme(kind: str, x: Any, axis: int | None, keepdims: bool) -> Any:
             f"arg{kind} of an array of shape {shape} counts more places than int64 has numbers; give the axis, "
             f"or look at nonzero(x == x.{kind}())"
         )
-    made = _first(kind, x, axes)
+    made = sorting.first_extreme(x, kind) if len(axes) > 1 else _first(kind, x, axes[0])
     if keepdims:
         return reshape(made, [1 if flat or d == axes[0] else n for d, n in enumerate(shape)])
     return made
 
 
-def _first(kind: str, x: Any, axes: tuple[int, ...]) -> Any:
-    """The first place of every line, or of the whole array, that holds its maximum, or minimum: the smaller of the first one stored and the first
-    one that is not, where that holds it too. Places of the whole array are counted in row-major order."""
-    extent: Any = 1
-    numbers: Any = 0
-    apart = len(axes) > 1  # then no array as long as an axis is made
-    if apart:
-        x = convert_format(x, "coo")
-    for d in reversed(axes):
-        here = sorting.places(x, d) if apart else asarray(along(x.shape[d], d, x.ndim))
-        numbers = here if d == axes[-1] else elementwise("add", numbers, elementwise("multiply", here, extent))
-        extent = extent * x.shape[d]
+def _first(kind: str, x: Any, axis: int) -> Any:
+    """The first coordinate of every line that holds its maximum, or minimum: the smaller of the first one stored and the first one that is
+    not, where that holds it too."""
+    extent = x.shape[axis]
+    numbers = asarray(along(extent, axis, x.ndim))
     is_float = x.dtype.kind in "fc"
-    most = convert_format(reduce(kind, x, axes), "dense")
-    line = [1 if d in axes else n for d, n in enumerate(x.shape)]
+    most = convert_format(reduce(kind, x, axis), "dense")
+    line = [1 if d == axis else n for d, n in enumerate(x.shape)]
     dense = x.format.is_dense
     stored = x if dense else refill(x, 0)
     best = reshape(most, line) if dense else _where(pattern(x, bool), reshape(most, line), 0)  # at what is stored alone
@@ -101,9 +94,9 @@ def _first(kind: str, x: Any, axes: tuple[int, ...]) -> Any:
     if is_float:
         holds = elementwise("logical_or", holds, elementwise("isnan", stored))
     if dense:
-        return reduce("min", _where(holds, numbers, extent), axes)
-    first = reduce("min", refill(_where(refill(holds, False), numbers, MOST), MOST), axes)
-    absent = sorting.first_absent(reshape(x, (x.size,)) if apart else x, 0 if apart else axes[0])
+        return reduce("min", _where(holds, numbers, extent), axis)
+    first = reduce("min", refill(_where(refill(holds, False), numbers, MOST), MOST), axis)
+    absent = sorting.first_absent(x, axis)
     if not (is_float and np.isnan(x.fill_value)):
         absent = _where(elementwise("equal", most, x.fill_value.item()), absent, extent)
     return elementwise("minimum", convert_format(first, "dense"), absent)

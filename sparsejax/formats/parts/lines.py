@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import convert, passes
+from sparsejax.formats import convert, passes, peek
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
@@ -170,6 +173,87 @@ def _beside_firsts(coords: Array, axis: int, shape: tuple[int, ...]) -> Array:
     first = coords[axis] == 0
     np.atleast_1d(begun)[tuple(c[first] for c in lines) or first.any()] = True
     return np.broadcast_to(begun[tuple(lines)], first.shape)
+
+
+LOOKED = 1 << 12
+"""Entries of a row-major array that are looked at first for a place between them."""
+
+
+def first_extreme(storage: Storage, kind: str) -> int:
+    """The place in row-major order of the first element that is the largest (`kind` "max") or smallest ("min"); a NaN is both.
+
+    One look over the stored values; over their places too where these are not in row-major order, or where the fill may be the extreme.
+
+    >>> first_extreme(convert.from_dense(np.array([[0, -3], [2, 2]]), Format.parse("csr", 2), 0), "max")
+    2
+    """
+    find = np.argmax if kind == "max" else np.argmin
+    size, fill = math.prod(storage.shape), storage.fill_value
+    if storage.format.is_dense:
+        return int(find(convert.to_dense(storage)))
+    if not storage.packed:
+        storage = distinct(storage)
+    vals = storage.vals
+    absent = len(vals) < size
+    if not len(vals):
+        return 0
+    at = int(find(vals))
+    best = vals[at]
+    tie = best == fill or (best != best and fill != fill)
+    if absent and not tie and find(np.array([best, fill])) == 1:
+        return _first_without_entry(storage)
+    if _row_major(storage):
+        first = _place(storage, at)
+    else:
+        first = _number(storage, np.flatnonzero(np.isnan(vals) if best != best else vals == best)).min()
+    return min(int(first), _first_without_entry(storage)) if absent and tie else int(first)
+
+
+def _row_major(storage: Storage) -> bool:
+    """Whether entries are stored in row-major order, each once."""
+    form = storage.format
+    in_order = form.order == tuple(range(form.ndim)) and not form.blocked
+    return in_order and all(level.ordered and level.unique for level in form.levels)
+
+
+def _place(storage: Storage, position: int) -> int:
+    """The place in row-major order of the entry at one position."""
+    if not all(isinstance(level, Dense | Compressed | Coordinate) for level in storage.format.levels):
+        return int(_number(storage, np.array([position]))[0])
+    made, scale = 0, 1
+    for first, stop in reversed(storage.format.runs):
+        for level in range(stop - 1, first - 1, -1):
+            extent, buffers = storage.shape[level], storage.buffers[level]
+            made += scale * (int(buffers[-1][position]) if buffers else position % extent)
+            scale *= extent
+        buffers = storage.buffers[first]
+        position = int(buffers[0].searchsorted(position, "right")) - 1 if buffers else position // extent
+    return made
+
+
+def _number(storage: Storage, position: Array) -> Array:
+    """The places in row-major order of the entries at these positions."""
+    columns, _ = peek.at(storage, position)
+    made = np.zeros(len(position), np.int64)
+    for column, extent in zip(columns, storage.shape, strict=True):
+        made *= extent
+        made += column
+    return made
+
+
+def _first_without_entry(storage: Storage) -> int:
+    """The first place in row-major order at which nothing is stored, of an array in which there is one."""
+    count, looked = len(storage.vals), LOOKED if _row_major(storage) else len(storage.vals)
+    while True:
+        number = _number(storage, np.arange(min(looked, count)))
+        if not _row_major(storage):
+            number.sort()
+        other = np.flatnonzero(number != np.arange(len(number)))
+        if len(other):
+            return int(other[0])
+        if looked >= count:
+            return count
+        looked *= 8
 
 
 def unique(storage: Storage) -> tuple[Array, Array]:
