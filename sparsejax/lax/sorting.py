@@ -245,7 +245,7 @@ def nonzero(x: Any, size: int, fill: int = 0) -> Any:
 
 
 def _first_extreme_call(x: Storage, out_aval: Aval, kind: str, leading: int) -> Storage:
-    found = [np.int64(lines.first_extreme(part, kind)) for part in lines.parts(x, leading)]
+    found = [np.array(lines.first_extreme(part, kind), INT) for part in lines.parts(x, leading)]
     return convert.from_dense(_gathered(found, out_aval), out_aval.format, 0)
 
 
