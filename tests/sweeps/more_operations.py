@@ -56,6 +56,17 @@ add_lines(
     logaddexp2=Operation(snp.logaddexp2, 2, complex=False),
     nextafter=Operation(snp.nextafter, 2, smooth=False, complex=False),
     interp=Operation(lambda x: snp.interp(x, np.linspace(-3, 3, 7), np.arange(7.0) ** 2), smooth=False, complex=False),
+    fmod=Operation(lambda x, y: snp.fmod(x, y * y + 0.1), 2, complex=False),
+    convolve=lambda x: snp.convolve(x[0], x[1]),
+    correlate=lambda x: snp.correlate(x[0], x[1], "full"),
+    delete=lambda x: snp.delete(x, [1, 3], axis=1),
+    gradient=lambda x: snp.gradient(x, axis=0),
+    insert=lambda x: snp.insert(x, 2, x[0, 1], axis=1),
+    lexsort=Operation(lambda x: snp.lexsort((x[1], x[0])), smooth=False, complex=False),
+    piecewise=Operation(lambda x: snp.piecewise(x, [x < 0], [lambda v: v * v, lambda v: 3 * v]), complex=False),
+    put_along_axis=lambda x: snp.put_along_axis(x, IDS[:, None], x[:, :1], axis=1),
+    select=Operation(lambda x: snp.select([x > 1, x < -1], [x * x, 2 * x], 0), complex=False),
+    trapezoid=lambda x: snp.trapezoid(x, dx=0.5, axis=1),
 )
 LAX_SMOOTH = [
     "cos",

@@ -263,12 +263,13 @@ for _name in ["sum", "mean"]:
 for _name in ["max", "min", "prod", "std", "var", "nansum", "nanmax", "nanmin", "nanmean", "median", "amax", "amin"]:
     _f = getattr(snp, _name)
     _c = _name in ("prod", "nansum", "nanmean", "std", "var")
+    _s = (2 * N, 2 * M) if _name == "std" else (N, M)  # where all of a line are equal, it has no derivative
     add_lines(
         "np",
         **{
-            _name: Operation(_f, complex=_c),
-            f"{_name}:0": Operation(lambda x, f=_f: f(x, axis=0), complex=_c),
-            f"{_name}:1": Operation(lambda x, f=_f: f(x, axis=1, keepdims=True), complex=_c),
+            _name: Operation(_f, complex=_c, shape=_s),
+            f"{_name}:0": Operation(lambda x, f=_f: f(x, axis=0), complex=_c, shape=_s),
+            f"{_name}:1": Operation(lambda x, f=_f: f(x, axis=1, keepdims=True), complex=_c, shape=_s),
         },
     )
 for _name in ["any", "all", "count_nonzero", "argmax", "argmin"]:
