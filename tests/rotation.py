@@ -1,4 +1,4 @@
-"""Long lists of cases: a run takes a share of them, and which one rotates with the commit, so that a list of n shares is tested by n commits.
+"""Long lists of cases: a run takes a share of them, and which one changes with the package and the tests, so that a list of n shares is tested by n commits.
 
     @pytest.mark.rotating(4)                     a quarter of the cases of this parametrised test
     pytestmark = pytest.mark.rotating(4)         the same for every parametrised test of a file
@@ -23,16 +23,18 @@ T = TypeVar("T")
 
 
 @functools.cache
-def commit() -> str:
-    """The commit that is tested, in hexadecimal digits; empty outside of a repository."""
-    run = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(run, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout.strip()
+def content() -> str:
+    """What the commit has of the package and its tests, in hexadecimal digits; empty outside of a repository."""
+    run = ["git", "rev-parse", "HEAD:sparsejax", "HEAD:tests"]
+    found = subprocess.run(run, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return "" if found.returncode else f"{int(found.stdout.replace(chr(10), ''), 16) % ((1 << 48) - 59):012x}"
 
 
 def slice_number() -> int:
-    """The share of this run: chosen, else drawn by the commit."""
+    """The share of this run: chosen, else drawn by what is tested: a commit that changes documents alone, or is made anew, has the share of the
+    one before."""
     chosen = os.environ.get("SPARSEJAX_SLICE")
-    return int(commit()[:12] or "0", 16) if chosen in (None, "all") else int(chosen or "0")
+    return int(content() or "0", 16) if chosen in (None, "all") else int(chosen or "0")
 
 
 def share(cases: Sequence[T], parts: int, after: int = 0) -> Sequence[T]:
