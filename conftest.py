@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import re
+import sys
 
 import pytest
 from _pytest.doctest import DoctestItem, DoctestModule
@@ -14,6 +15,7 @@ from hypothesis import settings
 
 from sparsejax import config
 from sparsejax.formats import passes
+from sparsejax.jit.runtime.passes import conversions, dense_conversions
 from tests import objects, poison, rotation
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # in workers: threads of BLAS would wait for each other
@@ -27,6 +29,7 @@ if importlib.util.find_spec("dask") is None:
     collect_ignore = ["sparsejax/dask"]
 poison.install()
 objects.install()
+COMPILED = conversions.COMPILED
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,6 +48,11 @@ def pytest_runtest_setup(item):
     objects.choose(item.nodeid)
     if isinstance(passes._few, passes.Learning):
         passes._few = passes.Learning(passes._many)
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    counts = (
+        code is not None and "compile_count" in code.co_names
+    )  # conversions of few entries, too, are compiled after so many calls
+    conversions.COMPILED = dense_conversions.COMPILED = sys.maxsize if counts else COMPILED
 
 
 OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|networkx|sparse|dask)\b", re.MULTILINE)
