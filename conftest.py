@@ -48,10 +48,9 @@ def pytest_runtest_setup(item):
     objects.choose(item.nodeid)
     if isinstance(passes._few, passes.Learning):
         passes._few = passes.Learning(passes._many)
+    # conversions of few entries, too, are compiled after so many calls
     code = getattr(getattr(item, "function", None), "__code__", None)
-    counts = (
-        code is not None and "compile_count" in code.co_names
-    )  # conversions of few entries, too, are compiled after so many calls
+    counts = code is not None and "compile_count" in code.co_names
     conversions.COMPILED = dense_conversions.COMPILED = sys.maxsize if counts else COMPILED
 
 
