@@ -1,4 +1,4 @@
-"""What people do between products, beside SciPy: `python -m benchmarks.everyday [--sizes 50,5000,200000,4000000] [--only slices] [--below 0.9]`.
+"""What people do between products, beside SciPy: `python -m benchmarks.everyday [--sizes 50,5000,200000,4000000] [--only slices "A @ x" ...]`.
 
 Every row is one expression of NumPy's language, run at once on a csr array (n rows, `PER_ROW` entries in each) and on SciPy's; results are
 compared first. The two are timed in turns; the ratio is the median of the rounds' ratios (SciPy's time over ours, more is better).
@@ -19,9 +19,12 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax.formats import Coordinate, Format
 
 PER_ROW = 5
 SIZES = (50, 5_000, 200_000, 4_000_000)
+BY_COLUMNS = Format((Coordinate(), Coordinate()), (1, 0))
+"""Triplets in the order of columns, which SciPy's csc matrices become; ours called "coo" are in the order of rows."""
 Data = dict[str, Any]
 Side = Callable[[Data], Any]
 
@@ -110,10 +113,10 @@ ROWS = (
         lambda d: sp.diags_array([d["x"][1:], d["x"], d["x"][1:]], offsets=[-1, 0, 1], format="csr"),
     ),
     Row(
-        "coo triplets",
+        "coo, in order",
         "made",
         lambda d: sj.array(_triplets(d), shape=d["A"].shape, format="coo"),
-        lambda d: sp.coo_array(_triplets(d), shape=d["A"].shape),
+        lambda d: _in_order(sp.coo_array(_triplets(d), shape=d["A"].shape)),
     ),
     Row("copy", "formats", lambda d: d["A"].copy(), lambda d: d["A"].copy()),
     Row("tocsc", "formats", lambda d: d["A"].asformat("csc"), lambda d: d["A"].tocsc()),
@@ -131,7 +134,8 @@ ROWS = (
     Row("todia", "formats", lambda d: d["tri"].todia(), lambda d: d["tri"].todia()),
     Row("dia to csr", "formats", lambda d: d["dia"].asformat("csr"), lambda d: d["dia"].tocsr()),
     Row("dense to csr", "formats", lambda d: sj.array(d["X"], format="csr"), lambda d: sp.csr_array(d["X"])),
-    Row("csc to coo", "formats", lambda d: d["csc"].asformat("coo"), lambda d: d["csc"].tocoo()),
+    Row("csc to coo", "formats", lambda d: d["csc"].asformat(BY_COLUMNS), lambda d: d["csc"].tocoo()),
+    Row("csc to coo, rows", "formats", lambda d: d["csc"].asformat("coo"), lambda d: d["csc"].tocsr().tocoo()),
     both("A.T.tocsr()", "formats", lambda d: d["A"].T.tocsr()),
     both("astype(bool)", "formats", lambda d: d["A"].astype(bool)),
     both("reshape(-1)", "formats", lambda d: d["A"].reshape((d["n"] * d["n"],)), 5_000),
@@ -238,6 +242,12 @@ ROWS = (
 )
 
 
+def _in_order(matrix: Any) -> Any:
+    """A coo matrix as ours always is: entries in order, each place once. SciPy keeps what it is given until somebody asks for this."""
+    matrix.sum_duplicates()
+    return matrix
+
+
 def _pruned(matrix: Any) -> Any:
     made = matrix.copy()
     made.eliminate_zeros()
@@ -268,53 +278,93 @@ def matrix(rng: np.random.Generator, n: int) -> Any:
     return found
 
 
-def operands(n: int) -> tuple[Data, Data]:
+Maker = Callable[["Operands", np.random.Generator], Any]
+
+
+class Operands(dict[str, Any]):
+    """The operands of one side, each made when a row first asks for it: of 4,000,000 rows all of them take minutes and most of the memory."""
+
+    def __init__(self, n: int, theirs: Operands | None = None) -> None:
+        super().__init__(n=n)
+        self.theirs = theirs
+
+    def __missing__(self, name: str) -> Any:
+        if self.theirs is None:
+            made = MADE[name](self, np.random.default_rng(list(name.encode())))
+        else:
+            found = self.theirs[name]
+            made = found if name in SHARED else sj.array(found)
+        self[name] = made
+        return made
+
+    def all(self) -> Operands:
+        """These with every operand made."""
+        for name in MADE:
+            if name != "D" or self["n"] <= 5_000:
+                self[name]
+        return self
+
+
+def _columns(d: Operands, rng: np.random.Generator) -> Any:
+    """Columns beside `R`: every other one is that of an entry."""
+    n, A = d["n"], d["A"]
+    found = rng.integers(0, n, n)
+    found[: n // 2] = A.indices[A.indptr[d["R"][: n // 2]]]
+    return found
+
+
+def _thinned(d: Operands, rng: np.random.Generator) -> Any:
+    found = d["A"].copy()
+    found.data[rng.random(found.nnz) < 0.5] = 0
+    return found
+
+
+def _diagonals(d: Operands, rng: np.random.Generator) -> Any:
+    n = d["n"]
+    lines = [rng.standard_normal(n - 1), rng.standard_normal(n), rng.standard_normal(n - 1)]
+    return sp.diags_array(lines, offsets=[-1, 0, 1], format="csr")
+
+
+SHARED: dict[str, Maker] = {
+    "lo": lambda d, rng: d["n"] // 4,
+    "hi": lambda d, rng: 3 * d["n"] // 4,
+    "i": lambda d, rng: d["n"] // 3,
+    "j": lambda d, rng: int(d["A"].indices[d["A"].indptr[d["i"]]]),
+    "idx": lambda d, rng: rng.integers(0, d["n"], max(1, d["n"] // 10)),
+    "perm": lambda d, rng: rng.permutation(d["n"]),
+    "mask": lambda d, rng: rng.random(d["n"]) < 0.5,
+    "R": lambda d, rng: rng.integers(0, d["n"], d["n"]),
+    "C": _columns,
+    "order": lambda d, rng: rng.permutation(d["A"].nnz),
+    "I": lambda d, rng: d["coo"].row[d["order"]],
+    "J": lambda d, rng: d["coo"].col[d["order"]],
+    "V": lambda d, rng: d["A"].data[d["order"]],
+}
+"""What both sides get as it is."""
+
+MADE: dict[str, Maker] = SHARED | {
+    "A": lambda d, rng: matrix(rng, d["n"]),
+    "B": lambda d, rng: matrix(rng, d["n"]),
+    "Z": _thinned,
+    "P": lambda d, rng: abs(d["A"]),
+    "E": lambda d, rng: sp.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]])),
+    "csc": lambda d, rng: d["A"].tocsc(),
+    "csc2": lambda d, rng: d["B"].tocsc(),
+    "bsr": lambda d, rng: d["A"].tobsr(blocksize=(2, 2)),
+    "tri": _diagonals,
+    "coo": lambda d, rng: d["A"].tocoo(),
+    "dia": lambda d, rng: d["tri"].todia(),
+    "x": lambda d, rng: rng.standard_normal(d["n"]),
+    "X": lambda d, rng: rng.standard_normal((d["n"], 8)),
+    "D": lambda d, rng: rng.standard_normal((d["n"], d["n"])),
+}
+"""How SciPy's side gets each operand; ours is an array of it."""
+
+
+def operands(n: int) -> tuple[Operands, Operands]:
     """The operands of ours and of SciPy."""
-    rng = np.random.default_rng(0)
-    A, B = matrix(rng, n), matrix(rng, n)
-    Z = A.copy()
-    Z.data[rng.random(A.nnz) < 0.5] = 0
-    order = rng.permutation(A.nnz)
-    coo = A.tocoo()
-    i = n // 3
-    shared: Data = {
-        "n": n,
-        "lo": n // 4,
-        "hi": 3 * n // 4,
-        "i": i,
-        "j": int(A.indices[A.indptr[i]]),
-        "idx": rng.integers(0, n, max(1, n // 10)),
-        "perm": rng.permutation(n),
-        "mask": rng.random(n) < 0.5,
-        "R": rng.integers(0, n, n),
-        "C": rng.integers(0, n, n),
-        "I": coo.row[order],
-        "J": coo.col[order],
-        "V": A.data[order],
-    }
-    shared["C"][: n // 2] = coo.col[A.indptr[shared["R"][: n // 2]]]
-    arrays = {
-        "A": A,
-        "B": B,
-        "Z": Z,
-        "P": abs(A),
-        "E": sp.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]])),
-        "csc": A.tocsc(),
-        "csc2": B.tocsc(),
-        "bsr": A.tobsr(blocksize=(2, 2)),
-        "tri": sp.diags_array(
-            [rng.standard_normal(n - 1), rng.standard_normal(n), rng.standard_normal(n - 1)],
-            offsets=[-1, 0, 1],
-            format="csr",
-        ),
-        "coo": coo,
-    }
-    arrays["dia"] = arrays["tri"].todia()
-    dense = {"x": rng.standard_normal(n), "X": rng.standard_normal((n, 8))} | (
-        {"D": rng.standard_normal((n, n))} if n <= 5_000 else {}
-    )
-    ours = shared | {name: sj.array(a) for name, a in (arrays | dense).items()}
-    return ours, shared | arrays | dense
+    theirs = Operands(n)
+    return Operands(n, theirs), theirs
 
 
 def plain(result: Any) -> Any:
@@ -366,13 +416,13 @@ def ratio(
 
 
 def table(
-    sizes: list[int], only: str, seconds: float, clock: Callable[[], float] = time.perf_counter
+    sizes: list[int], only: list[str], seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> Iterator[tuple[int, Row, tuple[float, float, float] | str]]:
     """Every row at every size: microseconds and ratio, or what went wrong."""
     for n in sizes:
         ours, theirs = operands(n)
         for row in ROWS:
-            if only in (row.group, row.name, "") and n <= row.largest:
+            if (not only or row.group in only or row.name in only) and n <= row.largest:
                 gc.collect()
                 try:
                     right = agree(row.ours(ours), row.scipy(theirs))
@@ -387,6 +437,9 @@ def session() -> None:
     rng = np.random.default_rng(0)
     rows = [row for row in ROWS if row.name != "todense"][:50]
     data = [operands(2 * int(n)) for n in rng.integers(15, 150, len(rows))]
+    for sides in data:
+        for side in sides:
+            side.all()
     slowest = []
     started = time.perf_counter()
     for row, (ours, _) in zip(rows, data, strict=True):
@@ -406,7 +459,7 @@ def session() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
-    parser.add_argument("--only", default="", help="a group or the name of a row")
+    parser.add_argument("--only", nargs="*", default=[], help="groups, or names of rows; their operands alone are made")
     parser.add_argument("--seconds", type=float, default=0.5, help="of a row at a size")
     parser.add_argument("--processor", action="store_true", help="time of this thread's processor, on a busy machine")
     parser.add_argument(

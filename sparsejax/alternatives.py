@@ -23,6 +23,7 @@ PASSES = {
     "intermediate_storage": "values between kernels are stored as their types say",
     "fuse_reductions": "kernels are not merged across reductions",
     "dense_rows": "sums of stored rows are appended row by row",
+    "turned_results": "dense results are written in the order of their dimensions",
     "shared_patterns": "operands over the same index buffers are read one by one",
     "row_blocking": "the outermost loop is not cut into blocks of rows",
     "scatter_operands": "operands that are met again and again are not scattered into a workspace",
@@ -98,6 +99,10 @@ CHOICES: dict[str, dict[str, str]] = {
     "row_sums": {
         "stored": "sums of rows that are stored as a whole are appended, row by row",
         "dense": "they are added up in a dense array, in panels where these pay, and then copied",
+    },
+    "results": {
+        "straight": "a dense result is written in the order of its dimensions",
+        "turned": "in the order of a dense operand, and turned afterwards",
     },
     "panels": {
         "rows": "a sparse operand is read as it is stored, row by row or in another order",

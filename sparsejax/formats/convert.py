@@ -353,7 +353,10 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
     fill = array.dtype.type(fill_value)
     stored = array if format.blocked or not format.ndim else array.transpose(format.order)
     if format.is_dense:
-        flat = np.ascontiguousarray(stored).reshape(-1)
+        if stored.ndim == 2 and stored.T.flags.c_contiguous and not stored.flags.c_contiguous:
+            flat = passes.over(stored.size).turned(stored.T)
+        else:
+            flat = np.ascontiguousarray(stored).reshape(-1)
         return Storage(format, array.shape, fill, ((),) * format.ndim, flat)
     differs = stored != fill
     if fill != fill:

@@ -10,6 +10,7 @@
                                                0 1 2 0 1 2
     joined     block, place, size           -> block * size + place
     spread     vals, position, count, fill  -> fill but for vals at their positions
+    turned     a matrix                     -> its columns, one behind the other
 
 Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which need not begin at 0:
 
@@ -25,6 +26,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     crossed    (pos, crd, vals) of two     -> rows, columns and both values of every pair of entries: those of a Kronecker product
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
     tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
+    lined      extents, offsets, lines      -> pos, crd and vals of the matrix with these vectors on its diagonals
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
     recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
 
@@ -141,6 +143,14 @@ class Passes:
         made = np.full(count, fill, vals.dtype)
         made[position] = vals
         return made
+
+    def turned(self, matrix: Array) -> Array:
+        """The columns of a matrix, one behind the other.
+
+        >>> Passes().turned(np.array([[1, 2], [3, 4]]))
+        array([1, 3, 2, 4])
+        """
+        return matrix.T.reshape(-1)
 
     # ---------------------------------------------------------------------------------------------------- segments
 
@@ -295,6 +305,30 @@ class Passes:
         here = (crd[first:end] == (owner * np.int64(step) + start if step else start)).nonzero()[0]
         return owner[here], vals[first:end][here]
 
+    def lined(
+        self, extents: tuple[int, int], offsets: Sequence[int], lines: Sequence[Array] | None
+    ) -> tuple[Array, Array, Array | None]:
+        """(pos, crd, vals) of the matrix of `extents` with vectors on its diagonals, in increasing `offsets`: of one value, or of one for every
+        place. All have one dtype. No values without `lines`.
+
+        >>> Passes().lined((2, 3), [0, 2], [np.array([5, 6]), np.array([7])])
+        (array([0, 2, 3]), array([0, 2, 1], dtype=int32), array([5, 7, 6]))
+        """
+        rows, extent = extents
+        columns = np.add.outer(np.arange(rows, dtype=crd_dtype(extent)), np.array(offsets, crd_dtype(extent)))
+        inside = (columns >= 0) & (columns < extent)
+        pos = np.empty(rows + 1, np.int64)
+        pos[0] = 0
+        np.cumsum(inside.sum(axis=1), out=pos[1:])
+        if lines is None:
+            return pos, columns[inside], None
+        slots = np.empty(columns.shape, lines[0].dtype)
+        for number, (k, line) in enumerate(zip(offsets, lines, strict=True)):
+            first, end = max(0, -k), min(rows, extent - k)
+            if first < end:
+                slots[first:end, number] = line
+        return pos, columns[inside], slots[inside]
+
     def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
         """Vectors one behind the other as `dtype`, with a number added to each where there are `shifts`.
 
@@ -415,6 +449,8 @@ class Learning(Passes):
             "within",
             "named",
             "located",
+            "lined",
+            "turned",
             "met",
             "placed",
         ),

@@ -40,6 +40,7 @@ from sparsejax.jit.graph import (
     reassociate,
     split_fills,
     static_constants,
+    turned_results,
 )
 from sparsejax.jit.graph.partition import Step
 from sparsejax.jit.ir import blocks, choices, cin, simplify
@@ -74,6 +75,7 @@ STEP_PASSES: dict[str, tuple[Callable[[list[Step], Jaxpr, Observed], list[Step]]
     "intermediate_storage": (intermediate_storage.stored, 2),
     "fuse_reductions": (fuse_reductions.merged, 2),
     "dense_rows": (dense_rows.summed, 1),
+    "turned_results": (turned_results.turned, 1),
 }
 """What is made of the steps of a program that has at least so many."""
 

@@ -268,7 +268,7 @@ def _contracted(factors: Sequence[Factor], kept: list[int], shape: list[int], ma
 
 
 def _identity(n: int, dtype: Any) -> Any:
-    return Array(diagonals.on_diagonal(np.ones(n, dtype), (n, n), 0, Format.parse("csr", 2)))
+    return Array(diagonals.on_diagonal(np.ones(1, dtype), (n, n), 0, Format.parse("csr", 2)))
 
 
 # ----------------------------------------------------------------------------------------------------------- fills

@@ -11,9 +11,8 @@ from sparsejax.core.array import Array
 from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
-from sparsejax.formats import Format, convert
+from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.parts import located
-from sparsejax.formats.passes import crd_dtype
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.structural import convert_format, integer
@@ -93,10 +92,6 @@ def diags(
     return convert_format(total if dtype is None else convert_element_type(total, dtype), format)
 
 
-SHORT = 256
-"""Rows up to which the slots of all are looked at."""
-
-
 def _on_diagonals(
     given: list[Any], places: list[int], counts: list[int], shape: tuple[int, int], format: Format, dtype: Any
 ) -> Array:
@@ -105,9 +100,17 @@ def _on_diagonals(
     zero, dims = np.dtype(dtype).type(0), located.listed_rows(format)
     offsets = sorted({k if dims == (0, 1) else -k for k in places})
     if dims is not None and shape[dims[0]] * len(offsets) <= 2 * sum(counts):
-        rows, extent = shape[dims[0]], shape[dims[1]]
-        lines = [(k if dims == (0, 1) else -k, values) for values, k in zip(given, places, strict=True)]
-        return Array(_in_slots(lines, offsets, counts, rows, extent, format, shape, zero))
+        lines: dict[int, Any] = {}
+        for values, k, count in zip(given, places, counts, strict=True):
+            offset = k if dims == (0, 1) else -k
+            line = values.astype(dtype, copy=False)
+            if offset in lines:
+                line = np.broadcast_to(line + lines[offset], count)
+            lines[offset] = line
+        extents = shape[dims[0]], shape[dims[1]]
+        pos, crd, vals = passes.over(sum(counts)).lined(extents, offsets, [lines[k] for k in offsets])
+        assert vals is not None
+        return Array(Storage(format, shape, zero, ((), (pos, crd)), vals))
     ends = np.cumsum([0, *counts])
     inner, coords = np.empty(ends[-1], dtype), np.empty((2, ends[-1]), np.int64)
     for values, k, start, end in zip(given, places, ends[:-1], ends[1:], strict=True):
@@ -115,63 +118,6 @@ def _on_diagonals(
         for d, first in enumerate((max(0, -k), max(0, k))):
             coords[d, start:end] = np.arange(first, first + end - start)
     return Array(convert.from_coords(coords, inner, shape, format, zero))
-
-
-def _in_slots(
-    lines: list[tuple[int, Any]],
-    offsets: list[int],
-    counts: list[int],
-    rows: int,
-    extent: int,
-    format: Format,
-    shape: tuple[int, int],
-    zero: Any,
-) -> Storage:
-    """The matrix with vectors on diagonals, in increasing `offsets`: between the rows at both ends, where some slots are outside of the
-    matrix, every row has one slot for each diagonal, and these are written where they stay."""
-    width, dtype, kind = len(offsets), zero.dtype, crd_dtype(extent)
-    low, high = min(rows, max(0, -offsets[0])), min(rows, max(0, extent - max(0, offsets[-1])))
-    if low >= high or rows <= SHORT:
-        low = high = rows
-    edges = []
-    for first, end in ((0, low), (high, rows)):
-        if first == end:
-            edges.append((np.empty(0, np.int64), np.empty(0, kind), np.empty(0, dtype)))
-            continue
-        slots = np.zeros((end - first, width), dtype)
-        for (k, values), count in zip(lines, counts, strict=True):
-            begin, stop = max(first, max(0, -k)), min(end, max(0, -k) + count)
-            if begin < stop:
-                part = values if values.size == 1 else values[begin - max(0, -k) : stop - max(0, -k)]
-                slots[begin - first : stop - first, offsets.index(k)] += part
-        columns = np.add.outer(np.arange(first, end, dtype=kind), np.array(offsets, kind))
-        inside = (columns >= 0) & (columns < extent)
-        edges.append((inside.sum(axis=1), columns[inside], slots[inside]))
-    (above, *front), (below, *back) = edges
-    start, middle = len(front[0]), width * (high - low)
-    crd, vals = np.empty(start + middle + len(back[0]), kind), np.empty(start + middle + len(back[0]), dtype)
-    for made, before, after in ((crd, front[0], back[0]), (vals, front[1], back[1])):
-        made[:start], made[start + middle :] = before, after
-    inner, columns = (made[start : start + middle].reshape(high - low, width) for made in (vals, crd))
-    if middle:
-        written = set()
-        for k, values in lines:
-            part = values if values.size == 1 else values[low - max(0, -k) : high - max(0, -k)]
-            if k in written:
-                inner[:, offsets.index(k)] += part
-            else:
-                inner[:, offsets.index(k)] = part
-            written.add(k)
-        numbers = np.arange(low, high, dtype=kind)
-        for number, k in enumerate(offsets):
-            np.add(numbers, kind.type(k), out=columns[:, number])
-    pos = np.empty(rows + 1, np.int64)
-    pos[0] = 0
-    np.cumsum(above, out=pos[1 : low + 1])
-    pos[low : high + 1] = np.arange(start, start + middle + 1, width) if middle else start
-    np.cumsum(below, out=pos[high + 1 :])
-    pos[high + 1 :] += start + middle
-    return Storage(format, shape, zero, ((), (pos, crd)), vals)
 
 
 def linspace(

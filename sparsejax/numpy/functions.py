@@ -297,11 +297,8 @@ def eye(
     """Ones on the k-th diagonal, sparse (csr unless `format` says otherwise)."""
     check_device(device)
     n, columns = _checked_shape(_extents((n, n if m is None else m)))
-    k = _integer(k, "k")
-    first = max(0, -k)
-    count = max(0, min(n - first, columns - max(0, k)))
-    values = np.ones(count, dtypes.canonical(dtype))
-    return Array(diagonals.on_diagonal(values, (n, columns), k, Format.parse(format, 2)))
+    one = np.ones(1, dtypes.canonical(dtype))
+    return Array(diagonals.on_diagonal(one, (n, columns), _integer(k, "k"), Format.parse(format, 2)))
 
 
 def identity(n: int, dtype: Any = None, format: str | Format = "csr") -> Array:

@@ -236,3 +236,26 @@ def test_long_segments_are_not_tidied_by_moving_entries():
     pos = np.append(0, np.cumsum(np.append(rng.integers(0, 12, 5000), 3000)))
     crd, vals = rng.integers(0, 10_000, pos[-1]).astype(np.int32), rng.random(pos[-1])
     same_parts(MANY.tidied(pos, crd.copy(), vals.copy())[:2], FEW.tidied(pos, crd, vals)[:2])
+
+
+@pytest.mark.parametrize("dtype", ["?", "f4", "f8", "c16"])
+@pytest.mark.parametrize("seed", range(40))
+def test_diagonals_are_lined_up(seed, dtype):
+    """Extents from none on, offsets inside, at the edges and outside; lines of one value, of all, and none."""
+    rng = np.random.default_rng(seed)
+    rows, columns = (int(n) for n in rng.integers(0, 60, 2))
+    offsets = sorted({int(k) for k in rng.integers(-65, 65, rng.integers(1, 10))})
+    counts = [max(0, min(rows, columns - k) - max(0, -k)) for k in offsets]
+    lines = [rng.integers(-5, 5, n if n and rng.random() < 0.7 else 1).astype(dtype) for n in counts]
+    for given in (lines, None):
+        made, expected = (over.lined((rows, columns), offsets, given) for over in (MANY, FEW))
+        for ours, theirs in zip(made[: 2 if given is None else 3], expected, strict=False):
+            equal(ours, theirs)
+            assert ours.dtype == theirs.dtype
+
+
+@pytest.mark.parametrize("dtype", ["?", "f4", "f8", "c16"])
+@pytest.mark.parametrize("shape", [(0, 3), (5, 0), (1, 5), (7, 9), (8, 8), (17, 33), (100, 1), (90, 70)])
+def test_matrices_are_turned(shape, dtype):
+    matrix = np.random.default_rng(0).integers(-9, 9, shape).astype(dtype)
+    equal(MANY.turned(matrix), FEW.turned(matrix))

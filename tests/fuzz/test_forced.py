@@ -75,6 +75,7 @@ PROGRAMS = {
     "written by columns": (lambda A, x: sj.einsum("ij,j->ij", A, x, out_format="csc"), A, W[:, 0]),
     "steps": (lambda A, x: sj.lax.while_loop(lambda y: snp.sum(y) < 1e6, lambda y: A @ y + 1, x), A, W[:, 0]),
     "rows of whole lines": (lambda A, X: A @ X, A, rng.random((N, 16))),
+    "columns beside rows": (lambda A, X: X.T @ A, A, W),
 }
 
 
@@ -97,6 +98,7 @@ REACHED = {
     "pattern": ("patterns", "functions of one array"),
     "products": ("three dense factors",),
     "rounds": ("steps",),
+    "results": ("columns beside rows",),
     "row_sums": ("stored rows",),
     "rows": ("tall", "layer"),
     "shapes": ("tall", "filled", "softmax", "sparse product"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import convert
+from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.compressed import Compressed
@@ -26,7 +26,7 @@ SHARED = 5 << 20
 
 
 def on_diagonal(values: Array, shape: tuple[int, int], k: int, format: Format) -> Storage:
-    """The matrix with `values`, which nobody writes to, on its k-th diagonal, and fill 0. O(values and rows).
+    """The matrix with `values`, which nobody writes to, on its k-th diagonal, and fill 0: one for every place, or one for all. O(places and rows).
 
     >>> made = on_diagonal(np.array([1.0, 2.0]), (2, 3), 1, Format.parse("csc", 2))
     >>> convert.to_dense(made)
@@ -34,21 +34,26 @@ def on_diagonal(values: Array, shape: tuple[int, int], k: int, format: Format) -
            [0., 0., 2.]])
     """
     first, fill = (max(0, -k), max(0, k)), values.dtype.type(0)
+    count = max(0, min(shape[0] - first[0], shape[1] - first[1]))
     kinds = tuple(map(type, format.levels))
+    each = values if len(values) == count else None
     if not format.blocked and all(level.unique for level in format.levels):
         outer, inner = format.order
+        if kinds == (Dense, Compressed) and (count >= passes.MANY or count < shape[outer]):
+            over, extents = passes.over(count), (shape[outer], shape[inner])
+            pos, crd, vals = over.lined(extents, [k if outer == 0 else -k], None if each is not None else [values])
+            return Storage(format, shape, fill, ((), (pos, crd)), values if vals is None else vals)
 
         def column(d: int) -> Array:
-            return np.arange(first[d], first[d] + len(values), dtype=crd_dtype(shape[d]))
+            return np.arange(first[d], first[d] + count, dtype=crd_dtype(shape[d]))
 
+        each = np.repeat(values, count) if each is None else each
         if kinds == (Dense, Compressed):
-            ends = np.arange(-first[outer], shape[outer] + 1 - first[outer])
-            pos = ends if not first[outer] and len(values) == shape[outer] else ends.clip(0, len(values))
-            return Storage(format, shape, fill, ((), (pos, column(inner))), values)
+            return Storage(format, shape, fill, ((), (np.arange(count + 1), column(inner))), each)
         if kinds == (Coordinate, Coordinate):
-            return Storage(format, shape, fill, ((np.array([0, len(values)]), column(outer)), (column(inner),)), values)
-    coords = np.stack([np.arange(n, n + len(values)) for n in first])
-    return convert.from_coords(coords, values, shape, format, fill)
+            return Storage(format, shape, fill, ((np.array([0, count]), column(outer)), (column(inner),)), each)
+    coords = np.stack([np.arange(n, n + count) for n in first])
+    return convert.from_coords(coords, np.repeat(values, count) if each is None else each, shape, format, fill)
 
 
 def without_entries(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: Any) -> Storage:

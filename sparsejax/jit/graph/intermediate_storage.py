@@ -61,7 +61,7 @@ def stored(
         tries: dict[str, tuple[float, Sequence[partition.KernelStep]]] = {}
         for form in options:
             new = Var(Aval(var.aval.shape, var.aval.dtype, form, var.aval.fill_value))
-            tried = [_with(s, var, new) for s in own]
+            tried = [with_storage(s, var, new) for s in own]
             price = _price(tried, known)
             if price is None:
                 continue
@@ -143,7 +143,7 @@ def _is_finite(expr: cin.Expr) -> bool:
     return isinstance(expr, cin.Literal) and bool(np.isfinite(expr.value))
 
 
-def _with(step: partition.KernelStep, var: Var, new: Var) -> partition.KernelStep:
+def with_storage(step: partition.KernelStep, var: Var, new: Var) -> partition.KernelStep:
     """A kernel that makes or reads `new` in place of `var`."""
     form = new.aval.format
     nest = step.nest

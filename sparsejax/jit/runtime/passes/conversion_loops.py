@@ -6,6 +6,7 @@
     owners     a vector of equal numbers at the beginning of every segment; the next segment overwrites what is too much
     offsets    of crowded rows: every entry writes where its row would end after it; of sparse ones: behind the row of the entry before, a
                vector of the entry's number. In both, what comes later overwrites what is too much
+    turned     `ROWS` rows of a matrix at once, column by column
     distinct   every entry is written at the place of the one before or behind it, without a branch
 
 Source: counting sort as in Gustavson, "Two fast algorithms for sparse matrices" (1978), and "Automatic Generation of Efficient Sparse
@@ -269,3 +270,19 @@ def joined(b: Builder, entries: Val, size: Val, block: Vector, place: Vector, ou
 def spread(b: Builder, entries: Val, vals: Vector, position: Vector, out: Vector) -> None:
     with b.for_(b.i64(0), entries, "p") as p:
         out.put(b, position.number(b, p), vals.get(b, p))
+
+
+def turned(b: Builder, rows: Val, columns: Val, matrix: Vector, out: Vector) -> None:
+    """The columns of a matrix: `ROWS` of its rows at a time, so that what is read and what is written are whole cache lines."""
+    inner = b.named("inner", b.mul(b.binary("sdiv", rows, b.i64(ROWS)), ROWS))
+
+    def column(r: Val, c: Val, count: int) -> None:
+        read, write = b.named("read", b.add(b.mul(r, columns), c)), b.named("write", b.add(b.mul(c, rows), r))
+        values = [matrix.get(b, b.add(read, b.mul(columns, k))) for k in range(count)]
+        for k, value in enumerate(values):
+            out.put(b, b.add(write, k), value)
+
+    with b.for_(b.i64(0), inner, "r", ROWS) as r, b.for_(b.i64(0), columns, "c") as c:
+        column(r, c, ROWS)
+    with b.for_(inner, rows, "r") as r, b.for_(b.i64(0), columns, "c") as c:
+        column(r, c, 1)

@@ -95,6 +95,11 @@ class CompiledPasses(SegmentPasses):
         run(_spread(vals.itemsize, position.itemsize), len(vals), vals, position, made)
         return made
 
+    def turned(self, matrix: Array) -> Array:
+        made = empty(matrix.size, matrix.dtype)
+        run(_turned(matrix.itemsize), *matrix.shape, np.ascontiguousarray(matrix), made)
+        return made
+
 
 def crowded(entries: int, parents: int) -> bool:
     """Whether few rows are expected to be empty."""
@@ -214,6 +219,14 @@ def _joined(block_size: int, place_size: int, size: int) -> compiler.Kernel:
     b = LLVMBuilder()
     entries, step = b.slot(0, "i64", "entries"), b.slot(1, "i64", "size")
     conversion_loops.joined(b, entries, step, *vectors(b, 2, (block_size, place_size, size), ("block", "place", "out")))
+    return compiled(b)
+
+
+@functools.cache
+def _turned(size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    rows, columns = b.slot(0, "i64", "rows"), b.slot(1, "i64", "columns")
+    conversion_loops.turned(b, rows, columns, *vectors(b, 2, (size, size), ("matrix", "out")))
     return compiled(b)
 
 

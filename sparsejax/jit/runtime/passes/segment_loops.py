@@ -5,6 +5,7 @@ copied     the segments from where they begin to where they go; the beginnings o
 compacted  every entry is written at the next place, without a branch, which moves on where it is inside; until there are all
 named      entries are put where they belong among those of their segment, from behind: segments are short
 located    a binary search in every segment, without branches but for its end
+lined      rows at whose ends some diagonals are outside entry by entry; between these, `ROWS` rows at once
 recurred   one multiplication and one sum after the other
 """
 
@@ -20,6 +21,8 @@ from sparsejax.jit.runtime.passes.conversion_loops import Pairs, Vector
 
 AHEAD = 16
 """How many segments ahead entries are prefetched."""
+ROWS = 8
+"""Rows of as many entries each that are written at once."""
 TOGETHER = 512
 """Entries that are filtered by flags before their segments are looked at: numbers of them stay in the nearest cache."""
 
@@ -434,6 +437,55 @@ def chosen(
             made.put(b, behind, before.get(b, b.sub(b.get(ends), begin)))
             b.set(r, behind)
             b.set(ends, pos.get(b, b.min(end, b.add(behind, 1))))
+
+
+def lined(
+    b: Builder,
+    extents: tuple[Val, Val],
+    whole: tuple[Val, Val],
+    offsets: Sequence[Val],
+    lines: Sequence[tuple[Vector, Val]],
+    made: tuple[Vector, Vector, Vector],
+) -> None:
+    """The matrix of `extents` with `lines`, each a vector and how far it goes on in a row, on the diagonals `offsets`; all are inside of it in
+    the `whole` rows."""
+    (rows, extent), (low, high), (pos, crd, vals) = extents, whole, made
+    place, width = b.var("place", b.i64(0)), len(offsets)
+    firsts = [b.named("first", b.max(b.i64(0), b.sub(b.i64(0), offset))) for offset in offsets]
+
+    def value(number: int, r: Val) -> Val:
+        line, step = lines[number]
+        return line.get(b, b.mul(b.sub(r, firsts[number]), step))
+
+    def edge(first: Val, end: Val) -> None:
+        with b.for_(first, end, "r") as r:
+            pos.put(b, r, b.get(place))
+            for number, offset in enumerate(offsets):
+                column = b.named("column", b.add(r, offset))
+                with b.if_(b.compare("ult", column, extent)):
+                    crd.put(b, b.get(place), crd.element(b, column))
+                    if lines:
+                        vals.put(b, b.get(place), value(number, r))
+                    b.increment(place)
+
+    edge(b.i64(0), low)
+    ends = b.splat(b.i64(0), ROWS)
+    columns = b.splat(crd.element(b, b.i64(0)), ROWS * width)
+    for row in range(ROWS):
+        ends = b.insert(ends, row, b.i64(row * width))
+        for number, offset in enumerate(offsets):
+            columns = b.insert(columns, row * width + number, crd.element(b, b.add(offset, row)))
+    inner = b.named("inner", b.add(low, b.mul(b.binary("sdiv", b.sub(high, low), b.i64(ROWS)), ROWS)))
+    with b.for_(low, inner, "r", ROWS) as r:
+        here = b.named("here", b.get(place))
+        b.store(pos.pointer, r, b.binary("add", b.splat(here, ROWS), ends))
+        b.store(crd.pointer, here, b.binary("add", b.splat(crd.element(b, r), ROWS * width), columns))
+        for row in range(ROWS if lines else 0):
+            for number in range(width):
+                vals.put(b, b.add(here, row * width + number), value(number, b.add(r, row)))
+        b.increment(place, ROWS * width)
+    edge(inner, rows)
+    pos.put(b, rows, b.get(place))
 
 
 def tidied(b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, vals: Vector, twice: Vector) -> None:

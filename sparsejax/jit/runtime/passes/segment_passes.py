@@ -26,6 +26,9 @@ SEARCHED = 4
 RARE = 2000
 """Entries that there must be for each segment that is longer, where these are ordered one by one."""
 
+DIAGONALS = 8
+"""Diagonals up to which a kernel has code for each."""
+
 
 class SegmentPasses(Passes):
     """The passes over segments in machine code. What they return is read-only, but for few entries. Of many, each thread takes a part."""
@@ -148,6 +151,27 @@ class SegmentPasses(Passes):
         counts, kernel = address(count), _met(crd.itemsize, number.itemsize, vals.itemsize)
         run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(parts)])
         return _found(number, made, parts, count)
+
+    def lined(
+        self, extents: tuple[int, int], offsets: Sequence[int], lines: Sequence[Array] | None
+    ) -> tuple[Array, Array, Array | None]:
+        if not 0 < len(offsets) <= DIAGONALS:
+            return super().lined(extents, offsets, lines)
+        rows, extent = extents
+        ends = [(max(0, -k), min(rows, extent - k)) for k in offsets]
+        entries = sum(max(0, end - first) for first, end in ends)
+        low = min(rows, max(first for first, _ in ends))
+        high = max(low, min(end for _, end in ends))
+        pos, crd = empty(rows + 1, INT64), empty(entries, crd_dtype(extent))
+        vals, sources = None, []
+        if lines is not None:
+            vals = empty(entries, lines[0].dtype)
+            lines = [np.ascontiguousarray(line) for line in lines]
+            sources = [(address(line), int(line.size > 1)) for line in lines]
+        kernel = _lined(len(offsets), crd.itemsize, 0 if vals is None else vals.itemsize)
+        given = [a for source in sources for a in source]
+        run(kernel, rows, extent, low, high, pos, crd, 0 if vals is None else vals, *offsets, *given)
+        return pos, crd, vals
 
     def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
         if sum(map(len, columns)) < FAR:  # NumPy copies in vectors, and takes memory that is in the cache
@@ -421,6 +445,20 @@ def _placed(size: int, parent_size: int, wanted_size: int, number_size: int, val
     sizes, names = (8, size, parent_size, wanted_size, number_size), ("pos", "crd", "parent", "wanted", "number")
     pos, crd, parent, wanted, number = vectors(b, 3, sizes, names)
     segment_loops.placed(b, first, end, pos, crd, parent, wanted, number, count, pairs_of(b, 8, (vals_size,)))
+    return compiled(b)
+
+
+@functools.cache
+def _lined(count: int, crd_size: int, val_size: int) -> compiler.Kernel:
+    b = LLVMBuilder()
+    rows, extent, low, high = (b.slot(k, "i64", name) for k, name in enumerate(("rows", "extent", "low", "high")))
+    pos, crd, vals = vectors(b, 4, (8, crd_size, val_size or 8), ("pos", "crd", "vals"))
+    offsets = [b.slot(7 + k, "i64", "offset") for k in range(count)]
+    lines = [
+        (Vector.in_slot(b, 7 + count + 2 * k, val_size, "line"), b.slot(8 + count + 2 * k, "i64", "step"))
+        for k in range(count if val_size else 0)
+    ]
+    segment_loops.lined(b, (rows, extent), (low, high), offsets, lines, (pos, crd, vals))
     return compiled(b)
 
 
