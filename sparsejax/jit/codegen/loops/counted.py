@@ -33,13 +33,21 @@ class Ranges:
     """
 
     def __init__(
-        self, loop: Loop, key: Leaders, kind: str, fixed: Collection[cin.Access] = (), copies: int = 1
+        self,
+        loop: Loop,
+        key: Leaders,
+        kind: str,
+        fixed: Collection[cin.Access] = (),
+        copies: int = 1,
+        halves: bool = False,
     ) -> None:
         self.loop, self.key, self.kind = loop, key, kind
         body = loop.cases[key]
         self.body, self.vector, self._prepared = body, None, None
         if self.kind == "lanes" and isinstance(body, cin.Assign):
-            vector = self.vector = VectorLoop(loop.context, loop.env, loop.var, body, fixed, copies=copies)
+            vector = self.vector = VectorLoop(
+                loop.context, loop.env, loop.var, body, fixed, copies=copies, halves=halves
+            )
             self._prepared = None if fixed else vector.prepared(loop.env)
 
     def add(
@@ -73,9 +81,10 @@ class Ranges:
 
 
 def counted(loop: Loop) -> None:
-    """The whole extent, without leaders; a chunk of a reduction is long enough for several sets of lanes."""
-    copies = 1 if loop.span is None else COPIES
-    ranges = Ranges(loop, frozenset(), loop.plan.range, copies=copies)
+    """The whole extent, without leaders; a reduction that runs once, or over a chunk, has several sets of lanes, and reads both halves of a chunk
+    at once."""
+    copies = 1 if loop.env.bound and loop.span is None else COPIES
+    ranges = Ranges(loop, frozenset(), loop.plan.range, copies=copies, halves=loop.span is not None)
     ranges.add(loop.begin, loop.extent)
     ranges.finish()
 
