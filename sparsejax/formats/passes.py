@@ -344,9 +344,13 @@ class Passes:
         return made
 
     def interleaved(
-        self, parts: Sequence[tuple[Array, Array, Array]], shifts: Sequence[int]
+        self,
+        parts: Sequence[tuple[Array, Array, Array]],
+        shifts: Sequence[int],
+        out: tuple[Array, Array] | None = None,
     ) -> tuple[Array, Array, Array]:
-        """(pos, crd, vals) of segments that hold those of all parts, one behind the other, with a number added to the coordinates of each.
+        """(pos, crd, vals) of segments that hold those of all parts, one behind the other, with a number added to the coordinates of each;
+        `out` is what crd and vals are written to, if it is given.
 
         >>> one = np.array([0, 1, 2]), np.array([0, 1], np.int32), np.array([5, 6])
         >>> Passes().interleaved([one, one], [0, 2])
@@ -356,17 +360,30 @@ class Passes:
         rows = [np.arange(len(own) - 1).repeat(own[1:] - own[:-1]) for own, _, _ in parts]
         order = np.concatenate(rows).argsort(kind="stable")
         crd = self.strung([part[1] for part in parts], shifts, parts[0][1].dtype)
-        return np.asarray(pos), crd[order], np.concatenate([part[2] for part in parts])[order]
+        vals = np.concatenate([part[2] for part in parts])
+        if out is None:
+            return np.asarray(pos), crd[order], vals[order]
+        np.take(crd, order, out=out[0], mode="clip")
+        np.take(vals, order, out=out[1], mode="clip")
+        return np.asarray(pos), *out
 
     def crossed(
-        self, one: tuple[Array, Array, Array], other: tuple[Array, Array, Array], width: int, extents: tuple[int, int]
-    ) -> tuple[Array, Array, Array, Array]:
+        self,
+        one: tuple[Array, Array, Array],
+        other: tuple[Array, Array, Array],
+        width: int,
+        extents: tuple[int, int],
+        multiplied: bool = False,
+    ) -> tuple[Array, ...]:
         """(rows, columns, values, values) of every pair of entries of two matrices, row by row of both: coordinates i * m + j, k * width + l,
-        where the other has m segments and coordinates below `width`; `extents` are those of the result.
+        where the other has m segments and coordinates below `width`; `extents` are those of the result. Values of one dtype, which numbers
+        have, may be `multiplied`.
 
         >>> eye = np.array([0, 1, 2]), np.array([0, 1]), np.array([5.0, 6.0])
         >>> [a.tolist() for a in Passes().crossed(eye, eye, 2, (4, 4))]
         [[0, 1, 2, 3], [0, 1, 2, 3], [5.0, 5.0, 6.0, 6.0], [5.0, 6.0, 5.0, 6.0]]
+        >>> Passes().crossed(eye, eye, 2, (4, 4), multiplied=True)[2]
+        array([25., 30., 30., 36.])
         """
         (pos, crd, vals), (pos2, crd2, vals2) = one, other
         count, count2 = np.diff(pos), np.diff(pos2)
@@ -376,7 +393,10 @@ class Passes:
         i, j = row // max(1, m), row % max(1, m)
         p, q = pos[i] + place // np.maximum(1, count2[j]), pos2[j] + place % np.maximum(1, count2[j])
         column = crd[p].astype(np.int64) * width + crd2[q]
-        return row.astype(crd_dtype(extents[0])), column.astype(crd_dtype(extents[1])), vals[p], vals2[q]
+        left, right = vals[p], vals2[q]
+        with np.errstate(all="ignore"):
+            values = (left * right,) if multiplied else (left, right)
+        return row.astype(crd_dtype(extents[0])), column.astype(crd_dtype(extents[1])), *values
 
     def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
         """Coordinates under extents `new` of places that have coordinates `columns` under `old`, in row-major order; fewer than 2^63 places.

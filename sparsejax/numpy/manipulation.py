@@ -10,8 +10,10 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import current
 from sparsejax.formats import structural
 from sparsejax.formats.ownership import refuse_copy
+from sparsejax.formats.parts import joined
 from sparsejax.lax import extents as sizes
 from sparsejax.lax import structural as shapes
 from sparsejax.lax import typing_rules as rules
@@ -138,8 +140,22 @@ def block(arrays: Any) -> Array:
     """
     depth = _depth(arrays)
     leaves = _flat(arrays)
+    if depth == 2 and len(arrays) > 1 and type(leaves[0]) is Array and current() is None:
+        at_once = _gridded(arrays)
+        if at_once is not None:
+            return at_once
     ndim = max([depth, *(x.ndim for x in leaves)])
     return _joined(arrays, depth, ndim)
+
+
+def _gridded(arrays: list[list[Any]]) -> Array | None:
+    """Sparse matrices of one type but for their extents; None of others."""
+    first = arrays[0][0]
+    for x in (x for row in arrays for x in row):
+        if type(x) is not Array or x.ndim != 2 or x.aval.structure != first.aval.structure:
+            return None
+    made = joined.gridded([[x._storage for x in row] for row in arrays])
+    return None if made is None else Array(made)
 
 
 def _depth(arrays: Any) -> int:

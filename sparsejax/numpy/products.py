@@ -87,7 +87,11 @@ def _crossed(a: Array, b: Array) -> Array:
     one, other = ((x._storage.buffers[1][0], x._storage.buffers[1][1], x._storage.vals) for x in (a, b))
     shape = a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]
     entries = check_size(a.nnz * b.nnz, "the entries of a Kronecker product")
-    row, column, left, right = passes.over(entries).crossed(one, other, b.shape[1], shape)
-    vals = _elementwise("multiply", view(left), view(right))._storage.vals
+    over = passes.over(entries)
+    if a.dtype == b.dtype and a.dtype.kind in "iuf":
+        row, column, vals = over.crossed(one, other, b.shape[1], shape, multiplied=True)
+    else:
+        row, column, left, right = over.crossed(one, other, b.shape[1], shape)
+        vals = _elementwise("multiply", view(left), view(right))._storage.vals
     buffers = (np.array([0, entries]), row), (column,)
     return Array(Storage(Format.parse("coo", 2), shape, vals.dtype.type(0), buffers, vals))

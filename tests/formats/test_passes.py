@@ -259,3 +259,39 @@ def test_diagonals_are_lined_up(seed, dtype):
 def test_matrices_are_turned(shape, dtype):
     matrix = np.random.default_rng(0).integers(-9, 9, shape).astype(dtype)
     equal(MANY.turned(matrix), FEW.turned(matrix))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
+@pytest.mark.parametrize("seed", range(6))
+def test_pairs_of_entries_and_their_products(seed, dtype):
+    rng = np.random.default_rng(seed)
+
+    def matrix(rows, columns):
+        pos = np.append(0, np.cumsum(rng.integers(0, 4, rows)))
+        return pos, rng.integers(0, columns, pos[-1]).astype(np.int32), rng.integers(-99, 99, pos[-1]).astype(dtype)
+
+    m, n, k, l = (int(x) for x in rng.integers(1, 30, 4))
+    one, other = matrix(m, n), matrix(k, l)
+    for multiplied in (False, True):
+        made, expected = (over.crossed(one, other, l, (m * k, n * l), multiplied) for over in (MANY, FEW))
+        assert len(made) == len(expected) == (3 if multiplied else 4)
+        for ours, theirs in zip(made, expected, strict=True):
+            equal(ours, theirs)
+            assert ours.dtype == theirs.dtype
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_interleaved_segments_go_where_they_are_wanted(seed):
+    rng = np.random.default_rng(seed)
+    parts = []
+    for _ in range(rng.integers(1, 4)):
+        pos = np.append(0, np.cumsum(rng.integers(0, 4, 50)))
+        parts.append((pos, rng.integers(0, 9, pos[-1]).astype(np.int32), rng.random(pos[-1])))
+    shifts = [9 * k for k in range(len(parts))]
+    wanted = FEW.interleaved(parts, shifts)
+    for over in (FEW, MANY):
+        room = np.empty(len(wanted[1]) + 5, np.int32), np.empty(len(wanted[2]) + 5)
+        made = over.interleaved(parts, shifts, (room[0][2:-3], room[1][2:-3]))
+        for ours, theirs in zip(made, wanted, strict=True):
+            equal(ours, theirs)
+        np.testing.assert_array_equal(room[0][2:-3], wanted[1])

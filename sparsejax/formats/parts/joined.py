@@ -85,6 +85,37 @@ def _interleaved(storages: Sequence[Storage], axis: int) -> Storage:
     return Storage(first.format, shape, first.fill_value, (*first.buffers[:-1], (pos, crd)), vals)
 
 
+def gridded(rows: Sequence[Sequence[Storage]]) -> Storage | None:
+    """Matrices of one format, dtype and fill, in rows of equal heights, as one matrix: every entry is written once, to where it stays. None where
+    their format is not one whose rows are counted and whose columns are listed in order, or shapes do not fit.
+
+    >>> from sparsejax.formats import Format, convert
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> gridded([[A, A], [A, A]]).buffers[1]
+    (array([0, 2, 4, 6, 8]), array([0, 2, 1, 3, 0, 2, 1, 3], dtype=int32))
+    """
+    first = rows[0][0]
+    widths = {sum(s.shape[1] for s in row) for row in rows}
+    if located.listed_rows(first.format) != (0, 1) or len(widths) > 1:
+        return None
+    if any(s.shape[0] != row[0].shape[0] for row in rows for s in row):
+        return None
+    shape = sum(row[0].shape[0] for row in rows), widths.pop()
+    kind, entries = crd_dtype(shape[1]), sum(len(s.vals) for row in rows for s in row)
+    many = passes.over(max(entries, shape[0]))
+    pos, crd, vals = np.zeros(shape[0] + 1, np.int64), np.empty(entries, kind), np.empty(entries, first.dtype)
+    at = begin = 0
+    for row in rows:
+        segments = [(s.buffers[1][0], s.buffers[1][1].astype(kind, copy=False), s.vals) for s in row]
+        starts = [0, *accumulate(s.shape[1] for s in row)]
+        count, height = sum(len(s.vals) for s in row), row[0].shape[0]
+        out = crd[begin : begin + count], vals[begin : begin + count]
+        own, _, _ = many.interleaved(segments, starts[:-1], out)
+        np.add(own[1:], begin, out=pos[at + 1 : at + height + 1])
+        at, begin = at + height, begin + count
+    return Storage(first.format, shape, first.fill_value, ((), (pos, crd)), vals)
+
+
 def _alone(storages: Sequence[Storage]) -> int | None:
     """The number of the only array with entries, if its memory may be shared: the others make it larger, and nothing else."""
     full = [k for k, s in enumerate(storages) if len(s.vals)]

@@ -355,9 +355,11 @@ def crossed(
     one: Sequence[Vector],
     other: Sequence[Vector],
     made: Sequence[Vector],
+    floats: bool | None,
 ) -> None:
-    """Of the segments from `first` to `end` of one matrix: before them stand as many pairs as entries before, times all entries of the other."""
-    (pos, crd, vals), (pos2, crd2, vals2), (row, column, left, right) = one, other, made
+    """Of the segments from `first` to `end` of one matrix: before them stand as many pairs as entries before, times all entries of the other.
+    `made` has room for the values of both, or for their products, of `floats` or not."""
+    (pos, crd, vals), (pos2, crd2, vals2), (row, column, left, *right) = one, other, made
     at = b.var("at", b.mul(pos.get(b, first), pos2.get(b, rows)))
     with b.for_(first, end, "i") as i:
         lo, hi = b.named("lo", pos.get(b, i)), b.named("hi", pos.get(b, b.add(i, 1)))
@@ -370,9 +372,21 @@ def crossed(
                     to = b.get(at)
                     row.put(b, to, number)
                     column.put(b, to, column.element(b, b.add(before, crd2.number(b, q))))
-                    left.put(b, to, value)
-                    right.put(b, to, vals2.get(b, q))
+                    beside = vals2.get(b, q)
+                    if right:
+                        left.put(b, to, value)
+                        right[0].put(b, to, beside)
+                    else:
+                        left.put(b, to, _product(b, value, beside, bool(floats)))
                     b.increment(at)
+
+
+def _product(b: Builder, x: Val, y: Val, floats: bool) -> Val:
+    if not floats:
+        return b.mul(x, y)
+    kind = {"i32": "float", "i64": "double"}[x.type]
+    left, right = (b.convert("bitcast", v, kind) for v in (x, y))
+    return b.convert("bitcast", b.binary("fmul", left, right), x.type)
 
 
 def regrouped(

@@ -192,30 +192,38 @@ class SegmentPasses(Passes):
         return made
 
     def interleaved(
-        self, parts: Sequence[tuple[Array, Array, Array]], shifts: Sequence[int]
+        self,
+        parts: Sequence[tuple[Array, Array, Array]],
+        shifts: Sequence[int],
+        out: tuple[Array, Array] | None = None,
     ) -> tuple[Array, Array, Array]:
         kept = [tuple(np.ascontiguousarray(a) for a in part) for part in parts]
         pos = np.asarray(sum(part[0] for part in kept))
         entries = int(pos[-1])
-        crd, vals = empty(entries, kept[0][1].dtype), empty(entries, kept[0][2].dtype)
+        crd, vals = out or (empty(entries, kept[0][1].dtype), empty(entries, kept[0][2].dtype))
         table = np.array([[*map(address, part), shift] for part, shift in zip(kept, shifts, strict=True)], np.int64)
         behind = len(kept), *map(address, (table, pos, crd, vals))
         run_parts(_interleaved(crd.itemsize, vals.itemsize), [(*pair, *behind) for pair in _rows(pos)])
         return pos, crd, vals
 
     def crossed(
-        self, one: tuple[Array, Array, Array], other: tuple[Array, Array, Array], width: int, extents: tuple[int, int]
-    ) -> tuple[Array, Array, Array, Array]:
+        self,
+        one: tuple[Array, Array, Array],
+        other: tuple[Array, Array, Array],
+        width: int,
+        extents: tuple[int, int],
+        multiplied: bool = False,
+    ) -> tuple[Array, ...]:
         kept = [np.ascontiguousarray(a) for a in (*one, *other)]
         entries = len(kept[1]) * len(kept[4])
-        dtypes = crd_dtype(extents[0]), crd_dtype(extents[1]), kept[2].dtype, kept[5].dtype
-        made = tuple(empty(entries, dtype) for dtype in dtypes)
+        values = [kept[2].dtype] if multiplied else [kept[2].dtype, kept[5].dtype]
+        made = tuple(empty(entries, dtype) for dtype in (crd_dtype(extents[0]), crd_dtype(extents[1]), *values))
         behind = len(kept[3]) - 1, width, *map(address, (*kept, *made))
-        kernel = _crossed(tuple(a.itemsize for a in (*kept, *made)))
+        kernel = _crossed(tuple(a.itemsize for a in (*kept, *made)), kept[2].dtype.kind == "f" if multiplied else None)
         run_parts(
             kernel, [(*pair, *behind) for pair in (_rows(kept[0]) if entries >= FAR else [(0, len(kept[0]) - 1)])]
         )
-        return made  # type: ignore[return-value]
+        return made
 
     def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
         entries = len(columns[0])
@@ -491,11 +499,13 @@ def _interleaved(size: int, vals_size: int) -> compiler.Kernel:
 
 
 @functools.cache
-def _crossed(sizes: tuple[int, ...]) -> compiler.Kernel:
+def _crossed(sizes: tuple[int, ...], floats: bool | None) -> compiler.Kernel:
+    """With values of both, or (where it says whether they are floats) their products."""
     b = LLVMBuilder()
     (first, end), rows, width = _share(b), b.slot(2, "i64", "rows"), b.slot(3, "i64", "width")
-    given = vectors(b, 4, sizes, ("pos", "crd", "vals", "pos", "crd", "vals", "row", "column", "left", "right"))
-    segment_loops.crossed(b, first, end, rows, width, given[:3], given[3:6], given[6:])
+    names = ("pos", "crd", "vals", "pos", "crd", "vals", "row", "column", "left", "right")[: len(sizes)]
+    given = vectors(b, 4, sizes, names)
+    segment_loops.crossed(b, first, end, rows, width, given[:3], given[3:6], given[6:], floats)
     return compiled(b)
 
 
