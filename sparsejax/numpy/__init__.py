@@ -59,7 +59,6 @@ from sparsejax.numpy.creation import (
     empty_like,
     from_dlpack,
     linspace,
-    setdiag,
     tri,
     vander,
 )
@@ -163,6 +162,7 @@ from sparsejax.numpy.nans import (
     nansum,
     nanvar,
 )
+from sparsejax.numpy.on_diagonals import setdiag
 from sparsejax.numpy.products import dot, inner, kron, outer, vdot
 from sparsejax.numpy.reductions import (
     all,

@@ -17,7 +17,6 @@ from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.structural import convert_format, integer
 from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zeros_like
-from sparsejax.numpy.updates import At
 
 
 def empty(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Array:
@@ -161,21 +160,3 @@ def vander(x: Any, n: int | None = None, increasing: bool = False) -> Array:
     count = x.size if n is None else integer(n, "n")
     powers = np.arange(count) if increasing else np.arange(count)[::-1]
     return elementwise("power", x.reshape((x.size, 1)), np.ascontiguousarray(powers))
-
-
-def setdiag(x: Any, values: Any, k: int = 0) -> Array:
-    """`x` with `values` on its k-th diagonal: a new array, as `scipy.sparse`'s method changes its own.
-
-    >>> import sparsejax as sj
-    >>> setdiag(sj.array(np.ones((2, 2)), format="csr"), 5).todense()
-    array([[5., 1.],
-           [1., 5.]])
-    """
-    x, k = asarray(x), integer(k, "k")
-    if x.ndim != 2:
-        raise ValueError(f"setdiag takes a matrix, not an array of shape {x.shape}")
-    count = max(0, min(x.shape[0] - max(0, -k), x.shape[1] - max(0, k)))
-    rows = np.arange(count) + max(0, -k)
-    given = asarray(values)
-    given = given[:count] if given.ndim and given.shape[0] > 1 else given
-    return At(x)[rows, rows + k].set(given)

@@ -28,7 +28,7 @@ from sparsejax.numpy import at_once
 from sparsejax.numpy.indexing import Index, concrete, getitem, parse, without_bools
 
 
-def _numbers(values: Any, dtype: np.dtype[Any]) -> Any:
+def numbers(values: Any, dtype: np.dtype[Any]) -> Any:
     """Python's numbers, and numbers and arrays of NumPy's with the dtype, as an array of it; None for others."""
     if isinstance(values, bool | int | float):
         _check_fits(values, dtype)
@@ -119,7 +119,7 @@ class Ref:
         vectors = {d: concrete(a) for d, a in index.arrays.items()}
         if isinstance(values, Tracer) or any(v is None for v in vectors.values()):
             return None
-        given = _numbers(values, x.dtype)
+        given = numbers(values, x.dtype)
         if given is None:
             given = convert_element_type(asarray(values), x.dtype).todense()
         if given.shape != index.result:

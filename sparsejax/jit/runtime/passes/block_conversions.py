@@ -99,8 +99,15 @@ class Plan:
     def pays(self, entries: int) -> bool:
         """Whether the kernels are there, or worth being compiled."""
         self._asked += 1
-        self._ready = self._ready or entries >= passes.MANY or self._asked >= conversions.COMPILED
+        if not self._ready:
+            self._ready = entries >= passes.MANY or self._asked >= conversions.COMPILED
+            if not self._ready and self._asked == conversions.LOADED:
+                self._ready = pass_kernels.loaded(self._kernels) is not None
         return self._ready
+
+    def _kernels(self) -> list[compiler.Kernel]:
+        """What counts, and what writes."""
+        return [_kernel(self.blocks, self._size, self._sizes, self._into, counts) for counts in (True, False)]
 
     def run(self, storage: Storage) -> Storage:
         rows, columns = (storage.shape[d] for d in self.target.order[:2])

@@ -19,7 +19,7 @@ from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime.passes import conversion_loops
+from sparsejax.jit.runtime.passes import conversion_loops, pass_kernels
 from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
 from sparsejax.jit.runtime.passes.segment_passes import SegmentPasses
@@ -31,6 +31,9 @@ SPREAD, DIGIT = 4, 11
 
 class CompiledPasses(SegmentPasses):
     """The passes in machine code. What they return is read-only."""
+
+    def loaded(self, name: str, args: Sequence[Any]) -> Any:
+        return pass_kernels.loaded(getattr(self, name), *args)
 
     def owners(self, pos: Array) -> Array:
         parents, entries = len(pos) - 1, int(pos[-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ def empty(count: int, dtype: np.dtype[Any]) -> Array:
 
 def run(kernel: compiler.Kernel, *slots: int | Array) -> None:
     """Run a pass; arrays are passed by their addresses."""
-    status = kernel.function(_packer(len(slots))(*[address(s) if isinstance(s, np.ndarray) else s for s in slots]))
+    status = kernel.function(_packer(len(slots))(*result_memory.passed(slots)))
     if status:
         compiler.check(status)
 
@@ -47,8 +48,39 @@ def run_parts(kernel: compiler.Kernel, rows: Sequence[tuple[int, ...]]) -> None:
         compiler.check(threads.run(kernel.address, np.array(rows, np.int64)))
 
 
+class Unknown(Exception):
+    """Machine code is neither loaded nor in any cache."""
+
+
+class _Asking(threading.local):
+    """Whether this thread wants nothing compiled."""
+
+    known_alone = False
+
+
+_asking = _Asking()
+
+
+def loaded(run: Callable[..., Any], *args: Any) -> Any:
+    """What `run` of arguments returns, if no pass that it runs must be compiled; else None."""
+    _asking.known_alone = True
+    try:
+        return run(*args)
+    except Unknown:
+        return None
+    finally:
+        _asking.known_alone = False
+
+
 def compiled(b: LLVMBuilder) -> compiler.Kernel:
-    return compiler.compile_text(b.finish(lambda: None))
+    """The kernel that was built; `Unknown` within `loaded` where it must be compiled."""
+    text = b.finish(lambda: None)
+    if not _asking.known_alone:
+        return compiler.compile_text(text)
+    kernel = compiler.known_text(text)
+    if kernel is None:
+        raise Unknown
+    return kernel
 
 
 def vectors(b: Builder, first: int, sizes: Sequence[int], names: Sequence[str]) -> list[Vector]:
