@@ -20,14 +20,20 @@ from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
 
+SLOT = 4
+"""A slot takes as long as this many groups do: products with 128 columns of six matrices of 7 to 76 entries a row, in groups of 1 to 16, as `A @ B` and as
+`insum` (float32, an EPYC of the third generation). A padded slot multiplies a row of the other operand, or waits for one."""
+
+
 def group_size(A: Any) -> int:
-    """The number of slots for which groups of the entries of every row of a matrix touch least: a power of two.
+    """The number of slots with which groups of the entries of every row of a matrix cost least: a power of two.
 
     `A` is an array, or anything that `sparsejax.array` takes, of two dimensions; of one in blocks, the blocks of every row of blocks are counted. What
-    is least, exactly, is the paper's count of accesses by an index, `(g + 1) * sum(ceil(n / g))` over the numbers `n` of entries of
-    the rows: g columns and one row for each group. The paper relaxes it to `g = sqrt(S / rows)`, with `S` entries in all, which rows that are
-    empty lead astray, as do rows that are all of one length. Here every power of two is evaluated on the histogram of `n`, in which empty
-    rows do not count; of equal ones the smallest is taken, and 1 where nothing is stored.
+    is least, exactly, is `(4 * g + 1) * sum(ceil(n / g))` over the numbers `n` of entries of the rows: g slots and one row for each group, where a
+    slot costs what four groups do. The paper counts accesses by an index, `(g + 1) * sum(ceil(n / g))`, as if padding cost no products, and relaxes
+    that to `g = sqrt(S / rows)`, with `S` entries in all, which rows that are empty lead astray, as do rows that are all of one length.
+    Here every power of two is evaluated on the histogram of `n`, in which empty rows do not count; of equal ones the smallest is taken,
+    and 1 where nothing is stored.
 
     FormatError unless `A` has two dimensions; ConcretizationTypeError for a traced value: types do not depend on data. O(entries).
 
@@ -40,8 +46,8 @@ def group_size(A: Any) -> int:
     occupied, rows = occupied[occupied > 0], rows[occupied > 0]
     longest = int(occupied.max(initial=1))
     sizes = [1 << k for k in range(LARGEST.bit_length()) if 1 << k < 2 * longest]
-    touched = {g: (g + 1) * int((-(-occupied // g) * rows).sum()) for g in sizes}
-    return min(sizes, key=touched.__getitem__)
+    costs = {g: (SLOT * g + 1) * int((-(-occupied // g) * rows).sum()) for g in sizes}
+    return min(sizes, key=costs.__getitem__)
 
 
 def to_groupcoo(A: Any, g: int | None = None) -> tuple[Array, Array, Array]:

@@ -24,12 +24,12 @@ def ragged(seed, rows=30, columns=17):
 
 
 def touched(lengths, g):
-    """Accesses by an index, group by group: a column for every slot, and a row."""
+    """What groups cost, one by one: four for every slot, and one for the row."""
     count = 0
     for length in lengths:
         left = length
         while left > 0:
-            count += g + 1
+            count += 4 * g + 1
             left -= g
     return count
 

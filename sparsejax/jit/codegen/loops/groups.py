@@ -20,7 +20,7 @@ there the last group is padded with zeros that are multiplied like entries, whic
 
 from __future__ import annotations
 
-from sparsejax.jit.codegen.loops import merge
+from sparsejax.jit.codegen.loops import merge, prefetch
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.ir.loop_plans import Leaders
 
@@ -29,6 +29,8 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The places of `walker`, as many at a time as the plan of the loop says."""
     b, segment, count = loop.b, walker.segment, loop.plan.copies
     length = b.named("count", b.sub(segment.hi, segment.lo))
+    if loop.plan.prefetch:  # no pass of LLVM moves a load out of a loop that fetches
+        walker.last = prefetch.last_place(loop, walker)
     with loop.room(length):
         power = count & (count - 1) == 0
         whole = b.and_(length, b.i64(-count)) if power else b.mul(b.binary("sdiv", length, b.i64(count)), count)
@@ -38,3 +40,4 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
                 merge.at_entry(loop, key, walker, b.named("q", b.add(first, number)) if number else first)
         with b.for_(end, segment.hi, "p") as place:
             merge.at_entry(loop, key, walker, place)
+    walker.last = None
