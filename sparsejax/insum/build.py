@@ -21,6 +21,7 @@ from sparsejax.jit.ir import operators
 from sparsejax.lax.elementwise import BINARY, UNARY, convert_element_type, elementwise, loop_dtypes
 from sparsejax.lax.indirect import kernels, rules  # noqa: F401  (derivatives and batches)
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
+from sparsejax.lax.linear import empty, full
 from sparsejax.lax.structural import convert_format
 
 ALIASES = {
@@ -77,19 +78,57 @@ def insum(text: str, /, *, returns: str | Sequence[str] | None = None, **operand
     Array([1, 0, 2], dtype=int64)
     """
     if type(text) is str and (type(returns) is str or returns is None):
-        names = tuple(sorted(operands))
-        return _remembered(text, returns, names)(*[operands[n] for n in names])
+        begun = {}
+        if current() is None:
+            begun = {n: x._aval for n, op in _begun(text) if type(x := operands.get(n)) is Array and _is_start(x, op)}
+        names = tuple(sorted(n for n in operands if n not in begun) if begun else sorted(operands))
+        return _remembered(text, returns, names, tuple(begun.items()))(*[operands[n] for n in names])
     return _insum(text, returns, operands)
 
 
 @functools.lru_cache(REMEMBERED)
-def _remembered(text: str, returns: str | None, names: tuple[str, ...]) -> Callable[..., Any]:
-    """A text as a function of the operands of these names: at once, a call with types that come back goes straight to its plan."""
+def _remembered(
+    text: str, returns: str | None, names: tuple[str, ...], begun: tuple[tuple[str, Aval], ...]
+) -> Callable[..., Any]:
+    """A text as a function of the operands of these names: at once, a call with types that come back goes straight to its plan. The targets
+    `begun` hold what their operators start from."""
+    ops = dict(_begun(text)) if begun else {}
 
     def of_operands(*operands: Any) -> Any:
-        return _insum(text, returns, dict(zip(names, operands, strict=True)))
+        made = {n: _start(aval, ops[n]) for n, aval in begun}
+        return _insum(text, returns, {**dict(zip(names, operands, strict=True)), **made})
 
     return again(len(names))(of_operands)
+
+
+@functools.lru_cache(REMEMBERED)
+def _begun(text: str) -> tuple[tuple[str, str], ...]:
+    """The names of a text that are targets and nothing else, each of one line, with the operators that accumulate there."""
+    try:
+        lines = parse.parse(text)
+    except ValueError:
+        return ()  # the fault is shown where the text is read
+    read = [name.name for line in lines for a in (line.target, *check.accesses(line.value)) for name in check.nested(a)]
+    read += [a.name for line in lines for a in check.accesses(line.value)]
+    targets = [line.target.name for line in lines]
+    return tuple(
+        (line.target.name, parse.OPERATORS[line.op])
+        for line in lines
+        if line.op != "=" and line.target.name not in read and targets.count(line.target.name) == 1
+    )
+
+
+def _is_start(given: Array, op: str) -> bool:
+    """Whether a target holds what its operator starts from, so that one program serves all of its type."""
+    return _starts(given, BOOLEAN[op] if given.dtype.kind == "b" else op, each_once=False)
+
+
+def _start(aval: Aval, op: str) -> Any:
+    """A target of this type that holds what its operator starts from."""
+    if not aval.format.is_dense:
+        return empty(aval)
+    nothing = operators.get(BOOLEAN[op] if aval.dtype.kind == "b" else op).identity(aval.dtype)
+    return convert_format(full(aval, nothing), aval.format)
 
 
 def _insum(text: str, returns: str | Sequence[str] | None, operands: Mapping[str, Any]) -> Any:
@@ -118,7 +157,7 @@ def _operand(name: str, x: Any, traced: bool) -> Any:
         return asarray(x, f"operand {name}", keep=traced)
     except TypeError as error:
         said = str(error)
-        raise TypeError(said if name in said.split() else f"operand {name}: {said}") from None
+        raise TypeError(said if name in said.split() else f"argument {name}: {said}") from None
 
 
 def _all_named(lines: Sequence[Line], arrays: Mapping[str, Any]) -> None:
@@ -302,7 +341,8 @@ def _starts(given: Any, op: str, each_once: bool) -> bool:
     key = "starts", op
     if key not in storage.cache:
         pieces = (storage.vals[k : k + PIECE] for k in range(0, len(storage.vals), PIECE))
-        storage.cache[key] = all((piece == nothing).all() for piece in pieces)
+        bits = op == "add"  # of zeros, those that have a sign keep it where nothing is added
+        storage.cache[key] = all(not p.view(np.uint8).any() if bits else (p == nothing).all() for p in pieces)
     return bool(storage.cache[key])
 
 

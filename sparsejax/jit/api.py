@@ -233,7 +233,11 @@ class JitFunction(Generic[Result]):
                 if kind is Array:
                     pass
                 elif kind is np.ndarray:
-                    a = primitive.view(a)
+                    try:
+                        a = primitive.view(a)
+                    except TypeError as error:  # a dtype that is not supported
+                        name = self._argument(len(found), len(args), names)
+                        raise TypeError(f"argument {name}: {error}") from None
                 elif kind in _NUMBERS:
                     a = primitive.weak_scalar(a)
                 else:
@@ -254,6 +258,17 @@ class JitFunction(Generic[Result]):
         leaves, tree = tree_util.tree_flatten(dynamic)
         arrays = [leaf if type(leaf) is Array else as_leaf(leaf, dynamic) for leaf in leaves]
         return arrays, (signature.structure(tree), statics, tuple([a.aval for a in arrays])), None
+
+    def _argument(self, number: int, positional: int, names: tuple[str, ...]) -> str:
+        """What the user calls an argument: the first ones are given by position, the others by these names."""
+        if number >= positional:
+            return names[number - positional]
+        try:
+            parameters = [*inspect.signature(self._function).parameters.values()]
+        except (TypeError, ValueError):  # functions of C
+            return str(number)
+        one = number < len(parameters) and parameters[number].kind in (0, 1)
+        return parameters[number].name if one else str(number)
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         dynamic = [a for k, a in enumerate(args) if k not in self._argnums]

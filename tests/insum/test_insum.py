@@ -177,8 +177,52 @@ def test_dtypes():
 
 @pytest.mark.parametrize("wrong", [np.ones(3, np.float16), np.array([1, None, 2], object)], ids=["half", "objects"])
 def test_operands_of_other_dtypes_are_named(wrong):
-    with pytest.raises(TypeError, match=rf"operand B: dtype {wrong.dtype} is not supported"):
+    with pytest.raises(TypeError, match=rf"^argument B: dtype {wrong.dtype} is not supported"):
         sj.insum("C[i] = x[i] * B[i]", x=np.ones(3), B=wrong)
+    with pytest.raises(TypeError, match=rf"^argument B: dtype {wrong.dtype} is not supported"):
+        sj.jit(lambda x, B: sj.insum("C[i] = x[i] * B[i]", x=x, B=B))(np.ones(3), wrong)
+    with pytest.raises(TypeError, match=rf"^argument B: dtype {wrong.dtype} is not supported"):
+        sj.jit(lambda **arrays: sj.insum("C[i] = x[i] * B[i]", **arrays))(x=np.ones(3), B=wrong)
+
+
+STARTS = {
+    "sums": ("C[R[p],n] += V[p,n]", 0),
+    "products": ("C[R[p],n] *= V[p,n]", 1),
+    "largest": ("C[R[p],n] max= V[p,n]", -np.inf),
+    "least": ("C[R[p],n] min= V[p,n]", np.inf),
+    "read too": ("C[R[p],n] += V[p,n]\nD[p,n] = C[R[p],n]", 0),
+    "in two lines": ("C[R[p],n] += V[p,n]\nC[R[p],n] max= V[p,n]", 0),
+}
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("form", ["dense", "csr"])
+@pytest.mark.parametrize("case", STARTS)
+def test_targets_that_hold_what_operators_start_from(case, form):
+    """One program serves all such targets of a type, also after others were there."""
+    text, start = STARTS[case]
+    R, V = np.array([2, 0, 2]), np.arange(6.0).reshape(3, 2) - 2
+    names = tuple(dict.fromkeys(line[0] for line in text.split("\n")))
+    for k, first in enumerate((start, start, 3.0, start)):
+        C = sj.array(np.full((4, 2), float(first)), format=form, fill_value=0 if form == "dense" else float(first))
+        made = sj.insum(text, returns=names, C=C, R=R, V=V * (k + 1))
+        wanted = insum_interpreter.interpret(text, {"C": np.full((4, 2), float(first)), "R": R, "V": V * (k + 1)})
+        for name, found in zip(names, made, strict=True):
+            np.testing.assert_array_equal(np.asarray(found.todense()), wanted[name])
+        assert made[0].format == C.format
+        one = sj.insum(text, C=C, R=R, V=V * (k + 1))
+        np.testing.assert_array_equal(np.asarray(one.todense()), wanted[names[-1]])
+
+
+def test_texts_whose_faults_come_after_a_start():
+    """A target of zeros changes no message."""
+    for text, error in (("C[i] += ", ValueError), ("C[i,j] += A[i,j]", ValueError), ("C[i] += B[i]", ValueError)):
+        said = []
+        for C in (np.zeros(3), sj.array(np.zeros(3)), sj.array(np.ones(3))):
+            with pytest.raises(error) as found:
+                sj.insum(text, C=C, A=np.ones((3, 2)))
+            said.append(str(found.value))
+        assert said[0] == said[1] == said[2]
 
 
 def test_index_arrays_are_integers():

@@ -182,8 +182,12 @@ def as_leaf(leaf: Any, whole: Any) -> Any:
         trace.leaked(leaf)
     if trace.is_python_scalar(leaf):
         return primitive.weak_scalar(leaf)
-    if isinstance(leaf, np.ndarray | np.generic) or scipy_io.is_scipy(leaf):
-        return primitive.view(leaf)
+    try:
+        if isinstance(leaf, np.ndarray | np.generic) or scipy_io.is_scipy(leaf):
+            return primitive.view(leaf)
+    except TypeError as error:  # a dtype that is not supported
+        place = next((p for p, x in tree_util.leaves_with_paths(whole) if x is leaf), "")
+        raise TypeError(f"argument {place}: {error}") from None
     place = next((p for p, x in tree_util.leaves_with_paths(whole) if x is leaf), "")
     if isinstance(leaf, ShapeDtypeStruct):
         raise TypeError(f"argument {place} is a {leaf}, which has no data; use .trace, .lower or eval_shape with types")
