@@ -19,7 +19,6 @@ from sparsejax.formats.levels.grouped import LARGEST, Grouped
 from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
-
 SLOT = 4
 """A slot takes as long as this many groups do: products with 128 columns of six matrices of 7 to 76 entries a row, in groups of 1 to 16, as `A @ B` and as
 `insum` (float32, an EPYC of the third generation). A padded slot multiplies a row of the other operand, or waits for one."""

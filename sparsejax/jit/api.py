@@ -24,7 +24,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.inspect import cache_misses
 from sparsejax.jit.inspect import explain as explanation
-from sparsejax.jit.inspect.ahead_of_time import Call, Lowered, Traced, as_leaf, once
+from sparsejax.jit.inspect.ahead_of_time import Call, Lowered, Traced, as_leaf, once, viewed
 from sparsejax.jit.runtime import plans, signature, tuning
 from sparsejax.jit.runtime.call_cache import Shortcut
 from sparsejax.jit.runtime.shapes import Family
@@ -227,17 +227,14 @@ class JitFunction(Generic[Result]):
         arrays and numbers alone."""
         if not self._argnums and not self._argnames:
             names = tuple(sorted(kwargs))
-            found, avals = [], []
+            found: list[Any] = []
+            avals: list[Aval] = []
             for a in (*args, *[kwargs[n] for n in names]) if names else args:
                 kind = type(a)
                 if kind is Array:
                     pass
                 elif kind is np.ndarray:
-                    try:
-                        a = primitive.view(a)
-                    except TypeError as error:  # a dtype that is not supported
-                        name = self._argument(len(found), len(args), names)
-                        raise TypeError(f"argument {name}: {error}") from None
+                    a = viewed(a, self._function, len(found), len(args), names)
                 elif kind in _NUMBERS:
                     a = primitive.weak_scalar(a)
                 else:
@@ -258,17 +255,6 @@ class JitFunction(Generic[Result]):
         leaves, tree = tree_util.tree_flatten(dynamic)
         arrays = [leaf if type(leaf) is Array else as_leaf(leaf, dynamic) for leaf in leaves]
         return arrays, (signature.structure(tree), statics, tuple([a.aval for a in arrays])), None
-
-    def _argument(self, number: int, positional: int, names: tuple[str, ...]) -> str:
-        """What the user calls an argument: the first ones are given by position, the others by these names."""
-        if number >= positional:
-            return names[number - positional]
-        try:
-            parameters = [*inspect.signature(self._function).parameters.values()]
-        except (TypeError, ValueError):  # functions of C
-            return str(number)
-        one = number < len(parameters) and parameters[number].kind in (0, 1)
-        return parameters[number].name if one else str(number)
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         dynamic = [a for k, a in enumerate(args) if k not in self._argnums]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,6 +173,29 @@ def once(leaves: Iterable[tuple[int, Any]]) -> list[int]:
 
 def has_data(values: Sequence[Any]) -> bool:
     return all(isinstance(x, Array) for x in values)
+
+
+def viewed(
+    value: np.ndarray[Any, Any], function: Callable[..., Any], number: int, positional: int, names: Sequence[str]
+) -> Array:
+    """An array of NumPy's that is an argument of `function`, the first ones given by position, the others by these names.
+
+    TypeError, which calls it as the user does, for a dtype that is not supported.
+    """
+    try:
+        return primitive.view(value)
+    except TypeError as error:
+        name = names[number - positional] if number >= positional else _parameter(function, number)
+        raise TypeError(f"argument {name}: {error}") from None
+
+
+def _parameter(function: Callable[..., Any], number: int) -> str:
+    try:
+        parameters = [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):  # functions of C
+        return str(number)
+    one = number < len(parameters) and parameters[number].kind.name.startswith("POSITIONAL_O")
+    return parameters[number].name if one else str(number)
 
 
 def as_leaf(leaf: Any, whole: Any) -> Any:
