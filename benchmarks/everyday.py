@@ -272,7 +272,8 @@ def matrix(rng: np.random.Generator, n: int) -> Any:
     """A csr matrix with `PER_ROW` distinct columns in each of its n rows (a few rows have fewer)."""
     columns = rng.integers(0, n, (n, PER_ROW)).astype(np.int32)
     found = sp.csr_array(
-        (rng.standard_normal(n * PER_ROW), columns.ravel(), np.arange(0, n * PER_ROW + 1, PER_ROW, dtype=np.int32)), shape=(n, n)
+        (rng.standard_normal(n * PER_ROW), columns.ravel(), np.arange(0, n * PER_ROW + 1, PER_ROW, dtype=np.int32)),
+        shape=(n, n),
     )
     found.sum_duplicates()
     return found
