@@ -20,6 +20,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.level import Level
 from sparsejax.formats.levels.segments import MAX_POSITIONS, Above, Array
@@ -342,6 +343,13 @@ def to_dense(storage: Storage) -> Array:
     return out
 
 
+@functools.lru_cache(maxsize=256)
+def _is_list(format: Format) -> bool:
+    """Whether a vector is stored as the coordinates of its entries, and where these end."""
+    level = format.levels[0] if format.ndim == 1 and not format.blocked else None
+    return isinstance(level, Compressed | Coordinate) and level.unique
+
+
 def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
     """Storage of a NumPy array; sparse formats keep what differs from the fill (NaN equals NaN).
 
@@ -361,6 +369,10 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
     differs = stored != fill
     if fill != fill:
         differs &= ~np.isnan(stored)
+    if _is_list(format):
+        (key,) = np.nonzero(differs)
+        buffers = ((np.array([0, len(key)]), key.astype(crd_dtype(array.shape[0]))),)
+        return Storage(format, array.shape, fill, buffers, stored[key])
     keys = np.nonzero(differs)
     if format.blocked:
         return _ordered(keys, stored[keys], array.shape, format, fill, None, distinct=True)

@@ -140,7 +140,8 @@ def _while_call(
 ) -> list[Storage]:
     first, second = counts
     going, step = bodies
-    return run_while(going, step, xs[:first], xs[first : first + second], list(xs[first + second :]))
+    unread = {k for k, aval in enumerate(out_aval) if aval is None}
+    return run_while(going, step, xs[:first], xs[first : first + second], list(xs[first + second :]), unread)
 
 
 while_p = Primitive(

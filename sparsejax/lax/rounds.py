@@ -7,7 +7,7 @@ and so do later loops with these bodies from their first round on.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,9 +47,10 @@ class Body:
         carry: Sequence[Storage],
         sample: Sequence[Storage] | None,
         rounds: Rounds | None = None,
+        unread: Collection[int] = (),
     ) -> list[Storage] | None:
         """The last carry of the loop with this body and the condition `going`, or with so many `rounds`; None where it is not known as a whole.
-        The `sample` is what changes as it was in some round: carry and slices."""
+        The `sample` is what changes as it was in some round: carry and slices. What is `unread` of the last carry may be anything."""
         return None
 
 
@@ -70,11 +71,16 @@ class Rounds:
 
 
 def run_while(
-    going: Body, step: Body, asked: Sequence[Storage], given: Sequence[Storage], carry: list[Storage]
+    going: Body,
+    step: Body,
+    asked: Sequence[Storage],
+    given: Sequence[Storage],
+    carry: list[Storage],
+    unread: Collection[int] = (),
 ) -> list[Storage]:
-    """`while going(*asked, *carry): carry = step(*given, *carry)`."""
+    """`while going(*asked, *carry): carry = step(*given, *carry)`. Nobody reads the last value of those that are `unread`, by number."""
     way = choices.pick("rounds", WAYS, "table")
-    whole = step.loop(going, asked, given, carry, None) if way == "table" else None
+    whole = step.loop(going, asked, given, carry, None, None, unread) if way == "table" else None
     if whole is not None:
         return whole
     patience, sample = step.patience, carry
@@ -83,7 +89,7 @@ def run_while(
             step.patience = max(1, min(patience, count - 1))
             return carry
         if count == patience:
-            whole = step.loop(going, asked, given, carry, sample) if way == "table" else None
+            whole = step.loop(going, asked, given, carry, sample, None, unread) if way == "table" else None
             if whole is not None:
                 return whole
         carry = step.run((*given, *carry))

@@ -45,6 +45,11 @@ class Placed:
         """Whether there is one after the first step."""
         return any(self.before)
 
+    @property
+    def registers(self) -> frozenset[int]:
+        """What is looked at."""
+        return frozenset(k for checks in self.before.values() for k, _, _ in checks)
+
     def hold(self, number: int, registers: Sequence[Storage]) -> bool:
         """Whether values are as they must be before a step."""
         return all(is_moderate(registers[k], zero, factors) for k, zero, factors in self.before.get(number, ()))

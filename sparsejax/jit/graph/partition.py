@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,13 +40,15 @@ class CallStep:
     def outputs(self) -> tuple[Var, ...]:
         return self.eqn.outputs
 
-    def call(self, inputs: Sequence[Storage], bodies: Sequence[Any]) -> list[Storage]:
-        """The results; `bodies` run what `eqn.bodies` says."""
+    def call(self, inputs: Sequence[Storage], bodies: Sequence[Any], unread: Collection[int] = ()) -> list[Storage]:
+        """The results; `bodies` run what `eqn.bodies` says. Of those that are `unread`, by position, what runs bodies is not told the type: they
+        may be anything."""
         primitive, params = self.eqn.primitive, self.eqn.param_dict
         assert primitive.call is not None
-        avals = tuple(v.aval for v in self.outputs)
+        avals: tuple[Any, ...] = tuple(v.aval for v in self.outputs)
         if bodies:
             params["bodies"] = bodies
+            avals = tuple(None if k in unread else a for k, a in enumerate(avals))
         made = primitive.call(*inputs, out_aval=avals if primitive.multiple else avals[0], **params)
         return list(made) if primitive.multiple else [made]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,9 +120,11 @@ class NumPyCall:
 class Bodies:
     """A call that has several results, or runs other jaxprs: what `bodies` gives."""
 
-    def __init__(self, step: partition.CallStep, bodies: Callable[[], Sequence[Any]]) -> None:
-        self.call: Callable[[Sequence[Storage]], list[Storage]] = lambda inputs: step.call(inputs, bodies())
-        """The results for these inputs."""
+    def __init__(
+        self, step: partition.CallStep, bodies: Callable[[], Sequence[Any]], unread: Collection[int] = ()
+    ) -> None:
+        self.call: Callable[[Sequence[Storage]], list[Storage]] = lambda inputs: step.call(inputs, bodies(), unread)
+        """The results for these inputs; those that are `unread`, by position, may be anything."""
 
 
 def all_owned(results: list[Storage], operands: Sequence[Storage]) -> list[Storage]:

@@ -190,8 +190,13 @@ class Plan(Body):
         if isinstance(step, KernelRunner):
             return step
         if _is_several(step.eqn):
-            return library_call.Bodies(step, self._bodies.get(number, list))
+            return library_call.Bodies(step, self._bodies.get(number, list), self._unread(number))
         return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
+
+    def _unread(self, number: int) -> frozenset[int]:
+        """The results of a step that nobody reads, by position."""
+        read = {k for reads in (*self.reads, self.results) for k in reads} | self.checks.registers
+        return frozenset(n for n, k in enumerate(self.made[number]) if k not in read)
 
     def _steps(
         self, storages: Sequence[Storage], refused: frozenset[Var] | None, notes: list[reassociate.Chosen]
@@ -259,9 +264,11 @@ class Plan(Body):
         carry: Sequence[Storage],
         sample: Sequence[Storage] | None,
         rounds: Rounds | None = None,
+        unread: Collection[int] = (),
     ) -> list[Storage] | None:
         """The loop of which it is the body, from a carry to the end, by one table (`whole.loop`): while `going` says so, or all `rounds`. It is made
-        of what changes as it was in some round, the `sample`; None where there is no table, or no sample and none is known."""
+        of what changes as it was in some round, the `sample`; None where there is no table, or no sample and none is known. What is `unread` of the
+        last carry may be anything."""
         if not isinstance(going, Plan | None):
             return None
         facts = tuple(s.cache.get("positions") or statistics.positions(s) for s in (*asked, *given))
@@ -279,7 +286,7 @@ class Plan(Body):
                     self._tables.clear()
                 self._tables[key] = made, going
         table, _ = self._tables[key]
-        return None if table is None else table.run((*asked, *given), carry, rounds)
+        return None if table is None else table.run((*asked, *given), carry, rounds, unread)
 
     def registers_of(self, storages: Sequence[Storage]) -> list[Storage]:
         """All registers after a run."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +89,11 @@ class Carry:
             slots = words[self.at : self.vals + 1].tobytes()
             return next(x for x in every if not x.format.full and binding.input_slots(x) == slots)
         return self.adoption.take(tuple(words[self.at : self.at + self.size].tolist()))
+
+    def forget(self, words: NDArray[np.int64]) -> None:
+        """Give back what memory of its own it has, but for that of a dense one, which is the loop's."""
+        if self.adoption is not None and words[self.owned]:
+            allocator.release([int(words[word]) for word in self.own])
 
 
 class Loop:
@@ -160,8 +165,14 @@ class Loop:
         self._starts, self._bytes = starts[[number for _, number in together]], int(starts[-1]) + LINE
         self._driver = driver.kernel().function
 
-    def run(self, operands: Sequence[Storage], carry: Sequence[Storage], rounds: Rounds | None = None) -> list[Storage]:
-        """The last values of the carry, after all `rounds` of a `scan`."""
+    def run(
+        self,
+        operands: Sequence[Storage],
+        carry: Sequence[Storage],
+        rounds: Rounds | None = None,
+        unread: Collection[int] = (),
+    ) -> list[Storage]:
+        """The last values of the carry, after all `rounds` of a `scan`; in place of those that are `unread` stand the first ones."""
         every = [*operands, *carry]
         words = self._template.copy()
         if rounds is not None:
@@ -194,6 +205,9 @@ class Loop:
                 raise
             results = list(carry)
             for c in self._carries:
+                if c.number in unread:
+                    c.forget(words)
+                    continue
                 results[c.number] = c.last(carry[c.number], every, words, blocks)
             return results
         finally:
@@ -228,8 +242,7 @@ class Loop:
                 allocator.give(int(words[op[1]]))
                 words[op[1]] = 0
         for c in self._carries:
-            if c.adoption is not None and words[c.owned]:
-                allocator.release([int(words[word]) for word in c.own])
+            c.forget(words)
 
 
 def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Register]) -> None:
