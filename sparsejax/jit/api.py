@@ -67,7 +67,7 @@ class JitFunction(Generic[Result]):
         self._options = tuple(static_argnums), tuple(static_argnames), tuple(donate_argnums), dynamic, autotune
         self._autotune = autotune
         self._argnums, self._argnames = _positions(function, static_argnums, static_argnames, "static")
-        self._donated, _ = _positions(function, donate_argnums, (), "donate")
+        self._donated, self._donated_names = _positions(function, donate_argnums, (), "donate")
         both = sorted(self._argnums & self._donated)
         if both:
             raise ValueError(
@@ -166,7 +166,7 @@ class JitFunction(Generic[Result]):
         if traced.limits:
             traced.check(leaves)
         if self._donated:
-            outs = plans.execute(traced.closed, leaves, once(self._donated_leaves(args)))
+            outs = plans.execute(traced.closed, leaves, once(self._donated_leaves(args, kwargs)))
         else:
             outs = plans.execute(traced.closed, leaves)
             avals = [a._aval for a in leaves]
@@ -209,14 +209,14 @@ class JitFunction(Generic[Result]):
         last = self._last
         return last.run if last is not None and not last.names and last.avals == avals else None
 
-    def _donated_leaves(self, args: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
-        """The leaves that are donated, with their numbers."""
+    def _donated_leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[int, Any]]:
+        """The leaves that are donated, with their numbers; those that are given by name come last, in the order of their names."""
         count = 0
-        for k, argument in enumerate(args):
-            if k in self._argnums:
-                continue
+        given = [(a, k in self._donated) for k, a in enumerate(args) if k not in self._argnums]
+        given += [(kwargs[n], n in self._donated_names) for n in sorted(kwargs) if n not in self._argnames]
+        for argument, donated in given:
             for leaf in tree_util.tree_leaves(argument):
-                if k in self._donated:
+                if donated:
                     yield count, leaf
                 count += 1
 
@@ -383,7 +383,7 @@ class JitFunction(Generic[Result]):
         known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else as_leaf(x, dynamic) for x in leaves]
         key = (signature.structure(tree), statics, tuple(x.aval for x in known))
         traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
-        return Traced(Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args))))
+        return Traced(Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args, kwargs))))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and plan for these arguments."""
@@ -458,8 +458,8 @@ def jit(
     must be hashable; a new value means a new trace. The function must be pure: it is not run again for a signature it
     has seen. Inside another traced function, it is inlined.
 
-    Arrays in the arguments `donate_argnums` are given up: dense results of their dtypes and sizes may be written where they were, and
-    they are deleted (`donation`). Memory that was borrowed, or that another array or view refers to, is never written.
+    Arrays in the arguments `donate_argnums` are given up, also where they are given by name: dense results of their dtypes and sizes may be
+    written where they were, and they are deleted (`donation`). Memory that was borrowed, or that another array or view refers to, is never written.
 
     A second shape of the same rank traces the function once more, with symbols for the extents that changed: integers that compute and compare
     (docs/guide/shapes.md). Further shapes run without being traced, scheduled or compiled. `dynamic=False` traces every shape by itself;

@@ -65,14 +65,24 @@ operators: dict[str, Callable[..., Any]] = {
 
 @again(1)
 def deg2rad(x: Any, /) -> Array:
-    """`numpy.deg2rad`: degrees as radians."""
-    return strong(elementwise("multiply", x, math.pi / 180))
+    """`numpy.deg2rad`: degrees as radians.
+
+    >>> deg2rad(np.array([90], np.int16)).dtype
+    dtype('float32')
+    """
+    return _times(x, math.pi / 180)
 
 
 @again(1)
 def rad2deg(x: Any, /) -> Array:
     """`numpy.rad2deg`: radians as degrees."""
-    return strong(elementwise("multiply", x, 180 / math.pi))
+    return _times(x, 180 / math.pi)
+
+
+def _times(x: Any, factor: float) -> Array:
+    """`x` times a number, in the floats that functions of `x` have."""
+    _, dtype = loop_dtypes("sqrt", (aval_of(x),))
+    return strong(elementwise("multiply", convert_element_type(x, dtype), factor))
 
 
 @again(1, whole=True)

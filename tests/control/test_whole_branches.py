@@ -1,6 +1,8 @@
 """Loops with `cond` and `switch` in their bodies as one table of calls, against plain loops over NumPy arrays."""
 
+import os
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config, lax
+from sparsejax.jit.runtime.system import allocator
 from tests.control import running
 
 N = 23
@@ -329,3 +332,64 @@ def test_branches_inside_of_branches_give_operands_back(form, order):
             x, y = plain[k % len(order)](x, y)
         for found, want in zip(ours(*(sj.array(g, format=form) for g in given)), (x, y), strict=True):
             np.testing.assert_array_equal(found.todense(), want)
+
+
+def resident():
+    """Bytes of this process in memory, after free blocks were given back."""
+    allocator.drop()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+KEPT = {
+    "made before": lambda z, w, x, at, k: (z * 2.0, w, x[at]),
+    "made in a branch before": lambda z, w, x, at, k: (
+        lax.cond(k % 2 == 0, lambda z: z * 2.0, lambda z: z, z),
+        w,
+        x[at],
+    ),
+    "made in the branch": lambda z, w, x, at, k: lax.cond(
+        k % 2 == 0, lambda z, w, x: (z * 2.0, w, x + 1), lambda z, w, x: (sj.prune(z * 3.0), w, x[at]), z, w, x
+    ),
+    "given back by a branch": lambda z, w, x, at, k: lax.cond(
+        k % 2 == 0, lambda z, w, x: (z, w, x + z.sum() * 0), lambda z, w, x: (z * 3.0, w, x[at]), z, w, x
+    ),
+    "changes places": lambda z, w, x, at, k: (
+        *lax.cond(k % 2 == 0, lambda z, w: (w, z), lambda z, w: (z, z * 2.0), z, w),
+        x[at],
+    ),
+    "shares positions": lambda z, w, x, at, k: (z + 1.0 * (z != 0), z * 2.0, x[at]),
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+@pytest.mark.parametrize("body", list(KEPT))
+def test_failures_keep_no_memory(body, tables):
+    """A step that fails after sparse values were made, or copied, in the same round: what they took is given back, once."""
+
+    @sj.jit
+    def ours(z, x, way, first, last):
+        def step(s):
+            z, w, x, k = s
+            return *KEPT[body](z, w, x, way + k // first, k), k + 1
+
+        return lax.while_loop(lambda s: s[3] < last, step, (z, z * 1.0, x, 0))[:3]
+
+    n, places = 100_000, np.arange(0, 100_000, 2)
+    z = sj.array((np.ones(len(places)), (places,)), shape=(n,), format="coo")
+    x, way = np.arange(4.0), np.arange(4)
+    expected = [r.todense() for r in ours(z, x, way, 100, 21)]
+
+    def fail():
+        with pytest.raises(IndexError, match="out of bounds"):
+            ours(z, x, way, 21, 40)
+
+    for _ in range(3):
+        fail()
+    before = resident()
+    for _ in range(60):
+        fail()
+    assert resident() - before < 8 << 20  # a copy of z in each would be 34 MB
+    for found, wanted in zip(ours(z, x, way, 100, 21), expected, strict=True):
+        np.testing.assert_array_equal(found.todense(), wanted)
+    np.testing.assert_array_equal(z.todense()[places], 1.0)
+    assert tables[0] is not None

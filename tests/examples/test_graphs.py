@@ -38,6 +38,22 @@ def test_random_graph(number, seed):
     assert graphs.difference(ours(), reference()) < 1e-9
 
 
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("seed", range(8))
+def test_edges_of_no_length(seed):
+    """Directed graphs in parts, with loops, nodes without edges and stored weights of 0, from sources of all kinds."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 60))
+    ends = rng.integers(0, n, (2, int(rng.integers(0, 3 * n))))
+    graph = sp.csr_array((rng.integers(0, 4, ends.shape[1]).astype(np.float64), ends), shape=(n, n))
+    A = sj.array(graph)
+    for source in {0, n - 1, int(rng.integers(n))}:
+        found = graphs.shortest_paths(A, source).todense()
+        np.testing.assert_array_equal(found, graphs.csgraph.dijkstra(graph, indices=source))
+        np.testing.assert_array_equal(graphs.bfs(A, source).todense(), graphs.levels_reference(graph, source))
+    np.testing.assert_array_equal(graphs.components(A).todense(), graphs.components_reference(graph))
+
+
 @pytest.mark.rotating(3)
 @pytest.mark.skipif(datasets.folder() is None, reason="no real data: set SPARSEJAX_DATA to its folder")
 @pytest.mark.parametrize("data", REAL)

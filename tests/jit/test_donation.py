@@ -302,3 +302,20 @@ def test_compiled_ahead_of_time_it_is_given_up_too():
     (x, values), (z, others) = fresh(), fresh(seed=1)
     np.testing.assert_array_equal(alike(x, z).todense(), values + others)
     assert x.is_deleted() and z.is_deleted()
+
+
+def test_arguments_that_are_given_by_name_are_donated():
+    f = sj.jit(lambda x, y, scale=1.0: x * scale - y, donate_argnums=0)
+    for given in ({"x": 0, "y": 1}, {"y": 1, "x": 0}, {"scale": 2.0, "x": 0, "y": 1}):
+        operands = fresh()[0], fresh()[0]
+        values = operands[0].todense().copy(), operands[1].todense().copy()
+        made = f(**{name: operands[k] if name != "scale" else k for name, k in given.items()})
+        np.testing.assert_array_equal(made.todense(), values[0] * given.get("scale", 1.0) - values[1])
+        assert operands[0].is_deleted() and not operands[1].is_deleted()
+    x, y = fresh()[0], fresh()[0]
+    f(x, y=y)
+    assert x.is_deleted() and not y.is_deleted()
+    static = sj.jit(lambda k, x: x * k, static_argnames="k", donate_argnums=1)
+    x, values = fresh()
+    np.testing.assert_array_equal(static(x=x, k=3).todense(), values * 3)
+    assert x.is_deleted()

@@ -313,3 +313,26 @@ def test_data_types():
         x.__array_namespace__(api_version="1999.01")
     with pytest.raises(ValueError, match="device"):
         x.to_device("gpu")
+
+
+@pytest.mark.parametrize("name", ["deg2rad", "rad2deg", "radians", "degrees"])
+@pytest.mark.parametrize("dtype", ["b1", "i1", "i2", "u2", "i4", "i8", "f4", "f8"])
+def test_angles_have_the_floats_of_numpy(name, dtype):
+    """float32 where NumPy has float16."""
+    x = np.array([[0, 90, 0], [1, 0, 100]]).astype(dtype)
+    wide = getattr(np, name)(x.astype("f8"))
+    numpy = getattr(np, name)(x).dtype
+    dtype = np.dtype("f4") if numpy == np.float16 else numpy
+    for operand in (x, sj.array(x, format="csr")):
+        for function in (getattr(snp, name), sj.jit(getattr(snp, name))):
+            made = function(operand)
+            assert made.dtype == dtype
+            assert np.all(np.abs(made.todense() - wide) <= 2 * np.finfo(dtype).eps * np.abs(wide))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+def test_functions_of_float64_alone_keep_float32(dtype):
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    x[0, 1] = 5
+    kept = np.dtype("f4" if dtype == "f4" else "f8")
+    assert snp.cov(x).dtype == snp.corrcoef(x).dtype == snp.interp(x[0], x[1], x[1]).dtype == kept

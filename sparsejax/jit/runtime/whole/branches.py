@@ -116,7 +116,8 @@ class _Merged:
             self.home = r.vals if swapped else table.room([0])
             table.buffer(self.home, sample.vals.nbytes)
         else:
-            r.own, r.owned = pointers_of(r), table.room([0])
+            r.owned = table.room([0])
+            table.owns(r, pointers_of(r))
         self._exchange = False
 
     def copied(self, result: Register, free: Sequence[Register]) -> None:
@@ -150,23 +151,23 @@ class _Merged:
         outer = result in operands
         if not outer:
             table.own(result)
+        table.op(SET, own.owned, 0)
         table.op(COPY, own.at, result.at, words_of(own.aval))
         if not outer:
             table.op(SET, own.owned, 1)
+            table.forget(result)
         elif not result.own and not result.holds:  # an operand of the loop
-            table.op(SET, own.owned, 0)
+            pass
         elif result in free and result.readers == 1 and not result.holds:
             if result.owned < 0:
                 table.op(SET, own.owned, 1)
             else:
                 table.op(COPY, own.owned, result.owned, 1)
-            for word in result.own:
-                table.op(SET, word, 0)
+            table.forget(result)
         elif self.swapped:
             table.cloned(own, own.own)
             table.op(SET, own.owned, 1)
         else:
-            table.op(SET, own.owned, 0)
             result.readers += 1
             own.holds = (*own.holds, result)
 

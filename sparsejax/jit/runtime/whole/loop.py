@@ -40,7 +40,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
-from sparsejax.jit.runtime.whole.driver import ADD, COPY, FREE, HALT, JUMP, MOVE, SET, TICK, UNLESS
+from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, MOVE, TICK, UNLESS
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, tensor_of, words_of
 from sparsejax.jit.runtime.whole.table import LINE, Table
 from sparsejax.lax.rounds import Rounds
@@ -156,7 +156,7 @@ class Loop:
         self._ops = np.array([*table.once, *table.ops], np.int64)
         self._failures = {k + before: raises for k, raises in table.failures.items()}
         self._template = np.array(table.words or [0], np.int64)
-        self._loads, self._keep, self._steps = table.loads, table.keep, table.steps
+        self._loads, self._keep, self._steps, self._held = table.loads, table.keep, table.steps, table.held
         together = [(word, number) for word, number in table.buffers if number not in table.around]
         self._apart = [(word, table.sizes[number]) for word, number in table.buffers if number in table.around]
         self._buffers = np.array([word for word, _ in together], np.int64)
@@ -236,11 +236,10 @@ class Loop:
             return
 
     def _release(self, words: NDArray[np.int64]) -> None:
-        """Free what kernels have allocated."""
-        for op in self._ops:
-            if op[0] == FREE and (op[2] < 0 or words[op[2]]) and words[op[1]]:
-                allocator.give(int(words[op[1]]))
-                words[op[1]] = 0
+        """Free what operations have taken."""
+        for word, owned in self._held:
+            if words[word] and (owned < 0 or words[owned]):
+                allocator.give(int(words[word]))
         for c in self._carries:
             c.forget(words)
 
@@ -306,5 +305,4 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
         if result.dense:
             table.op(COPY, result.vals, spare[result.sample.vals.nbytes].pop(), 1)
         else:
-            for word in result.own:
-                table.op(SET, word, 0)
+            table.forget(result)

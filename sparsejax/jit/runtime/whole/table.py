@@ -20,7 +20,7 @@ from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.chunked import Chunked
 from sparsejax.jit.runtime.system import result_memory
 from sparsejax.jit.runtime.whole import branches, driver, kernels
-from sparsejax.jit.runtime.whole.driver import CALL, CLONE, COPY, FILL, FREE, MOVE, ROOM, TAKE
+from sparsejax.jit.runtime.whole.driver import CALL, CLONE, COPY, FILL, FREE, MOVE, ROOM, SET, TAKE
 from sparsejax.jit.runtime.whole.registers import (
     Load,
     Register,
@@ -60,6 +60,9 @@ class Table:
     """What is about to change places with the results of a branch."""
     pinned: list[Register] = field(default_factory=list)
     """Whose memory another register may point to, so that nobody overwrites it."""
+    held: list[tuple[int, int]] = field(default_factory=list)
+    """Words with addresses of memory that operations have taken, 0 where it was given back or went to another register; and the word that tells
+    whether it is their own (-1: always). What is there when an operation fails is given back."""
     keep: list[Any] = field(default_factory=list)
     failures: dict[int, Callable[[NDArray[np.int64]], None]] = field(default_factory=dict)
     """By the number of an operation: what raises where it has failed."""
@@ -146,11 +149,19 @@ class Table:
 
     def output(self, aval: Aval, sample: Storage) -> Register:
         """The slots of a result that a kernel allocates, as the next words."""
+        made = self._places(aval, sample)
+        self.owns(made, pointers_of(made))
+        return made
+
+    def _places(self, aval: Aval, sample: Storage) -> Register:
         shape = aval.format.level_extents(aval.shape) if aval.format.blocked else aval.shape
         at = self.room([*shape, *[0] * (words_of(aval) - len(shape))])
-        made = Register(at, size_of(aval), aval, sample, changes=True, made=True)
-        made.own = pointers_of(made)
-        return made
+        return Register(at, size_of(aval), aval, sample, changes=True, made=True)
+
+    def owns(self, register: Register, words: tuple[int, ...]) -> None:
+        """What these words of a new register point to will be its own."""
+        register.own = words
+        self.held += [(word, register.owned) for word in words]
 
     def drop(self, register: Register) -> None:
         """Nobody reads it any more."""
@@ -174,9 +185,15 @@ class Table:
         for other in register.holds:
             if alone and other.own:
                 self.op(FREE, other.vals, -1)
+                self.forget(other)
             elif not alone:
                 self.drop(other)
         register.own, register.holds = pointers_of(register), ()
+
+    def forget(self, register: Register) -> None:
+        """Its memory is another register's from now on."""
+        for word in register.own:
+            self.op(SET, word, 0)
 
     def cloned(self, register: Register, words: Collection[int]) -> None:
         """Copy what these words of a sparse value point to."""
@@ -267,12 +284,13 @@ class Table:
         like = inputs[shared.input]
         if like.aval.format != aval.format or not shared.pos or shared.first > heads(tensor_of(aval))[0]:
             raise Unbound("a result has the positions of an operand of another format")
-        made = self.output(aval, sample)
+        made = self._places(aval, sample)
         self.op(COPY, made.at, like.at, made.size - 1)
         for number in range(made.at + made.size, made.at + words_of(aval)):
             self.op(COPY, number, like.at + like.size + number - made.at - made.size, 1)
         self.op(TAKE, made.vals, made.count, block_of(aval) * aval.dtype.itemsize)
-        made.own, made.holds = (made.vals,), (like,)
+        self.owns(made, (made.vals,))
+        made.holds = (like,)
         like.readers += 1
         return made
 
