@@ -40,6 +40,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "table": "a loop is one table of calls that machine code runs, where its steps are kernels",
         "apart": "every round runs as any program does",
     },
+    "sharded_loops": {
+        "rounds": "a loop over arrays in shards is tasks for every round, and the client reads what it depends on",
+        "together": "all its rounds are one task, or one for each part of an axis on which nothing meets",
+    },
     "shapes": {
         "fixed": "the first call of a program is traced for its shapes; extents that change in later ones are symbols",
         "symbolic": "all extents of the first call are symbols already",

@@ -68,7 +68,7 @@ class ShardedFunction:
                 lines.append(f"  stage {stage.number}: {grid} tasks")
                 for choice in stage.choices:
                     moves = "; ".join(f"{what} {how} {_bytes(b)}" for what, how, b in choice.moves) or "nothing moves"
-                    how = (
+                    how = choice.told or (
                         "whole operands"
                         if choice.rule is None
                         else choice.text + (f", {choice.scheme}" if choice.scheme else "")

@@ -11,30 +11,32 @@ import itertools
 import json
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.primitive import asarray, weak_scalar
-from sparsejax.dask import tasks
+from sparsejax.dask import places, tasks
+from sparsejax.dask.axes import CONTROL
 from sparsejax.dask.cuts import Cut, whole
 from sparsejax.dask.plan import FAN, Choice, Plan, Stage, bytes_per_entry
 from sparsejax.dask.sharded import Sharded, placed
+from sparsejax.dask.together import Pricer, Together, decided
 from sparsejax.export import layout
-from sparsejax.lax.control import Loop, cond_p, scan_p, while_p
+from sparsejax.lax.control import Loop, cond_p, scan_p
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.linear import empty
 from sparsejax.lax.structural import convert_format, expand_dims
 from sparsejax.optional import optional
 from sparsejax.transforms import staging
 
-CONTROL = (cond_p, scan_p, while_p)
 MOST_BLOCKS = 64
 """Of how many blocks a task puts its operand together itself. Of more, other tasks put neighbours together first, once for all, so that edges stay few and
 no worker sends the whole operand to all others."""
@@ -58,7 +60,7 @@ class Emitter:
         self._task, self._ref = spec.Task, spec.TaskRef
         self._tokenize = optional("dask.base", "dask").tokenize
         self.graph: dict[Any, Any] = {}
-        self.plans: list[Plan] = []
+        self.plans: list[Plan | Together] = []
         self.sizes: dict[Any, float] = {}
         self.works: dict[Any, float] = {}
         """Bytes that a task is expected to return, and its operations, for simulations."""
@@ -111,18 +113,20 @@ class Emitter:
         return env[atom]
 
     def _straight(self, jaxpr: Jaxpr, values: Sequence[Placed]) -> list[Placed]:
-        plan = plan_of(jaxpr, values)
+        env: dict[Var, Placed] = dict(zip((*jaxpr.consts, *jaxpr.inputs), values, strict=True))
+        self._planned(plan_of(jaxpr, values), env)
+        return [env[a] for a in jaxpr.outputs if isinstance(a, Var)]
+
+    def _planned(self, plan: Plan | Together, env: dict[Var, Placed]) -> None:
         self.plans.append(plan)
         self.sent += sum(bytes for s in plan.stages for c in s.choices for _, _, bytes in c.moves)
-        env: dict[Var, Placed] = dict(zip((*jaxpr.consts, *jaxpr.inputs), values, strict=True))
         for stage in plan.order:
             if stage.outputs:
                 self._stage(plan, stage, env)
-        return [env[a] for a in jaxpr.outputs if isinstance(a, Var)]
 
     # ----------------------------------------------------------------------------------------------------- stages
 
-    def _stage(self, plan: Plan, stage: Stage, env: dict[Var, Placed]) -> None:
+    def _stage(self, plan: Plan | Together, stage: Stage, env: dict[Var, Placed]) -> None:
         text, lines = _text(stage)
         sources = [env[v] for v, _ in stage.inputs]
         label = "-".join(dict.fromkeys(c.eqn.primitive.name.replace("_", "-") for c in stage.choices))[:40]
@@ -133,7 +137,8 @@ class Emitter:
         single = len(stage.outputs) == 1 and not lost
         names = {v: f"{label}-{k}-{token}" for k, v in enumerate(stage.outputs)}
         stays = _stays(stage, sources)
-        for point in itertools.product(*(range(len(c) - 1) for c in stage.grid)):
+        seats = sorted(set(self.homes.values()))
+        for number, point in enumerate(itertools.product(*(range(len(c) - 1) for c in stage.grid))):
             layouts, refs = [], []
             for source, (_, axes) in zip(sources, stage.inputs, strict=True):
                 ranges = [
@@ -154,12 +159,16 @@ class Emitter:
                 block = (source.name, *(0 if k is None else point[k] for k in axes))
                 if block in self.homes:
                     self.homes[key] = self.homes[block]
+            elif stage.points > 1 and isinstance(plan, Together):  # all is sent to each; Dask may send it to one
+                home = places.home(number, stage.points, seats)
+                if home is not None:
+                    self.homes[key] = home
             self.works[key] = sum(c.work for c in stage.choices) / stage.points
             self.sizes[key] = sum(plan.values[v].bytes / max(plan.values[v].count, 1) for v in stage.outputs)
             if len(stage.outputs) > 1:
-                for number, var in enumerate(stage.outputs):
+                for n, var in enumerate(stage.outputs):
                     own = (f"{names[var]}-part", *point) if var in lost else (names[var], *_place(plan, var, point))
-                    self.graph[own] = self._task(own, tasks.pick, self._ref(key), number)
+                    self.graph[own] = self._task(own, tasks.pick, self._ref(key), n)
                     if key in self.homes:
                         self.homes[own] = self.homes[key]
         for var in stage.outputs:
@@ -169,7 +178,7 @@ class Emitter:
             value = plan.values[var]
             env[var] = Placed(value.aval, value.cuts, names[var], value.entries)
 
-    def _combine(self, plan: Plan, stage: Stage, var: Var, source: str, name: str, choice: Choice) -> None:
+    def _combine(self, plan: Plan | Together, stage: Stage, var: Var, source: str, name: str, choice: Choice) -> None:
         """Partial results of every block put together, by a tree whose shape depends on the grid alone: where they are scattered, each part of the block by
         one of its own."""
         assert choice.rule is not None and choice.rule.op is not None
@@ -273,6 +282,11 @@ class Emitter:
     # ---------------------------------------------------------------------------------------------------- control
 
     def _control(self, eqn: Eqn, values: list[Placed]) -> list[Placed]:
+        way = together_of(eqn, values)
+        if way is not None:
+            env = {a: v for a, v in zip(eqn.inputs, values, strict=True) if isinstance(a, Var)}
+            self._planned(way, env)
+            return [env[v] for v in eqn.outputs]
         if eqn.primitive is scan_p:
             return self._scan(eqn, values)
         params = eqn.param_dict
@@ -342,7 +356,7 @@ def _stays(stage: Stage, sources: Sequence[Placed]) -> tuple[Placed, tuple[int |
     return max(fit, key=lambda f: f[0])[1:] if fit else None
 
 
-def _place(plan: Plan, var: Var, point: tuple[int, ...]) -> tuple[int, ...]:
+def _place(plan: Plan | Together, var: Var, point: tuple[int, ...]) -> tuple[int, ...]:
     """The block of a result that is made at a point of the grid."""
     return tuple(0 if k is None else point[k] for k in plan.values[var].dims)
 
@@ -362,8 +376,17 @@ def _written(stage: Stage) -> tuple[str, str]:
     jaxpr = Jaxpr(tuple(stage.inputs.values()), (), tuple(stage.eqns), tuple(stage.outputs))
     dims = [[-1 if k is None else k for k in axes] for _, axes in stage.inputs]
     sized = {str(n): [-1 if k is None else k for k in axes] for n, axes in stage.sized.items()}
-    lines = ", ".join(dict.fromkeys(c.eqn.source for c in stage.choices if c.eqn.source))
+    lines = ", ".join(dict.fromkeys(_lines(c.eqn for c in stage.choices)))
     return json.dumps({"jaxpr": layout.dumps(jaxpr, lines=False), "dims": dims, "sized": sized}), lines
+
+
+def _lines(eqns: Iterable[Eqn]) -> Iterator[str]:
+    """The user's lines of equations and of the bodies that they run."""
+    for eqn in eqns:
+        if eqn.source:
+            yield eqn.source
+        for body in eqn.bodies:
+            yield from _lines(body.jaxpr.eqns)
 
 
 # ------------------------------------------------------------------------------------------------- pieces and plans
@@ -381,13 +404,25 @@ def cleaned(jaxpr: Jaxpr) -> Jaxpr:
     return _cleaned[jaxpr]
 
 
-def plan_of(jaxpr: Jaxpr, values: Sequence[Placed]) -> Plan:
+def plan_of(jaxpr: Jaxpr, values: Sequence[Any]) -> Plan:
     """The plan for values in these layouts, which store about so many entries; once."""
     key = (jaxpr, tuple(v.cuts for v in values), tuple(round(math.log2(v.entries + 1)) for v in values))
     if key not in _plans:
         _forget(_plans)
         _plans[key] = Plan(jaxpr, [(v.cuts, v.entries) for v in values])
     return _plans[key]
+
+
+_decided: dict[Any, tuple[Eqn, Together | None]] = {}
+
+
+def together_of(eqn: Eqn, values: Sequence[Any]) -> Together | None:
+    """How a loop or a branch on values in these layouts runs, None in rounds of tasks; once."""
+    key = (id(eqn), tuple(v.cuts for v in values), tuple(round(math.log2(v.entries + 1)) for v in values), config.choose())
+    if key not in _decided:
+        _forget(_decided)
+        _decided[key] = eqn, decided(Pricer(plan_of, _pieces, cleaned), eqn, values)
+    return _decided[key][1]
 
 
 def _forget(cache: dict[Any, Any]) -> None:

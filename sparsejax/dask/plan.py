@@ -73,6 +73,8 @@ class Choice:
     """Other splits with their prices."""
     scatter: tuple[int, Cut] | None = None
     """Of a reduce-scatter: the variable along which the result is cut, and how."""
+    told: str = ""
+    """How it runs, in words, where that is no split."""
 
     @property
     def text(self) -> str:

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,8 +27,9 @@ except ImportError:  # Windows
 
 from sparsejax import config
 from sparsejax.core.array import Array
+from sparsejax.core.jaxpr import Var
 from sparsejax.core.primitive import asarray
-from sparsejax.core.symbolic import span
+from sparsejax.dask.axes import CONTROL, Classes, bind
 from sparsejax.dask.plan import FAN
 from sparsejax.dask.sharded import assemble, part
 from sparsejax.export import layout
@@ -36,9 +37,6 @@ from sparsejax.jit.api import jit
 from sparsejax.jit.backend import records
 from sparsejax.jit.cost import statistics
 from sparsejax.lax.elementwise import elementwise
-from sparsejax.lax.indirect import statements
-from sparsejax.lax.indirect.index_arrays import checked_p
-from sparsejax.lax.indirect.kernels import indirect_p
 from sparsejax.lax.structural import convert_format
 from sparsejax.transforms.staging import read
 
@@ -56,38 +54,33 @@ class Program:
     def __init__(self, text: str, dims: Sequence[Sequence[int]], sized: dict[int, Sequence[int]]) -> None:
         self.jaxpr = layout.loads(text)
         self.dims, self.sized = dims, sized
+        self._loops = any(eqn.primitive in CONTROL for eqn in self.jaxpr.eqns)
         self.run = self._jitted()
 
     def _jitted(self) -> Any:
         """The program for blocks, of which the axis that is cut along dimension k of the grid has the symbol `dk`."""
         made = [v.aval for v in self.jaxpr.inputs] + [v.aval for eqn in self.jaxpr.eqns for v in eqn.outputs]
-        cut = not any(n > 1 for aval in made for n in aval.format.blocks)  # whose extents are no symbols
+        # extents of formats of blocks are no symbols, and bodies of loops are traced for the extents of their part
+        cut = not self._loops and not any(n > 1 for aval in made for n in aval.format.blocks)
         return _many_shapes(self._bound, [[f"d{k}" if cut and k >= 0 else None for k in own] for own in self.dims], 1)
 
     def _bound(self, extents: tuple[tuple[int, int], ...], *blocks: Any) -> list[Any]:
-        known: dict[int, Any] = dict(extents)
+        parts: dict[int, Any] = dict(extents)
         for block, own in zip(blocks, self.dims, strict=True):
-            known.update({k: n for k, n in zip(own, block.shape, strict=True) if k >= 0})
+            parts.update({k: n for k, n in zip(own, block.shape, strict=True) if k >= 0})
         env: dict[Any, Any] = dict(zip(self.jaxpr.inputs, blocks, strict=True))
-        for number, eqn in enumerate(self.jaxpr.eqns):
-            params = eqn.param_dict
-            if number in self.sized:
-                name = "ranges" if "ranges" in params else "shape"
-                resized = zip(self.sized[number], params[name], strict=True)
-                params[name] = tuple(
-                    n if k < 0 else span(0, known[k], 1) if name == "ranges" else known[k] for k, n in resized
-                )
-            values = [read(env, a) for a in eqn.inputs]
-            if eqn.primitive is indirect_p:
-                params["statement"] = statements.resized(params["statement"], [x.shape for x in values])
-            elif eqn.primitive is checked_p:
-                sizes = dict(params["extents"])
-                sizes |= {ix: n for ix, n in zip(params["ref"].indices, values[0].shape, strict=True) if ix in sizes}
-                params["extents"] = tuple(sizes.items())
-            made = eqn.primitive.bind(*values, **params)
-            for out, value in zip(eqn.outputs, made if eqn.primitive.multiple else [made], strict=True):
-                env[out] = value if value.format == out.aval.format else convert_format(value, out.aval.format)
+        if self._loops:
+            bind(self.jaxpr, env, parts, self._dims())
+        else:
+            bind(self.jaxpr, env, parts, lambda var, axis: None, self.sized)
         return [asarray(read(env, a)) for a in self.jaxpr.outputs]
+
+    def _dims(self) -> Callable[[Var, int], int | None]:
+        """Along which dimension of the grid an axis is cut, in bodies too: those of the class of an operand's axis that is."""
+        classes = Classes(self.jaxpr)
+        pairs = zip(self.jaxpr.inputs, self.dims, strict=True)
+        known = {classes.of(v, d): k for v, own in pairs for d, k in enumerate(own) if k >= 0}
+        return lambda var, axis: known.get(classes.of(var, axis))
 
 
 def _many_shapes(function: Any, symbols: Sequence[Sequence[str | None]], static: int = 0) -> Any:
