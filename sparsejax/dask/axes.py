@@ -111,11 +111,10 @@ class Classes:
                 self._tied(eqn.outputs, branch.jaxpr.outputs)
         elif eqn.primitive is while_p:
             first, second = params["counts"]
-            asked, own, carry = eqn.inputs[:first], eqn.inputs[first : first + second], eqn.inputs[first + second :]
             going, body = params["cond"].jaxpr, params["body"].jaxpr
-            self._tied((*asked, *eqn.outputs), going.inputs)
-            self._tied((*own, *carry), body.inputs)
-            self._tied(carry, eqn.outputs)
+            self._tied((*eqn.inputs[:first], *eqn.outputs), going.inputs)
+            self._tied(eqn.inputs[first:], body.inputs)
+            self._tied(eqn.inputs[first + second :], eqn.outputs)
             self._tied(eqn.outputs, body.outputs)
         else:
             loop = Loop(**params)

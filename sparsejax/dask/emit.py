@@ -418,7 +418,12 @@ _decided: dict[Any, tuple[Eqn, Together | None]] = {}
 
 def together_of(eqn: Eqn, values: Sequence[Any]) -> Together | None:
     """How a loop or a branch on values in these layouts runs, None in rounds of tasks; once."""
-    key = (id(eqn), tuple(v.cuts for v in values), tuple(round(math.log2(v.entries + 1)) for v in values), config.choose())
+    key = (
+        id(eqn),
+        tuple(v.cuts for v in values),
+        tuple(round(math.log2(v.entries + 1)) for v in values),
+        config.choose(),
+    )
     if key not in _decided:
         _forget(_decided)
         _decided[key] = eqn, decided(Pricer(plan_of, _pieces, cleaned), eqn, values)

@@ -157,7 +157,7 @@ class Together:
         cleaned: Callable[[Jaxpr], Jaxpr],
     ) -> None:
         classes, chosen, cut = way
-        grid = () if cut is None else (cut,)
+        grid: tuple[Cut, ...] = () if cut is None else (cut,)
         self.stage = stage = Stage(0, grid)
         points = stage.points
         at_once = min(points, max([1, *(v.count for v in values)]))
@@ -212,7 +212,12 @@ def decided(pricer: Pricer, eqn: Eqn, values: Sequence[Any]) -> Together | None:
     if not found:
         return None
     cheapest = "together" if found[0].price < rounds.spent else "rounds"
-    return found[0] if choices.pick("sharded_loops", ("together", "rounds"), cheapest) == "together" else None
+    return pick(found) if choices.pick("sharded_loops", ("together", "rounds"), cheapest) == "together" else None
+
+
+def pick(ways: Sequence[Together]) -> Together:
+    """Of ways to run a loop together, cheapest first, the one that is taken. Tests take others."""
+    return ways[0]
 
 
 def _ways(eqn: Eqn, values: Sequence[Any]) -> Iterator[tuple[Classes, Place | None, Cut | None]]:

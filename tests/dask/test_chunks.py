@@ -13,7 +13,6 @@ import scipy.sparse as sp
 import sparsejax as sj
 from sparsejax.core.digest import digest
 from tests import objects, rotation
-from tests.dask import clusters
 
 da = pytest.importorskip("dask.array", reason="dask is not installed: pip install 'sparsejax[dask]'")
 dask = pytest.importorskip("dask")
@@ -208,11 +207,11 @@ def test_processes():
 
 
 @pytest.fixture(scope="module")
-def client():
+def client(shared_cluster):
     distributed = pytest.importorskip(
         "distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'"
     )
-    with clusters.started(2) as cluster, distributed.Client(cluster) as client:
+    with distributed.Client(shared_cluster) as client:
         client.run(objects.install_elsewhere, objects.plain())
         yield client
 

@@ -61,16 +61,29 @@ def here():
 
 
 @pytest.fixture(scope="module")
-def client(here):
-    with cluster() as made, distributed.Client(made) as client:
+def client(here, shared_cluster):
+    with distributed.Client(shared_cluster) as client:
         yield client
+
+
+def in_both_ways(function, *arguments):
+    """In rounds of tasks, and together."""
+    for way in ("rounds", "together"):
+        with sj.config.using(choose=f"sharded_loops={way}"):
+            yield sd.jit(function)(*arguments)
 
 
 def results(scheduler=None):
     graph = sd.shard(A, rows=6)
     rows = graph.cuts[0]
     loss, dW = sd.jit(step)(graph, sd.shard(X, rows=rows), W)
-    lazy = [sd.jit(pagerank)(graph, x), sd.jit(lambda A: A @ A)(graph), sd.jit(lambda A: A.T @ x)(graph), loss, dW]
+    lazy = [
+        *in_both_ways(pagerank, graph, x),
+        sd.jit(lambda A: A @ A)(graph),
+        sd.jit(lambda A: A.T @ x)(graph),
+        loss,
+        dW,
+    ]
     return [r.todense() for r in dask.compute(*lazy, scheduler=scheduler)]
 
 
@@ -78,7 +91,9 @@ def test_results_and_their_bits(client, here):
     """The same for any number of workers, threads or processes."""
     found = results()
     loss, dW = step_of_scipy()
-    for one, two in zip(found, [pagerank_of_scipy(), (S @ S).toarray(), S.T @ x, loss, dW], strict=True):
+    for one, two in zip(
+        found, [pagerank_of_scipy(), pagerank_of_scipy(), (S @ S).toarray(), S.T @ x, loss, dW], strict=True
+    ):
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-14)
     for a, b, c in zip(found, *here, strict=True):
         assert a.tobytes() == b.tobytes() == c.tobytes()
@@ -95,14 +110,15 @@ def test_loops_that_depend_on_data(client):
 
         return sj.lax.while_loop(going, once, (x, 1.0))[0]
 
-    found = sd.jit(until)(sd.shard(A / A.sum(axis=0).max(), rows=3), x).compute().todense()
+    found = [r.compute().todense() for r in in_both_ways(until, sd.shard(A / A.sum(axis=0).max(), rows=3), x)]
     y, M = x, S / S.sum(axis=0).max()
     while True:
         z = 0.85 * (M @ y) + 0.15 / N
         y, moved = z, abs(z - y).sum()
         if moved <= 1e-9:
             break
-    np.testing.assert_allclose(found, y, rtol=1e-9)
+    for way in found:
+        np.testing.assert_allclose(way, y, rtol=1e-9)
 
 
 def compiled(client):
@@ -127,7 +143,7 @@ def forgotten(dask_scheduler):
 
 def programs():
     graph = sd.shard(A, rows=4)
-    return sd.jit(pagerank)(graph, x), sd.jit(lambda A: A @ A)(graph)
+    return (*in_both_ways(pagerank, graph, x), sd.jit(lambda A: A @ A)(graph))
 
 
 def test_kernels_are_compiled_once(tmp_path):
@@ -158,7 +174,10 @@ def test_errors_are_the_users(client):
     def another(A, i):
         return A[i] * 2
 
-    for program in (outside, another):  # the second is traced by what is known of the first
+    def looped(A, i):
+        return sj.lax.fori_loop(0, 3, lambda k, i: i + A[i].sum().astype("i8"), i)
+
+    for program in (outside, another, looped):  # the second is traced by what is known of the first
         with pytest.raises(IndexError) as found:
             sd.jit(program)(sd.shard(A, rows=3), np.array([5, N + 7])).compute()
         line = f"{__file__}:{program.__code__.co_firstlineno + 1}"
@@ -167,7 +186,7 @@ def test_errors_are_the_users(client):
 
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize("program", ["pagerank", "epoch", "spgemm"])
-def test_a_worker_is_killed(program, tmp_path, client):
+def test_a_worker_is_killed(program, tmp_path, client, in_rounds):
     """In the middle of a program. What was lost is computed again, from the files, and another worker takes its place."""
     client.wait_for_workers(2)
     graph = sd.save_shards(tmp_path / "A", A, rows=8)

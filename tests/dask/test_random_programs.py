@@ -36,7 +36,8 @@ def any_cuts(monkeypatch, seed):
 def compare(seed):
     program = Program(seed)
     one = sj.jit(program.function)(*program.arguments)
-    lazy = sd.jit(program.function)(*program.sharded())
+    with sj.config.using(choose=("auto", "sharded_loops=rounds", "sharded_loops=together")[seed % 3]):
+        lazy = sd.jit(program.function)(*program.sharded())
     found = dask.compute(*lazy, scheduler="sync")
     again = dask.compute(*lazy, scheduler="threads")
     for a, b, c in zip(one, found, again, strict=True):

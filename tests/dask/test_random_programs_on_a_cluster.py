@@ -9,7 +9,6 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 dask = pytest.importorskip("dask")
 
 import sparsejax.dask as sd  # noqa: E402
-from tests.dask import clusters  # noqa: E402
 from tests.dask.random_programs import Program  # noqa: E402
 
 limits = pytest.importorskip("threadpoolctl").threadpool_limits
@@ -19,9 +18,9 @@ SEEDS = 24
 
 
 @pytest.fixture(scope="module")
-def client():
+def client(shared_cluster):
     sj.clear_caches()  # of kernels that other tests have compiled without optimisation
-    with clusters.started(2) as cluster, distributed.Client(cluster) as client:
+    with distributed.Client(shared_cluster) as client:
         yield client
 
 

@@ -63,7 +63,7 @@ def taken(monkeypatch, wanted):
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_scattered_is_reduced(name, grid, monkeypatch):
+def test_scattered_is_reduced(name, grid, monkeypatch, in_rounds):
     """The same as NumPy's, and the same bits as in one place: every entry is added in the same order."""
     function, expected = PROGRAMS[name]
     made = sd.shard(A, **GRIDS[grid])
@@ -131,7 +131,7 @@ def test_a_block_is_read_once(cut_all):
     np.testing.assert_allclose(found[1], X.T @ (D.T @ (2 * np.maximum(Z, 0))))
 
 
-def test_layouts_are_made_where_they_are_read(cut_all):
+def test_layouts_are_made_where_they_are_read(cut_all, in_rounds):
     made = sd.jit(lambda A, x: sj.lax.fori_loop(0, 2, lambda k, x: A.T @ (A @ x), x))(sd.shard(A, rows=4), x)
     assert reads(made, sd.shard(A, rows=4).name) == [2] * 4
     assert not any(str(k[0]).startswith("transpose-0") for k in made.__dask_graph__())

@@ -166,7 +166,7 @@ def any_choice(monkeypatch):
 @pytest.mark.rotating(8)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_any_cuts(name, seed, any_choice):
+def test_any_cuts(name, seed, any_choice, in_rounds):
     any_choice(seed)
     run(name, GRIDS[seed % 3])
 
@@ -417,7 +417,7 @@ def test_large_work_is_cut():
     assert len(made.__dask_graph__()) == 4 + 1 + 4
 
 
-def test_equations_on_given_values_share_a_task():
+def test_equations_on_given_values_share_a_task(in_rounds):
     """A round of PageRank is a task per shard, as `0.15 * x` runs beside the product that it is added to."""
     big = sd.shard(sj.array(sp.random_array((20_000, 20_000), density=1e-3, format="csr", rng=rng)), rows=4)
     start = np.ones(20_000)

@@ -14,6 +14,8 @@ rng = np.random.default_rng(0)
 N = 6
 ELSEWHERE = {"loop_shape", "range", "tail", "prefetch"}
 """Choices whose every alternative `tests/jit/test_forced_shapes.py` takes, which says so in a test of its own."""
+SHARDED = {"sharded_loops"}
+"""Those of programs over shards, which `tests/dask/test_together.py` takes."""
 
 
 def sparse(shape, form, density=0.4, fill=0):
@@ -139,7 +141,7 @@ def differences(wanted, names=tuple(PROGRAMS)):
             np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12, err_msg=f"{name},{forced.settings()}")
 
 
-@pytest.mark.parametrize("choice", sorted(CHOICES.keys() - ELSEWHERE))
+@pytest.mark.parametrize("choice", sorted(CHOICES.keys() - ELSEWHERE - SHARDED))
 def test_every_alternative_of_every_choice_is_taken(wanted, choice):
     """Each on its own, whatever it costs."""
     for way in CHOICES[choice]:
