@@ -69,10 +69,17 @@ class Factor:
     values: tuple[object, ...]
 
 
-@functools.cache
+_possible: dict[tuple[int, ...], bool] = {}
+"""By the levels that `INPUTS` and `OUTPUTS` hold, as objects: comparing them by value takes most of a covering array's time."""
+
+
 def possible_levels(chosen: tuple[Level | None, ...]) -> bool:
     """Whether some format has these levels (None: any): a dense level fits wherever any does."""
-    return fits([level or Dense() for level in chosen])
+    key = tuple(map(id, chosen))
+    found = _possible.get(key)
+    if found is None:
+        found = _possible[key] = fits([level or Dense() for level in chosen])
+    return found
 
 
 class Space:
@@ -124,13 +131,12 @@ class Space:
             chosen = self._chosen({k: v for k, v in pairs if v is not None})
             levels = tuple(chosen.get(("level", tensor, k)) for k in range(len(self.words[tensor])))
             inside = chosen.get(("inside", tensor, 0))
-            arranged = {
-                _arranged(levels, order, dims, inside, innermost)[0]
+            self._known[key] = any(
+                possible_levels(_arranged(levels, order, dims, inside, innermost)[0])
                 for dims in self._choices(chosen, "blocks", tensor)
                 for innermost in self._choices(chosen, "innermost", tensor)
                 for order in self._choices(chosen, "order", tensor)[: None if dims and not innermost else 1]
-            }
-            self._known[key] = any(map(possible_levels, arranged))
+            )
         return self._known[key]
 
     def _chosen(self, values: Mapping[int, int]) -> dict[tuple[str, int, int], object]:

@@ -37,6 +37,7 @@ class Computed(Cardinalities):
         pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
         met = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
         super().__init__(facts, cin.extents((*nest.reads, cin.Access(nest.output, nest.indices))), (*met, *around))
+        self._assembled: dict[tuple[cin.IndexVar, ...], tuple[str, int]] = {}
         self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
         self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
         self._shares: dict[tuple[cin.IndexVar, frozenset[cin.IndexVar], bool], float] = {}
@@ -104,7 +105,20 @@ class Computed(Cardinalities):
         return not (innermost and operator.repeats(left.dtype)) or var in cin.variables(left)
 
     def prefix(self, order: tuple[cin.IndexVar, ...]) -> int:
-        return assembly(self.nest.output, self.storage, order)[1]
+        """How many loops are the outermost levels of the result."""
+        found = 0
+        for stored, walked in zip(self.storage, order, strict=False):
+            if stored != walked:
+                break
+            found += 1
+        return found
+
+    def assembled(self, order: tuple[cin.IndexVar, ...]) -> tuple[str, int]:
+        """How loops put the result together (`assembly`)."""
+        found = self._assembled.get(order)
+        if found is None:
+            found = self._assembled[order] = assembly(self.nest.output, self.storage, order)
+        return found
 
     def level(self, access: cin.Access, var: cin.IndexVar) -> tuple[int, bool, frozenset[cin.IndexVar]]:
         """The last level of `access` with the index `var`, whether it is dense, and the other variables of the levels before it."""

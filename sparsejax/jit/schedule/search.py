@@ -37,7 +37,7 @@ from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
 from sparsejax.jit.schedule import concordant, models, placement, regions, schedules, tiled_loops, waiting
-from sparsejax.jit.schedule.assembly import SCATTER, assembly
+from sparsejax.jit.schedule.assembly import SCATTER
 from sparsejax.jit.schedule.computed import Computed
 from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule, State
 
@@ -136,6 +136,9 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
+_SPENT = operator.itemgetter(0)
+
+
 class Model(Computed):
     """The costs of one kernel of a single statement, given `facts`."""
 
@@ -166,6 +169,9 @@ class Model(Computed):
         self._kept = simplify.asked(self.expr) | self._fixed | set(self._beside) | self.later
         """Those that are not scattered; what is read after the reduction is read in the order of the result, and others at their positions."""
         self._factors = factors(self.expr)
+        self._searched = tuple([a for a in self.accesses if a.entries and a.tensor.lacks])
+        """Those in which coordinates are looked up."""
+        self.led = {v: [a for a in self.accesses if v in a.indices] for v in nest.variables}
         self._counts: tuple[float, ...] | None = None
         self._used: dict[tuple[cin.IndexVar, ...], workspace_choice.Choice | None] = {}
         copied = frozenset(filter(self.against_the_result, self.drained))
@@ -183,24 +189,27 @@ class Model(Computed):
         variables = nest.variables
         width = BEAM if len(variables) <= FEW else max(4, BEAM * FEW**3 // (8 * len(variables) ** 3))
         for _ in range(len(variables) - len(prefix)):
-            best: dict[object, State] = {}
+            best: dict[object, tuple[float, State]] = {}
             for state in states:
                 for var in variables:
-                    if var in state.bound or not around.get(var, frozenset()) <= state.bound:
+                    if var in state.bound or (var in around and not around[var] <= state.bound):
                         continue
                     grown = self.walk((*state.order, var))
                     key = (grown.bound, self.prefix(grown.order), grown.discordant)
-                    if key not in best or self.spent(grown) < self.spent(best[key]):
-                        best[key] = grown
-            states = sorted(best.values(), key=self.spent)[:width]
+                    now = best.get(key)
+                    if now is None or grown.cost < now[0]:  # else it costs more, whatever it waits for
+                        spent = self.spent(grown)
+                        if now is None or spent < now[0]:
+                            best[key] = spent, grown
+            states = [state for _, state in sorted(best.values(), key=_SPENT)[:width]]
         if len(variables) > FEW:
             known = {s.order for s in states}
             listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
             states += [self.walk(order) for order in listed if order not in known]
         priced: list[tuple[Cost, State]] = []
         least = math.inf
-        for state in sorted(states, key=self.spent):
-            if self.spent(state) <= least:  # its loops alone cost more else
+        for spent, state in sorted([(self.spent(s), s) for s in states], key=_SPENT):
+            if spent <= least:  # its loops alone cost more else
                 cost = self.total(state)
                 least = min(least, cost.total)
                 priced.append((cost, state))
@@ -272,8 +281,8 @@ class Model(Computed):
         bound = state.bound
         leaders, discordant, strided = [], set(state.discordant), 0
         passed = self.drained if self.fills((*state.order, var)) else ()
-        for access in self.accesses:
-            if var not in access.indices or access in passed:
+        for access in self.led[var]:
+            if access in passed:
                 continue
             level, dense, outer = self.level(access, var)
             if not dense and not outer <= bound:
@@ -347,7 +356,7 @@ class Model(Computed):
                     where, enter = inside, here.miss
         survivors = state.survivors * most
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
-        steps = sum([self.searched(a, var, bound) for a in self.accesses if a not in discordant and a not in passed])
+        steps = sum([self.searched(a, var, bound) for a in self._searched if a not in discordant and a not in passed])
         cost += state.survivors * work * steps * here.looked_up(0.5)  # 5 to 6 measured
         vectors = 0.0
         if len(bound) + 1 == len(self.nest.variables) and leaders:
@@ -433,7 +442,7 @@ class Model(Computed):
         nest = self.nest
         if not self._fixed.isdisjoint(state.discordant):
             return schedules.IMPOSSIBLE
-        p = assembly(nest.output, self.storage, state.order)[1]
+        p = self.prefix(state.order)
         conversions = sum([self._copy(a, self.followed(a, state.order)) for a in state.discordant])
         output = 0.0
         used = self.workspace(state)
@@ -465,7 +474,7 @@ class Model(Computed):
 
     def _asked(self, state: State) -> tuple[list[int], int, float, float, float, int] | None:
         """What is asked of a workspace: its shape, the size of its elements, insertions, entries, uses, dense levels below."""
-        how, p = assembly(self.nest.output, self.storage, state.order)
+        how, p = self.assembled(state.order)
         if how != SCATTER:
             return None
         shape = [self.extents[v] for v in self.storage[p:]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparsejax.jit.ir import cin
 from sparsejax.jit.schedule import regions
-from sparsejax.jit.schedule.assembly import SCATTER, assembly
+from sparsejax.jit.schedule.assembly import SCATTER
 
 if TYPE_CHECKING:
     from sparsejax.jit.schedule.search import Model
@@ -24,7 +24,7 @@ def first(model: Model, order: Order) -> int | None:
     nest, producers = model.nest, model.nest.producers
     if nest.nested or len(producers) != 1 or producers[0].op is None:
         return None
-    if set(order) < set(nest.variables) or assembly(nest.output, model.storage, order)[0] == SCATTER:
+    if len(order) < len(nest.variables) or model.assembled(order)[0] == SCATTER:
         return None
     return regions.region(order, cin.Access(nest.output, nest.indices), model.accesses)
 

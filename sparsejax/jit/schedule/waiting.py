@@ -9,18 +9,26 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sparsejax.jit.cost import memory, statistics
 from sparsejax.jit.cost.statistics import EVEN
 from sparsejax.jit.ir import cin
 from sparsejax.jit.schedule import placement, regions, tiled_loops
-from sparsejax.jit.schedule.assembly import SCATTER, assembly
+from sparsejax.jit.schedule.assembly import SCATTER
 
 if TYPE_CHECKING:
     from sparsejax.jit.schedule.search import Model
 
 Order = tuple[cin.IndexVar, ...]
+
+
+class _Walk(NamedTuple):
+    """Loops, from none to all of them: how often the body runs, and what leads the last one; and the loop whose entries are rows of tiles."""
+
+    survivors: list[float]
+    leaders: list[tuple[cin.Access, ...]]
+    rows: cin.IndexVar | None
 
 
 class Waiting:
@@ -29,7 +37,10 @@ class Waiting:
     def __init__(self, model: Model, kept: bool) -> None:
         """The result of the model's kernel is `kept` for some loops only, or not."""
         self._model, self._kept = model, kept
-        self._totals: dict[tuple[Order, memory.Beside], float] = {}
+        self._alone: dict[Order, float] = {}
+        self._totals: dict[memory.Beside, dict[Order, float]] = {memory.ALONE: self._alone}
+        self._walks: dict[Order, _Walk] = {}
+        self._spreads: dict[Order, statistics.Spread] = {}
         self._result = cin.Access(model.nest.output, model.nest.indices)
 
     @functools.cached_property
@@ -52,57 +63,74 @@ class Waiting:
         that is written where its entries belong; other statements touch theirs `beside` these."""
         if not order:
             return 0.0
-        key = order, beside
-        if key not in self._totals:
+        known = self._alone if beside is memory.ALONE else self._totals.setdefault(beside, {})
+        found = known.get(order)
+        if found is None:
             here, written = self._model.machine, self._result
-            waits = (memory.price(self._lines(a, order, beside), here, a == written) for a in self._ended(order))
-            self._totals[key] = self.total(order[:-1], beside) + sum(waits)
-        return self._totals[key]
+            waits = [memory.price(self._lines(a, order, beside), here, a is written) for a in self._ended(order)]
+            found = known[order] = self.total(order[:-1], beside) + sum(waits)
+        return found
 
     def touched(self, order: Order) -> float:
         """Bytes of the lines that loops touch, as often as they do."""
         ends = (a for k in range(len(order)) for a in self._ended(order[: k + 1]))
         return memory.LINE * sum(self._lines(a, order, memory.ALONE)[0].number for a in ends)
 
+    @functools.cached_property
+    def _ending(self) -> dict[cin.IndexVar, list[cin.Access]]:
+        """The arrays that a loop over a variable may be the innermost one of."""
+        return {v: [a for a in self._layouts if v in a.bound] for v in self._model.nest.variables}
+
+    def _walk(self, order: Order) -> _Walk:
+        """What is asked of loops for each array that they end."""
+        found = self._walks.get(order)
+        if found is None:
+            model = self._model
+            states = [model.walk(order[:k]) for k in range(len(order) + 1)]
+            rows = tiled_loops.rows(model, order, tiled_loops.first(model, order))
+            found = self._walks[order] = _Walk([s.survivors for s in states], [s.leaders for s in states], rows)
+        return found
+
     def _ended(self, order: Order) -> Iterator[cin.Access]:
         """The arrays of which the last loop is the innermost one."""
         state, last = self._model.walk(order), order[-1]
         passed = self._model.drained if self._model.fills(order) else ()
-        for access in self._layouts:
+        for access in self._ending.get(last, ()):
             if (
-                access not in passed
-                and last in access.bound
-                and state.bound.issuperset(access.bound)
+                state.bound.issuperset(access.bound)
+                and access not in passed
                 and access not in state.discordant
+                and (access is not self._result or self._model.assembled(order)[0] != SCATTER)
             ):
-                output = self._model.nest.output
-                if access != self._result or assembly(output, self._model.storage, order)[0] != SCATTER:
-                    yield access
+                yield access
 
     def _lines(self, access: cin.Access, order: Order, beside: memory.Beside) -> list[memory.Lines]:
-        model = self._model
         stored = [access.indices[d] for d in access.tensor.format.order]
         if access.others:
             depths = tuple([max(map(order.index, cin.variables_of(ix))) for ix in stored])
             drawn = sorted({order.index(v) for ix in stored if cin.follows(ix) is None for v in cin.variables_of(ix)})
         else:
             depths, drawn = tuple(map(order.index, stored)), []
-        states = [model.walk(order[:k]) for k in range(len(order) + 1)]
-        survivors = [state.survivors for state in states]
+        survivors, leaders, shared = self._walk(order)
         # of what entries share as rows of tiles, a part is read once for all of them
-        shared = tiled_loops.rows(model, order, tiled_loops.first(model, order))
         if shared is not None and shared not in access.bound:
             inside = order.index(shared) + 1
             survivors = [s if k < inside else s / regions.ROWS for k, s in enumerate(survivors)]
-        leads = not drawn and all(not states[k + 1].leaders or access in states[k + 1].leaders for k in depths)
+        leads = not drawn and all(not leaders[k + 1] or access in leaders[k + 1] for k in depths)
         near = [EVEN if leads or drawn else self._spread(order[: k + 1]) for k in depths]
-        new, among = math.prod(x.new for x in near), tuple(x.among for x in near)
+        new, among = math.prod([x.new for x in near]), tuple([x.among for x in near])
         each, fanout = self._layouts[access]
         in_runs = not drawn or cin.follows(stored[-1]) is not None
         walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs)
         return memory.lines(walked, survivors, self.bytes, beside)
 
     def _spread(self, order: Order) -> statistics.Spread:
+        found = self._spreads.get(order)
+        if found is None:
+            found = self._spreads[order] = self._spread_of(order)
+        return found
+
+    def _spread_of(self, order: Order) -> statistics.Spread:
         """How close together the coordinates lie that the last loop of `order` visits in some runs, one after the other: as its leaders tell."""
         state = self._model.walk(order)
         for leader in state.leaders:
