@@ -296,31 +296,31 @@ class ArrayBase:
 
     def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
         """The sum along axes, or of all entries; see `sparsejax.numpy.sum`."""
-        return surface["sum"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+        return surface["sum"](self, axis, dtype, keepdims)
 
     def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
         """The product along axes, or of all entries."""
-        return surface["prod"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+        return surface["prod"](self, axis, dtype, keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Array:
         """The maximum along axes, or of all entries; those that are not stored count with the fill."""
-        return surface["max"](self, axis=axis, keepdims=keepdims)
+        return surface["max"](self, axis, keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Array:
         """The minimum along axes, or of all entries; those that are not stored count with the fill."""
-        return surface["min"](self, axis=axis, keepdims=keepdims)
+        return surface["min"](self, axis, keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False) -> Array:
         """Whether any entry along axes is not zero."""
-        return surface["any"](self, axis=axis, keepdims=keepdims)
+        return surface["any"](self, axis, keepdims)
 
     def all(self, axis: Any = None, keepdims: bool = False) -> Array:
         """Whether all entries along axes are not zero."""
-        return surface["all"](self, axis=axis, keepdims=keepdims)
+        return surface["all"](self, axis, keepdims)
 
     def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
         """The mean along axes, or of all entries."""
-        return surface["mean"](self, axis=axis, dtype=dtype, keepdims=keepdims)
+        return surface["mean"](self, axis, dtype, keepdims)
 
     def std(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Array:
         """The standard deviation along axes, or of all entries."""

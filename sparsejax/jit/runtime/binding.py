@@ -17,6 +17,7 @@ from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen import abi
+from sparsejax.jit.graph.shared_patterns import values_of
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Shared, heads
@@ -244,9 +245,11 @@ class Binding:
         kept: Sequence[tuple[int, str, object]],
         settings: object,
         otherwise: Callable[[Sequence[Storage]], Storage],
+        reads: Sequence[tuple[int, bool]] | None = None,
     ) -> Callable[[Sequence[Storage]], Storage]:
         """`run` as one function, where the settings of `config` are as they were, and what inputs keep: in the cache of which one,
-        under which name. Else `otherwise`.
+        under which name. Else `otherwise`. With `reads`, the function takes operands of which these are the inputs, or the values of those
+        that are flat (`shared_patterns.values_of`).
 
         A tiny product spends more time in the frames of functions than in the kernel (`python -m benchmarks.first_calls`).
         """
@@ -288,7 +291,35 @@ class Binding:
             made.vals, made.cache, made.ours = vals, {"slots": last, "maker": results}, True  # type: ignore[misc]
             return made
 
-        return run_dense
+        def run_read(operands: Sequence[Storage]) -> Storage:
+            assert reads is not None
+            now = planning()
+            if now is not settings and now != settings:
+                return otherwise(operands)
+            slots, inputs = first, []
+            for k, flat in reads:
+                s = operands[k]
+                if flat:
+                    s = s.cache.get("values") or values_of(s)
+                inputs.append(s)
+                slots += s.cache.get("slots") or input_slots(s)
+            for k, name, value in kept:
+                found = inputs[k].cache.get(name)
+                if found is not value and found != value:
+                    return otherwise(operands)
+            try:
+                vals, last = ready.pop() if (ready := results.ready) else results.take()
+            except IndexError:  # another thread was faster
+                vals, last = results.take()
+            status = call(slots + last)
+            if status:
+                compiler.check(status)
+            made: Storage = _new(Storage)
+            made.format, made.shape, made.fill_value, made.buffers = form, shape, fill, buffers
+            made.vals, made.cache, made.ours = vals, {"slots": last, "maker": results}, True  # type: ignore[misc]
+            return made
+
+        return run_dense if reads is None else run_read
 
     def _make_room(self, counts: Sequence[int]) -> None:
         """Make room for so many coordinates from the next call on: what grows is moved, to pages that are touched for the first time."""

@@ -201,9 +201,11 @@ class KernelRunner:
         if self.variants is not None and memory is None:
             variant = self.variants.of(inputs)
             if variant is not None:
+                made, runner = variant
+                result = runner.run_by_position(made, inputs)
                 if into is None and self.variants.single and not self.large:
-                    self.call = variant[1].quick_by_position(variant[0], self._plainly)
-                return variant[1].run_by_position(variant[0], inputs)
+                    self.call = runner.quick_by_position(made, self._plainly)
+                return result
         if planned is None:
             planned = self._current(inputs)
         if planned.moves:
@@ -274,6 +276,9 @@ class KernelRunner:
                 return run_by_position(made, inputs) if planning() == settings else otherwise(inputs)
 
             return over
+        known, kept, planned = self._last
+        if self.call is not self._plainly and planned is not None and known == settings and planned.binding.dense:
+            return planned.binding.quick(kept, settings, otherwise, made.reads)
 
         def run(inputs: Sequence[Storage]) -> Storage:
             now = planning()
