@@ -145,3 +145,16 @@ def test_the_order_that_skew_asks_for():
         works.append(count.work)
     assert works[0] < n * n / 8
     assert works[1] > 4 * works[0]
+
+
+@pytest.mark.parametrize(
+    "spelled", ["csr", "csc", "(d,c,d)", "(c,d)", "(d,d,c)@(2,0,1)", "(q)", "(c,d,d)@(1,2,0)", "(d,n)"]
+)
+def test_what_few_entries_tell_is_what_is_counted(spelled):
+    rng = np.random.default_rng(1)
+    form = Format.parse(spelled, len(spelled.split("@")[0].split(",")) if "(" in spelled else 2)
+    for shape in [(7, 5, 3), (1, 1, 1), (40, 3, 17)]:
+        dense = rng.random(shape[: form.ndim]) * (rng.random(shape[: form.ndim]) < 0.3)
+        storage = convert.from_dense(dense, form, 0.0)
+        assert statistics.positions(storage) == statistics._rounded_below(form, statistics.exact_positions(storage))
+        assert statistics.spread(storage) == () and statistics.crossed(storage) == statistics.EVEN

@@ -177,12 +177,24 @@ def positions(storage: Storage) -> tuple[float, ...]:
     """
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
-        dense = storage.format.is_dense
+        alone, dense = storage.format.alone, storage.format.is_dense
+        if alone >= 0 and len(storage.buffers[alone][-1]) < max(MANY, WINDOW):  # the shortest road: new arrays ask
+            storage.cache["positions"] = known = _of_few(storage, alone)
+            return known
         known = _of_dense(storage.shape, storage.format) if dense else _all_rounded(storage)
         near = () if dense else spread(storage)
         other = EVEN if dense else crossed(storage)
         storage.cache["positions"] = known = Positions(known, near, other) if near or other != EVEN else known
     return known
+
+
+def _of_few(storage: Storage, alone: int) -> tuple[float, ...]:
+    """`positions` where one level is sparse and holds so few that nothing else is told."""
+    count, counts = 1.0, []
+    for level, d in enumerate(storage.format.order):
+        count = float(len(storage.buffers[alone][-1])) if level == alone else count * storage.shape[d]
+        counts.append(count if level < alone else rounded(count))
+    return tuple(counts)
 
 
 def spread(storage: Storage) -> tuple[Spread, ...]:

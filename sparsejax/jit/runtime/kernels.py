@@ -220,19 +220,28 @@ class KernelRunner:
     def _current(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs."""
         settings, kept, planned = self._last
+        now = config.planning()
         for k, name, value in kept:
             if inputs[k].cache.get(name) != value:
-                settings = None
                 break
-        if settings != config.planning():
-            planned = self.plan(self.observe(inputs))
-            kept = [(k, name, inputs[k].cache[name]) for k, name in self._watched]
-            self._last = settings, kept, planned = config.planning(), kept, planned
+        else:
+            if settings == now:
+                assert planned is not None
+                return planned if planned.account is None else self._paying(planned, inputs)
+        observed = self.observe(inputs)
+        if planned is None or settings != now or observed != planned.observed:
+            planned = self.plan(observed)
+        found = [(k, name, inputs[k].cache[name]) for k, name in self._watched]
+        if planned is not self._last[2] or settings != now or found != kept:
+            self._last = now, found, planned
             self.call, bound = self._plainly, planned.binding
             alone = not planned.moves and planned.account is None
             if alone and self.exact and not self.large and self.variants is None:
-                self.call = bound.quick(kept, settings, self._plainly)
-        assert planned is not None
+                self.call = bound.quick(found, now, self._plainly)
+        return planned if planned.account is None else self._paying(planned, inputs)
+
+    def _paying(self, planned: Planned, inputs: Sequence[Storage]) -> Planned:
+        """The plan, or the one that has paid to wait for."""
         if planned.account is not None and planned.account.pays(inputs):
             return self.plan(planned.observed, planned.account.later.order)
         return planned
