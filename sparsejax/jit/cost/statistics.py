@@ -190,7 +190,7 @@ def positions(storage: Storage) -> tuple[float, ...]:
 
 def _of_few(storage: Storage, alone: int) -> tuple[float, ...]:
     """`positions` where one level is sparse and holds so few that nothing else is told."""
-    count, counts = 1.0, []
+    count, counts = 1.0, list[float]()
     for level, d in enumerate(storage.format.order):
         count = float(len(storage.buffers[alone][-1])) if level == alone else count * storage.shape[d]
         counts.append(count if level < alone else rounded(count))

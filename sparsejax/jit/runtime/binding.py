@@ -296,7 +296,8 @@ class Binding:
             now = planning()
             if now is not settings and now != settings:
                 return otherwise(operands)
-            slots, inputs = first, []
+            slots = first
+            inputs: list[Storage] = []
             for k, flat in reads:
                 s = operands[k]
                 if flat:
