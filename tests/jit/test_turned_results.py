@@ -35,6 +35,17 @@ def test_both_ways_give_the_same_numbers(seed, name, form, way):
     np.testing.assert_array_equal(made.todense(), sj.jit(PROGRAMS[name])(sj.array(A), sj.array(X)).todense())
 
 
+@pytest.mark.parametrize("form", ["(c,c,c)@(0,2,1)", "(d,b,d)@(1,2,0)", "coo"])
+def test_sums_that_are_repeated_along_an_axis_are_left_as_they_are(form):
+    """The sum over an axis that stays, with one element, has fewer dimensions than the result that it is repeated in."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, (4, 5, 3)) * (rng.random((4, 5, 3)) < 0.5) * 1.0
+    for axis in range(3):
+        made = sj.vmap(lambda x: snp.var(x, axis=0, keepdims=True), in_axes=axis)(sj.array(x, format=form))
+        want = np.var(np.moveaxis(x, axis, 0), axis=1, keepdims=True)
+        np.testing.assert_allclose(made.todense(), want, rtol=1e-12, atol=1e-12)
+
+
 def test_the_choice_is_asked():
     A, X = sj.array(np.eye(4), format="csr"), sj.array(np.ones((4, 3)))
     for way in ("straight", "turned"):

@@ -37,6 +37,8 @@ def _orders(nest: Nest) -> list[tuple[int, ...]]:
     plain = form.is_dense and form.ndim > 1 and form.order == tuple(range(form.ndim)) and not form.blocked
     if not plain or not nest.producers or nest.has_constant or not any(a.tensor.lacks for a in nest.reads):
         return []
+    if any(p.target.indices != nest.indices for p in nest.producers):  # a sum that is repeated along an axis has fewer dimensions than the result
+        return []
     found = []
     for access in nest.reads:
         own = access.tensor.format
