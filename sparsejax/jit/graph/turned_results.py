@@ -21,7 +21,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import machine
 from sparsejax.jit.graph import expected, partition
 from sparsejax.jit.graph.intermediate_storage import with_storage
-from sparsejax.jit.ir import choices, cin
+from sparsejax.jit.ir import choices
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.lax.structural import convert_p
 
@@ -37,7 +37,8 @@ def _orders(nest: Nest) -> list[tuple[int, ...]]:
     plain = form.is_dense and form.ndim > 1 and form.order == tuple(range(form.ndim)) and not form.blocked
     if not plain or not nest.producers or nest.has_constant or not any(a.tensor.lacks for a in nest.reads):
         return []
-    if any(p.target.indices != nest.indices for p in nest.producers):  # a sum that is repeated along an axis has fewer dimensions than the result
+    # a sum that is repeated along an axis has fewer dimensions than the result
+    if any(p.target.indices != nest.indices for p in nest.producers):
         return []
     found = []
     for access in nest.reads:
@@ -45,7 +46,7 @@ def _orders(nest: Nest) -> list[tuple[int, ...]]:
         if not own.is_dense or own.ndim < 2 or own.blocked:
             continue
         last = access.indices[own.order[-1]]
-        if isinstance(last, cin.IndexVar) and last in nest.indices[:-1]:
+        if last in nest.indices[:-1]:
             d = nest.indices.index(last)
             found.append((*(e for e in form.order if e != d), d))
     return list(dict.fromkeys(found))
