@@ -29,7 +29,7 @@ if importlib.util.find_spec("dask") is None:
     collect_ignore = ["sparsejax/dask"]
 poison.install()
 objects.install()
-COMPILED = conversions.COMPILED
+LOADED, COMPILED, EARLY = conversions.LOADED, conversions.COMPILED, passes.LOADED
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,10 +48,12 @@ def pytest_runtest_setup(item):
     objects.choose(item.nodeid)
     if isinstance(passes._few, passes.Learning):
         passes._few = passes.Learning(passes._many)
-    # conversions of few entries, too, are compiled after so many calls
+    # conversions of few entries, too, are loaded and compiled after so many calls
     code = getattr(getattr(item, "function", None), "__code__", None)
     counts = code is not None and "compile_count" in code.co_names
     conversions.COMPILED = dense_conversions.COMPILED = sys.maxsize if counts else COMPILED
+    conversions.LOADED = dense_conversions.LOADED = sys.maxsize if counts else LOADED
+    passes.LOADED = sys.maxsize if counts else EARLY
 
 
 OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|networkx|sparse|dask)\b", re.MULTILINE)

@@ -126,8 +126,9 @@ class Primitive:
     pushdown(maker, **params) -> function of the operands of the equation `maker`, or None: the same of the result of that equation, if
     there is a way that computes less of it
 
-    With `multiple`, typing gives a tuple of types, and binding and `call` a list of results. `inline(**params)` is the jaxpr that
-    stands for the operation: it takes its place before anything is compiled.
+    With `multiple`, typing gives a tuple of types, and binding and `call` a list of results; with `partial`, too, `call` is given None as the type of
+    a result that nobody reads, which may be anything. `inline(**params)` is the jaxpr that stands for the operation: it takes its place before
+    anything is compiled.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class Primitive:
         transpose: Rule | None = None,
         describe: Callable[..., str] | None = None,
         multiple: bool = False,
+        partial: bool = False,
         inline: Rule | None = None,
         static: Callable[[int, Any], bool] | None = None,
         bodies: Rule | None = None,
@@ -165,7 +167,7 @@ class Primitive:
         self.jvp = jvp
         self.transpose = transpose
         self.describe = describe
-        self.multiple = multiple
+        self.multiple, self.partial = multiple, partial
         self.inline = inline
         self.static = static
         self.bodies = bodies

@@ -153,6 +153,7 @@ while_p = Primitive(
     kept=lambda cond, body, counts: (range(counts[0]), range(counts[0], sum(counts))),
     describe=lambda cond, body, counts: "",
     multiple=True,
+    partial=True,
 )
 
 # ------------------------------------------------------------------------------------------------------------ scan

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 from sparsejax.core.digest import digest
 from tests import objects, rotation
+from tests.dask import clusters
 
 da = pytest.importorskip("dask.array", reason="dask is not installed: pip install 'sparsejax[dask]'")
 dask = pytest.importorskip("dask")
@@ -212,7 +213,7 @@ def client(shared_cluster):
         "distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'"
     )
     with distributed.Client(shared_cluster) as client:
-        client.run(objects.install_elsewhere, objects.plain())
+        clusters.as_here(client)
         yield client
 
 

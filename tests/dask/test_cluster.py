@@ -63,6 +63,7 @@ def here():
 @pytest.fixture(scope="module")
 def client(here, shared_cluster):
     with distributed.Client(shared_cluster) as client:
+        clusters.as_here(client)
         yield client
 
 

@@ -11,6 +11,7 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 
 import sparsejax.dask as sd  # noqa: E402
 from sparsejax.dask import places  # noqa: E402
+from tests.dask import clusters  # noqa: E402
 
 rng = np.random.default_rng(3)
 
@@ -18,6 +19,7 @@ rng = np.random.default_rng(3)
 @pytest.fixture(scope="module")
 def client(shared_cluster):
     with distributed.Client(shared_cluster) as client:
+        clusters.as_here(client)
         yield client
 
 

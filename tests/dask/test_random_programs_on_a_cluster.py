@@ -9,6 +9,7 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 dask = pytest.importorskip("dask")
 
 import sparsejax.dask as sd  # noqa: E402
+from tests.dask import clusters  # noqa: E402
 from tests.dask.random_programs import Program  # noqa: E402
 
 limits = pytest.importorskip("threadpoolctl").threadpool_limits
@@ -21,6 +22,7 @@ SEEDS = 24
 def client(shared_cluster):
     sj.clear_caches()  # of kernels that other tests have compiled without optimisation
     with distributed.Client(shared_cluster) as client:
+        clusters.as_here(client)
         yield client
 
 

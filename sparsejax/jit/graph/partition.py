@@ -41,13 +41,14 @@ class CallStep:
         return self.eqn.outputs
 
     def call(self, inputs: Sequence[Storage], bodies: Sequence[Any], unread: Collection[int] = ()) -> list[Storage]:
-        """The results; `bodies` run what `eqn.bodies` says. Of those that are `unread`, by position, what runs bodies is not told the type: they
-        may be anything."""
+        """The results; `bodies` run what `eqn.bodies` says. Of those that are `unread`, by position, a partial operation is not told the type:
+        they may be anything."""
         primitive, params = self.eqn.primitive, self.eqn.param_dict
         assert primitive.call is not None
         avals: tuple[Any, ...] = tuple(v.aval for v in self.outputs)
         if bodies:
             params["bodies"] = bodies
+        if primitive.partial:
             avals = tuple(None if k in unread else a for k, a in enumerate(avals))
         made = primitive.call(*inputs, out_aval=avals if primitive.multiple else avals[0], **params)
         return list(made) if primitive.multiple else [made]
