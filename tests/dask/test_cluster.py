@@ -185,26 +185,72 @@ def test_errors_are_the_users(client):
         assert f"in a task of these lines: {line}" in found.value.__notes__
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.parametrize("program", ["pagerank", "epoch", "spgemm"])
+def executing(dask_worker):
+    """The process of a worker, and the tasks that it runs."""
+    return os.getpid(), {task.key for task in dask_worker.state.executing}
+
+
+def in_the_middle(client, program, *arguments):
+    """A future of a loop of so many rounds that a worker is in the middle of it, and the process of that worker."""
+    for rounds in (20_000 * 4**k for k in range(6)):
+        lazy = program(*arguments, rounds)
+        future = client.compute(lazy)
+        while not future.done():
+            for pid, tasks in client.run(executing).values():
+                if not tasks.isdisjoint(lazy.__dask_keys__()):
+                    return future, pid
+            time.sleep(0.01)
+    raise AssertionError("no worker was seen in the loop")
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("program", ["pagerank", "epoch", "spgemm", "rounds together"])
 def test_a_worker_is_killed(program, tmp_path, client, in_rounds):
     """In the middle of a program. What was lost is computed again, from the files, and another worker takes its place."""
     client.wait_for_workers(2)
-    graph = sd.save_shards(tmp_path / "A", A, rows=8)
-    if program == "pagerank":
-        lazy, expected = sd.jit(lambda A, x: pagerank(A, x, 40))(graph, x), pagerank_of_scipy(40)
-    elif program == "epoch":
-        features = sd.save_shards(tmp_path / "X", X, rows=graph.cuts[0])
-        lazy, expected = sd.jit(lambda A, X, W: step(A, X, W)[1])(graph, features, W), step_of_scipy()[1]
+    if program == "rounds together":
+        future, killed = in_the_middle(client, *rounds_together(sd.save_shards(tmp_path / "A", A / 10, rows=8)))
+        expected = x
+        for _ in range(100):  # a round changes no digit from then on
+            expected = 0.85 * (S / 10 @ expected) + 0.15 / N
     else:
-        lazy, expected = sd.jit(lambda A: (A @ A).sum(axis=0))(graph), (S @ S).sum(axis=0)
-    future = client.compute(lazy)
-    while not client.has_what() or not any(client.has_what().values()):
-        time.sleep(0.01)
-    holder = next(w for w, keys in client.has_what().items() if keys)
-    os.kill(client.run(os.getpid)[holder], 9)
+        lazy, expected = program_over_files(program, tmp_path)
+        future = client.compute(lazy)
+        while not client.has_what() or not any(client.has_what().values()):
+            time.sleep(0.01)
+        holder = next(w for w, keys in client.has_what().items() if keys)
+        killed = client.run(os.getpid)[holder]
+    os.kill(killed, 9)
     np.testing.assert_allclose(future.result(timeout=300).todense(), expected, rtol=1e-9)
     client.wait_for_workers(2)
+    assert killed not in client.run(os.getpid).values()
+
+
+def rounds_together(graph):
+    """A compiled program of one task with all rounds, and all arguments but their number."""
+
+    def ranks(A, x, rounds):
+        return sj.lax.fori_loop(0, rounds, lambda k, y: 0.85 * (A @ y) + 0.15 / N, x)
+
+    def program(*arguments):
+        with sj.config.using(choose="sharded_loops=together"):
+            return sd.jit(ranks)(*arguments)
+
+    with sj.config.using(choose="sharded_loops=together"):
+        assert "[together]" in sd.explain(ranks)(graph, x, 2)
+    program(graph, x, 2).compute()
+    return program, graph, x
+
+
+def program_over_files(program, folder):
+    """Its result, and what SciPy's is."""
+    graph = sd.save_shards(folder / "A", A, rows=8)
+    if program == "pagerank":
+        return sd.jit(lambda A, x: pagerank(A, x, 40))(graph, x), pagerank_of_scipy(40)
+    if program == "epoch":
+        features = sd.save_shards(folder / "X", X, rows=graph.cuts[0])
+        return sd.jit(lambda A, X, W: step(A, X, W)[1])(graph, features, W), step_of_scipy()[1]
+    return sd.jit(lambda A: (A @ A).sum(axis=0))(graph), (S @ S).sum(axis=0)
 
 
 # ------------------------------------------------------------------------------------------------------------- files
