@@ -26,6 +26,7 @@ PASSES = {
     "turned_results": "dense results are written in the order of their dimensions",
     "shared_patterns": "operands over the same index buffers are read one by one",
     "row_blocking": "the outermost loop is not cut into blocks of rows",
+    "column_panels": "columns of products are computed all at once",
     "scatter_operands": "operands that are met again and again are not scattered into a workspace",
     "fission": "terms over different sparse operands are accumulated in one loop",
     "vectorize": "innermost loops have no lanes",
@@ -111,6 +112,10 @@ CHOICES: dict[str, dict[str, str]] = {
     "panels": {
         "rows": "a sparse operand is read as it is stored, row by row or in another order",
         "columns": "in panels of rows, column by column, so that entries share what their column leads to",
+    },
+    "columns": {
+        "whole": "a product runs over all columns at once",
+        "packed": "over panels of columns, outside all other loops, of which what is read again and again is packed",
     },
     "tile": {
         "plain": "a vector loop stays where it is",

@@ -54,6 +54,7 @@ from sparsejax.jit.rewrite import (
     in_place,
     iteration,
     legalize,
+    pack,
     parallelize,
     scatter_operands,
     stores,
@@ -61,7 +62,7 @@ from sparsejax.jit.rewrite import (
     tile,
     vectorize,
 )
-from sparsejax.jit.schedule import decide, models, replan, row_blocking, row_panels, search, static_cost
+from sparsejax.jit.schedule import column_panels, decide, models, replan, row_blocking, row_panels, search, static_cost
 from sparsejax.jit.schedule.schedules import Schedule
 
 Observed = Mapping[Var, Storage]
@@ -122,6 +123,8 @@ def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
         else:
             found = decide.schedule(nest, known, config.workspace())
             found = found and row_panels.chosen(nest, known, found, _in_panels)
+            if found is not None and choices.does("column_panels"):
+                found = column_panels.chosen(nest, known, found)
     if found is None:
         raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
     return found
@@ -150,6 +153,7 @@ STATEMENT_PASSES = (
     ),
     Pass("exhaust", lambda p, s: _rewritten(p, lambda stmt: simplify.exhaust_stmt(stmt, ()))),
     Pass("fission", lambda p, s: _rewritten(p, fission.split)),
+    Pass("pack", lambda p, s: pack.packed(p), lambda p, s: s.columns is not None),
     Pass("vectorize", lambda p, s: _rewritten(p, vectorize.mark_vectors)),
     Pass("tile", lambda p, s: _rewritten(p, tile.tile)),
     Pass("contract_arrays", lambda p, s: _rewritten(p, contract_arrays.forwarded), lambda p, s: _keeps(p, "dense")),
@@ -214,6 +218,8 @@ def prepared(nest: Nest, schedule: Schedule) -> tuple[Nest, Schedule]:
     """`nest` as the kernel reads it: converted, without blocks, and in blocks of rows where these pay; with its schedule."""
     reading = readable(blocks.with_formats(nest, dict(schedule.conversions)), schedule)
     split = blocks.split(reading)
+    if schedule.columns is not None:
+        return column_panels.cut(split, schedule)
     return row_blocking.cut(split, schedule) if choices.does("row_blocking") else (split, schedule)
 
 

@@ -46,6 +46,8 @@ ROWS, FEW = regions.ROWS, 2
 else one: four rows of two halves of a vector are half of 16 registers, and what rows share and a splat of what they do not need others."""
 MOST_ROWS = 6
 """Rows of a strip of one vector, where there are 16 registers of half its size: twelve sums, of which none waits for the one before."""
+HALVES = regions.HALVES
+"""Registers of half a vector to a row, where four rows have 16 of these: twelve sums too, for which seven values are read in place of nine."""
 
 
 def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
@@ -84,17 +86,45 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexV
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = context.program.extent(var) >= WIDE * widest
     wide = ((widest, WIDE),) if rows is None and long and _fits(b, stmt.body) else ()
+    halves = _halves(context, stmt, count, widest, masks)
+    narrow = ((widest, 1), (widest // 2, 1), *narrow[1:]) if halves else narrow
     every = dict.fromkeys((*wide, (widest, most), (widest, min(most, FEW)), *narrow, (widest if masks else 1, 1)))
-    widths = _needed(context, var, list(every))
+    widths = _needed(context, var, list(every), halves)
     partial = any(n % widest for n in _extents(context, var))
     for number, (lanes, vectors) in enumerate(widths):
         width, last = lanes * vectors, number + 1 == len(widths)
         end = extent if last else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
+        if (lanes, vectors) in halves and not last:
+            end = _even(b, extent, end, width)
         with b.for_(done, end, var.name, width) as index:
             mask = b.below(lanes, b.sub(extent, index)) if last and masks and partial else None
             strip = Strip(var, lanes, vectors, rows if isinstance(rows, Rows) else None, mask)
             _all_rows(context, stmt.body, env.bind(var, index), strip, rows, counts)
         done = end
+
+
+def _halves(
+    context: Context, stmt: cin.Forall, count: int, widest: int, masks: bool
+) -> tuple[tuple[int, int], ...]:
+    """The width of strips of four rows that have three registers of half a vector each, where there are 16 of these and each row one sum: in panels of
+    columns (`schedule/column_panels`), whose width is a multiple of it. Elsewhere they would begin inside of lines."""
+    size = stmt.var.size if stmt.var.outer is not None else 1
+    if masks or count != ROWS or widest < 2 or size % (HALVES * widest // 2) or context.program.literal:
+        return ()
+    if _live(stmt.body) != 1:
+        return ()
+    used = (*cin.accesses(stmt.body), *(w.lhs for w in cin.writes(stmt.body)))
+    plain = all(a.dtype.kind == "f" for a in used if stmt.var in a.indices)
+    return ((widest // 2, HALVES),) if plain else ()
+
+
+def _even(b: Builder, extent: Val, end: Val, width: int) -> Val:
+    """Where strips of three halves end, so that no half is left over: one strip earlier than they might, where two halves and two more follow then.
+    O(1)."""
+    half = width // HALVES
+    left = b.sub(extent, end)
+    odd = b.and_(b.eq(b.binary("sdiv", left, b.i64(half)), 1), b.lt(b.i64(0), end))
+    return b.select(odd, b.sub(end, width), end)
 
 
 def _all_rows(
@@ -160,9 +190,16 @@ def _live(stmt: cin.Stmt) -> int:
     return 0
 
 
-def _needed(context: Context, var: cin.IndexVar, widths: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Those of decreasing widths (products) that the extent of `var` needs: code is compiled for no others. The last takes what is left."""
-    extents, made = _extents(context, var), []
+def _needed(
+    context: Context, var: cin.IndexVar, widths: list[tuple[int, ...]], halves: tuple[tuple[int, int], ...] = ()
+) -> list[tuple[int, ...]]:
+    """Those of decreasing widths (products) that the extent of `var` needs: code is compiled for no others. The last takes what is left. Strips of
+    three `halves` come first and leave no half alone (`_even`)."""
+    extents, made = _extents(context, var), list[tuple[int, ...]]()
+    if halves and any(n >= math.prod(halves[0]) for n in extents):
+        half = halves[0][0]
+        made = [*halves]
+        extents = {n % (HALVES * half) + (HALVES * half if n >= HALVES * half and n % (HALVES * half) // half == 1 else 0) for n in extents}
     for width in widths[:-1]:
         size = math.prod(width)
         if any(n >= size for n in extents):

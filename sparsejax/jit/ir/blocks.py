@@ -206,10 +206,11 @@ def split_access(access: cin.Access, parts: Parts) -> cin.Access:
         place = number if form.blocked else form.order[number]
         levels += [level] * len(places[place])
         order += range(first[place], first[place] + len(places[place]))
+    before = () if form.blocked else [(first[k], k) for k in range(len(places))]
     made = tensor.reshaped([d.extent for d in flat], Format(levels, order))._replace(
-        source=form,
-        inner=tuple(k for k, d in enumerate(flat) if d.inner),
-        paired=tuple(k for k, d in enumerate(flat) if d.paired),
+        source=tensor.stored,
+        inner=tuple(sorted({k for k, d in enumerate(flat) if d.inner} | {k for k, d in before if d in tensor.inner})),
+        paired=tuple(sorted({k for k, d in enumerate(flat) if d.paired} | {k for k, d in before if d in tensor.paired})),
     )
     return cin.Access(made, tuple(d.index for d in flat))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from sparsejax.jit.backend import host
 from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.cost.price_table import Machine
 from sparsejax.jit.ir import cin
@@ -13,6 +14,8 @@ ROWS = 4
 """Rows of a tile over two dense variables."""
 STRIP = 2 * LINE
 """Bytes of a strip that has several rows."""
+HALVES = 3
+"""Halves of a line of such a strip where there are 16 registers of half a line, in four rows that lie in panels of columns."""
 
 
 def depth(access: cin.Access, var: cin.IndexVar, order: Sequence[cin.IndexVar]) -> int | None:
@@ -144,3 +147,8 @@ def is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
         ):
             return False
     return True
+
+
+def strip_bytes() -> int:
+    """Bytes of a strip of four rows in panels of columns, whose sums take half of 32 registers, or three quarters of 16 of half their size."""
+    return int(STRIP if host.has_masks() else HALVES * LINE / 2)

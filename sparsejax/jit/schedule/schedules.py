@@ -111,6 +111,8 @@ class Schedule:
     """Whether the copies for that are made in the first call, whatever they cost."""
     panels: tuple[str, Format] | None = None
     """An operand, by name, that is read in panels of rows (`row_panels`), and its format then; loops are over what it splits into."""
+    columns: int | None = None
+    """How many columns a panel has, outside all loops of `order`, for which operands are packed (`column_panels`)."""
     against: float | None = None
     """The price of doing otherwise, in nanoseconds, where panels were considered: without them, or with."""
 
