@@ -93,7 +93,10 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexV
     partial = any(n % widest for n in _extents(context, var))
     for number, (lanes, vectors) in enumerate(widths):
         width, last = lanes * vectors, number + 1 == len(widths)
-        end = extent if last else b.mul(b.binary("sdiv", extent, b.i64(width)), width)
+        left = b.sub(extent, done) if halves and number and not last else extent
+        end = extent if last else b.mul(b.binary("sdiv", left, b.i64(width)), width)
+        if left != extent:  # three halves are no multiple of what follows
+            end = b.add(done, end)
         if (lanes, vectors) in halves and not last:
             end = _even(b, extent, end, width)
         with b.for_(done, end, var.name, width) as index:
@@ -103,9 +106,7 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexV
         done = end
 
 
-def _halves(
-    context: Context, stmt: cin.Forall, count: int, widest: int, masks: bool
-) -> tuple[tuple[int, int], ...]:
+def _halves(context: Context, stmt: cin.Forall, count: int, widest: int, masks: bool) -> tuple[tuple[int, int], ...]:
     """The width of strips of four rows that have three registers of half a vector each, where there are 16 of these and each row one sum: in panels of
     columns (`schedule/column_panels`), whose width is a multiple of it. Elsewhere they would begin inside of lines."""
     size = stmt.var.size if stmt.var.outer is not None else 1
@@ -199,7 +200,10 @@ def _needed(
     if halves and any(n >= math.prod(halves[0]) for n in extents):
         half = halves[0][0]
         made = [*halves]
-        extents = {n % (HALVES * half) + (HALVES * half if n >= HALVES * half and n % (HALVES * half) // half == 1 else 0) for n in extents}
+        extents = {
+            n % (HALVES * half) + (HALVES * half if n >= HALVES * half and n % (HALVES * half) // half == 1 else 0)
+            for n in extents
+        }
     for width in widths[:-1]:
         size = math.prod(width)
         if any(n >= size for n in extents):

@@ -210,7 +210,9 @@ def split_access(access: cin.Access, parts: Parts) -> cin.Access:
     made = tensor.reshaped([d.extent for d in flat], Format(levels, order))._replace(
         source=tensor.stored,
         inner=tuple(sorted({k for k, d in enumerate(flat) if d.inner} | {k for k, d in before if d in tensor.inner})),
-        paired=tuple(sorted({k for k, d in enumerate(flat) if d.paired} | {k for k, d in before if d in tensor.paired})),
+        paired=tuple(
+            sorted({k for k, d in enumerate(flat) if d.paired} | {k for k, d in before if d in tensor.paired})
+        ),
     )
     return cin.Access(made, tuple(d.index for d in flat))
 

@@ -113,7 +113,10 @@ def _by_blocks(stmt: cin.Forall) -> tuple[cin.Stmt, str] | None:
     if made is None:
         return None
     inside = (*loops[first:], inner.var)
-    pays = regions.blocks_pay(inside, lhs, cin.extents((lhs, *reads)), machine.current())
+    packed = any(
+        a.tensor.policy == "dense" and inner.var in a.indices for a in reads
+    )  # it is near, whoever reads it again
+    pays = not packed and regions.blocks_pay(inside, lhs, cin.extents((lhs, *reads)), machine.current())
     return cin.around(loops[:first], made), "block" if pays else "walk"
 
 

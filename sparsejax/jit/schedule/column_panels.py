@@ -14,9 +14,9 @@ Entries lead to rows of B in any order. Whole rows come from where all of B fits
 a row, few lines share a set of a cache, and each page holds few. A packed panel lies together, and stays in the second cache while all rows of
 the result are computed. In return, the other operands are read once for every panel.
 
-The price is that of the loops after, as `search` prices them, with packing: a line of B is read in order and written nearby, once. Legal where a
-dense result is a reduction, in place, whose last loop runs along it and some dense operands that lack other loops. Source: packing of panels as in
-Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
+The price is that of all columns at once, with what differs (`price`). Legal where a dense result adds up products of dense blocks, in place, and its
+last loop runs along it and some dense operands that lack other loops. Source: packing of panels as in Goto and van de Geijn, "Anatomy of
+High-Performance Matrix Multiplication" (2008).
 """
 
 from __future__ import annotations
@@ -26,12 +26,17 @@ from dataclasses import replace
 
 from sparsejax.jit.cost import machine
 from sparsejax.jit.cost.memory import LINE
+from sparsejax.jit.cost.price_table import Levels
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import regions, search
 from sparsejax.jit.schedule.schedules import Cost, Schedule
 
+NEAR = 8
+"""Lines of a block whose rows come with each other: of larger ones, a tile of rows after the other, every line is waited for
+as if it came from memory. Products of
+4096^2 in blocks of 8x8 float32 (four lines) take 0.56 to 0.82 of the time in panels; in blocks of 32x32 (64 lines), 2 to 3 times as long."""
 ROOM = 0.8
 """The share of the second cache that packed panels may take: the rest is for what passes by."""
 
@@ -63,12 +68,14 @@ def width(nest: Nest, schedule: Schedule) -> int | None:
     var = order[-1]
     if set(order) != set(nest.variables) or var.outer is not None or out.indices[out.tensor.format.order[-1]] != var:
         return None
-    first = regions.region(order, out, nest.reads)
-    if first is None or any(isinstance(ix, cin.Position) for a in (out, *nest.reads) for ix in a.indices):
+    if _inside(nest, order) is None or any(
+        isinstance(ix, cin.Position) for a in (out, *nest.reads) for ix in a.indices
+    ):
         return None
     reads = [a for a in nest.reads if var in cin.bound_by(a)]
-    apart = dict(schedule.conversions)
-    if any(a.indices.count(var) != 1 or any(blocks.unpaired(a, {var})) or a.tensor.name in apart for a in (out, *reads)):
+    if any(a.tensor.name in dict(schedule.conversions) for a in reads):
+        return None
+    if any(a.indices.count(var) != 1 or any(blocks.unpaired(a, {var})) for a in (out, *reads)):
         return None
     packs = packed(nest, var)
     if not packs or len({a.dtype.itemsize for a in (out, *reads)}) > 1:
@@ -103,15 +110,10 @@ def packed(nest: Nest, var: cin.IndexVar) -> list[cin.Access]:
 
 def cut(nest: Nest, schedule: Schedule) -> tuple[Nest, Schedule]:
     """A kernel and its schedule in panels."""
-    made, order = _split(nest, schedule)
-    return made, replace(schedule, order=order)
-
-
-def _split(nest: Nest, schedule: Schedule) -> tuple[Nest, tuple[cin.IndexVar, ...]]:
     var, size = schedule.order[-1], schedule.columns
     assert size is not None
     outer, inner = _parts(nest, var, size)
-    return blocks.split_in(nest, {var: (outer, inner)}), (outer, *schedule.order[:-1], inner)
+    return blocks.split_in(nest, {var: (outer, inner)}), replace(schedule, order=(outer, *schedule.order[:-1], inner))
 
 
 def _parts(nest: Nest, var: cin.IndexVar, size: int) -> tuple[cin.IndexVar, cin.IndexVar]:
@@ -121,12 +123,37 @@ def _parts(nest: Nest, var: cin.IndexVar, size: int) -> tuple[cin.IndexVar, cin.
 
 
 def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
-    """What panels of so many columns cost, with packing."""
+    """What panels of so many columns cost: as all columns at once, but for what each block adds to the result and reads of packed operands from beyond
+    the second cache; then other operands are read for every panel, a tile of rows after the other, and packing is one pass."""
     var, here = made.order[-1], machine.current()
-    parts = _parts(nest, var, size)
-    cut, order = _split(nest, replace(made, columns=size))
-    counts = {a.tensor.name: blocks.split_counts(a, {var: parts}, known[a.tensor.name]) for a in nest.reads}
-    found = search.model(cut, replace(known, counts={**known.counts, **counts})).given(order).cost
-    read = sum(math.prod(a.tensor.shape) * a.dtype.itemsize for a in packed(nest, var)) / LINE
-    lines = sum(here.line) + here.write[0]
-    return replace(found, memory=found.memory + read * lines, conversions=made.cost.conversions)
+    out, itemsize = cin.Access(nest.output, nest.indices), nest.output.dtype.itemsize
+    extents, packs = cin.extents((out, *nest.reads)), packed(nest, var)
+    begin = _inside(nest, made.order)
+    assert begin is not None
+    inside, met = made.order[begin:-1], search.model(nest, known).walk(made.order[:begin]).survivors
+    rows = math.prod(extents[v] for v in inside if v in nest.indices)
+    summed = math.prod(extents[v] for v in inside if v not in nest.indices)
+    row, panels = extents[var] * itemsize, math.ceil(extents[var] / size)
+    whole = met * rows * row / 8 * here.lane
+    for a in packs:
+        whole += met * summed * row / LINE * _waits(here.line, here.beyond(math.prod(a.tensor.shape) * itemsize))
+    copied = sum(math.prod(a.tensor.shape) * itemsize for a in packs) / LINE * (sum(here.stream) + sum(here.fill))
+    column = sum(math.prod(a.tensor.shape) for a in packs) / extents[var] * itemsize
+    held = met * summed * row / LINE * len(packs) * _waits(here.line, here.beyond(column * size))
+    others = [known[a.tensor.name][-1] * a.dtype.itemsize for a in nest.reads if a not in packs]
+    near = rows * summed * itemsize <= NEAR * LINE
+    again = sum(n / LINE * (_waits(here.stream, here.beyond(n)) if near else sum(here.line)) for n in others)
+    apart = copied + held + (panels - 1) * again
+    return replace(made.cost, memory=max(0.0, made.cost.memory + apart - whole))
+
+
+def _waits(lines: Levels, beyond: Levels) -> float:
+    """What a line costs from beyond the second cache, of which shares lie beyond each level."""
+    return lines[1] * beyond[1] + lines[2] * beyond[2]
+
+
+def _inside(nest: Nest, order: tuple[cin.IndexVar, ...]) -> int | None:
+    """Where the loops begin of a product of blocks; None where there are none."""
+    out = cin.Access(nest.output, nest.indices)
+    first = regions.region(order, out, nest.reads)
+    return None if first is None else regions.block(order, first, out, nest.reads)

@@ -84,8 +84,9 @@ class Ranges:
         """How many coordinates are written out, one after the other: in register tiles, those of a short loop, as the end of a block comes too soon for
         the loop around it to be foreseen."""
         loop, var = self.loop, self.loop.var
-        whole = loop.begin.ref == "0" and loop.env.mode.strip is not None and isinstance(self.body, cin.Assign)
-        if not whole or self.body.lhs.tensor.policy != "scalar" or var.rest:
+        if loop.begin.ref != "0" or loop.env.mode.strip is None or not isinstance(self.body, cin.Assign):
+            return 1
+        if self.body.lhs.tensor.policy != "scalar" or var.rest:
             return 1
         extent = var.size if var.outer is not None else loop.context.program.extent(var)
         return extent if type(extent) is int and 1 < extent <= SHORT else 1

@@ -1,0 +1,94 @@
+"""Products in panels of columns, for which dense operands are packed, against NumPy: forced where they do not pay, and chosen where they do."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.jit.schedule import regions
+from tests.fuzz import engine
+
+PACKED = "columns=packed"
+FORMS = ("bsr", "blockgroupcoo")
+
+
+def drawn(rng, dtype, block):
+    """A matrix in blocks whose last ones stick out or not, and a dense one of some panels and a part of one."""
+    rows, inner = (int(n * rng.integers(2, 9) - rng.integers(0, n)) for n in block)
+    unit = regions.strip_bytes() // np.dtype(dtype).itemsize
+    kept = rng.random((-(-rows // block[0]), -(-inner // block[1]))) < rng.choice((0.2, 0.6, 1.0))
+    left = np.kron(kept, np.ones(block, int))[:rows, :inner] * rng.integers(-3, 4, (rows, inner))
+    right = rng.integers(-3, 4, (inner, int(rng.integers(unit + 1, 5 * unit))))
+    return left.astype(dtype), right.astype(dtype)
+
+
+def named(form, block):
+    text = f"{form}:{block[0]}x{block[1]}"
+    return text if form == "bsr" else f"{text}:2"
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("sums", ["walk", "block"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "c16"])
+@pytest.mark.parametrize("form", FORMS)
+def test_products_in_panels(form, dtype, sums):
+    rng = np.random.default_rng([len(form), len(sums), ord(dtype[0]), int(dtype[1])])
+    packed = 0
+    for block in ((8, 8), (2, 3), (3, 2), (5, 7), (12, 9), (4, 16)):
+        left, right = drawn(rng, dtype, block)
+        A = sj.array(left, format=named(form, block))
+        with engine.quick(), sj.config.using(choose=f"{PACKED},sums={sums}"):
+            f = sj.jit(lambda A, B: A @ B)
+            made = f(A, right)
+            text = f.lower(A, right).as_text("cin")
+        np.testing.assert_array_equal(made.todense(), left @ right, err_msg=f"{block}, {left.shape}, {right.shape}")
+        packed += "where B_p: dense" in text
+    assert packed >= 2  # other orders are cheaper where few blocks are stored
+
+
+def test_panels_of_several_operands_and_maxima():
+    rng = np.random.default_rng(5)
+    left, right = drawn(rng, "f8", (4, 3))
+    other = rng.integers(-3, 4, right.shape).astype("f8")
+    A = sj.array(left, format="bsr:4x3")
+    with engine.quick(), sj.config.using(choose=PACKED):
+        f = sj.jit(lambda A, B, C: sj.einsum("ij,jk,jk->ik", A, B, C))
+        made = f(A, right, other)
+    np.testing.assert_array_equal(made.todense(), left @ (right * other))
+
+
+def test_bits_in_panels_are_the_same_for_any_number_of_threads():
+    rng = np.random.default_rng(7)
+    kept = np.kron(rng.random((20, 25)) < 0.4, np.ones((8, 8)))
+    A = sj.array((kept * rng.standard_normal(kept.shape)).astype("f4"), format="bsr:8x8")
+    B = rng.standard_normal((200, 131)).astype("f4")
+    found = []
+    for threads in (1, 2):
+        with engine.quick(), sj.config.using(choose=f"{PACKED},chunks=each", num_threads=threads):
+            found.append(sj.jit(lambda A, B: A @ B)(A, B).todense())
+    np.testing.assert_array_equal(*found)
+    wide = A.todense().astype("f8")
+    terms = np.abs(wide) @ np.abs(B.astype("f8"))
+    assert (np.abs(found[0] - wide @ B.astype("f8")) <= 200 * np.finfo("f4").eps * terms).all()
+
+
+def test_derivatives_in_panels():
+    rng = np.random.default_rng(9)
+    left, right = drawn(rng, "f8", (3, 4))
+    A = sj.array(left, format="bsr:3x4")
+    with engine.quick(), sj.config.using(choose=PACKED):
+        made = sj.jit(sj.grad(lambda B: snp.sum((A @ B) ** 2)))(right)
+    np.testing.assert_array_equal(made.todense(), 2 * left.T @ (left @ right))
+
+
+@pytest.mark.parametrize(("block", "packs"), [(8, True), (32, False)])
+def test_small_blocks_of_operands_that_no_cache_holds_are_packed(block, packs):
+    """Rows of large blocks are read in order, once for many rows of the result."""
+    size = 4096
+    rng = np.random.default_rng(0)
+    kept = rng.random((size // block, size // block)) < 0.1
+    entries = np.nonzero(np.kron(kept, np.ones((block, block), bool)))
+    A = sj.array((np.ones(len(entries[0]), "f4"), entries), shape=(size, size)).asformat(f"bsr:{block}x{block}")
+    with sj.config.using(machine="zen4"):
+        text = sj.jit(lambda A, B: A @ B).lower(A, np.ones((size, 512), "f4")).as_text("cin")
+    assert ("where B_p: dense" in text) == packs, text
