@@ -26,7 +26,6 @@ PASSES = {
     "turned_results": "dense results are written in the order of their dimensions",
     "shared_patterns": "operands over the same index buffers are read one by one",
     "row_blocking": "the outermost loop is not cut into blocks of rows",
-    "column_panels": "columns of products are computed all at once",
     "scatter_operands": "operands that are met again and again are not scattered into a workspace",
     "fission": "terms over different sparse operands are accumulated in one loop",
     "vectorize": "innermost loops have no lanes",

@@ -123,8 +123,7 @@ def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
         else:
             found = decide.schedule(nest, known, config.workspace())
             found = found and row_panels.chosen(nest, known, found, _in_panels)
-            if found is not None and choices.does("column_panels"):
-                found = column_panels.chosen(nest, known, found)
+            found = found and column_panels.chosen(nest, known, found)
     if found is None:
         raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
     return found

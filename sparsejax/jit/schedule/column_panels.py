@@ -37,6 +37,8 @@ NEAR = 8
 """Lines of a block whose rows come with each other: of larger ones, a tile of rows after the other, every line is waited for
 as if it came from memory. Products of
 4096^2 in blocks of 8x8 float32 (four lines) take 0.56 to 0.82 of the time in panels; in blocks of 32x32 (64 lines), 2 to 3 times as long."""
+FEW, GAIN = 4, 0.9
+"""Panels from which on threads have enough to share; and what panels may cost, as times what all columns at once do."""
 ROOM = 0.8
 """The share of the second cache that packed panels may take: the rest is for what passes by."""
 
@@ -52,7 +54,8 @@ def chosen(nest: Nest, known: Facts, made: Schedule) -> Schedule:
     if near:  # all columns stay near as they are; asked for, there are two panels
         size = -(-extent // (2 * unit)) * unit
     cost = price(nest, known, made, size)
-    cheapest = "packed" if not near and cost.total < made.cost.total else "whole"
+    pays = not near and FEW * size <= extent and cost.total < GAIN * made.cost.total
+    cheapest = "packed" if pays else "whole"
     if choices.pick("columns", ("whole", "packed"), cheapest) == "whole":
         return made
     return replace(made, columns=size, cost=cost, remembered=None, at_once=False)
