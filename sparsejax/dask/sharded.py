@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
-from sparsejax.dask import exchange, places
+from sparsejax.dask import elsewhere, exchange, places
 from sparsejax.dask.cuts import Cut, aligned, cuts_for
 from sparsejax.formats import Format
 from sparsejax.lax.indexing import concatenate
@@ -153,10 +153,7 @@ class Sharded:
         """ValueError where blocks lie on a cluster and a scheduler of this process is asked for."""
         asked = how.get("scheduler", _configured())
         if not _on_clients(asked) and any(hasattr(node, "status") for node in self._graph.values()):
-            raise ValueError(
-                f"scheduler={asked!r} runs tasks in this process, but blocks of this array lie on the workers of a cluster; leave out scheduler, or "
-                "call compute() first"
-            )
+            raise elsewhere.refused(f"scheduler={asked!r}")
 
     def to_dask_array(self) -> Any:
         """The blocks as chunks of a `dask.array`."""
@@ -360,4 +357,5 @@ def current_client() -> Any:
     except (ImportError, ValueError):
         return None
     exchange.install(client)
+    elsewhere.noticed()
     return client

@@ -95,7 +95,8 @@ def parse(text: object) -> tuple[Line, ...]:
     lines = [line.partition("#")[0].rstrip() for line in text.splitlines()]
     made = tuple(_Parser(line).line() for line in lines if line.strip())
     if not made:
-        raise ValueError(f"there is no statement in {text!r}: write one such as 'C[i] = A[i,j] * x[j]'")
+        line = next((line.rstrip() for line in text.splitlines() if line.strip()), "")
+        fault(line, len(line), "there is no statement: write one such as 'C[i] = A[i,j] * x[j]'")
     return made
 
 

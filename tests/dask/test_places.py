@@ -73,6 +73,23 @@ def test_other_schedulers_are_refused(client):
     np.testing.assert_array_equal(doubled.compute(scheduler="distributed").todense(), np.full((800, 500), 2.0))
 
 
+def test_dasks_own_compute_says_where_blocks_lie(client):
+    """Also where Dask is called with a scheduler of this process, which it does not tell to arrays."""
+    A = sd.shard(np.ones((800, 500)), rows=2)
+    doubled = sd.jit(lambda A: A * 2)(A)
+    small = sd.jit(lambda A: A * 2)(sd.shard(np.ones((4, 4)), rows=2))  # travels with the graph
+    kept = small.persist()
+    for scheduler in ("sync", "threads"):
+        for lazy in (A, doubled, kept, sd.jit(lambda A: A + 1)(kept), doubled.to_dask_array()):
+            with pytest.raises(
+                ValueError, match=r"such as 'sync'.* runs tasks in this process, but blocks of this array lie on the"
+            ):
+                dask.compute(lazy, scheduler=scheduler)
+        found, _ = dask.compute(small, small, scheduler=scheduler)
+        np.testing.assert_array_equal(found.todense(), np.full((4, 4), 2.0))
+    np.testing.assert_array_equal(dask.compute(doubled)[0].todense(), np.full((800, 500), 2.0))
+
+
 def test_names_of_layers():
     """Equal graphs have equal names."""
     homes = {("x", 0): "a"}

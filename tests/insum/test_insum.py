@@ -145,9 +145,11 @@ def test_errors_show_their_place(name):
 def test_no_statement():
     calls = (sj.insum, lambda text, returns=None, **k: sj.jit(lambda k: sj.insum(text, returns=returns, **k))(k))
     for call in calls:
-        for text in ("", "  # a comment", "\n"):
-            with pytest.raises(ValueError, match="no statement"):
+        for text in ("", "  # a comment", "\n", "  ", "\n# one\n# two", "# one\r\n"):
+            first = next((line for line in text.splitlines() if line.strip()), "")
+            with pytest.raises(ValueError, match="there is no statement: write one such as") as found:
                 call(text)
+            assert str(found.value).split("\n")[1:] == [f"  {first}", f"  {' ' * len(first)}^"]
         with pytest.raises(TypeError, match="must be a str"):
             call(3)
         with pytest.raises(TypeError, match="an operand 'x' that the text does not name"):

@@ -443,7 +443,8 @@ class Model(Computed):
         if not self._fixed.isdisjoint(state.discordant):
             return schedules.IMPOSSIBLE
         p = self.prefix(state.order)
-        conversions = sum([self._copy(a, self.followed(a, state.order)) for a in state.discordant])
+        # the same in any order, as sets are in another one in every process
+        conversions = math.fsum([self._copy(a, self.followed(a, state.order)) for a in state.discordant])
         output = 0.0
         used = self.workspace(state)
         if used is not None:
