@@ -399,9 +399,15 @@ def plain_template(aval: Aval) -> Template | None:
 def as_operand(value: Any, what: str) -> Any:
     """An operand of a primitive: `asarray` that keeps nothing of the caller's when the call runs at once, a copy when it is
     traced and the program remembers it."""
-    if type(value) is np.ndarray and current() is None:
-        return view(value)
-    return asarray(value, what, keep=current() is not None)
+    try:
+        if type(value) is np.ndarray and current() is None:
+            return view(value)
+        return asarray(value, what, keep=current() is not None)
+    except TypeError as error:
+        said = str(error)
+        if not said.startswith("dtype "):
+            raise
+        raise TypeError(f"{what}: {said}") from None
 
 
 def asarray(value: Any, what: str = "the argument", keep: bool = True) -> Any:

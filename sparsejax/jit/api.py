@@ -253,7 +253,7 @@ class JitFunction(Generic[Result]):
                 return found, (structure, (), tuple(avals)), names
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
-        arrays = [leaf if type(leaf) is Array else as_leaf(leaf, dynamic) for leaf in leaves]
+        arrays = [leaf if type(leaf) is Array else as_leaf(leaf, args, kwargs, self._function) for leaf in leaves]
         return arrays, (signature.structure(tree), statics, tuple([a.aval for a in arrays])), None
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
@@ -380,7 +380,10 @@ class JitFunction(Generic[Result]):
         """Trace for these arguments (arrays, ShapeDtypeStructs, or values of a function being traced) without running."""
         dynamic, statics = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten(dynamic)
-        known = [x if isinstance(x, _TYPED) or trace.is_traced(x) else as_leaf(x, dynamic) for x in leaves]
+        known = [
+            x if isinstance(x, _TYPED) or trace.is_traced(x) else as_leaf(x, args, kwargs, self._function)
+            for x in leaves
+        ]
         key = (signature.structure(tree), statics, tuple(x.aval for x in known))
         traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
         return Traced(Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args, kwargs))))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ class Compiled:
         found, tree = tree_util.tree_flatten((list(args), kwargs))
         if tree != self._tree:
             raise TypeError(f"compiled for arguments of the structure {self._tree}, but called with {tree}")
-        leaves = [as_leaf(x, (args, kwargs)) for x in found]
+        leaves = [as_leaf(x, args, kwargs) for x in found]
         avals = [x.aval for x in leaves]
         if avals != self._avals:
             raise TypeError(
@@ -198,8 +199,23 @@ def _parameter(function: Callable[..., Any], number: int) -> str:
     return parameters[number].name if one else str(number)
 
 
-def as_leaf(leaf: Any, whole: Any) -> Any:
-    """A leaf of the arguments as an Array (weakly typed for Python numbers)."""
+def _place(leaf: Any, args: Sequence[Any], kwargs: Mapping[str, Any], function: Callable[..., Any] | None) -> str:
+    """Which argument a leaf is in, as the user calls it, and where."""
+    given = [(str(k) if function is None else _parameter(function, k), a) for k, a in enumerate(args)]
+    for name, argument in (*given, *kwargs.items()):
+        for place, x in tree_util.leaves_with_paths(argument, name):
+            if x is leaf:
+                return place
+    return ""
+
+
+def as_leaf(
+    leaf: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] = MappingProxyType({}),
+    function: Callable[..., Any] | None = None,
+) -> Any:
+    """A leaf of the arguments of `function` as an Array (weakly typed for Python numbers)."""
     if isinstance(leaf, Array):
         return leaf
     if isinstance(leaf, Tracer):
@@ -210,9 +226,8 @@ def as_leaf(leaf: Any, whole: Any) -> Any:
         if isinstance(leaf, np.ndarray | np.generic) or scipy_io.is_scipy(leaf):
             return primitive.view(leaf)
     except TypeError as error:  # a dtype that is not supported
-        place = next((p for p, x in tree_util.leaves_with_paths(whole) if x is leaf), "")
-        raise TypeError(f"argument {place}: {error}") from None
-    place = next((p for p, x in tree_util.leaves_with_paths(whole) if x is leaf), "")
+        raise TypeError(f"argument {_place(leaf, args, kwargs, function)}: {error}") from None
+    place = _place(leaf, args, kwargs, function)
     if isinstance(leaf, ShapeDtypeStruct):
         raise TypeError(f"argument {place} is a {leaf}, which has no data; use .trace, .lower or eval_shape with types")
     raise TypeError(
