@@ -46,8 +46,10 @@ def packed(program: Program) -> Program:
 def _runs_along(access: cin.Access, panel: cin.IndexVar, loops: list[cin.IndexVar]) -> bool:
     """Whether an operand is read along panels, last in memory, and again for other loops."""
     last = [access.indices[d] for d in access.tensor.format.order[-2:]]
-    inner = isinstance(last[-1], cin.IndexVar) and last[-1].outer == panel
-    return last[0] == panel and inner and len(loops) > len(cin.bound_by(access))
+    if len(last) < 2 or last[0] != panel or len(loops) <= len(cin.bound_by(access)):
+        return False
+    var = cin.follows(last[1])
+    return var is not None and var.outer == panel
 
 
 def _copy(
@@ -58,10 +60,10 @@ def _copy(
     kept = [d for d in tensor.format.order if access.indices[d] != panel and cin.variables_of(access.indices[d])]
     place = dict[int, cin.Index](enumerate(access.indices))
     for d in kept:
-        if not isinstance(access.indices[d], cin.IndexVar):
+        if cin.follows(access.indices[d]) is None:
             place[d] = var = cin.IndexVar(f"{tensor.name}_{d}")
             extents[var] = tensor.name, d
-    loops = [v for d in kept if isinstance(v := place[d], cin.IndexVar)]
+    loops = cin.followed(place[d] for d in kept)
     plain = tensor.reshaped([tensor.shape[d] for d in kept], Format((Dense(),) * len(kept)))
     made = plain._replace(name=f"{tensor.name}_p", policy="dense")
     source = cin.Access(tensor, tuple(place[d] for d in range(len(place))))

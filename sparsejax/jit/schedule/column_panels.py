@@ -68,6 +68,8 @@ def width(nest: Nest, schedule: Schedule) -> int | None:
         return None
     if schedule.scattered or schedule.workspace is not None or not nest.output.format.is_dense:
         return None
+    if not out.indices:
+        return None
     var = order[-1]
     if set(order) != set(nest.variables) or var.outer is not None or out.indices[out.tensor.format.order[-1]] != var:
         return None

@@ -86,10 +86,9 @@ class Ranges:
         loop, var = self.loop, self.loop.var
         if loop.begin.ref != "0" or loop.env.mode.strip is None or not isinstance(self.body, cin.Assign):
             return 1
-        if self.body.lhs.tensor.policy != "scalar" or var.rest:
-            return 1
-        extent = var.size if var.outer is not None else loop.context.program.extent(var)
-        return extent if type(extent) is int and 1 < extent <= SHORT else 1
+        if self.body.lhs.tensor.policy != "scalar" or var.outer is None or var.rest:
+            return 1  # only the size of a block is part of the kernel: extents are read when it runs
+        return var.size if 1 < var.size <= SHORT else 1
 
     def finish(self) -> None:
         if self.vector is not None:
