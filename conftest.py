@@ -13,7 +13,7 @@ import pytest
 from _pytest.doctest import DoctestItem, DoctestModule
 from hypothesis import settings
 
-from sparsejax import config
+from sparsejax import clear_caches, config
 from sparsejax.formats import passes
 from sparsejax.jit.runtime.passes import conversions, dense_conversions
 from tests import objects, poison, rotation
@@ -54,6 +54,8 @@ def pytest_runtest_setup(item):
     conversions.COMPILED = dense_conversions.COMPILED = sys.maxsize if counts else COMPILED
     conversions.LOADED = dense_conversions.LOADED = sys.maxsize if counts else LOADED
     passes.LOADED = sys.maxsize if counts else EARLY
+    if counts or "tables" in getattr(item, "fixturenames", ()):
+        clear_caches()  # plans that other tests have called often may be planned again, and compile then; tables are made once
 
 
 OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|networkx|sparse|dask)\b", re.MULTILINE)
