@@ -2,6 +2,7 @@
 
     python -m benchmarks.dask_strong                              # soc-slashdot0902, the largest public graph here
     python -m benchmarks.dask_strong --only gcn --inputs 64 --rounds 9
+    python -m benchmarks.dask_strong --only pagerank --scale 20 --links 2e7     # a drawn power law
 
     pagerank      ten rounds of one vector
     personalised  five rounds of 64 vectors, the ranks as seen from 64 nodes
@@ -117,12 +118,41 @@ def bound(client: Any, name: str, own: tuple[Any, ...], rounds: int) -> tuple[fl
     return alone, 2 * alone / max(both.values())
 
 
-def sharded(name: str, own: tuple[Any, ...], row_cost: float) -> tuple[Any, ...]:
+def sharded(name: str, own: tuple[Any, ...], shards: int) -> tuple[Any, ...]:
+    """Operands in shards, so that every stage of the program takes its parts about as long: rows of a graph as they are multiplied, and those of features
+    evenly, as all of them are multiplied with dense weights before the graph is read."""
     import sparsejax.dask as sd
 
-    A = sd.shard(own[0], rows=2, row_cost=row_cost)
-    rest = [sd.shard(x, rows=A.cuts[0]) if x.shape[0] == A.shape[0] and x.ndim == 2 else x for x in own[1:]]
+    graph, *others = own
+    row_cost: Any = 0.0
+    if name == "spgemm":
+        row_cost = multiplications(graph)
+    elif (
+        name == "gcn"
+    ):  # HIDDEN times OUT dense multiplications for a row, of which ten take as long as one of an entry of the graph and a column
+        row_cost = OUT / 10
+    A = sd.shard(graph, rows=shards, row_cost=row_cost)
+    rest = [sd.shard(x, rows=shards) if x.shape[0] == A.shape[0] and x.ndim == 2 else x for x in others]
     return (A, *rest)
+
+
+def multiplications(graph: sp.csr_array) -> Any:
+    """Those of `graph @ graph` for every row."""
+    ones = sp.csr_array((np.ones(graph.nnz), graph.indices, graph.indptr), shape=graph.shape)
+    return ones @ np.diff(graph.indptr)
+
+
+def power_law(scale: int, links: int) -> sp.csr_array:
+    """A graph of 2^scale nodes by R-MAT (Chakrabarti, Zhan and Faloutsos 2004), with the probabilities of Graph500: so many links, less those drawn twice."""
+    rng = np.random.default_rng(0)
+    ends = np.zeros((2, links), np.int32)
+    for _ in range(scale):
+        quarter = np.searchsorted((0.57, 0.76, 0.95), rng.random(links))
+        ends = 2 * ends + (quarter >> 1, quarter & 1)
+    ends = rng.permutation(1 << scale).astype(np.int32)[ends]
+    made = sp.coo_array((np.ones(links), (ends[0], ends[1])), shape=(1 << scale, 1 << scale)).tocsr()
+    made.data[:] = 1
+    return made
 
 
 def timed(client: Any, run: Callable[[], Any]) -> tuple[float, Any]:
@@ -140,6 +170,9 @@ def main() -> None:
     parser.add_argument("--data", default="soc-slashdot0902-directed")
     parser.add_argument("--inputs", type=int, default=500, help="columns of the features of gcn")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--shards", type=int, default=2)
+    parser.add_argument("--scale", type=int, help="in place of data, a drawn power law of 2^SCALE nodes")
+    parser.add_argument("--links", type=float, default=1e7, help="of --scale")
     parser.add_argument("--only", nargs="*", default=list(PROGRAMS), choices=PROGRAMS)
     parser.add_argument("--explain", action="store_true")
     args = parser.parse_args()
@@ -147,7 +180,13 @@ def main() -> None:
 
     import sparsejax.dask as sd
 
-    graph = sp.csr_array(datasets.matrix(args.data), dtype=np.float64)
+    if args.scale is not None:
+        args.data = f"R-MAT of scale {args.scale}"
+    graph = (
+        power_law(args.scale, int(args.links))
+        if args.scale is not None
+        else sp.csr_array(datasets.matrix(args.data), dtype=np.float64)
+    )
     graph = sp.csr_array(graph @ sp.diags_array(1 / np.maximum(graph.sum(axis=0), 1)))
     print(f"{args.data}: {graph.shape[0]:,} nodes, {graph.nnz:,} links")
     print(
@@ -164,13 +203,11 @@ def main() -> None:
             own = operands(name, graph, args.inputs)
             rounds, warm = (2, 1) if name == "spgemm" and graph.nnz > 500_000 else (args.rounds, 2)
             alone, gain = bound(two, name, own, rounds)
-            # the dense product of a layer over the sparse one, per row, where a multiplication of the first costs a tenth of one of the second
-            row_cost = {"gcn": args.inputs / 10, "personalised": 2.0}.get(name, 0.0)
             spent: dict[int, list[float]] = {1: [], 2: []}
             given = {}
             for count, client in ((1, one), (2, two)):
                 with client.as_current():
-                    given[count] = sharded(name, own, row_cost)
+                    given[count] = sharded(name, own, args.shards)
             program = sd.jit(FUNCTIONS[name])
             for turn in range(rounds + warm):
                 for count, client in ((1, one), (2, two)):

@@ -11,6 +11,7 @@ import itertools
 import json
 import math
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +26,9 @@ from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.dask import places, tasks
 from sparsejax.dask.axes import CONTROL
-from sparsejax.dask.cuts import Cut, whole
-from sparsejax.dask.plan import FAN, Choice, Plan, Stage, bytes_per_entry
-from sparsejax.dask.sharded import Sharded, placed
+from sparsejax.dask.cuts import whole
+from sparsejax.dask.plan import FAN, Choice, Known, Plan, Stage, bytes_per_entry
+from sparsejax.dask.sharded import SMALL, Sharded, placed
 from sparsejax.dask.together import Pricer, Together, decided
 from sparsejax.export import layout
 from sparsejax.lax.control import Loop, cond_p, scan_p
@@ -42,14 +43,11 @@ MOST_BLOCKS = 64
 no worker sends the whole operand to all others."""
 
 
-@dataclass(frozen=True)
-class Placed:
+@dataclass
+class Placed(Known):
     """A value whose block (i, j, ..) has the key (name, i, j, ..)."""
 
-    aval: Aval
-    cuts: tuple[Cut, ...]
     name: str
-    entries: float
 
 
 class Emitter:
@@ -66,6 +64,9 @@ class Emitter:
         """Bytes that a task is expected to return, and its operations, for simulations."""
         self.homes: dict[Any, str] = {}
         """The workers that tasks should run on, beside the largest of their blocks that stays (`places`)."""
+        self._small: dict[str, Array] = {}
+        """Small operands by name, and the bytes of their copies in tasks."""
+        self._copies: Counter[str] = Counter()
         self._operands: dict[Any, tuple[tuple[int, ...] | None, list[Any]]] = {}
         self.sent = 0.0
         """Bytes that are expected to be moved."""
@@ -78,17 +79,35 @@ class Emitter:
             self.graph.update(value._graph)
             self.homes.update(value.homes)
             entries = float(value.counts.sum()) if value.counts is not None else _guess(value.aval)
-            return Placed(value.aval, value.cuts, value.name, entries)
+            return Placed(value.aval, value.cuts, entries, value.name)
         x: Array = value if isinstance(value, Array) else weak_scalar(value) if np.isscalar(value) else asarray(value)
         name = f"const-{digest(x._storage)}"
-        place = (0,) * x.ndim
-        if (name, *place) not in self.graph:
-            name, nodes, _ = placed(name, {place: x}, everywhere=True)
+        if x.nbytes <= SMALL:
+            self._small[name] = x
+        else:
+            name, nodes, _ = placed(name, {(0,) * x.ndim: x}, everywhere=True)
             self.graph.update(nodes)
-        return Placed(x.aval, tuple(whole(n) for n in x.shape), name, float(x.nnz))
+        return Placed(x.aval, tuple(whole(n) for n in x.shape), float(x.nnz), name)
+
+    def _within(self, source: Placed, readers: int) -> bool:
+        """Whether a small operand travels in the tasks of its readers: a task of its own is waited for, and its result asked for from another worker,
+        before the first of them begins. At most `SMALL` bytes of copies do."""
+        if source.name not in self._small:
+            return False
+        copies = self._copies[source.name] + self._small[source.name].nbytes * readers
+        if copies > SMALL:
+            return False
+        self._copies[source.name] = copies
+        return True
+
+    def _node(self, source: Placed) -> None:
+        """A small operand as a task of its own."""
+        if source.name in self._small:
+            self.graph.update(placed(source.name, {(0,) * source.aval.ndim: self._small[source.name]}, True)[1])
 
     def sharded(self, value: Placed) -> Sharded:
         """A value as a collection."""
+        self._node(value)
         return Sharded(value.aval, value.cuts, value.name, self.graph, homes=self.homes)
 
     # -------------------------------------------------------------------------------------------------- programs
@@ -138,9 +157,22 @@ class Emitter:
         names = {v: f"{label}-{k}-{token}" for k, v in enumerate(stage.outputs)}
         stays = _stays(stage, sources)
         seats = sorted(set(self.homes.values()))
+        within = {
+            k
+            for k, (s, (_, axes)) in enumerate(zip(sources, stage.inputs, strict=True))
+            if all(d is None for d in axes) and self._within(s, stage.points)
+        }
+        for k, source in enumerate(sources):
+            if k not in within:
+                self._node(source)
         for number, point in enumerate(itertools.product(*(range(len(c) - 1) for c in stage.grid))):
-            layouts, refs = [], []
-            for source, (_, axes) in zip(sources, stage.inputs, strict=True):
+            layouts: list[tuple[int, ...] | None] = []
+            refs: list[Any] = []
+            for number_of, (source, (_, axes)) in enumerate(zip(sources, stage.inputs, strict=True)):
+                if number_of in within:
+                    layouts.append(None)
+                    refs.append(self._small[source.name])
+                    continue
                 ranges = [
                     (0, n) if k is None else (stage.grid[k][point[k]], stage.grid[k][point[k] + 1])
                     for k, n in zip(axes, source.aval.shape, strict=True)
@@ -176,7 +208,7 @@ class Emitter:
                 source_name = f"{names[var]}-part" if len(stage.outputs) > 1 else f"{label}-stage-{token}"
                 self._combine(plan, stage, var, source_name, names[var], lost[var])
             value = plan.values[var]
-            env[var] = Placed(value.aval, value.cuts, names[var], value.entries)
+            env[var] = Placed(value.aval, value.cuts, value.entries, names[var])
 
     def _combine(self, plan: Plan | Together, stage: Stage, var: Var, source: str, name: str, choice: Choice) -> None:
         """Partial results of every block put together, by a tree whose shape depends on the grid alone: where they are scattered, each part of the block by

@@ -199,7 +199,7 @@ def shard(
     cols: int | Sequence[int] | None = None,
     *,
     axes: Any = None,
-    row_cost: float = 0.0,
+    row_cost: Any = 0.0,
 ) -> Sharded:
     """An array cut into `rows` by `cols` blocks of about as many stored entries each, on the workers.
 
@@ -208,7 +208,9 @@ def shard(
     are cut between coordinates, so one row with more entries than a shard's share is a shard of its own; `.balance` says how even they are.
 
     `row_cost` is what a row costs beside its entries, in entries: where dense rows go with those of A, as the features of a graph's nodes, parts with few rows
-    and many entries are done before parts with many rows and few entries. About the columns of the dense product of a layer over those of the sparse one.
+    and many entries are done before parts with many rows and few entries. About the columns of the dense product of a layer over those of the sparse one. Or
+    an array with a number for each row, where rows of as many entries take unlike time: for `A @ B` of sparse matrices about the multiplications of a row,
+    the entries of those rows of B that it names.
 
     An array of Dask's becomes one in shards with its chunks as blocks, without being computed.
 
@@ -222,7 +224,7 @@ def shard(
     if isinstance(A, Sharded):
         raise TypeError("A is in shards already; compute() it first to cut it anew")
     if hasattr(A, "__dask_graph__"):
-        if (rows, cols, axes, row_cost) != (None, None, None, 0.0):
+        if rows is not None or cols is not None or axes is not None or np.any(row_cost):
             raise ValueError("an array of Dask's is cut where its chunks are; call its rechunk() first")
         return _of_chunks(A)
     x = asarray(A)
@@ -237,8 +239,7 @@ def shard(
         raise ValueError(f"axes={axes} must have an entry for each of the {x.ndim} dimensions")
     if x.ndim and all(a is None for a in axes):
         axes = (math.ceil(max(x.nnz, 1) / SHARD_ENTRIES), *axes[1:])
-    if not (isinstance(row_cost, int | float | np.number) and 0 <= row_cost < np.inf):
-        raise ValueError(f"row_cost={row_cost!r} must be a number of entries, 0 or more")
+    row_cost = _costs(row_cost, x.shape[0] if x.ndim else 0)
     made = cuts_for(storage, axes, row_cost)
     name = f"shard-{digest(storage)[:16]}-{optional('dask.base', 'dask').tokenize(made)[:8]}"
     graph, counts = {}, np.zeros([len(c) - 1 for c in made], np.int64)
@@ -247,6 +248,17 @@ def shard(
         counts[place], graph[place] = block.nnz, block
     name, nodes, homes = placed(name, graph)
     return Sharded(x.aval, made, name, nodes, counts, homes)
+
+
+def _costs(asked: Any, rows: int) -> Any:
+    """What each row costs, checked: a number, or an array with one for each row."""
+    made = np.asarray(asked)
+    if made.dtype.kind not in "iuf" or made.shape not in ((), (rows,)) or not np.all((made >= 0) & (made < np.inf)):
+        said = repr(asked) if made.ndim == 0 else f"an array of shape {made.shape} and dtype {made.dtype}"
+        raise ValueError(
+            f"row_cost={said} must be a number of entries, 0 or more, or an array of them with one for each of the {rows} rows"
+        )
+    return made
 
 
 def _of_chunks(A: Any) -> Sharded:

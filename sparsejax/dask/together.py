@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.dask.axes import Classes, Place
 from sparsejax.dask.cuts import Cut, even, whole
-from sparsejax.dask.plan import BYTE, TASK, Choice, Plan, Stage, Value, bytes_per_entry
+from sparsejax.dask.plan import BYTE, TASK, Choice, Known, Plan, Stage, Value
 from sparsejax.jit.ir import choices
 from sparsejax.lax.control import Loop, cond_p, plain, scan_p, stacked_aval
 from sparsejax.transforms import staging
@@ -34,31 +33,13 @@ TOGETHER = 32 << 20
 """Bytes that may come together in any case."""
 
 
-@dataclass(frozen=True)
-class Known:
-    """What a price depends on: the type, cuts and expected entries of a value."""
-
-    aval: Aval
-    cuts: tuple[Cut, ...]
-    entries: float
-
-    @property
-    def bytes(self) -> float:
-        """Of the whole value."""
-        return self.entries * bytes_per_entry(self.aval)
-
-    @property
-    def count(self) -> int:
-        """The number of blocks."""
-        return math.prod(len(c) - 1 for c in self.cuts)
-
-
 @dataclass
 class Price:
-    """Nanoseconds of a program in rounds of tasks, the operations that it does, and its results."""
+    """Nanoseconds of a program in rounds of tasks, the operations that it does, those of its kernels alone, and its results."""
 
     spent: float
     work: float
+    kernels: float
     results: list[Known]
 
 
@@ -76,7 +57,7 @@ class Pricer:
     def of(self, jaxpr: Jaxpr, values: Sequence[Any]) -> Price:
         """What a jaxpr costs in rounds of tasks, but for loops in it that are cheaper together."""
         env: dict[Any, Any] = dict(zip((*jaxpr.consts, *jaxpr.inputs), values, strict=True))
-        spent = work = 0.0
+        spent = work = kernels = 0.0
         for piece in self._pieces(jaxpr):
             given = [env[a] if isinstance(a, Var) else _literal(a) for a in piece.inputs]
             if isinstance(piece, Eqn):
@@ -90,13 +71,15 @@ class Pricer:
                 made = Price(
                     sum(c.price for c in chosen) + WAIT * _depth(plan),
                     sum(c.work for c in chosen),
+                    sum(c.spent for c in chosen),
                     [Known(v.aval, v.cuts, v.entries) for v in own],
                 )
                 spent += made.spent
                 results = [v for v in piece.outputs if isinstance(v, Var)]
             work += made.work
+            kernels += made.kernels
             env.update(zip(results, made.results, strict=True))
-        return Price(spent, work, [env[a] if isinstance(a, Var) else _literal(a) for a in jaxpr.outputs])
+        return Price(spent, work, kernels, [env[a] if isinstance(a, Var) else _literal(a) for a in jaxpr.outputs])
 
     def control(self, eqn: Eqn, values: Sequence[Any]) -> Price:
         """What a loop or a branch costs round by round."""
@@ -104,7 +87,8 @@ class Pricer:
         if eqn.primitive is cond_p:
             made = [self.of(self._cleaned(b.jaxpr), values[1:]) for b in params["branches"]]
             dearest = max(made, key=lambda p: p.spent)
-            return Price(READ + dearest.spent, max(p.work for p in made), dearest.results)
+            work, kernels = max(p.work for p in made), max(p.kernels for p in made)
+            return Price(READ + dearest.spent, work, kernels, dearest.results)
         if eqn.primitive is scan_p:
             return self._scan(Loop(**params), values)
         first, second = params["counts"]
@@ -114,7 +98,8 @@ class Pricer:
         again = self.of(body, [*own, *once.results])
         asks = self.of(going, [*asked, *again.results])
         spent = once.spent + (ROUNDS - 1) * again.spent + ROUNDS * (asks.spent + READ)
-        return Price(spent, ROUNDS * (again.work + asks.work), again.results)
+        work, kernels = again.work + asks.work, again.kernels + asks.kernels
+        return Price(spent, ROUNDS * work, ROUNDS * kernels, again.results)
 
     def _scan(self, loop: Loop, values: Sequence[Any]) -> Price:
         consts, carry, xs = loop.divided(values)
@@ -132,7 +117,7 @@ class Pricer:
             Known(v.aval, ((0, loop.length), *y.cuts), y.entries * loop.length)
             for v, y in zip(_stacked(loop, made), made, strict=True)
         ]
-        return Price(spent, loop.length * again.work, [*last, *stacks])
+        return Price(spent, loop.length * again.work, loop.length * again.kernels, [*last, *stacks])
 
     def together(self, eqn: Eqn, values: Sequence[Any], rounds: Price) -> Iterator[Together]:
         """The ways to run an equation together that fit, whole and in parts."""
@@ -188,12 +173,12 @@ class Together:
         inner = tuple(inputs[a] if isinstance(a, Var) else a for a in eqn.inputs)
         stage.eqns.append(Eqn(eqn.primitive, inner, params, eqn.outputs, eqn.source))
         stage.outputs = list(eqn.outputs)
-        self.price = (rounds.work + moved * BYTE) / at_once + TASK * points / at_once + WAIT
+        self.price = (rounds.kernels + moved * BYTE) / at_once + TASK * points / at_once + WAIT
         moves = [("operands", "broadcast" if points == 1 else "all-to-all", moved)] if moved else []
         told = "together" if cut is None else f"together, {len(cut) - 1} parts"
         others = [("in rounds of tasks", rounds.spent)]
         stage.choices.append(
-            Choice(eqn, None, {}, self.price, moves, rounds.work, others, told=told),
+            Choice(eqn, None, {}, self.price, moves, rounds.work, rounds.kernels, others, told=told),
         )
 
     @property
