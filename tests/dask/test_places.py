@@ -10,7 +10,7 @@ dask = pytest.importorskip("dask", reason="dask is not installed: pip install 's
 distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'")
 
 import sparsejax.dask as sd  # noqa: E402
-from sparsejax.dask import places  # noqa: E402
+from sparsejax.dask import emit, places  # noqa: E402
 from tests.dask import clusters  # noqa: E402
 
 rng = np.random.default_rng(3)
@@ -115,3 +115,34 @@ def test_rows_cost_beside_their_entries():
         with pytest.raises(ValueError, match=r"row_cost=.*must be a number of entries"):
             sd.shard(S, rows=2, row_cost=wrong)
     np.testing.assert_array_equal(sd.shard(sj.array(S), rows=3, row_cost=2.5).compute().todense(), S.toarray())
+
+
+def test_rows_cost_each_its_own():
+    """Parts of a product of as many multiplications, on a drawn graph on which parts of as many entries are not."""
+    S = skewed()
+    each = np.asarray(sp.csr_array(S.astype(bool), dtype=np.int64) @ np.diff(S.indptr)[: S.shape[1]])
+    cut = sd.shard(S, rows=2, row_cost=each).cuts[0][1]
+    work = np.diff(S.indptr) + each
+    assert abs(work[:cut].sum() - work[cut:].sum()) <= work.max()
+    assert cut != sd.shard(S, rows=2).cuts[0][1]
+    for wrong in (each[1:], -each - 1, each.astype(complex), each > 0, np.zeros((len(each), 1))):
+        with pytest.raises(ValueError, match=rf"row_cost=.*one for each of the {S.shape[0]} rows"):
+            sd.shard(S, rows=2, row_cost=wrong)
+
+
+def test_small_operands_travel_in_tasks(monkeypatch):
+    """A dense operand of few bytes is no task of its own; one whose copies would be many, one that is cut, and one that is a result are."""
+    S = skewed()
+    n, rng = S.shape[0], np.random.default_rng(0)
+    W, x = rng.normal(size=(S.shape[1], 3)), rng.normal(size=n)
+    A = sd.shard(S, rows=4)
+    for most, nodes in ((emit.SMALL, 0), (4 * W.nbytes, 0), (4 * W.nbytes - 1, 1), (W.nbytes - 1, 1)):
+        monkeypatch.setattr(emit, "SMALL", most)
+        made = sd.jit(lambda A, W: A @ W)(A, W)
+        assert sum(str(key[0]).startswith("const-") for key in made._graph) == nodes
+        np.testing.assert_allclose(made.compute(scheduler="sync").todense(), S @ W, rtol=1e-9, atol=1e-9)
+    monkeypatch.undo()
+    scaled, same, both = dask.compute(*sd.jit(lambda A, x, W: (A * x[:, None], x, A @ W))(A, x, W), scheduler="sync")
+    np.testing.assert_allclose(scaled.todense(), S.toarray() * x[:, None])
+    np.testing.assert_array_equal(same.todense(), x)
+    np.testing.assert_allclose(both.todense(), S @ W, rtol=1e-9, atol=1e-9)

@@ -352,6 +352,24 @@ def test_schemes_of_products(split, scheme, monkeypatch):
     assert f", {scheme}]" in product.explain(graph)
 
 
+@pytest.mark.parametrize(
+    ("function", "given", "price"),
+    [
+        (lambda A, x: A @ x, (A, x), plan.VISIT),
+        (lambda A, X: A @ X, (A, X), plan.LANE),
+        (lambda A, B: A @ B, (A, A), plan.PRODUCT),
+        (lambda X, W: X @ W, (X, W), 2 * plan.MULTIPLY),
+        (lambda A, x: A * 2.0, (A, x), 1.0),
+        (lambda A, x: A.sum(axis=1), (A, x), 1.0),
+    ],
+)
+def test_prices_of_operations(function, given, price):
+    """By the kind of an operation, however it is cut."""
+    emitter, *_ = sd.jit(function)._emit((sd.shard(given[0], rows=3), given[1]), {})
+    (choice,) = [c for p in emitter.plans for s in p.order for c in s.choices]
+    assert choice.spent == pytest.approx(choice.work * price) and choice.work > 0
+
+
 def test_names_are_what_is_computed():
     one, two = (sd.jit(lambda A, x: A @ x)(sd.shard(A, rows=4), x) for _ in range(2))
     assert one.name == two.name
