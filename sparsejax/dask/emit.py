@@ -27,7 +27,8 @@ from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.dask import places, tasks
 from sparsejax.dask.axes import CONTROL
 from sparsejax.dask.cuts import whole
-from sparsejax.dask.plan import FAN, Choice, Known, Plan, Stage, bytes_per_entry
+from sparsejax.dask.plan import FAN, Choice, Plan, Stage
+from sparsejax.dask.prices import Known, bytes_per_entry
 from sparsejax.dask.sharded import SMALL, Sharded, placed
 from sparsejax.dask.together import Pricer, Together, decided
 from sparsejax.export import layout

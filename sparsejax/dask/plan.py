@@ -7,7 +7,6 @@
 Candidate cuts spread from axes to axes over the rules, forwards and backwards. Every equation then takes the cuts with the lowest price, in order: bytes
 moved, at `BYTE` nanoseconds each, and work at what an operation of its kind costs (`rate`), both on as many workers as the finest input has shards,
 each with a link of its own; and `TASK` nanoseconds per task. Prices depend on the shards and not on workers, and so do the graph and the bits of results.
-For the same reason they are no `Machine`'s, which is that of the client.
 
 Partial results are put together in one place each (a reduce, by a tree), or a part of the result in every place (a reduce-scatter), whose result is cut anew.
 What only lays out given values in another way (`layouts.RELAYOUTS`), or changes each entry of a dense one that a single equation reads (`0.15 * x`), is
@@ -27,37 +26,14 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.dask.cuts import Cut, aligned, divided, whole
 from sparsejax.dask.layouts import ENTRYWISE, RELAYOUTS, Rule, rule_of
+from sparsejax.dask.prices import BYTE, TASK, Known, bytes_per_entry, rate
 
-BYTE, TASK = 1.0, 2e5
-"""Prices in nanoseconds: a byte at 1 GB/s between processes of one machine or over 10 Gbit/s, and a task of Dask's (`benchmarks/dask_scaling.py`)."""
-VISIT, LANE, PRODUCT, MULTIPLY = 1.8, 0.9, 5.2, 0.05
-"""Nanoseconds of an operation, measured by `benchmarks/dask_simulation.py`: an entry that reads one number of a dense operand; that times each column of one; a
-multiplication of two sparse operands; one of dense operands, for four bytes. Others take a nanosecond."""
 MOST_TASKS = 4096
 """How many points a grid may have."""
 CANDIDATES = 3
 """How many cuts of an axis are compared."""
 FAN = 8
 """How many partial results a task puts together."""
-
-
-@dataclass
-class Known:
-    """What prices depend on: the type of a value, how its axes are cut, and the entries that it is expected to store."""
-
-    aval: Aval
-    cuts: tuple[Cut, ...]
-    entries: float
-
-    @property
-    def bytes(self) -> float:
-        """Of the whole value."""
-        return self.entries * bytes_per_entry(self.aval)
-
-    @property
-    def count(self) -> int:
-        """The number of blocks."""
-        return math.prod(len(c) - 1 for c in self.cuts)
 
 
 @dataclass
@@ -580,30 +556,6 @@ def _fit(cut: Cut, aval: Aval, axis: int) -> bool:
 def _followed(axes: Sequence[int | None], values: dict[Any, Any]) -> tuple[Any, ...]:
     """What is known of the variable of every axis."""
     return tuple(None if v is None else values.get(v) for v in axes)
-
-
-def rate(eqn: Eqn, rule: Rule) -> float:
-    """Nanoseconds of an operation of an equation.
-
-    y = A @ x    VISIT        Y = A @ X    LANE        C = A @ B    PRODUCT        of a dense A: MULTIPLY
-    """
-    if rule.op is None or len(eqn.inputs) < 2:
-        return 1.0
-    named = [(a.aval, own) for a, own in zip(eqn.inputs, rule.operands, strict=True)]
-    sparse = [own for aval, own in named if not aval.is_dense]
-    if not sparse:
-        return MULTIPLY * max(aval.dtype.itemsize for aval, _ in named) / 4
-    if len(sparse) > 1:
-        return PRODUCT
-    last = rule.outputs[0][-1:]
-    return LANE if last and last[0] is not None and last[0] not in sparse[0] else VISIT
-
-
-def bytes_per_entry(aval: Aval) -> float:
-    """Bytes that an entry takes: its value, and coordinates of four bytes for the levels that store them."""
-    return aval.dtype.itemsize + (
-        0 if aval.is_dense else 4 * max(1, sum(level.letter != "d" for level in aval.format.levels))
-    )
 
 
 def split_text(split: dict[int, Cut]) -> str:

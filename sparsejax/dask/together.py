@@ -19,7 +19,8 @@ from typing import Any
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.dask.axes import Classes, Place
 from sparsejax.dask.cuts import Cut, even, whole
-from sparsejax.dask.plan import BYTE, TASK, Choice, Known, Plan, Stage, Value
+from sparsejax.dask.plan import Choice, Plan, Stage, Value
+from sparsejax.dask.prices import BYTE, TASK, Known
 from sparsejax.jit.ir import choices
 from sparsejax.lax.control import Loop, cond_p, plain, scan_p, stacked_aval
 from sparsejax.transforms import staging

@@ -15,7 +15,7 @@ dask = pytest.importorskip("dask", reason="dask is not installed: pip install 's
 pytest.importorskip("dask.array")
 
 import sparsejax.dask as sd  # noqa: E402
-from sparsejax.dask import cuts, emit, plan, tasks  # noqa: E402
+from sparsejax.dask import cuts, emit, plan, prices, tasks  # noqa: E402
 from sparsejax.jit.backend import compiler  # noqa: E402
 
 rng = np.random.default_rng(0)
@@ -355,10 +355,10 @@ def test_schemes_of_products(split, scheme, monkeypatch):
 @pytest.mark.parametrize(
     ("function", "given", "price"),
     [
-        (lambda A, x: A @ x, (A, x), plan.VISIT),
-        (lambda A, X: A @ X, (A, X), plan.LANE),
-        (lambda A, B: A @ B, (A, A), plan.PRODUCT),
-        (lambda X, W: X @ W, (X, W), 2 * plan.MULTIPLY),
+        (lambda A, x: A @ x, (A, x), prices.VISIT),
+        (lambda A, X: A @ X, (A, X), prices.LANE),
+        (lambda A, B: A @ B, (A, A), prices.PRODUCT),
+        (lambda X, W: X @ W, (X, W), 2 * prices.MULTIPLY),
         (lambda A, x: A * 2.0, (A, x), 1.0),
         (lambda A, x: A.sum(axis=1), (A, x), 1.0),
     ],
