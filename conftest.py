@@ -103,7 +103,7 @@ def pytest_collection_finish(session):
     their time went into that."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_sessionfinish(session):

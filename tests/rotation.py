@@ -1,7 +1,8 @@
 """Long lists of cases: a run takes a share of them, and which one changes with the package and the tests, so that a list of n shares is tested by n commits.
 
-    @pytest.mark.rotating(4)                     a quarter of the cases of this parametrised test
+    @pytest.mark.rotating(4)                     an eighth of the cases of this parametrised test: `FINER` times as many shares
     pytestmark = pytest.mark.rotating(4)         the same for every parametrised test of a file
+    @pytest.mark.rotating(4, exactly=True)       a quarter, where a run must have so many cases
     share(cases, 4)                              the same of a list inside a test
 
 SPARSEJAX_SLICE=k chooses the k-th share, SPARSEJAX_SLICE=all takes every case.
@@ -42,8 +43,16 @@ def share(cases: Sequence[T], parts: int, after: int = 0) -> Sequence[T]:
     return cases if os.environ.get("SPARSEJAX_SLICE") == "all" else cases[(slice_number() + after) % parts :: parts]
 
 
+FINER = 2
+"""Shares are so many times smaller than their markers say, down to one case: a commit runs fewer, and as many more commits run all."""
 _without = set[str]()
 """Tests of whose cases this share has none."""
+
+
+def shares_of(marker: pytest.Mark, cases: int) -> int:
+    """How many shares a list of so many cases has."""
+    named = int(marker.args[0])
+    return named if marker.kwargs.get("exactly") else max(named, min(FINER * named, cases))
 
 
 def leave(metafunc: pytest.Metafunc) -> None:
@@ -57,8 +66,8 @@ def leave(metafunc: pytest.Metafunc) -> None:
     ):
         return
     name, every = metafunc.definition.nodeid, metafunc._calls
-    start = zlib.crc32(name.encode())  # so that no share has the first case of every test
-    metafunc._calls = every[(slice_number() - start) % marker.args[0] :: marker.args[0]]
+    shares, start = shares_of(marker, len(every)), zlib.crc32(name.encode())  # no share has the first case of every test
+    metafunc._calls = every[(slice_number() - start) % shares :: shares]
     if every and not metafunc._calls:
         _without.add(name)  # without any case pytest would make a test without parameters
 

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 import graphlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -106,8 +107,13 @@ def called(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def imports(source: str, names: set[str] = NAMES) -> Iterator[Import]:
+def imports(source: str, names: set[str] = NAMES) -> tuple[Import, ...]:
     """Every import of this package in a source text. `names` are the modules there are: `from a import b` may mean `a.b`."""
+    return _imports(source, frozenset(names))
+
+
+@functools.cache
+def _imports(source: str, names: frozenset[str]) -> tuple[Import, ...]:
 
     def visit(node: ast.AST, in_function: bool, for_types_only: bool) -> Iterator[Import]:
         def found(target: str) -> Import:
@@ -136,7 +142,7 @@ def imports(source: str, names: set[str] = NAMES) -> Iterator[Import]:
         for child, types in parts:
             yield from visit(child, inside, types)
 
-    return visit(ast.parse(source), False, False)
+    return tuple(visit(ast.parse(source), False, False))
 
 
 def faults(module: str, source: str) -> list[str]:

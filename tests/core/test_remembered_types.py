@@ -82,6 +82,7 @@ def test_errors_are_not_remembered():
             typed(lambda x, y: x + y, matrix(), matrix(shape=(4, 7)))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("seed", range(60))
 def test_remembered_types_are_those_inferred_anew(seed):
     """Random programs: the jaxpr that the types of other programs help to make is the one that none helps to make."""

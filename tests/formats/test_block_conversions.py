@@ -48,6 +48,7 @@ def both_ways(storage, form):
     return made
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("other", OTHERS)
 def test_blocks_and_back(blocks, other):

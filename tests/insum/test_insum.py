@@ -29,7 +29,7 @@ def fault(case: statements.Case) -> str | None:
     return None
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(2, exactly=True)
 @pytest.mark.parametrize("start", range(0, 2100, BATCH))
 def test_random_statements(start):
     faults = [f for f in (fault(statements.make(seed)) for seed in range(start, start + BATCH)) if f]

@@ -181,6 +181,7 @@ FORMATS = (
 )
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_sparse_rows_by_label_are_those_of_dense_ones(format):
     """Segments, embeddings and products with one-hot labels, at once, under `jit` and for many labels: as of dense rows, without a selection."""

@@ -7,6 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", ["?", "i1", "i4", "i8", "f4", "f8"])
 @pytest.mark.parametrize("n", [0, 1, 3, 16, 67, 200])
 def test_any_and_all(n, dtype):

@@ -37,6 +37,7 @@ def write(array, value):
     np.frombuffer((result_memory.ctypes.c_char * array.nbytes).from_address(address), array.dtype)[:] = value
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "i4", "?"])
 @pytest.mark.parametrize("value", [0, 1, -np.inf])
 def test_values_and_alignment(dtype, value):

@@ -129,6 +129,7 @@ def test_diagonals_of_blocked_matrices():
         check(sjn.einsum("ii->", A), np.trace(x))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("out", "shape"), list(itertools.product([BSR, "bsr:4x4", "(c,d,c,d)@(0,0,1,1)/(2,2)", "(d,d,d,d)/(2,3)"], SHAPES))
 )

@@ -203,6 +203,7 @@ def test_bits_of_row_tiles_are_the_same_for_any_number_of_threads():
     np.testing.assert_allclose(found["row_tiles", 1], found["entries", 1], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("form", ["coo", "csr", "groupcoo:2", "(d,d,c)@(0,1,0)/(8,1)"])
 @pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
 def test_row_tiles_fetch_ahead_up_to_the_last_entry(form, masks, processor):
@@ -295,6 +296,7 @@ def test_short_walks_stay_outside_of_strips():
     assert "(rows)" not in text
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("form", ["csr", "dcsr", "bsr:2x3", "groupcoo:2", "coo"])
 @pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
 def test_strips_store_past_the_caches(form, masks, processor):

@@ -54,6 +54,7 @@ def plainly():
     return {name: bits(sj.jit(function)(*arguments)) for name, (function, *arguments) in PROGRAMS.items()}
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("choice", sorted(EXACT))
 def test_alternatives_of_exact_choices_have_equal_bits(choice, plainly):
     different = []

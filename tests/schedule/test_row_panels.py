@@ -160,6 +160,7 @@ def test_explain_says_how_gathers_are_read_and_why(text):
         assert "is copied in panels of 64 rows" in told or "is copied in panels of 128 rows" in told, told
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("text", [t for t in STATEMENTS if " += " not in t])
 @pytest.mark.parametrize("dtype", ["f4", "i8", "c16"])
 def test_rows_that_are_stored_are_summed_in_a_dense_array(text, dtype):

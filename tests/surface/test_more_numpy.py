@@ -155,6 +155,7 @@ SAMPLED = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "float32", "float64", "complex64"])
 @pytest.mark.parametrize("name", SAMPLED)
 def test_dtypes_of_samples_are_those_of_numpy(name, dtype):

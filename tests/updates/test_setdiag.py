@@ -16,6 +16,7 @@ def wanted(dense, values, k):
     return made
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("format", ["csr", "csc", "coo", "dense", "bsr:2x2", "(d,q)", "(c,c)"])
 @pytest.mark.parametrize("shape", [(5, 5), (4, 7), (6, 3), (1, 1), (0, 3)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, np.complex128, np.bool_])
