@@ -66,7 +66,8 @@ def leave(metafunc: pytest.Metafunc) -> None:
     ):
         return
     name, every = metafunc.definition.nodeid, metafunc._calls
-    shares, start = shares_of(marker, len(every)), zlib.crc32(name.encode())  # no share has the first case of every test
+    shares = shares_of(marker, len(every))
+    start = zlib.crc32(name.encode())  # so that no share has the first case of every test
     metafunc._calls = every[(slice_number() - start) % shares :: shares]
     if every and not metafunc._calls:
         _without.add(name)  # without any case pytest would make a test without parameters
