@@ -15,6 +15,7 @@ made again in the stage that reads it: no block of it is ever kept or moved.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections import Counter
@@ -110,17 +111,27 @@ class Stage:
     remade: dict[tuple[Var, tuple[int | None, ...]], Var] = field(default_factory=dict)
     """Given values in another layout, made in the stage."""
     outputs: list[Var] = field(default_factory=list)
-    before: set[Stage] = field(default_factory=set)
-    """Stages that it waits for, directly or not."""
+    before: int = 0
+    """Stages that it waits for, directly or not: a bit for each, by number."""
+    partial: dict[Var, Choice] = field(default_factory=dict)
+    """Results of which every task makes a part, which are put together afterwards, and their equations. No equation of the stage reads them."""
+    ruled: bool = True
+    """Whether all of its equations have rules, so that others can join them."""
 
     @property
     def points(self) -> int:
         return math.prod(len(c) - 1 for c in self.grid)
 
     @property
-    def partial(self) -> dict[Var, Choice]:
-        """Results of which every task makes a part, which are put together afterwards, and their equations. No equation of the stage reads them."""
-        return {v: c for c in self.choices if c.partial for v in c.eqn.outputs}
+    def bit(self) -> int:
+        """It in a set of stages."""
+        return 1 << self.number
+
+    def add(self, choices: Sequence[Choice]) -> None:
+        """Take equations with their cuts after its own."""
+        self.choices += choices
+        self.ruled &= all(c.rule is not None for c in choices)
+        self.partial |= {v: c for c in choices if c.partial for v in c.eqn.outputs}
 
 
 class Plan:
@@ -143,10 +154,9 @@ class Plan:
             self._place(self._choose(eqn, rule))
         self._merge()
         read = {a for a in jaxpr.outputs if isinstance(a, Var)}
+        read |= {v for stage in self.stages for v, _ in stage.inputs}
         for stage in self.stages:
-            own = {v for c in stage.choices for v in c.eqn.outputs}
-            outside = read | {v for s in self.stages if s is not stage for v, _ in s.inputs}
-            stage.outputs = [v for c in stage.choices for v in c.eqn.outputs if v in own & outside]
+            stage.outputs = [v for c in stage.choices for v in c.eqn.outputs if v in read]
         self.order = self._sorted()
 
     @staticmethod
@@ -377,14 +387,16 @@ class Plan:
 
         operands = rule.operands if rule is not None else tuple((None,) * a.aval.ndim for a in eqn.inputs)
         results = rule.outputs if rule is not None else tuple((None,) * v.aval.ndim for v in eqn.outputs)
+        waited = stage.before
         inside = [self._inside(stage, atom, along(own)) for atom, own in zip(eqn.inputs, operands, strict=True)]
         if rule is not None and rule.sized:
             stage.sized[len(stage.choices)] = along(rule.resized)
-        stage.choices.append(choice)
+        stage.add([choice])
         stage.eqns.append(Eqn(eqn.primitive, tuple(inside), eqn.params, eqn.outputs, eqn.source))
-        for later in self.stages:
-            if stage in later.before:
-                later.before |= stage.before
+        if stage.before != waited:
+            for later in self.stages:
+                if stage.bit & later.before:
+                    later.before |= stage.before
         for out, own in zip(eqn.outputs, results, strict=True):
             axes = along(own)
             cuts = tuple(whole(n) if k is None else stage.grid[k] for k, n in zip(axes, out.aval.shape, strict=True))
@@ -419,12 +431,12 @@ class Plan:
                 if choice.rule.sized:
                     stage.sized[len(stage.choices)] = _followed(choice.rule.resized, dims)
                 again = Eqn(choice.eqn.primitive, tuple(inputs), choice.eqn.params, (made,), choice.eqn.source)
-                stage.choices.append(replace(choice, eqn=again))
+                stage.add([replace(choice, eqn=again)])
                 stage.eqns.append(again)
             return stage.remade[atom, axes]
         source_stage = self.values[atom].stage
         if source_stage is not None:
-            stage.before |= {source_stage} | source_stage.before
+            stage.before |= source_stage.bit | source_stage.before
         return stage.inputs.setdefault((atom, axes), Var(atom.aval))
 
     def _stage_for(self, choice: Choice) -> tuple[Stage, dict[int, int]] | None:
@@ -442,7 +454,7 @@ class Plan:
         rule = choice.rule
         if rule is None or len(choice.split) != len(stage.grid):
             return None
-        if any(c.rule is None for c in stage.choices):
+        if not stage.ruled:
             return None
         dims: dict[int, int] = {}
         inside = False
@@ -451,7 +463,7 @@ class Plan:
                 continue
             value = self.values[atom]
             if value.stage is not stage:
-                if value.stage is not None and stage in value.stage.before:
+                if value.stage is not None and stage.bit & value.stage.before:
                     return None
                 continue
             inside = True
@@ -485,20 +497,26 @@ class Plan:
 
         Equations on given values come into a stage of their own first, as nothing tells where their results are read.
         """
-        changed = True
+        joined, changed = 0, True
         while changed:
             changed = False
-            for b in list(self.stages):
-                for a in dict.fromkeys(s for var, _ in b.inputs if (s := self.values[var].stage) is not None):
-                    dims = self._aligned(a, b)
-                    if dims is not None and b.before - {a} <= a.before:
+            for b in self.stages:
+                for a in self.sources(b):
+                    dims = None if b.before & ~(a.before | a.bit | joined) else self._aligned(a, b)
+                    if dims is not None:
                         self._join(a, b, dims)
+                        joined |= b.bit
                         changed = True
                         break
+            self.stages = [s for s in self.stages if not s.bit & joined]
+
+    def sources(self, stage: Stage) -> list[Stage]:
+        """The stages whose results a stage reads."""
+        return list(dict.fromkeys(s for var, _ in stage.inputs if (s := self.values[var].stage) is not None))
 
     def _aligned(self, a: Stage, b: Stage) -> dict[int, int] | None:
         """The dimension of the grid of `a` for each of `b`, where every point of `b` reads what the same point of `a` makes; else None."""
-        if len(a.grid) != len(b.grid) or any(c.rule is None for c in (*a.choices, *b.choices)):
+        if len(a.grid) != len(b.grid) or not (a.ruled and b.ruled):
             return None
         dims: dict[int, int] = {}
         for var, axes in b.inputs:
@@ -521,25 +539,30 @@ class Plan:
             inner[own] = var if self.values[var].stage is a else a.inputs.setdefault((var, _followed(axes, dims)), own)
         for number, axes in b.sized.items():
             a.sized[len(a.choices) + number] = _followed(axes, dims)
-        a.choices += b.choices
+        for var in (v for c in b.choices for v in c.eqn.outputs if v in self.values):
+            value = self.values[var]
+            value.stage, value.dims = a, _followed(value.dims, dims)
+        a.add(b.choices)
         for eqn in b.eqns:
             inputs = tuple(inner.get(atom, atom) for atom in eqn.inputs)
             a.eqns.append(Eqn(eqn.primitive, inputs, eqn.params, eqn.outputs, eqn.source))
-        for value in self.values.values():
-            if value.stage is b:
-                value.stage, value.dims = a, _followed(value.dims, dims)
-        self.stages.remove(b)
-        for later in self.stages:
-            if b in later.before:
-                later.before = later.before - {b} | {a}
 
     def _sorted(self) -> list[Stage]:
-        done: list[Stage] = []
-        left = list(self.stages)
-        while left:
-            ready = next(s for s in left if all(b in done for b in s.before))
-            done.append(ready)
-            left.remove(ready)
+        """The stages, each after those whose results it reads; of those that could be next, the first."""
+        place = {s: k for k, s in enumerate(self.stages)}
+        left = {s: len(self.sources(s)) for s in self.stages}
+        readers: dict[Stage, list[Stage]] = {s: [] for s in self.stages}
+        for stage in self.stages:
+            for source in self.sources(stage):
+                readers[source].append(stage)
+        ready, done = [place[s] for s, n in left.items() if n == 0], []
+        while ready:
+            stage = self.stages[heapq.heappop(ready)]
+            done.append(stage)
+            for reader in readers[stage]:
+                left[reader] -= 1
+                if left[reader] == 0:
+                    heapq.heappush(ready, place[reader])
         return done
 
 

@@ -178,9 +178,7 @@ class Together:
         moves = [("operands", "broadcast" if points == 1 else "all-to-all", moved)] if moved else []
         told = "together" if cut is None else f"together, {len(cut) - 1} parts"
         others = [("in rounds of tasks", rounds.spent)]
-        stage.choices.append(
-            Choice(eqn, None, {}, self.price, moves, rounds.work, rounds.kernels, others, told=told),
-        )
+        stage.add([Choice(eqn, None, {}, self.price, moves, rounds.work, rounds.kernels, others, told=told)])
 
     @property
     def stages(self) -> list[Stage]:
@@ -244,7 +242,7 @@ def _depth(plan: Plan) -> int:
     """How many stages wait for one another, partial results that are put together among them."""
     depth: dict[Stage, int] = {}
     for stage in plan.order:
-        before = max((depth[s] for s in stage.before if s in depth), default=0)
+        before = max((depth[s] for s in plan.sources(stage) if s in depth), default=0)
         depth[stage] = before + bool(stage.outputs) + bool(stage.partial)
     return max(depth.values(), default=0)
 

@@ -54,6 +54,37 @@ def test_programs(seed, monkeypatch):
     compare(seed)
 
 
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("seed", range(32))
+def test_stages_know_what_they_wait_for(seed, monkeypatch):
+    """What stages keep while equations join them is what their equations and inputs say: partial results, rules, and the stages before them."""
+    any_cuts(monkeypatch, seed)
+    made, place = [], plan.Plan._sorted
+
+    def ordered(self):
+        made.append(self)
+        return place(self)
+
+    monkeypatch.setattr(plan.Plan, "_sorted", ordered)
+    program = Program(seed)
+    sd.jit(program.function)(*program.sharded())
+    for known in made:
+        done, live = set(), sum(s.bit for s in known.stages)
+        for stage in known.order:
+            sources = known.sources(stage)
+            assert done.issuperset(sources) and stage not in sources
+            waits = 0
+            for source in sources:
+                waits |= source.bit | source.before
+            assert waits & live == stage.before & live
+            assert stage.ruled == all(c.rule is not None for c in stage.choices)
+            assert list(stage.partial) == [v for c in stage.choices if c.partial for v in c.eqn.outputs]
+            inside = {v for c in stage.choices for v in c.eqn.outputs} & known.values.keys()
+            assert all(known.values[v].stage is stage for v in inside)
+            done.add(stage)
+        assert done == set(known.stages)
+
+
 def test_blocks_are_not_divided():
     """Which zeros are stored depends on where blocks begin, and so do operations on stored entries."""
     rng = np.random.default_rng(0)

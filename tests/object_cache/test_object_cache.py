@@ -207,6 +207,23 @@ def test_the_oldest_files_go_when_the_folder_is_full(tmp_path, monkeypatch):
     assert kept == list(range(kept[0], 40)) and 12 <= len(kept) <= 17
 
 
+def test_of_many_files_a_part_is_swept_and_the_folder_stays_below_its_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(object_cache, "_LOOKED_AT", 16)
+    cache = ObjectCache(tmp_path / "cache", limit=160 * 4096)
+    now, asked, look = time.time(), [], os.stat
+    for k in range(320):
+        cache.store(f"text {k}", IMAGE)
+        os.utime(cache.folder / object_cache._name(object_cache._digest(f"text {k}")), (now - 1000 + k, now - 1000 + k))
+    monkeypatch.setattr(object_cache.os, "stat", lambda name, **options: asked.append(name) or look(name, **options))
+    with cache._opened() as folder:
+        cache._sweep(folder)
+        assert 0 < len(asked) < 80
+        for _ in range(400):
+            cache._sweep(folder)
+    kept = [k for k in range(320) if cache.load(f"text {k}") is not None]
+    assert 60 <= len(kept) <= 160 and sum(kept) / len(kept) > 200  # those that were written last, nearly
+
+
 def test_use_makes_a_file_young_again(cache):
     cache.store("a", IMAGE)
     path, long_ago = the_file(cache), time.time() - 10 * object_cache._STALE

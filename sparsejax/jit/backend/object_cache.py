@@ -42,6 +42,8 @@ _SUFFIX, _TEMPORARY = ".object", ".partial"
 _LARGEST = 64 << 20
 _BLOCK = 4096
 _STORES_PER_SWEEP = 64
+_LOOKED_AT = 1024
+"""Files that a sweep asks for their sizes and times, about."""
 _ABANDONED = 3600.0  # seconds after which a temporary file has lost its writer
 _STALE = 3600.0  # seconds after which a use is noted in the file's time
 
@@ -125,25 +127,32 @@ class ObjectCache:
             raise
 
     def _sweep(self, folder: int) -> None:
-        """Remove what writers left behind and, above the limit, the oldest files down to three quarters of it."""
+        """Remove what writers left behind and, above the limit, the oldest files down to three quarters of it.
+
+        Of many files, one part is looked at, with its share of the limit: by chance, so that parts are alike. O(names + _LOOKED_AT).
+        """
         now, total = time.time(), 0
         found: list[tuple[float, int, str]] = []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.name.endswith((_SUFFIX, _TEMPORARY)) or not entry.is_file(follow_symlinks=False):
+        names = [name for name in os.listdir(folder) if name.endswith((_SUFFIX, _TEMPORARY))]
+        parts = -(-len(names) // _LOOKED_AT)
+        part, limit = secrets.randbelow(parts or 1), self.limit // (parts or 1)
+        for name in names:
+            if hash(name) % parts != part:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISREG(status.st_mode):
                     continue
-                with contextlib.suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith(_SUFFIX):
-                        size = -(-status.st_size // _BLOCK) * _BLOCK
-                        found.append((status.st_mtime, size, entry.name))
-                        total += size
-                    elif now - status.st_mtime > _ABANDONED:
-                        os.unlink(entry.name, dir_fd=folder)
-        if total <= self.limit:
+                if name.endswith(_SUFFIX):
+                    size = -(-status.st_size // _BLOCK) * _BLOCK
+                    found.append((status.st_mtime, size, name))
+                    total += size
+                elif now - status.st_mtime > _ABANDONED:
+                    os.unlink(name, dir_fd=folder)
+        if total <= limit:
             return
         for _, size, name in sorted(found):
-            if total <= self.limit * 3 // 4:
+            if total <= limit * 3 // 4:
                 return
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
