@@ -393,10 +393,9 @@ class Plan:
             stage.sized[len(stage.choices)] = along(rule.resized)
         stage.add([choice])
         stage.eqns.append(Eqn(eqn.primitive, tuple(inside), eqn.params, eqn.outputs, eqn.source))
-        if stage.before != waited:
-            for later in self.stages:
-                if stage.bit & later.before:
-                    later.before |= stage.before
+        for later in self.stages if stage.before != waited else ():
+            if stage.bit & later.before:
+                later.before |= stage.before
         for out, own in zip(eqn.outputs, results, strict=True):
             axes = along(own)
             cuts = tuple(whole(n) if k is None else stage.grid[k] for k, n in zip(axes, out.aval.shape, strict=True))
@@ -501,13 +500,11 @@ class Plan:
         while changed:
             changed = False
             for b in self.stages:
-                for a in self.sources(b):
-                    dims = None if b.before & ~(a.before | a.bit | joined) else self._aligned(a, b)
-                    if dims is not None:
-                        self._join(a, b, dims)
-                        joined |= b.bit
-                        changed = True
-                        break
+                free = (a for a in self.sources(b) if not b.before & ~(a.before | a.bit | joined))
+                found = next(((a, dims) for a in free if (dims := self._aligned(a, b)) is not None), None)
+                if found is not None:
+                    self._join(found[0], b, found[1])
+                    joined, changed = joined | b.bit, True
             self.stages = [s for s in self.stages if not s.bit & joined]
 
     def sources(self, stage: Stage) -> list[Stage]:

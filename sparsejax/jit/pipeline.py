@@ -13,7 +13,8 @@
     text          compile             machine code (`backend/compiler`)                                  once per text
     a call        bind, call          slots, memory, one call (`runtime`)                                every time
 
-Each pass is a file that opens with what it makes of an example, and is entered where it applies. `jit(f).lower(*args).as_text(stage)` shows what
+Each pass is a file that opens with what it makes of an example, and is entered where the condition that stands beside it here holds, on what the
+kernel has (`ir/features`): found once per kernel. `jit(f).lower(*args).as_text(stage)` shows what
 became of a function.
 """
 
@@ -42,8 +43,9 @@ from sparsejax.jit.graph import (
     static_constants,
     turned_results,
 )
-from sparsejax.jit.graph.partition import Step
+from sparsejax.jit.graph.partition import KernelStep, Step
 from sparsejax.jit.ir import blocks, choices, cin, simplify
+from sparsejax.jit.ir.features import Features
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import (
@@ -64,27 +66,51 @@ from sparsejax.jit.rewrite import (
 )
 from sparsejax.jit.schedule import column_panels, decide, models, replan, row_blocking, row_panels, search, static_cost
 from sparsejax.jit.schedule.schedules import Schedule
+from sparsejax.transforms import staging
 
 Observed = Mapping[Var, Storage]
 """What the operands of a first call hold."""
 
 # ------------------------------------------------------------------------------------------------------------ a jaxpr, to steps
 
-JAXPR_PASSES: tuple[Callable[[Jaxpr], Jaxpr], ...] = (pattern_sources.clean,)
-STEP_PASSES: dict[str, tuple[Callable[[list[Step], Jaxpr, Observed], list[Step]], int]] = {
-    "split_fills": (split_fills.apart, 1),
-    "intermediate_storage": (intermediate_storage.stored, 2),
-    "fuse_reductions": (fuse_reductions.merged, 2),
-    "dense_rows": (dense_rows.summed, 1),
-    "turned_results": (turned_results.turned, 1),
+JAXPR_PASSES: tuple[tuple[Callable[[Jaxpr], Jaxpr], int], ...] = (
+    (staging.clean, 0),
+    (pattern_sources.asked, 2),
+    (staging.dead_code, 2),
+)
+"""What is made of a jaxpr that has at least so many equations."""
+
+
+@dataclass(frozen=True)
+class StepPass:
+    """What is made of the steps of a program that has at least so many, where some kernel has what is `wanted`."""
+
+    run: Callable[[list[Step], Jaxpr, Observed], list[Step]]
+    least: int = 1
+    wanted: Callable[[Features], bool] = lambda f: True
+
+    def applies(self, steps: Sequence[Step]) -> bool:
+        """Whether there is something to do."""
+        return len(steps) >= self.least and choices.applies(
+            any(self.wanted(s.nest.features) for s in steps if isinstance(s, KernelStep))
+        )
+
+
+STEP_PASSES = {
+    "split_fills": StepPass(split_fills.apart, wanted=lambda f: f.reduced and f.fills),
+    "intermediate_storage": StepPass(intermediate_storage.stored, 2),
+    "fuse_reductions": StepPass(fuse_reductions.merged, 2),
+    "dense_rows": StepPass(dense_rows.summed, wanted=lambda f: f.sparse_result and f.rank > 2),
+    "turned_results": StepPass(
+        turned_results.turned, wanted=lambda f: not f.sparse_result and f.sparse > 0 and f.rank > 1
+    ),
 }
-"""What is made of the steps of a program that has at least so many."""
 
 
 def cleaned(jaxpr: Jaxpr) -> Jaxpr:
     """The jaxpr without what nobody needs."""
-    for run in JAXPR_PASSES:
-        jaxpr = run(jaxpr)
+    for run, least in JAXPR_PASSES:
+        jaxpr = run(jaxpr) if len(jaxpr.eqns) >= least else jaxpr
     return jaxpr
 
 
@@ -100,8 +126,8 @@ def steps_of(
         as_written = refused is None or len(jaxpr.eqns) < 2 or not choices.does("reassociate")
         jaxpr, notes = (jaxpr, []) if as_written else reassociate.cheapest(jaxpr, observed, refused or frozenset())
         steps = fuse.fuse(jaxpr, static_constants.Constants.of(constants) if constants else None)
-        for name, (run, least) in STEP_PASSES.items():
-            steps = run(steps, jaxpr, observed) if len(steps) >= least and choices.does(name) else steps
+        for name, each in STEP_PASSES.items():
+            steps = each.run(steps, jaxpr, observed) if each.applies(steps) and choices.does(name) else steps
         for note in notes:
             steps = note.noted(steps)
         return steps, notes
@@ -122,8 +148,10 @@ def schedule_of(nest: Nest, known: Facts, order: replan.Order = ()) -> Schedule:
             found: Schedule | None = replan.schedule(nest, known, order, config.workspace())
         else:
             found = decide.schedule(nest, known, config.workspace())
-            found = found and row_panels.chosen(nest, known, found, _in_panels)
-            found = found and column_panels.chosen(nest, known, found)
+            if found is not None and choices.applies(nest.features.rank > 2):
+                found = row_panels.chosen(nest, known, found, _in_panels)
+            if found is not None and choices.applies(nest.features.loops > 2 and not nest.features.sparse_result):
+                found = column_panels.chosen(nest, known, found)
     if found is None:
         raise ScheduleError(f"no loop order can run {nest.value} as one kernel")
     return found
@@ -137,11 +165,19 @@ def _in_panels(nest: Nest, known: Facts) -> Schedule | None:
 
 @dataclass(frozen=True)
 class Pass:
-    """One named rewrite of a program under its schedule, and where it may change anything."""
+    """One named rewrite of a program under its schedule, and where it may change anything: of kernels that have what is `wanted`, those to which it
+    `applies`."""
 
     name: str
     run: Callable[[Program, Schedule], Program]
     applies: Callable[[Program, Schedule], bool] = lambda program, schedule: True
+    wanted: Callable[[Features, Schedule], bool] = lambda features, schedule: True
+
+
+def _tiles(features: Features, schedule: Schedule) -> bool:
+    """Whether loops may become tiles: over a variable of a result, or of a workspace."""
+    kept = schedule.scattered or schedule.workspace or schedule.places or schedule.columns is not None
+    return features.tiles or bool(kept)
 
 
 STATEMENT_PASSES = (
@@ -151,13 +187,13 @@ STATEMENT_PASSES = (
         lambda p, s: bool(s.scattered),
     ),
     Pass("exhaust", lambda p, s: _rewritten(p, lambda stmt: simplify.exhaust_stmt(stmt, ()))),
-    Pass("fission", lambda p, s: _rewritten(p, fission.split)),
+    Pass("fission", lambda p, s: _rewritten(p, fission.split), wanted=lambda f, s: not f.products),
     Pass("pack", lambda p, s: pack.packed(p), lambda p, s: s.columns is not None),
     Pass("vectorize", lambda p, s: _rewritten(p, vectorize.mark_vectors)),
-    Pass("tile", lambda p, s: _rewritten(p, tile.tile)),
+    Pass("tile", lambda p, s: _rewritten(p, tile.tile), wanted=_tiles),
     Pass("contract_arrays", lambda p, s: _rewritten(p, contract_arrays.forwarded), lambda p, s: _keeps(p, "dense")),
     Pass("assigned_once", lambda p, s: assigned_once.noted(p), lambda p, s: p.output.format.full),
-    Pass("stores", lambda p, s: stores.noted(p), lambda p, s: p.whole),
+    Pass("stores", lambda p, s: stores.noted(p), lambda p, s: p.whole, wanted=_tiles),
     Pass("in_place", lambda p, s: in_place.settled(p), lambda p, s: not p.output.format.is_dense),
 )
 
@@ -171,12 +207,17 @@ def _rewritten(program: Program, change: Callable[[cin.Stmt], cin.Stmt | None]) 
     return program if program.stmt is None else replace(program, stmt=change(program.stmt))
 
 
-def rewritten(program: Program, schedule: Schedule, passes: Sequence[Pass] = STATEMENT_PASSES) -> Program:
-    """A program after the named rewrites of its statement."""
+def rewritten(
+    program: Program, schedule: Schedule, features: Features, passes: Sequence[Pass] = STATEMENT_PASSES
+) -> Program:
+    """A program, of a kernel with such features, after the named rewrites of its statement."""
     for each in passes:
-        program = (
-            each.run(program, schedule) if each.applies(program, schedule) and choices.does(each.name) else program
-        )
+        if (
+            each.applies(program, schedule)
+            and choices.applies(each.wanted(features, schedule))
+            and choices.does(each.name)
+        ):
+            program = each.run(program, schedule)
     return program
 
 
@@ -191,18 +232,20 @@ def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
     written_out = straight_line.program(nest) if nest.has_constant else None
     if written_out is not None:
         return parallelize.parallelize(written_out, schedule.cost) if choices.does("parallelize") else written_out
-    split, known = row_panels.read(blocks.split(nest), known, schedule.panels)
-    nest = row_panels.with_panels(nest, schedule.panels)
+    split = blocks.split(nest)
+    if schedule.panels is not None:
+        split, known = row_panels.read(split, known, schedule.panels)
+        nest = row_panels.with_panels(nest, schedule.panels)
     made, cut = prepared(nest, schedule)
-    program = rewritten(concretize.concretize(made, cut), cut)
+    program = rewritten(concretize.concretize(made, cut), cut, made.features)
     if known is None:
         return program
     moved = dict(schedule.conversions)
-    now = row_blocking.levels(split.inputs, program.inputs)
     lengths, taken = statistics.lengths(split.inputs, known, moved), statistics.blocks(split.inputs, known, moved)
-    program = replace(
-        program, lengths={now[x]: n for x, n in lengths.items()}, blocks={now[x]: n for x, n in taken.items()}
-    )
+    if any(len(a.format.levels) != len(b.format.levels) for a, b in zip(split.inputs, program.inputs, strict=True)):
+        now = row_blocking.levels(split.inputs, program.inputs)
+        lengths, taken = {now[x]: n for x, n in lengths.items()}, {now[x]: n for x, n in taken.items()}
+    program = replace(program, lengths=lengths, blocks=taken)
     if not choices.does("parallelize"):
         return program
     return parallelize.parallelize(program, schedule.cost, lambda: search.level_counts(split, known)[-1])
@@ -210,16 +253,18 @@ def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
 
 def in_order(nest: Nest, schedule: Schedule) -> Program:
     """The program of a nest without blocks as it is, under a schedule; its result is put together by appending."""
-    return rewritten(concretize.concretize(nest, schedule), schedule, STATEMENT_PASSES[:-1])
+    return rewritten(concretize.concretize(nest, schedule), schedule, nest.features, STATEMENT_PASSES[:-1])
 
 
 def prepared(nest: Nest, schedule: Schedule) -> tuple[Nest, Schedule]:
     """`nest` as the kernel reads it: converted, without blocks, and in blocks of rows where these pay; with its schedule."""
-    reading = readable(blocks.with_formats(nest, dict(schedule.conversions)), schedule)
-    split = blocks.split(reading)
+    if schedule.conversions:
+        nest = blocks.with_formats(nest, dict(schedule.conversions))
+    split = blocks.split(readable(nest, schedule) if choices.applies(not nest.features.plain) else nest)
     if schedule.columns is not None:
         return column_panels.cut(split, schedule)
-    return row_blocking.cut(split, schedule) if choices.does("row_blocking") else (split, schedule)
+    blocking = choices.applies(split.features.loops > 2) and choices.does("row_blocking")
+    return row_blocking.cut(split, schedule) if blocking else (split, schedule)
 
 
 def readable(nest: Nest, schedule: Schedule) -> Nest:

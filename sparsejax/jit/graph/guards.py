@@ -55,6 +55,10 @@ class Placed:
         return all(is_moderate(registers[k], zero, factors) for k, zero, factors in self.before.get(number, ()))
 
 
+NOTHING = Placed({})
+"""No checks."""
+
+
 def placed(checks: Sequence[Check], numbers: Mapping[Var, int], made: Sequence[range]) -> Placed:
     """Every check as soon as its value is in its register; `made` are the registers that every step makes."""
     found: dict[int, list[tuple[int, float, int]]] = {}

@@ -14,19 +14,13 @@ from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p
 from sparsejax.lax.linear import sample_p, share_p, zeros_p
 from sparsejax.lax.structural import pattern_p, refill_p
-from sparsejax.transforms import staging
 
 ENTRYWISE = frozenset([*primitives.values(), cast_p, unary_p, refill_p])
 LIKE = {sample_p: 1, share_p: 1, zeros_p: 0, pattern_p: 0}
 """The operand that is asked for its pattern alone."""
 
 
-def clean(jaxpr: Jaxpr) -> Jaxpr:
-    """All clean-ups of a jaxpr, in order."""
-    return staging.dead_code(_asked(staging.clean(jaxpr)))
-
-
-def _asked(jaxpr: Jaxpr) -> Jaxpr:
+def asked(jaxpr: Jaxpr) -> Jaxpr:
     """`jaxpr` with its questions put to witnesses."""
     witness: dict[Var, Var] = {}
     sampled: dict[Var, tuple[Atom, Var]] = {}

@@ -9,11 +9,12 @@ from typing import Generic, TypeVar
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
+from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.backend.pretty import PrettyBuilder
 from sparsejax.jit.codegen import lower
-from sparsejax.jit.graph import partition, pattern_sources
+from sparsejax.jit.graph import partition
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime.kernels import KernelRunner, Observed
 from sparsejax.jit.runtime.plans import Plan, plan_of
@@ -34,7 +35,7 @@ def as_text(closed: ClosedJaxpr, parts: Callable[[], Sequence[Part]], stage: str
     """What a stage made of the jaxpr: "jaxpr", "plan", "cin", "loops", "llvm" or "asm"; all but the first tell of its steps, `parts`."""
     check(stage)
     if stage == "jaxpr":
-        return str(pattern_sources.clean(closed.jaxpr))
+        return str(pipeline.cleaned(closed.jaxpr))
     return "\n".join(line for part in parts() for line in part.texts(stage))
 
 

@@ -24,6 +24,7 @@ TAKEN: Counter[tuple[str, str]] = Counter()
 _source: ContextVar[random.Random | None] = ContextVar("sparsejax_choices", default=None)
 _priced: ContextVar[bool] = ContextVar("sparsejax_pricing", default=False)
 _heard: ContextVar[dict[tuple[str, str], None] | None] = ContextVar("sparsejax_heard", default=None)
+_asking: ContextVar[bool] = ContextVar("sparsejax_asking", default=False)
 _T = TypeVar("_T")
 
 
@@ -58,6 +59,22 @@ def listening(ways: dict[tuple[str, str], None]) -> Iterator[None]:
         yield
     finally:
         _heard.reset(token)
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Inside the block every pass is asked, whether its condition holds or not."""
+    token = _asking.set(True)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def applies(wanted: bool) -> bool:
+    """Whether to ask a pass or a choice whose condition holds, or not. Where anything may be taken all are asked, so that what is drawn does not
+    depend on conditions."""
+    return wanted or _asking.get() or free()
 
 
 def free() -> bool:

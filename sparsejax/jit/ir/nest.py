@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sparsejax.cached import cached_property
 from sparsejax.formats import Format
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import cin, features, operators
 from sparsejax.jit.ir.bounded import Bounded
 
 COMPOSED = 256
@@ -169,6 +169,14 @@ class Nest:
     def has_constant(self) -> bool:
         """Whether it reads an array whose entries are known (`static_products`)."""
         return any(t.constant is not None for t in self.inputs)
+
+    @cached_property
+    def features(self) -> features.Features:
+        """What it has, by which passes say where they apply."""
+        out = cin.Access(self.output, self.indices)
+        return features.of(
+            out, self.reads, [*((p.target, p.op, p.rhs) for p in self.producers), (out, None, self.value)]
+        )
 
     @cached_property
     def bounded(self) -> bool:

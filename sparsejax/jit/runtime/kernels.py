@@ -76,7 +76,8 @@ class KernelRunner:
     """The alternatives that it is planned with where nothing else is asked for (`tuning`); "": the cheapest."""
 
     def __post_init__(self) -> None:
-        self.nest = blocks.adapted(self.step.nest)
+        features = self.step.nest.features
+        self.nest = self.step.nest if features.plain else blocks.adapted(self.step.nest)
         """What the kernel computes: with other formats where blocks do not fit together."""
         self.plain = blocks.split(self.nest)
         """The same without blocks: what is scheduled."""
@@ -86,7 +87,8 @@ class KernelRunner:
         """The kernel whose plans it takes, where that serves many shapes and it is for one of them."""
         self._sized(nest.output, self.step.output.aval)
         self.joins = self._joins()
-        self.meeting = collisions.plan(self.step.nest)
+        counted = features.sparse_result and features.reduced
+        self.meeting = collisions.plan(self.step.nest) if choices.applies(counted) else None
         joined = {k for a, _, b, _ in self.joins.values() for k in (a, b)}
         if self.meeting is not None:
             met = {a.tensor.name for a in self.meeting.accesses}
@@ -97,9 +99,11 @@ class KernelRunner:
             self._watched = [(k, "rates") for k, t in enumerate(self.step.nest.inputs) if not t.format.is_dense]
         """Where storages of these inputs keep what the plan depends on."""
         self._start()
-        found = shared_patterns.patterns(self.step) if self.positional and choices.does("shared_patterns") else None
+        known = features.sparse > 1 or (features.sparse == 1 and not (self.aval.format.is_dense and features.met))
+        asked = self.positional and choices.does("shared_patterns") and choices.applies(known)
+        found = shared_patterns.patterns(self.step) if asked else None
         self.variants = None if found is None else pattern_variants.Variants(self.step, found, self._positional)
-        self.beside = shared_patterns.beside(self.step.nest)
+        self.beside = shared_patterns.beside(self.step.nest) if features.placed else ()
 
     def _sized(self, output: cin.Tensor, aval: Aval) -> None:
         """Take what the kernel makes, with its shape: the tensor, and the type of the result."""
@@ -400,7 +404,7 @@ class KernelRunner:
         later = None
         if schedule.remembered is not None and not bounded:
             later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
-        over = donation.overwritable(program)
+        over = donation.overwritable(program) if choices.applies(self.nest.features.overwrites) else ()
         if over and choices.pick("donation", ("overwritten", "kept"), "overwritten") == "kept":
             over = ()
         whole = program.whole or assigned_once.visited(program)
@@ -408,7 +412,7 @@ class KernelRunner:
 
     def looped(self, schedule: schedules.Schedule, known: statistics.Facts) -> tuple[Nest, statistics.Facts]:
         """The kernel that the loops of a schedule are over, and what is known of its tensors."""
-        return row_panels.read(self.plain, known, schedule.panels)
+        return (self.plain, known) if schedule.panels is None else row_panels.read(self.plain, known, schedule.panels)
 
     def known(self, observed: Observed) -> statistics.Facts:
         """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
@@ -418,7 +422,10 @@ class KernelRunner:
             return statistics.Facts(expected.split(given, self.nest, counts))
         count = len(given.inputs)
         couplings = dict(zip(self.joins, observed[count], strict=True)) if self.joins else {}
-        found = expected.split(given, self.nest, observed[:count])
+        if self.plain is given:
+            found = dict(zip((t.name for t in given.inputs), observed[:count], strict=True))
+        else:
+            found = expected.split(given, self.nest, observed[:count])
         return statistics.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
 
     def schedule(self, observed: Observed, order: replan.Order = ()) -> tuple[schedules.Schedule, Program]:

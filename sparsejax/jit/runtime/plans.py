@@ -77,7 +77,8 @@ class Plan(Body):
         if refused is not None and lost:
             self.__init__(closed, storages, refused | lost, constants)  # type: ignore[misc]
             return
-        self.checks = guards.placed([c for n in notes for c in n.checks], self._numbers, self.made)
+        checks = [c for n in notes for c in n.checks]
+        self.checks = guards.placed(checks, self._numbers, self.made) if checks else guards.NOTHING
         """Where a value is not as it must be before some step, the program runs as it is written."""
         *self.reads, self.results = [[self._number(a) for a in atoms] for atoms in self._atoms()]
         last = {k: number for number, reads in enumerate(self.reads) for k in reads}
