@@ -16,7 +16,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.formats import Format, selection, structural
 from sparsejax.formats.parts import located, taken, written
 from sparsejax.formats.storage import Storage, dense_template
-from sparsejax.lax.elementwise import where_p
+from sparsejax.lax.elementwise import primitives, where_p
 
 _SCALAR = Format(())
 
@@ -176,10 +176,16 @@ def places(x: Array, columns: Sequence[Any]) -> Array | None:
 
 
 def updated(
-    x: Array, ranges: Sequence[range], vectors: dict[int, Any], first: int, single: Sequence[int], values: Any
-) -> Array:
-    """`x` with `values`, of its dtype and of the shape of the places, at these: coordinates of vectors of one length, all others in ranges.
-    The vectors' axis is the one before which there are `first` others in `values`."""
+    x: Array,
+    ranges: Sequence[range],
+    vectors: dict[int, Any],
+    first: int,
+    single: Sequence[int],
+    values: Any,
+    add: bool = False,
+) -> Array | None:
+    """`x` with `values`, of its dtype and of the shape of the places, at these, or added there: coordinates of vectors of one length, all others
+    in ranges. The vectors' axis is the one before which there are `first` others in `values`. None where adding takes another road."""
     shape = x.aval.shape
     if vectors or len(single) < len(shape):
         rest = [d for d in range(len(shape)) if d not in vectors and d not in single]
@@ -189,11 +195,26 @@ def updated(
             along = vectors[d] if d in vectors else np.arange(chosen.start, chosen.stop, chosen.step)
             own = None if d in vectors else d
             place = [len(along) if a == own else 1 for a in axes] if d not in single else [1] * len(axes)
-            columns.append(np.broadcast_to(along.reshape(place), values.shape).reshape(-1))
+            spread = along.reshape(place)
+            columns.append(
+                (spread if spread.shape == values.shape else np.broadcast_to(spread, values.shape)).reshape(-1)
+            )
     else:
         columns = [np.array([chosen.start]) for chosen in ranges]
+    if add:
+        aval = _added(x.aval)
+        result = written.added(x._storage, columns, values.reshape(-1), aval.format)
+        return None if result is None else made(result, aval)
     aval = _written(x.aval)
     return made(written.written(x._storage, columns, values.reshape(-1), aval.format), aval)
+
+
+@functools.lru_cache(maxsize=1024)
+def _added(x: Aval) -> Aval:
+    """As `_written`, of an array to which entries were added."""
+    spread = Aval(x.shape, x.dtype, Format.parse("coo", len(x.shape)), 0)
+    found: Aval = primitives["add"].typing(x, spread, loops=((x.dtype, x.dtype), x.dtype))
+    return found.strong()
 
 
 @functools.lru_cache(maxsize=1024)

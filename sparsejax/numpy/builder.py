@@ -27,6 +27,9 @@ FIRST = 1024
 """Records that the first buffers have room for."""
 WAITING = 1 << 14
 """Single entries that wait in lists before they are written to the buffers."""
+SHORT = 32
+"""Coordinates of a row whose bounds Python finds sooner than NumPy."""
+_INT = frozenset({int})
 
 
 class Builder:
@@ -121,6 +124,8 @@ class Builder:
         """Add `values`, a vector or one number for all, to row `i` of a matrix, at `columns`; see `append`."""
         if len(self._shape) != 2:
             raise ValueError(f"append_row is for matrices, but the shape is {self._shape}; use append(values, coords)")
+        if type(i) is int and 0 <= i < self._shape[0] and self._write_row(i, columns, values, False):
+            return
         row = integer(i, "i")
         if not 0 <= row < self._shape[0]:
             raise IndexError(f"i={row} is out of bounds for axis 0 with size {self._shape[0]}")
@@ -157,7 +162,58 @@ class Builder:
                     self._flush()
                 return
             del waiting[before:]
+        of_row = type(key) is tuple and len(key) == len(shape) == 2 and type(key[0]) is int and 0 <= key[0] < shape[0]
+        if of_row and self._write_row(key[0], key[1], value, replaces):
+            return
         self._set(key, value, replaces)
+
+    def _write_row(self, row: int, columns: Any, values: Any, replaces: bool) -> bool:
+        """Write a part of a row of a matrix whose vectors are NumPy's, or lists of Python's numbers; False, and nothing is written, for all else
+        and for what is wrong. Most rows are short: what NumPy does before it begins takes longer than all that is to be done."""
+        if type(columns) is list and type(values) is list:
+            if not _INT.issuperset(map(type, columns)) or not self._plain.issuperset(map(type, values)):
+                return False
+            count = len(columns)
+            if not count or len(values) != count or min(columns) < 0 or max(columns) >= self._shape[1]:
+                return False
+            if self._least is not None and not (self._least <= min(values) and max(values) <= self._most):
+                return False
+        elif type(columns) is np.ndarray and type(values) is np.ndarray:
+            count = len(columns) if columns.ndim == 1 and columns.dtype.kind in "iu" else 0
+            if not count or values.shape != columns.shape or values.dtype != self._dtype:
+                return False
+            if count > SHORT:
+                least, most = columns[columns.argmin()], columns[columns.argmax()]
+            else:
+                listed = columns.tolist()
+                least, most = min(listed), max(listed)
+            if least < 0 or most >= self._shape[1]:
+                return False
+        else:
+            return False
+        if self._waiting:
+            self._flush()
+        first, stop = self._count, self._count + count
+        if stop > len(self._vals):
+            self._reserve(stop)
+        rows, across = self._columns
+        try:
+            self._vals[first:stop] = values
+        except OverflowError:  # an integer of Python's that no float of the dtype holds: told by the long way
+            return False
+        rows[first:stop] = row
+        across[first:stop] = columns
+        if replaces or self._replaces is not None:
+            self._mark(first, stop, replaces)
+        self._count = stop
+        return True
+
+    def _mark(self, first: int, stop: int, replaces: bool) -> None:
+        """Note whether records replace what is there."""
+        if replaces and self._replaces is None:
+            self._replaces = np.zeros(len(self._vals), bool)
+        if self._replaces is not None:
+            self._replaces[first:stop] = replaces
 
     def _set(self, key: Any, value: Any, replaces: bool) -> None:
         """Values at a key of integers and integer arrays."""
@@ -226,10 +282,7 @@ class Builder:
         for buffer, column in zip(self._columns, columns, strict=True):
             buffer[first:stop] = column
         self._vals[first:stop] = vals
-        if replaces and self._replaces is None:
-            self._replaces = np.zeros(len(self._vals), bool)
-        if self._replaces is not None:
-            self._replaces[first:stop] = replaces
+        self._mark(first, stop, replaces)
         self._count = stop
 
     def _reserve(self, needed: int) -> None:

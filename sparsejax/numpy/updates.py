@@ -111,8 +111,8 @@ class Ref:
                 stacklevel=3,
             )
 
-    def _set_at_once(self, values: Any) -> Any:
-        """`set` on a sparse array that is there, outside `jit`; else None."""
+    def _set_at_once(self, values: Any, add: bool = False) -> Any:
+        """`set`, or `add`, on a sparse array that is there, outside `jit`; else None. What is added is what `values` store."""
         x, index = self.x, self.index
         if type(x) is not Array or x.format.is_dense or not x.ndim or current() is not None:
             return None
@@ -121,7 +121,10 @@ class Ref:
             return None
         given = numbers(values, x.dtype)
         if given is None:
-            given = convert_element_type(asarray(values), x.dtype).todense()
+            other = convert_element_type(asarray(values), x.dtype)
+            if add and not other.format.is_dense:
+                return None
+            given = other.todense()
         if given.shape != index.result:
             given = (
                 np.broadcast_to(given, index.result)
@@ -132,10 +135,13 @@ class Ref:
         rest = [length(index.ranges[d]) for d in index.sliced]
         flat = [math.prod(index.advanced)] if index.given else []
         given = given.reshape([*rest[: index.first], *flat, *rest[index.first :]])
-        return at_once.updated(x, index.ranges, vectors, index.first, index.single, given)
+        return at_once.updated(x, index.ranges, vectors, index.first, index.single, given, add)
 
     def add(self, values: Any) -> Any:
         """`x` with `values` added there; all of those for one coordinate."""
+        found = self._set_at_once(values, add=True)
+        if found is not None:
+            return self._whole(found)
         made = self._values(values)
         spread = self._accumulated("add", made) if self._has_rows(made) else self._spread(made)
         return self._whole(elementwise("add", self.x, spread))

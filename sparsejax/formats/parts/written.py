@@ -1,12 +1,15 @@
 """Values written at places of a stored array.
 
-all places are stored       a copy of the values, over the same pattern
-one is not, of a matrix     the entry is put between the others
-else                        entries of both, in order, of which the last at each place stays
+all places are stored             a copy of the values, over the same pattern
+some are not, of rows in lists    the new entries are put between the others
+else                              entries of both, in order, of which the last at each place stays
+
+Values that are added are summed by places first, floating-point numbers in double precision; places that are not stored hold the fill.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,23 +21,32 @@ from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array
 from sparsejax.formats.storage import Storage
 
+PIECES = 256
+"""Entries for each new one from which on these are copied in pieces between the new ones, not by a mask."""
+FEW = 8
+"""Rows with new entries up to which the ends of rows are moved for each of them."""
+
 
 def written(storage: Storage, columns: Sequence[Array], vals: Array, format: Format) -> Storage:
     """The array in `format` with `vals`, of its dtype, at the coordinates `columns`, one vector of int64 for every dimension; of several at
-    one place, the last. O(places) searches and a copy of the values where all are stored; else linear in the entries.
+    one place, the last. O(places) searches and a copy of the buffers where rows list their columns or all places are stored; else linear
+    in the entries with a large factor.
 
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
     >>> convert.to_dense(written(A, [np.array([1, 1]), np.array([0, 1])], np.array([7.0, 8.0]), A.format))
     array([[0., 5.],
            [7., 8.]])
     """
+    listed = located.listed_rows(format) if format == storage.format else None
     if format == storage.format and located.searched(format):
         if len(vals) == 1:
             place = [int(column[0]) for column in columns]
             at = located.position(storage, place)
-            if at < 0 and located.listed_rows(format) is not None:
+            if at < 0 and listed is not None:
                 return _inserted(storage, place, vals)
             here = np.array([at])
+        elif listed is not None and math.prod(storage.shape) < 2**63:
+            return _merged(storage, *_last(columns, vals, storage, listed), add=False)
         else:
             found = located.positions(storage, columns)
             here = np.array([-1]) if found is None else found
@@ -53,6 +65,153 @@ def written(storage: Storage, columns: Sequence[Array], vals: Array, format: For
         last = np.append(segments.changes(keys)[1:], True)
         keys, together = [key[last] for key in keys], together[last]
     return convert.assembled(keys, together, storage.shape, format, storage.fill_value)
+
+
+def added(storage: Storage, columns: Sequence[Array], vals: Array, format: Format) -> Storage | None:
+    """As `written`, with `vals` added to what is there, all of those at one place. None where places have no numbers of 64 bits.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(added(A, [np.array([1, 1, 1]), np.array([1, 0, 1])], np.array([1.0, 2.0, 3.0]), A.format))
+    array([[0., 5.],
+           [8., 4.]])
+    """
+    if math.prod(storage.shape) >= 2**63:
+        return None
+    listed = located.listed_rows(format) if format == storage.format else None
+    order = tuple(range(storage.ndim)) if listed is None else listed
+    columns, vals = _summed(columns, vals, storage, order)
+    if listed is not None and located.searched(format):
+        return _merged(storage, columns, vals, add=True)
+    found = located.located(storage, columns)
+    if found is None:
+        return None
+    here, before = found
+    now = (storage.fill_value + vals).astype(vals.dtype, copy=False)
+    now[here] = before + vals[here]
+    return written(storage, columns, now, format)
+
+
+def _numbers(columns: Sequence[Array], storage: Storage, order: Sequence[int]) -> tuple[Array, Array | None]:
+    """The numbers of places, outermost dimension of `order` first, and the stable order in which they increase; None: as they are."""
+    number = columns[order[0]].astype(np.int64)
+    for d in order[1:]:
+        number *= storage.shape[d]
+        number += columns[d]
+    if len(number) < 2 or (number[1:] >= number[:-1]).all():
+        return number, None
+    sort = number.argsort(kind="stable")
+    return number[sort], sort
+
+
+def _last(
+    columns: Sequence[Array], vals: Array, storage: Storage, order: Sequence[int]
+) -> tuple[Sequence[Array], Array]:
+    """Places in order, each once, and the last value of each."""
+    number, sort = _numbers(columns, storage, order)
+    last = np.empty(len(number), bool)
+    np.not_equal(number[1:], number[:-1], out=last[:-1])
+    last[-1:] = True
+    if sort is not None:
+        sort = sort[last]
+        return [column[sort] for column in columns], vals[sort]
+    return (columns, vals) if last.all() else ([column[last] for column in columns], vals[last])
+
+
+def _summed(
+    columns: Sequence[Array], vals: Array, storage: Storage, order: Sequence[int]
+) -> tuple[Sequence[Array], Array]:
+    """Places in order, each once, and the sum of the values of each."""
+    number, sort = _numbers(columns, storage, order)
+    if sort is not None:
+        columns, vals = [column[sort] for column in columns], vals[sort]
+    first = np.flatnonzero(np.append(True, number[1:] != number[:-1])[: len(number)])
+    if len(first) == len(number):
+        return columns, vals
+    wide = {"f": np.float64, "c": np.complex128}.get(vals.dtype.kind, vals.dtype)
+    sums = np.add.reduceat(vals.astype(wide, copy=False), first)
+    return [column[first] for column in columns], sums.astype(vals.dtype, copy=False)
+
+
+def _merged(storage: Storage, columns: Sequence[Array], vals: Array, add: bool) -> Storage:
+    """Values written or added at places in order, each once, of a matrix that lists the columns of its rows. Linear in its buffers, plus a
+    binary search per place."""
+    row, column = (columns[d] for d in storage.format.order)
+    pos, crd = storage.buffers[1]
+    at, here = _searched(pos, crd, row, column)
+    old, fill = storage.vals, storage.fill_value
+    if here.all():
+        made = old.copy()
+        made[at] = old[at] + vals if add else vals
+        return storage.with_values(made, fill)
+    new = ~here
+    places, fresh = at[new], vals[new]
+    if add and fill != 0:
+        fresh = (fill + fresh).astype(fresh.dtype, copy=False)
+    grown = _between(old, places, fresh)
+    if len(places) < len(at):
+        kept = at[here]
+        moved = kept + places.searchsorted(kept, "right")
+        grown[moved] = old[kept] + vals[here] if add else vals[here]
+    return Storage(
+        storage.format,
+        storage.shape,
+        fill,
+        ((), (_ends(pos, row[new]), _between(crd, places, column[new]))),
+        grown,
+    )
+
+
+def _searched(pos: Array, crd: Array, row: Array, column: Array) -> tuple[Array, Array]:
+    """Where the entries at (row, column), in order, are or would be, and whether they are there."""
+    if not len(crd):
+        return pos[row], np.zeros(len(row), bool)
+    if len(row) and row[0] == row[-1]:
+        begin, stop = int(pos[row[0]]), int(pos[row[0] + 1])
+        low = begin + crd[begin:stop].searchsorted(column)
+        return low, (low < stop) & (crd.take(low, mode="clip") == column)
+    low, end = pos[row], pos[row + 1]
+    high = end
+    for _ in range(int((end - low).max(initial=0)).bit_length()):
+        half = (low + high) >> 1
+        inside = half < high
+        behind = crd.take(half, mode="clip") < column
+        behind &= inside
+        low, high = np.where(behind, half + 1, low), np.where(behind, high, half)
+    here = crd.take(low, mode="clip") == column
+    here &= low < end
+    return low, here
+
+
+def _between(old: Array, places: Array, new: Array) -> Array:
+    """`old` with every entry of `new` before the one at its place; places increase."""
+    grown = np.empty(len(old) + len(new), old.dtype)
+    if len(new) * PIECES > len(old):
+        at = places + np.arange(len(places))
+        mask = np.ones(len(grown), bool)
+        mask[at] = False
+        grown[at] = new
+        grown[mask] = old
+        return grown
+    begin = 0
+    for k, (place, value) in enumerate(zip(places.tolist(), new, strict=True)):
+        grown[begin + k : place + k] = old[begin:place]
+        grown[place + k] = value
+        begin = place
+    grown[begin + len(new) :] = old[begin:]
+    return grown
+
+
+def _ends(pos: Array, rows: Array) -> Array:
+    """The ends of rows, of which those in `rows` (in order, repeated) have one more entry each."""
+    distinct = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    if len(distinct) > FEW:
+        counts = np.bincount(rows + 1, minlength=len(pos))
+        made: Array = pos + counts.cumsum()
+        return made.astype(pos.dtype, copy=False)
+    ends = pos.copy()
+    for first, stop in zip(distinct.tolist(), [*distinct[1:].tolist(), len(rows)], strict=True):
+        ends[int(rows[first]) + 1 :] += stop - first
+    return ends
 
 
 def _inserted(storage: Storage, place: Sequence[int], vals: Array) -> Storage:
