@@ -7,7 +7,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.jit.backend import host
-from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.runtime.system import result_memory, reuse
 
 SIZES = [result_memory.TINY // 8 + 1, result_memory.RETURNED // 8]
 
@@ -88,3 +88,43 @@ def test_results_of_sizes_that_may_not_come_back_lie_apart(dtype, value):
         if value is not None:
             assert (vals == wanted.type(value)).all()
     assert not any(np.may_share_memory(a, b) for a, b in itertools.combinations([vals for vals, _ in made], 2))
+
+
+def test_memory_that_is_kept_is_bounded(monkeypatch):
+    """Who has kept memory for the longest time gives it up; what was given up is made anew, and memory that is released does not count."""
+    monkeypatch.setattr(reuse, "ALTOGETHER", 3 << 14)
+    everything = reuse._Everything()
+    monkeypatch.setattr(reuse, "_all", everything)
+    kept = [reuse.Recycled() for _ in range(4)]
+
+    def keep(k):
+        vals = np.zeros(1 << 11)[:]
+        kept[k].keep(vals, bytes([k]))
+        return vals
+
+    for k in range(3):
+        keep(k)
+    assert [r.again() is not None for r in kept] == [True, True, True, False]
+    keep(3)
+    assert [r.again() is not None for r in kept] == [False, True, True, True]
+    vals = keep(0)
+    assert [r.again() is not None for r in kept] == [False, False, True, True]  # the fourth is looked at: `vals`
+    for _ in range(9):
+        kept[0].release(vals)
+        kept[0].keep(vals, b"")
+    del vals
+    assert [r.again() is not None for r in kept] == [True, False, True, True]
+    assert everything._bytes == sum(v.nbytes for r in kept for v, _ in r._kept) == sum(everything._keepers.values())
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_results_are_right_where_memory_is_given_up_all_the_time(n, monkeypatch):
+    monkeypatch.setattr(reuse, "ALTOGETHER", 8 * n + 1)
+    functions = [sj.jit(lambda x, k=k: x * 2 + k) for k in range(4)]
+    made = []
+    for turn in range(5):
+        x = np.random.default_rng(turn).random(n)
+        made += [(f(sj.array(x)), x * 2 + k) for k, f in enumerate(functions)]
+        made = made[-6:]
+        for y, wanted in made:
+            np.testing.assert_array_equal(y.todense(), wanted)

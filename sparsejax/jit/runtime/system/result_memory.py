@@ -33,8 +33,8 @@ medians; two runs of each in turn, one matrix).
 TINY, PAGE = 4 << 10, 32 << 10
 """Bytes of the largest results that share a block, and of that block. A block of its own takes 1.3 microseconds, as long as a product of fifty
 rows; what is kept of a shared one keeps all of it."""
-RETURNED = 32 << 10
-"""Bytes of the largest results whose memory what made them keeps, to use it again."""
+RETURNED = 128 << 10
+"""Bytes of the largest results whose memory what made them keeps, to use it again (`reuse.ALTOGETHER` of all together)."""
 
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
