@@ -47,6 +47,8 @@ from sparsejax import config
 
 Array = NDArray[Any]
 
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+
 MANY = 4096
 """Entries from which machine code is worth its call, and a process that has none yet its loading."""
 
@@ -60,7 +62,7 @@ def crd_dtype(extent: int) -> np.dtype[Any]:
     >>> crd_dtype(2**40)
     dtype('int64')
     """
-    return np.dtype(np.int32 if extent <= 2**31 - 1 else np.int64)
+    return _INT32 if extent <= 2**31 - 1 else _INT64
 
 
 class Passes:
@@ -478,7 +480,7 @@ class Learning(Passes):
             "met",
             "placed",
         ),
-        *("interleaved", "regrouped", "chosen", "tidied"),
+        *("interleaved", "regrouped", "chosen", "tidied", "bucketed"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

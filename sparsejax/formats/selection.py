@@ -15,6 +15,9 @@ from sparsejax.formats.parts import joined
 from sparsejax.formats.storage import Storage
 
 
+_INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
+
+
 def without(form: Format, axes: Sequence[int]) -> Format:
     """The format of an array that loses `axes`: their levels go, if what remains is a sparse format, else it is coo.
 
@@ -149,8 +152,8 @@ def numbers(index: Array, extent: int, axis: int | None) -> Array:
     >>> numbers(np.array([2, -1]), 3, 0)
     array([2, 2])
     """
-    found = index.astype(np.int64, copy=False)
-    if not found.size or int(found.view(np.uint64).max()) < extent:  # negative numbers are large ones without a sign
+    found = index if index.dtype is _INT64 else index.astype(np.int64, copy=False)
+    if not found.size or np.maximum.reduce(found.view(_UINT64)) < extent:  # negative numbers are large ones without a sign
         return found
     wrong = index >= np.uint64(extent) if index.dtype == np.uint64 else (found < -extent) | (found >= extent)
     at = np.flatnonzero(wrong)

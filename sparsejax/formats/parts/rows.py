@@ -37,13 +37,14 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
         if type(extent) is not int or vector.dtype not in _WIDTHS:
             return None
         unsigned = vector.view(_WIDTHS[vector.dtype]) if vector.flags.c_contiguous else None
-        if unsigned is None or int(unsigned.max()) >= extent:
+        if unsigned is None or np.maximum.reduce(unsigned) >= extent:
             return None
     row, column = (coords[d] for d in dims)
     rows, extent = (shape[d] for d in dims)
     if rows > max(passes.MANY, ordering.CROWDED * len(data)):
         return None
-    column = column.astype(crd_dtype(extent), copy=False)
+    width = crd_dtype(extent)
+    column = column if column.dtype is width else column.astype(width, copy=False)
     many = passes.over(len(data))
     pos, (crd, vals) = many.bucketed(row, [column, data], rows)
     found = many.tidied(pos, crd, vals)

@@ -82,6 +82,7 @@ def _rows_of_compressed(form: Format) -> bool:
     return type(first) is Dense and type(second) is Compressed and second.unique
 
 
+@functools.lru_cache(maxsize=256)
 def _by_rows(form: Format) -> Format:
     """The format of rows that blocks of `form` are made of, and become."""
     return Format((Dense(), Compressed()), form.order[:2])
@@ -93,6 +94,7 @@ class Plan:
     def __init__(self, blocks: Blocks, target: Format, size: int, sizes: tuple[int, int], into: bool) -> None:
         self.blocks, self.target, self._into = blocks, target, into
         self._size, self._sizes = size, sizes
+        self._coordinate, self._below = np.dtype(f"i{sizes[1]}"), ((),) * (len(target.levels) - 2)
         self._asked = 0
         self._ready = False
 
@@ -105,35 +107,38 @@ class Plan:
                 self._ready = pass_kernels.loaded(self._kernels) is not None
         return self._ready
 
+    @functools.cached_property
+    def _both(self) -> list[compiler.Kernel]:
+        return self._kernels()
+
     def _kernels(self) -> list[compiler.Kernel]:
         """What counts, and what writes."""
         return [_kernel(self.blocks, self._size, self._sizes, self._into, counts) for counts in (True, False)]
 
     def run(self, storage: Storage) -> Storage:
-        rows, columns = (storage.shape[d] for d in self.target.order[:2])
+        first, second = self.target.order[:2]
+        rows, columns = storage.shape[first], storage.shape[second]
         (pos, crd), vals = storage.buffers[1], storage.vals
-        fill = np.array([storage.fill_value], vals.dtype)
+        fill = np.array((storage.fill_value,), vals.dtype)
         outer = -(-rows // self.blocks.rows) if self._into else rows
         made = np.empty(outer + 1, INT64)
         given = rows, columns, address(pos), address(crd)
-        parts = threads.count() if len(vals) >= FAR else 1
-        ends = [outer * k // parts for k in range(parts + 1)]
-        shares = [(ends[k], ends[k + 1]) for k in range(parts)]
+        if len(vals) < FAR:
+            shares = [(0, outer)]
+        else:
+            parts = threads.count()
+            shares = [(outer * k // parts, outer * (k + 1) // parts) for k in range(parts)]
         made[0] = 0
-        counted = _kernel(self.blocks, self._size, self._sizes, self._into, True)
-        pass_kernels.run_parts(counted, [(*share, *given, address(made)) for share in shares])
-        np.cumsum(made, out=made)
+        counts, writes = self._both
+        pass_kernels.run_parts(counts, [(*share, *given, address(made)) for share in shares])
+        np.add.accumulate(made, out=made)
         found = int(made[-1])
-        out = pass_kernels.empty(found, np.dtype(f"i{self._sizes[1]}"))
-        stored = pass_kernels.empty(found * (self.blocks.size if self._into else 1), vals.dtype)
+        out = pass_kernels.empty(found, self._coordinate)
+        stored = pass_kernels.empty(found * self.blocks.size if self._into else found, vals.dtype)
         behind = address(made), address(vals), address(out), address(stored), address(fill)
-        pass_kernels.run_parts(
-            _kernel(self.blocks, self._size, self._sizes, self._into, False),
-            [(*share, *given, *behind) for share in shares],
-        )
-        for array in (made, out, stored):
-            result_memory.freeze(array, False)
-        levels = ((), (made, out), *[()] * (len(self.target.levels) - 2))
+        pass_kernels.run_parts(writes, [(*share, *given, *behind) for share in shares])
+        result_memory.freeze(made, False)
+        levels = ((), (made, out), *self._below)
         return Storage.of_frozen(self.target, storage.shape, storage.fill_value, levels, stored)
 
 
@@ -264,6 +269,7 @@ def converted(storage: Storage, format: Format) -> Storage | None:
         return conversions.converted(storage, format)
     blocked = format if format.blocked else source
     columns = storage.shape[blocked.order[1]]
+    rows = _by_rows(blocked)
     wide, narrow = (passes.crd_dtype(n).itemsize for n in (columns, -(-columns // blocked.blocks[blocked.order[1]])))
     plan = _plan(source, format, storage.dtype.itemsize, (wide, narrow) if format.blocked else (narrow, wide))
     if plan is None:
@@ -275,8 +281,9 @@ def converted(storage: Storage, format: Format) -> Storage | None:
     elif not plan.pays(len(storage.vals)):
         return None
     if format.blocked:
-        return plan.run(convert.convert(storage, _by_rows(format)))
-    return convert.convert(plan.run(storage), format)
+        return plan.run(storage if source == rows else convert.convert(storage, rows))
+    made = plan.run(storage)
+    return made if format == rows else convert.convert(made, format)
 
 
 convert.use(converted)

@@ -266,7 +266,8 @@ class SegmentPasses(Passes):
         return made, slots[1::2]
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
-        long = np.flatnonzero(pos[1:] - pos[:-1] > SHORT)
+        lengths = pos[1:] - pos[:-1]
+        long = () if np.maximum.reduce(lengths, initial=0) <= SHORT else np.flatnonzero(lengths > SHORT)
         if len(long) * RARE > len(crd):
             return None
         if len(long):  # in order before the others, so that nothing is moved in them
@@ -280,7 +281,7 @@ class SegmentPasses(Passes):
         run_parts(
             _tidied(crd.itemsize, vals.itemsize), [(*pair, *behind, counts + 8 * k) for k, pair in enumerate(parts)]
         )
-        return crd, vals, not twice.any()
+        return crd, vals, not (twice.any() if len(parts) > 1 else twice[0])
 
 
 def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:

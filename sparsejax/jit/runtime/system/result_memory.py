@@ -214,5 +214,5 @@ def empty(count: int, dtype: np.dtype[Any], least: int = SMALLEST) -> NDArray[An
     if size >= least:
         return full(count, dtype, None)[0]
     made = np.empty(count, dtype)
-    made.flags.writeable = False
+    freeze(made, False)
     return made
