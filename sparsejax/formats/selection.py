@@ -14,7 +14,6 @@ from sparsejax.formats.levels.segments import Array, crd_dtype
 from sparsejax.formats.parts import joined
 from sparsejax.formats.storage import Storage
 
-
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 
@@ -153,7 +152,9 @@ def numbers(index: Array, extent: int, axis: int | None) -> Array:
     array([2, 2])
     """
     found = index if index.dtype is _INT64 else index.astype(np.int64, copy=False)
-    if not found.size or np.maximum.reduce(found.view(_UINT64)) < extent:  # negative numbers are large ones without a sign
+    if (
+        not found.size or np.maximum.reduce(found.view(_UINT64)) < extent
+    ):  # negative numbers are large ones without a sign
         return found
     wrong = index >= np.uint64(extent) if index.dtype == np.uint64 else (found < -extent) | (found >= extent)
     at = np.flatnonzero(wrong)

@@ -17,7 +17,7 @@ from sparsejax.jit.runtime import plans, sequence
 class Shortcut:
     """A signature of arrays and numbers alone, with the plan of its jaxpr. (With slots: what it holds is read in every call.)"""
 
-    __slots__ = ("avals", "count", "kernel", "names", "result", "several", "templates")
+    __slots__ = ("avals", "count", "kernel", "names", "result", "run", "several", "templates")
 
     def __init__(
         self, avals: Sequence[Aval], names: tuple[str, ...], closed: ClosedJaxpr, tree: tree_util.PyTreeDef
@@ -33,6 +33,8 @@ class Shortcut:
         self.result: Any = plan.out_avals[0] if one else None
         self.several = None if one and not closed.consts else _several(closed, plan, tree)
         """What makes results that are several, or read constants."""
+        self.run: Callable[[list[Storage]], Any] = self.several or _alone(self.kernel, self.result)
+        """The results for operands of these types."""
 
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any] | None:
         """The operands of a call in order; None where others are given by name."""
@@ -41,11 +43,10 @@ class Shortcut:
             return None
         return [*args, *[kwargs[n] for n in names]]
 
-    def run(self, storages: list[Storage]) -> Any:
-        """The results for operands of these types."""
-        if self.several is not None:
-            return self.several(storages)
-        return made(self.kernel.call(storages), self.result)
+
+def _alone(kernel: sequence.Step | plans.Plan, aval: Any) -> Callable[[list[Storage]], Any]:
+    """What makes the only result, as a function."""
+    return lambda storages: made(kernel.call(storages), aval)
 
 
 def _several(closed: ClosedJaxpr, plan: plans.Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:

@@ -116,6 +116,13 @@ class Plan(Body):
         self.alone = calls[0] if single and self.reads[0] == list(range(count)) and self.fresh else None
         """The kernel that is all there is to do, if it reads the operands as they come."""
         self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
+        self._straighten()
+
+    def _straighten(self) -> None:
+        """What gives the first result."""
+        straight = self._line.straight(self.literals) if self.fresh else None
+        self.call: Callable[[Sequence[Storage]], Storage] = straight or self._outcome
+        """The first result, as `outcome`."""
 
     def resized(self, change: Callable[[Any], Any]) -> Plan:
         """The plan for one of the shapes that it serves; `change` gives the extents in place of bounds. Nothing is planned. O(steps)."""
@@ -133,6 +140,7 @@ class Plan(Body):
         made._written = lambda storages: self._written(storages).resized(change)  # type: ignore[method-assign]
         calls = [made._call(number) for number in range(len(made.steps))]
         made._line, made.alone = self._line.over(calls), calls[0] if self.alone is not None else None
+        made._straighten()
         return made
 
     def once(self, storages: Sequence[Storage], change: Callable[[Any], Any]) -> list[Array]:
@@ -327,10 +335,8 @@ class Plan(Body):
         results = self.run(storages, donated)
         return results if self.fresh else library_call.all_owned(results, storages)
 
-    def call(self, storages: Sequence[Storage]) -> Storage:
-        """The first result, as `outcome`."""
-        found = self._line.run([*storages, *self.literals]) if self.fresh else None
-        return self.outcome(storages)[0] if found is None else found[0]
+    def _outcome(self, storages: Sequence[Storage]) -> Storage:
+        return self.outcome(storages)[0]
 
     def _run_donated(self, storages: Sequence[Storage], donated: Mapping[int, Storage]) -> list[Storage]:
         if self.checks.later:  # what is checked later may have been overwritten by then

@@ -50,6 +50,26 @@ class Line:
         made._results, made._checks = self._results, self._checks
         return made
 
+    def straight(self, literals: Sequence[Storage]) -> Callable[[Sequence[Storage]], Storage] | None:
+        """The first result for operands, as one function on the shortest road; None where values are looked at between steps."""
+        if self._checks is not None:
+            return None
+        steps, results, literals = self._steps, self._results, tuple(literals)
+
+        def call(storages: Sequence[Storage]) -> Storage:
+            registers = [*storages, *literals]
+            for step, pick, dead in steps:
+                made = step.call(pick(registers))
+                if type(made) is list:
+                    registers += made
+                else:
+                    registers.append(made)
+                for k in dead:
+                    registers[k] = FREED
+            return results(registers)[0]
+
+        return call
+
     def taken(self, number: int, registers: Registers) -> Sequence[Storage]:
         """What a step reads."""
         return self._steps[number][1](registers)

@@ -269,7 +269,6 @@ def converted(storage: Storage, format: Format) -> Storage | None:
         return conversions.converted(storage, format)
     blocked = format if format.blocked else source
     columns = storage.shape[blocked.order[1]]
-    rows = _by_rows(blocked)
     wide, narrow = (passes.crd_dtype(n).itemsize for n in (columns, -(-columns // blocked.blocks[blocked.order[1]])))
     plan = _plan(source, format, storage.dtype.itemsize, (wide, narrow) if format.blocked else (narrow, wide))
     if plan is None:
@@ -280,6 +279,7 @@ def converted(storage: Storage, format: Format) -> Storage | None:
                 return None
     elif not plan.pays(len(storage.vals)):
         return None
+    rows = _by_rows(blocked)
     if format.blocked:
         return plan.run(storage if source == rows else convert.convert(storage, rows))
     made = plan.run(storage)

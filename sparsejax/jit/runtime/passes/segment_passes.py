@@ -267,10 +267,11 @@ class SegmentPasses(Passes):
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
         lengths = pos[1:] - pos[:-1]
-        long = () if np.maximum.reduce(lengths, initial=0) <= SHORT else np.flatnonzero(lengths > SHORT)
+        many = np.maximum.reduce(lengths, initial=0) > SHORT
+        long = np.flatnonzero(lengths > SHORT) if many else lengths[:0]
         if len(long) * RARE > len(crd):
             return None
-        if len(long):  # in order before the others, so that nothing is moved in them
+        if many:  # in order before the others, so that nothing is moved in them
             crd, vals = crd.copy(), vals.copy()
             for first, end in zip(pos[long].tolist(), pos[long + 1].tolist(), strict=True):
                 order = crd[first:end].argsort(kind="stable")
