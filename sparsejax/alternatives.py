@@ -95,6 +95,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "bucket": "lists by range of keys",
         "tree": "a search tree",
     },
+    "masked_insert": {
+        "jump": "an entry that a mask does not let through is jumped over",
+        "select": "its value is computed, and not taken",
+    },
     "rows": {
         "whole": "the outermost loop runs over all rows",
         "blocks": "over blocks of rows that fit into the first cache",

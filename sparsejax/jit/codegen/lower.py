@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen import abi, coiterate, emit, operands, register_tiles, sums, vectors
+from sparsejax.jit.codegen import abi, coiterate, emit, masked_inserts, operands, register_tiles, sums, vectors
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.codegen.emit import Num
 from sparsejax.jit.codegen.environment import Cursor, Env
@@ -210,6 +210,12 @@ class Lowering:
             emit_stmt(holds if known.value else fails)
             return
         test = emit.truth(self.b, self.value(known, env)).val
+        if fails is None and isinstance(holds, cin.Assign):
+            operand = self.operands.get(holds.lhs.tensor.name)
+            if isinstance(operand, Workspace) and masked_inserts.selects(operand, holds, env):
+                keys = [env.coordinate(self.b, ix) for ix in holds.lhs.indices]
+                operand.insert_where(self.b, keys, self.value(holds.rhs, env), test)
+                return
         self.b.if_else(test, lambda: emit_stmt(holds), None if fails is None else lambda: emit_stmt(fails))
 
     def statement(self, stmt: cin.Stmt, env: Env) -> None:

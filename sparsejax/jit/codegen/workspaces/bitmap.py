@@ -74,6 +74,20 @@ class Bitmap(Workspace):
         self._write(b, index, value, 1)
         self._mark(b, index)
 
+    def insert_where(self, b: Builder, coordinates: Sequence[Val], value: emit.Num, test: Val) -> None:
+        (index,) = self.packing.pack(b, coordinates)
+        old = emit.load(b, self._vals, index, self.tensor.dtype, 1, self.tensor.name)
+        new = value if self.op is None else emit.apply(b, self.op, [old, value], self.tensor.dtype)
+        emit.store(b, self._vals, index, emit.choose(b, test, new, old))
+        self._mark_where(b, index, test)
+
+    def _mark_where(self, b: Builder, index: Val, test: Val) -> None:
+        """List a key that is new where `test` holds."""
+        mark, asked = b.load(self._marks, index, "i8", "mark"), b.convert("zext", test, "i8")
+        self._put_key(b, self._list, b.get(self.count), index)
+        b.store(self._marks, index, b.binary("or", mark, asked))
+        b.increment(self.count, b.convert("zext", b.lt(mark, asked), "i64"))
+
     def update(self, b: Builder, keys: Sequence[Val], position: Val, value: emit.Num, lanes: int = 1) -> None:
         (index,) = self.packing.pack(b, keys)
         self._write(b, position, value, lanes)

@@ -18,5 +18,9 @@ class Marks(Bitmap):
     def _mark(self, b: Builder, index: Val) -> None:
         b.store(self._marks, index, b.const("i8", 1))
 
+    def _mark_where(self, b: Builder, index: Val, test: Val) -> None:
+        mark = b.load(self._marks, index, "i8", "mark")
+        b.store(self._marks, index, b.binary("or", mark, b.convert("zext", test, "i8")))
+
     def drain(self, b: Builder) -> None:
         self._walk_marks(b)

@@ -56,6 +56,10 @@ class Workspace(ABC):
     def insert(self, b: Builder, coordinates: Sequence[Val], value: emit.Num) -> None:
         """`self[coordinates] op= value`."""
 
+    def insert_where(self, b: Builder, coordinates: Sequence[Val], value: emit.Num, test: Val) -> None:
+        """`insert` where `test` holds, without a jump."""
+        raise TypeError(f"{type(self).__name__} workspaces insert by a jump")
+
     def update(self, b: Builder, keys: Sequence[Val], position: Val, value: emit.Num, lanes: int = 1) -> None:
         """`self[position] op= value`, for `lanes` positions in the block of the key with these coordinates."""
         raise TypeError(f"{type(self).__name__} workspaces have no blocks")
