@@ -123,6 +123,33 @@ def meaning(body: cin.Expr) -> Callable[..., Any]:
     return function
 
 
+def read_by(stmt: cin.Stmt) -> set[cin.Access]:
+    """The accesses of `stmt` whose values it depends on: an operator that is defined by others may not ask for all of its arguments.
+
+    >>> x, y = parameters(np.dtype("bool"))
+    >>> pair = product(cin.Literal(True, x.dtype), False)
+    >>> w = cin.Access(x.tensor, ())
+    >>> read_by(cin.Assign(w, cin.Call(pair.name, (x, y), x.dtype), None))
+    set()
+    """
+    found: set[cin.Access] = set()
+
+    def look(expr: cin.Expr) -> None:
+        if isinstance(expr, cin.Access):
+            found.add(expr)
+            found.update(expr.others)
+        elif isinstance(expr, cin.Call):
+            body = None if expr.op in ("cast", "stored") else operators.get(expr.op).body
+            names = None if body is None else {a.tensor.name for a in cin.accesses(body)}
+            for name, arg in zip(PARAMETERS if names is not None else expr.args, expr.args, strict=True):
+                if names is None or name in names:
+                    look(arg)
+
+    for write in cin.writes(stmt):
+        look(write.rhs)
+    return found
+
+
 def simplified(body: cin.Expr, dtype: np.dtype[Any]) -> cin.Expr:
     """`body` simplified, as `dtype`."""
     return simplify.simplify(body if body.dtype == dtype else cin.Call("cast", (body,), dtype))

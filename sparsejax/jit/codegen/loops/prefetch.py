@@ -35,7 +35,7 @@ from sparsejax.jit.codegen.environment import Env
 from sparsejax.jit.codegen.kernel_memory import LINE
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Input
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, scalar_functions
 from sparsejax.jit.ir.loop_plans import Leaders
 
 DISTANCE = 8
@@ -54,6 +54,7 @@ def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
     others = [a for a in dict.fromkeys(cin.accesses(loop.cases[key])) if a not in key and _scattered(loop, a)]
     if not others:
         return
+    asked = scalar_functions.read_by(loop.cases[key])
     b, last = loop.b, last_place(loop, walker)
     near, far = (
         b.named("soon", walker.segment.coordinate(b.min(b.add(place, distance), last)))
@@ -67,7 +68,7 @@ def fetch(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
         step = access.tensor.format.levels[level].group
         start = b.mul(b.load(pos.pointer, _parent(loop, access, near), "i64", "start"), step)
         kernel_memory.prefetch(b, crd.pointer, start, SIZES[crd.type])
-        if level + 1 == len(access.indices):
+        if level + 1 == len(access.indices) and access in asked:
             kernel_memory.prefetch(b, operand.vals, start, size)
             if size > 4:
                 kernel_memory.prefetch(b, operand.vals, b.add(start, LINE // size), size)
