@@ -78,6 +78,12 @@ PROGRAMS = {
     "written by columns": (lambda A, x: sj.einsum("ij,j->ij", A, x, out_format="csc"), A, W[:, 0]),
     "steps": (lambda A, x: sj.lax.while_loop(lambda y: snp.sum(y) < 1e6, lambda y: A @ y + 1, x), A, W[:, 0]),
     "rows of whole lines": (lambda A, X: A @ X, A, rng.random((N, 16))),
+    "product under a dense mask": (
+        lambda A, B, M: sj.einsum("ik,kj->ij", A, B, mask=M, out_format="csr"),
+        A,
+        B,
+        rng.random((N, N)) < 0.5,
+    ),
     "columns beside rows": (lambda A, X: X.T @ A, A, W),
 }
 
@@ -95,6 +101,7 @@ REACHED = {
     "fills": ("filled",),
     "fusion": ("softmax", "shared value", "computed again"),
     "loop_order": ("columns of rows", "rows in registers"),
+    "masked_insert": ("product under a dense mask",),
     "meeting": ("inner products", "triangles"),
     "memory": ("small dense",),
     "panels": ("matrices by column",),
