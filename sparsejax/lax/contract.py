@@ -261,7 +261,7 @@ def contract(
     arrays = [as_operand(x, f"operand {k}") for k, x in enumerate(operands)]
     labels = tuple(tuple(map(int, ls)) for ls in inputs)
     out = tuple(map(int, output))
-    chosen = semiring_of(semiring)
+    chosen = None if semiring is None else semiring_of(semiring)
     wanted = _wanted(arrays, dtype, chosen)
     extents = extents_of([a.shape for a in arrays], labels)
     for label in out:

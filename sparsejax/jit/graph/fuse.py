@@ -139,12 +139,13 @@ class _Fuser:
 
     def _inline(self, eqn: Eqn, made: cin.Definition) -> Nest:
         indices, out = made.indices, eqn.outputs[0]
-        result = legalize.assembled(tensor_of("out", out.aval))
+        result = tensor_of("out", out.aval)
+        result = result if out.aval.format.is_dense else legalize.assembled(result)
         inside: dict[cin.Access, Nest] = {}
         accesses = list(dict.fromkeys(cin.accesses(made.rhs)))
         asked = set(patterns(made.rhs))
         times = Counter(cin.accesses(made.rhs))
-        size = limits.nodes(made.rhs)
+        size = limits.nodes(made.rhs) if self.fragments else 0
         whole = made.rhs
         for access in accesses:
             var = self.vars.get(access.tensor.name)
@@ -330,7 +331,8 @@ def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:
     for access in nest.reads:
         fresh = _tensor_name(len(arguments))
         arguments.append(variables[access.tensor.name])
-        form = legalize.without_lone_coordinates(access.tensor.format)
+        form = access.tensor.format
+        form = legalize.without_lone_coordinates(form) if any(level.chained for level in form.levels) else form
         tensors[access] = cin.Access(access.tensor._replace(name=fresh, format=form), access.indices)
     made = nest.respelled(tensors, [f"w{k or ''}" for k in range(len(nest.producers))], names)
     by_name = {_tensor_name(k): v for k, v in enumerate(arguments)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -29,46 +29,38 @@ _T = TypeVar("_T")
 
 
 @contextmanager
+def _with(variable: ContextVar[_T], value: _T) -> Iterator[None]:
+    """Inside the block a variable has a value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
 def drawing(*what: object) -> Iterator[None]:
     """Choices inside the block are about `what`, whose text tells it from others."""
     if not free():
         yield
         return
-    token = _source.set(random.Random(f"{config.choosing()[0]} {' '.join(map(str, what))}"))
-    try:
+    with _with(_source, random.Random(f"{config.choosing()[0]} {' '.join(map(str, what))}")):
         yield
-    finally:
-        _source.reset(token)
 
 
-@contextmanager
-def pricing() -> Iterator[None]:
+def pricing() -> AbstractContextManager[None]:
     """Inside the block nothing is decided, only priced: every choice is the cheapest, whatever is asked for, and none is counted."""
-    token = _priced.set(True)
-    try:
-        yield
-    finally:
-        _priced.reset(token)
+    return _with(_priced, True)
 
 
-@contextmanager
-def listening(ways: dict[tuple[str, str], None]) -> Iterator[None]:
+def listening(ways: dict[tuple[str, str], None]) -> AbstractContextManager[None]:
     """Inside the block, what else would be legal at every choice is noted in `ways`."""
-    token = _heard.set(ways)
-    try:
-        yield
-    finally:
-        _heard.reset(token)
+    return _with(_heard, ways)
 
 
-@contextmanager
-def asking() -> Iterator[None]:
+def asking() -> AbstractContextManager[None]:
     """Inside the block every pass is asked, whether its condition holds or not."""
-    token = _asking.set(True)
-    try:
-        yield
-    finally:
-        _asking.reset(token)
+    return _with(_asking, True)
 
 
 def applies(wanted: bool) -> bool:

@@ -380,7 +380,7 @@ def _is_several(eqn: Eqn) -> bool:
 
 
 def _outputs(step: KernelRunner | partition.CallStep) -> tuple[Var, ...]:
-    return step.step.outputs if isinstance(step, KernelRunner) else step.outputs
+    return (step.step.output,) if isinstance(step, KernelRunner) else step.outputs
 
 
 def plan_of(closed: ClosedJaxpr, storages: Sequence[Storage] = ()) -> Plan:
