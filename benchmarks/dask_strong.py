@@ -147,8 +147,11 @@ def power_law(scale: int, links: int) -> sp.csr_array:
     rng = np.random.default_rng(0)
     ends = np.zeros((2, links), np.int32)
     for _ in range(scale):
-        quarter = np.searchsorted((0.57, 0.76, 0.95), rng.random(links))
-        ends = 2 * ends + (quarter >> 1, quarter & 1)
+        drawn = rng.random(links, np.float32)
+        lower = drawn >= 0.76
+        ends += ends
+        ends[0] += lower
+        ends[1] += ((drawn >= 0.57) & ~lower) | (drawn >= 0.95)
     ends = rng.permutation(1 << scale).astype(np.int32)[ends]
     made = sp.coo_array((np.ones(links), (ends[0], ends[1])), shape=(1 << scale, 1 << scale)).tocsr()
     made.data[:] = 1
