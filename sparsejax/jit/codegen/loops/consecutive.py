@@ -4,14 +4,17 @@
       for l in 0 .. g:
         t += V[k, l] * B[K[k, l], j]
 
-    if crd[lo] == lo and crd[hi - 1] == hi - 1:    after: coordinates ascend, so that those between are their places, too
+    prefetch crd[hi], crd[hi + hi - lo - 1]        after: the ends of the next segment, as long as this one
+    if crd[lo] == lo and crd[hi - 1] == hi - 1:    coordinates ascend, so that those between are their places, too
       for q in lo * g .. hi * g:                   one loop, whose start waits for no coordinate
         prefetch B[K.vals[q + D], j]               of the widest strips
         t += V.vals[q] * B[K.vals[q], j]
     else: as before
 
 Such are the positions of an index array that is sorted: `C[R[p],n] += V[p,l] * B[K[p,l],n]` walks its arrays as a product walks those of a matrix.
-Whether it is sorted need not be known before: two coordinates of a segment tell it of that segment. Terms come in the same order in both, and
+Whether it is sorted need not be known before: two coordinates of a segment tell it of that segment. Nothing else is read there, so the processor
+foresees neither, and runs only as far ahead as it has room while it waits for them: they are fetched one segment before (products with 32 columns of
+matrices beyond the second cache take 0.86 to 0.95 of the time: float32, an EPYC of the third generation). Terms come in the same order in both, and
 results have the same bits.
 """
 
@@ -31,6 +34,9 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     b, segment = loop.b, walker.segment
     with b.if_(b.lt(segment.lo, segment.hi)):
         last = b.named("last", b.sub(segment.hi, 1))
+        if loop.plan.prefetch:
+            next_last = b.named("next", b.add(last, b.sub(segment.hi, segment.lo)))
+            prefetch.coordinates(loop, walker, (segment.hi, next_last))
         ends = [b.eq(segment.coordinate(place), place) for place in (segment.lo, last)]
         b.if_else(b.and_(*ends), lambda: _range(loop, key, walker), lambda: merge.entries(loop, key, walker))
 

@@ -87,6 +87,15 @@ def stream(loop: Loop, walker: Walker, place: Val, coordinates: bool, values_of:
             kernel_memory.prefetch(b, values.vals, later, access.tensor.dtype.itemsize)
 
 
+def coordinates(loop: Loop, walker: Walker, places: Iterable[Val]) -> None:
+    """Fetch the coordinates at some places of what is walked."""
+    operand = loop.context.operands[walker.access.tensor.name]
+    assert isinstance(operand, Input)
+    crd = operand.buffers[walker.level]["crd"]
+    for place in places:
+        kernel_memory.prefetch(loop.b, crd.pointer, place, SIZES[crd.type])
+
+
 def rows(
     loop: Loop,
     walker: Walker,
