@@ -174,11 +174,31 @@ def spelled(s: Statement) -> str:
 
 def expanded(arrays: Sequence[Any], statement: Statement, names: Names, target: str) -> Any:
     """The result of a statement: its index arrays checked, then a kernel."""
-    work = _Expansion(list(arrays), statement, names, target)
+    work = _Expansion(list(arrays), _without_ones(arrays, statement), names, target)
     work.check()
     work.turn()
     made = indirect_p.bind(*work.arrays, statement=work.statement)
     return made if statement.format is None else convert_format(made, statement.format)
+
+
+def _without_ones(arrays: Sequence[Any], s: Statement) -> Statement:
+    """A statement without the variables that run over one coordinate of dense arrays alone: no loop over them can stand in the way of others.
+
+    C[R[p]] += V[p,q] * B[K[p,q]]       C[R[p]] += V[p,0] * B[K[p,0]], q < 1: each slot a group
+    """
+    dense = [r for r in statements.every(s) if arrays[r.array].format.is_dense]
+    fixed = {v for r in statements.every(s) if r not in dense for v in statements.variables_of(*r.indices)}
+    fixed |= set(statements.variables_of(*s.target)) | {
+        v for r in s.stored for v in statements.variables_of(*r.indices)
+    }
+    gone = {v for v, n in s.extents if type(n) is int and n == 1 and v not in fixed}
+    if not gone:
+        return s
+
+    def first(ref: Ref) -> Ref:
+        return Ref(ref.array, tuple(0 if isinstance(ix, str) and ix in gone else ix for ix in ref.indices))
+
+    return s.mapped(first).with_(extents=tuple((v, n) for v, n in s.extents if v not in gone))
 
 
 def _nothing(s: Statement, operands: Sequence[Any]) -> Any:
