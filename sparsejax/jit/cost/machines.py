@@ -3,6 +3,8 @@
 ice_lake    two cores of a server at 2.8 GHz, a virtual machine: as `python -m benchmarks.calibrate` printed it, but for three prices set by hand:
             `enter` (fitted: 13), which the benchmark rows tell better; `row` (11), which softmax of rows of one entry tells better; and `short`:
             SpMV of 100,000 rows of 6, 10, 14, 20 and 28 entries in blocks takes 0.94, 1.00, 1.06, 1.08 and 1.05 times as long as row by row
+zen3        two cores of a server, a virtual machine: fitted to 115 kernels of the benchmark rows as `benchmarks.calibrate` does, but for what looking up
+            takes (`lookup`, `miss`, `scatter`), which masked products of chosen densities tell
 zen4        the tables of workspaces and conversions were fitted there; else ice_lake's, with what is known to differ
 """
 
@@ -41,9 +43,11 @@ ICE_LAKE = Machine(
     append=2.0,
     whole=16.0,
     gather=30.0,
+    stall=75.0,
     look=0.25,
     remember=20000.0,
     compile=20000000.0,
+    calls=4.0,
 )
 
 ZEN4 = replace(
@@ -63,4 +67,23 @@ ZEN4 = replace(
     fill=(0.5, 1.0, 3.0),
 )
 
-MACHINES = (ICE_LAKE, ZEN4)
+ZEN3 = replace(
+    ZEN4,
+    name="zen3",
+    caches=(32 << 10, 512 << 10, 32 << 20),
+    call=3400.0,
+    iterate=0.14,
+    enter=4.3,
+    row=3.9,
+    lane=0.056,
+    merge=2.9,
+    append=0.5,
+    store=0.2,
+    workspace=2.7,
+    line=(1.0, 3.1, 5.4),
+    stream=(0.69, 1.5, 1.9),
+    write=(1.2, 3.8, 8.0),
+    fill=(0.59, 2.2, 2.6),
+)
+
+MACHINES = (ICE_LAKE, ZEN3, ZEN4)

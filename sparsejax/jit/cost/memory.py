@@ -7,27 +7,28 @@ innermost of these is found in the cache if it fits, and else comes from where t
     for i: for j: for k:          out[i,j] += A[i,k] * H[k,j]     A[i,:] once for every j, among the bytes of a row; then A, once, in order
     for p: for j:                 out[p,j] = H[A[p],j]            rows of H, in any order, for every p; then what of it they touch, once
 
-    level    lines that come from beyond what the loop inside it touches, whether in order, and the bytes among which they lie
+    level    lines that come from beyond what the loop inside it touches, how many of them begin anywhere, and the bytes among which they lie
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from sparsejax.jit.cost.price_table import Machine
 
-LINE, COORDINATE = 64.0, 8
-"""Bytes of a cache line, and of a coordinate."""
+LINE = 64.0
+"""Bytes of a cache line."""
 
 
 class Lines(NamedTuple):
-    """So many cache lines, touched one after the other or anywhere, among so many bytes."""
+    """So many cache lines among so many bytes: some of them anywhere, the others one after the other."""
 
     number: float
     among: float
-    in_order: bool
+    anywhere: float
 
 
 class Walked(NamedTuple):
@@ -47,6 +48,8 @@ class Walked(NamedTuple):
     """The depths of the loops over variables of its indices that are looked up: what these name may be anywhere."""
     in_runs: bool = True
     """Whether a loop runs along its last level, which is looked up else."""
+    walks: float | None = None
+    """How many entries each run of its innermost loop walks over, where this is led by others too; none: as many as the body runs for."""
 
 
 class Beside(NamedTuple):
@@ -66,30 +69,38 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
     touches of the same line, lies in the caches too.
 
     >>> found = lines(Walked((1, 2), 8.0, (1000.0, 32.0), False), (1.0, 1e3, 1e4, 3.2e5), 1e6)
-    >>> [(x.number, x.among, x.in_order) for x in found]
-    [(40000.0, 256000.0, False), (4000.0, 1000000.0, True)]
+    >>> [(x.number, x.among, x.anywhere) for x in found]
+    [(40000.0, 256000.0, 10000.0), (4000.0, 1000000.0, 0.0)]
     """
     inner = max(walked.depths)
-    touches, runs = survivors[inner + 1], survivors[inner]
-    count = touches
+    runs = survivors[inner]
+    touches = survivors[inner + 1] if walked.walks is None else runs * walked.walks
+    count = anywhere = touches
     if walked.depths[-1] == inner and walked.in_runs:
         count *= walked.each / LINE
         if not walked.leads:  # every run begins with a line of its own
             count = max(count, min(runs, touches))
+        anywhere = min(runs, count)
     found: list[Lines] = []
-    in_order = walked.leads and walked.depths[-1] == inner
+    if walked.leads and _stride(walked, inner) <= LINE:
+        anywhere = 0.0
+    share = anywhere / max(1e-9, count)
     again = {*range(inner)}.difference(walked.depths, walked.drawn).union(walked.drawn[:1])
     for depth in sorted(again, reverse=True):
         part, close = walked.each, 1.0
         for own, many, near in zip(walked.depths, walked.fanout, walked.among or itertools.repeat(1.0), strict=False):
             if own > depth or (depth in walked.drawn and own == depth):
                 part, close = part * many, close * near
-        found.append(
-            Lines(count * walked.new, close * part + _between(close * part, count, depth, survivors, beside), in_order)
-        )
+        size = close * part + _between(close * part, count, depth, survivors, beside)
+        found.append(Lines(count * walked.new, size, count * walked.new * share))
         count = min(count, max(1.0, survivors[depth]) * part / LINE)
     in_order = not walked.drawn and list(walked.depths) == sorted(walked.depths)
-    return [*found, Lines(count, rest + beside.bytes, in_order)]
+    return [*found, Lines(count, rest + beside.bytes, 0.0 if in_order else count * share)]
+
+
+def _stride(walked: Walked, inner: int) -> float:
+    """How many bytes lie between what the innermost loop of an array visits one after the other in its order of storage."""
+    return walked.each * math.prod(walked.fanout[walked.depths.index(inner) + 1 :])
 
 
 def _between(part: float, count: float, depth: int, survivors: Sequence[float], beside: Beside) -> float:
@@ -106,16 +117,16 @@ def price(found: Sequence[Lines], machine: Machine, written: bool) -> float:
     """The nanoseconds that lines take, those of a level beyond what the levels inside it cost already.
 
     >>> from sparsejax.jit.cost.machines import ZEN4
-    >>> near, far = (price([Lines(1e6, size, False)], ZEN4, False) for size in (1e4, 64e6))
+    >>> near, far = (price([Lines(1e6, size, 1e6)], ZEN4, False) for size in (1e4, 64e6))
     >>> near, far > 1e6
     (0.0, True)
     """
     anywhere, following = (machine.write, machine.fill) if written else (machine.line, machine.stream)
     total, before = 0.0, (0.0, 0.0, 0.0)
-    for number, among, in_order in found:
+    for number, among, begun in found:
         now = machine.beyond(among)
-        each = following if in_order else anywhere
-        more = [ns * (n - b) if n > b else 0.0 for ns, n, b in zip(each, now, before, strict=True)]
-        total += number * sum(more)
+        for (near, far), n, b in zip(zip(following, anywhere, strict=True), now, before, strict=True):
+            if n > b:
+                total += (near * (number - begun) + far * begun) * (n - b)
         before = (max(now[0], before[0]), max(now[1], before[1]), max(now[2], before[2]))
     return total

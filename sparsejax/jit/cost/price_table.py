@@ -71,12 +71,17 @@ class Machine:
     gather: float
     """An entry that is kept and then leads to memory out of the cache: a loop over all entries starts many such reads at once, that over a few
     stops after each row (measured on attention over 5,000 to 20,000 rows: 12 for 2.5 MB, 25 for 10 MB)."""
+    stall: float
+    """A run of loops that statements share, in which one of them reads lines anywhere, out of the caches: the next run's are not read ahead (layers
+    of a graph network over 65,536 and 100,000 rows: 75 measured)."""
     look: float
     """An element of an operand whose values are checked before every call."""
     remember: float
     """A copy whose pattern is remembered, beside its values."""
     compile: float
     """Another kernel is planned and compiled."""
+    calls: float
+    """Calls that are assumed to read an operand that stays, where nothing is known of them: each pays such a part of a copy that stays with it."""
 
     def looked_up(self, hits: float) -> float:
         """A coordinate that is looked up where a share of them is found: a branch that goes the other way less often than not is foreseen else.

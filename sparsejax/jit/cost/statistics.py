@@ -92,9 +92,25 @@ class Facts:
     couplings: Mapping[tuple[str, int, str, int], float] = field(default_factory=dict)
     points: float | None = None
     collisions: float | None = None
+    fresh: frozenset[str] = frozenset()
+    """Tensors that every call makes anew: copies of them do not stay."""
+    same: tuple[tuple[str, str], ...] = ()
+    """Tensors that are the same array as another one, with the name of that one."""
 
     def __getitem__(self, name: str) -> Counts:
         return self.counts[name]
+
+
+def named(nest: Nest, arguments: Sequence[object], some: Collection[object]) -> frozenset[str]:
+    """The inputs of a nest, by name, of which the arguments are among `some`."""
+    return frozenset(t.name for t, a in zip(nest.inputs, arguments, strict=True) if a in some)
+
+
+def same(nest: Nest, arguments: Sequence[object]) -> tuple[tuple[str, str], ...]:
+    """Which inputs of a nest are the same of its `arguments`: by name, with the name of the first."""
+    first: dict[object, str] = {}
+    pairs = [(t.name, first.setdefault(a, t.name)) for t, a in zip(nest.inputs, arguments, strict=True)]
+    return tuple((name, other) for name, other in pairs if name != other)
 
 
 def of(nest: Nest, inputs: Sequence[Storage], exact: bool = False) -> Facts:

@@ -36,6 +36,8 @@ class Known:
 
     counts: dict[Var, statistics.Counts] = field(default_factory=dict)
     degrees: dict[Var, Degrees] = field(default_factory=dict)
+    made: frozenset[Var] = frozenset()
+    """Those that steps make."""
 
     def entries(self, var: Var) -> float:
         """How many entries a value has."""
@@ -55,14 +57,17 @@ class Known:
 
     def only(self, values: Sequence[Var]) -> Known:
         """What is known of some values."""
-        return Known({v: self.counts[v] for v in values}, {v: self.degrees[v] for v in values if v in self.degrees})
+        return Known(
+            {v: self.counts[v] for v in values}, {v: self.degrees[v] for v in values if v in self.degrees}, self.made
+        )
 
     def copy(self) -> Known:
         """The same, to be extended."""
-        return Known(dict(self.counts), dict(self.degrees))
+        return Known(dict(self.counts), dict(self.degrees), self.made)
 
     def add(self, step: partition.Step) -> None:
         """The results of a step whose operands are known."""
+        self.made |= set(step.outputs)
         if isinstance(step, partition.KernelStep):
             self._add_kernel(step)
             return
@@ -100,9 +105,10 @@ class Known:
     def facts(self, step: partition.KernelStep) -> tuple[Nest, statistics.Facts]:
         """A kernel as the scheduler sees it, and what is known of its operands."""
         counts = [self.counts[v] for v in step.arguments]
+        fresh = statistics.named(step.nest, step.arguments, self.made)
         if blocks.has_blocks(step.nest):
             read = blocks.adapted(step.nest)
-            return blocks.split(read), statistics.Facts(split(step.nest, read, counts))
+            return blocks.split(read), statistics.Facts(split(step.nest, read, counts), fresh=fresh)
         names = [t.name for t in step.nest.inputs]
         named = dict(zip(names, step.arguments, strict=True))
         pairs: dict[tuple[str, int, str, int], float] = {}
@@ -112,7 +118,8 @@ class Known:
                 one, other = left and left[d], right and right[e]
                 if one and other:
                     pairs[a, d, b, e] = statistics.rounded(skew.coupling(*one, *other))
-        return step.nest, statistics.Facts(dict(zip(names, counts, strict=True)), pairs)
+        same = statistics.same(step.nest, step.arguments)
+        return step.nest, statistics.Facts(dict(zip(names, counts, strict=True)), pairs, same=same, fresh=fresh)
 
     def cost(self, step: partition.KernelStep) -> float | None:
         """What the cheapest schedule of a kernel costs; None where it has none, or shares no loop."""
@@ -124,7 +131,7 @@ class Known:
         nest, found = self.facts(step)
         key = (nest, *((t.shape, t.format) for t in (*nest.inputs, nest.output)))
         counts, pairs = tuple(sorted(found.counts.items())), tuple(sorted(found.couplings.items()))
-        return _scheduled(key, counts, pairs, machine.current())
+        return _scheduled(key, counts, pairs, found.same, found.fresh, machine.current())
 
 
 def of_program(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Known | Mapping[Var, Storage]) -> Known:
@@ -172,10 +179,12 @@ def _scheduled(
     key: tuple[Nest, Any],
     counts: tuple[tuple[str, statistics.Counts], ...],
     pairs: tuple[tuple[Any, float], ...],
+    same: tuple[tuple[str, str], ...],
+    fresh: frozenset[str],
     here: price_table.Machine,
 ) -> schedules.Schedule | None:
     """The cheapest schedule here of the nest in `key`, which also holds what the hash of a nest leaves out."""
-    nest, found = key[0], statistics.Facts(dict(counts), dict(pairs))
+    nest, found = key[0], statistics.Facts(dict(counts), dict(pairs), same=same, fresh=fresh)
     with choices.pricing():
         return _cheapest(nest, found)
 

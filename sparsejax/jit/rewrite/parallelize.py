@@ -41,7 +41,7 @@ SMALL, LARGE = 1 << 14, 1 << 24
 """Iterations that a chunk has at least, and at most."""
 USUAL, MOST = 64, 1024
 """Chunks: as many for kernels of any usual size, more only so that none takes long."""
-GROWING, PLACED = 2.0, 36_000
+GROWING, PLACED = 4.0, 36_000
 """How much more work a growing output asks for: its pieces are made, placed and freed in some 60 microseconds, and as much again for so many entries,
 which are moved once more, mostly by the other processor (measured on two cores of a Xeon: sums of matrices of 60,000 to 150,000 entries, 400 to
 750 microseconds on one thread, take up to 1.4 times as long on two; of 190,000 0.8 times; products of 0.2 to 1 million terms 0.9 to 1.1)."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Var
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import Format, copies
 from sparsejax.formats.storage import Storage
@@ -74,6 +75,8 @@ class KernelRunner:
     """Whether kernels by position may run in its place."""
     choose: str = ""
     """The alternatives that it is planned with where nothing else is asked for (`tuning`); "": the cheapest."""
+    made: frozenset[Var] = frozenset()
+    """The values of the program that steps make."""
 
     def __post_init__(self) -> None:
         features = self.step.nest.features
@@ -86,6 +89,8 @@ class KernelRunner:
         self.origin: KernelRunner | None = None
         """The kernel whose plans it takes, where that serves many shapes and it is for one of them."""
         self._sized(nest.output, self.step.output.aval)
+        self._fresh = statistics.named(self.step.nest, self.step.arguments, self.made)
+        self._same = statistics.same(self.step.nest, self.step.arguments)
         self.joins = self._joins()
         counted = features.sparse_result and features.reduced
         self.meeting = collisions.plan(self.step.nest) if choices.applies(counted) else None
@@ -257,7 +262,7 @@ class KernelRunner:
 
     def _positional(self, made: shared_patterns.Positional, inputs: Sequence[Storage]) -> KernelRunner | None:
         """The runner of a kernel by position; None where no loop order can run it."""
-        runner = KernelRunner(made.step, self.shared, positional=False, choose=self.choose)
+        runner = KernelRunner(made.step, self.shared, positional=False, choose=self.choose, made=self.made)
         try:
             runner.plan(runner.observe(made.inputs(inputs)))
         except ScheduleError:
@@ -379,7 +384,8 @@ class KernelRunner:
         if self.origin is not None:
             known = self.origin.plan(observed, order)
             return Planned(known.binding.resized(self.output), known.moves, observed, known.account, known.over)
-        key = plan_cache.key(self.step.nest, self.shared, config.planning(), machine.current(), observed, order)
+        seen = observed, sorted(self._fresh), self._same
+        key = plan_cache.key(self.step.nest, self.shared, config.planning(), machine.current(), seen, order)
         constants = Numbers() if self.shared else None
         recipe = plan_cache.load(key)
         if recipe is None:
@@ -419,14 +425,15 @@ class KernelRunner:
         given = self.step.nest
         if given.bounded:
             counts = [statistics.at_most(t.format, t.shape, r) for t, r in zip(given.inputs, observed, strict=True)]
-            return statistics.Facts(expected.split(given, self.nest, counts))
+            return statistics.Facts(expected.split(given, self.nest, counts), fresh=self._fresh)
         count = len(given.inputs)
         couplings = dict(zip(self.joins, observed[count], strict=True)) if self.joins else {}
         if self.plain is given:
             found = dict(zip((t.name for t in given.inputs), observed[:count], strict=True))
         else:
             found = expected.split(given, self.nest, observed[:count])
-        return statistics.Facts(found, couplings, *(observed[-1] if self.meeting else ()))
+        points, met = observed[-1] if self.meeting else (None, None)
+        return statistics.Facts(found, couplings, points, met, self._fresh, self._same)
 
     def schedule(self, observed: Observed, order: replan.Order = ()) -> tuple[schedules.Schedule, Program]:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""

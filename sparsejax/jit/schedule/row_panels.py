@@ -55,6 +55,7 @@ def chosen(nest: Nest, known: Facts, made: Schedule, schedule: Callable[[Nest, F
     name, form = found
     tensor = next(t for t in nest.inputs if t.name == name)
     copied = conversion_price.cost(tensor.format, form, tensor.shape, known[tensor.name][-1])
+    copied /= 1.0 if name in known.fresh else machine.current().calls
     cost = replace(apart.cost, conversions=apart.cost.conversions + copied)
     legal = name not in dict(apart.conversions) and math.isfinite(cost.total)
     most = made.cost.total * (1.0 if made.order[0] in cin.bound_by(cin.Access(nest.output, nest.indices)) else SHARED)

@@ -29,7 +29,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Format
-from sparsejax.jit.cost import conversion_price, machine, operator_counts, price_table, statistics, workspace_choice
+from sparsejax.jit.cost import (
+    conversion_price,
+    machine,
+    memory,
+    operator_counts,
+    price_table,
+    statistics,
+    workspace_choice,
+)
 from sparsejax.jit.cost.cardinality import distinct
 from sparsejax.jit.cost.joins import Meeting, factors
 from sparsejax.jit.cost.machine import UNEVEN
@@ -333,7 +341,9 @@ class Model(Computed):
                 rows = tiled_loops.around(self, (*state.order, var), first)
                 around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
                 around += here.start * self.walk(state.order[:first]).survivors
-        most = self.extents[var] * self.share(var, bound, fills)
+        most = self.extents[var] * (
+            1.0 if self._all_copied(var, bound, leaders, discordant) else self.share(var, bound, fills)
+        )
         for m in self._meetings:
             if not m.done(bound) and m.done(bound | {var}):
                 most *= m.coupling
@@ -367,6 +377,18 @@ class Model(Computed):
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         order = (*state.order, var)
         return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders))
+
+    def _all_copied(
+        self,
+        var: cin.IndexVar,
+        bound: frozenset[cin.IndexVar],
+        leaders: Sequence[cin.Access],
+        discordant: Collection[cin.Access],
+    ) -> bool:
+        """Whether the outermost loop counts over the dense level of copies, which has all positions, as that of operands that are stored so has."""
+        if bound or leaders:
+            return False
+        return all(a in discordant for a in self.accesses if a.tensor.lacks and var in a.bound)
 
     def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> bool:
         """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""
@@ -426,7 +448,8 @@ class Model(Computed):
         if access.tensor.policy == placement.KEPT:
             return math.inf
         tensor, after = access.tensor, concordant.concordant_format(access, order, self.facts)
-        return conversion_price.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
+        whole = conversion_price.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
+        return whole if tensor.name in self.facts.fresh else whole / self.machine.calls
 
     def _copy(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
         """The same with the values beside it, whose places in the copy are remembered with the pattern; infinite where these would have other
@@ -458,7 +481,22 @@ class Model(Computed):
             # a dense workspace is cleared for every iteration of the loops around it
             size = math.prod(float(self.extents[v]) for v in self.storage[p:])
             output = self.machine.lane * self.lanes * size * self.walk(state.order[:p]).survivors
+        elif self._cleared(state.order):
+            size = math.prod(map(float, nest.output.shape)) * nest.output.dtype.itemsize
+            output = memory.price([memory.Lines(size / memory.LINE, size, 0.0)], self.machine, True)
         return Cost(state.cost, self.waiting.total(state.order), output, conversions)
+
+    def _cleared(self, order: tuple[cin.IndexVar, ...]) -> bool:
+        """Whether a dense result is cleared before it is added to: its elements are not assigned once, each after all that it is reduced over."""
+        nest = self.nest
+        if not nest.direct or not nest.output.format.is_dense or not nest.producers or nest.op is None:
+            return False
+        first = tiled_loops.first(self, order)
+        outer = order if first is None else order[:first]
+        last = max([k for k, v in enumerate(outer) if v in self.storage], default=-1)
+        if any(v not in self.storage for v in (outer[: last + 1] if first is None else outer)):
+            return True
+        return any(self.walk(outer[: k + 1]).leaders for k in range(last + 1))
 
     def workspace(self, state: State) -> workspace_choice.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""

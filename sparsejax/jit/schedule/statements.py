@@ -146,6 +146,7 @@ class _Pricing:
         self._best: dict[tuple[int, Loops], Schedule | None] = {}
         self._prefix: dict[tuple[int, Loops], tuple[float, float]] = {}
         self._beside: dict[tuple[int, Loops], memory.Beside] = {}
+        self._again: dict[tuple[int, Loops], frozenset[cin.Access]] = {}
         if known is not None:
             same = [self._reads(k) == known._reads(k) for k in range(len(self.models))]
             self.models = [
@@ -281,12 +282,39 @@ class _Pricing:
         if row_blocking.gains(nest, number, place):
             inner *= search.TILED
         waiting = self.waits(number, best.order, shared) * often
+        if shared:
+            waiting += (
+                self.machine.stall * times * self.models[number].waiting.stalls(best.order, self.beside(number, shared))
+            )
         return place, Cost(inner * often + once, waiting, output, best.cost.conversions), times, best
 
     def waits(self, number: int, order: Loops, shared: Loops) -> float:
         """What a statement waits for memory in its own loops, those behind `shared` ones."""
-        waiting, beside = self.models[number].waiting, self.beside(number, shared)
-        return max(0.0, waiting.total(order, beside) - waiting.total(shared, beside))
+        waiting, beside, again = self.models[number].waiting, self.beside(number, shared), self.again(number, shared)
+        return max(0.0, waiting.total(order, beside, again) - waiting.total(shared, beside, again))
+
+    def again(self, number: int, shared: Loops) -> frozenset[cin.Access]:
+        """What a statement reads of arrays of which a later one reads the same part in each run of `shared` loops: it waits for them once."""
+        if not shared:
+            return frozenset()
+        if (number, shared) not in self._again:
+            same = dict(self.facts.same)
+
+            def parts(k: int) -> dict[tuple[str, tuple[cin.Index | None, ...]], cin.Access]:
+                found: dict[tuple[str, tuple[cin.Index | None, ...]], cin.Access] = {}
+                for a in self.models[k].accesses:
+                    part = tuple(ix if ix in shared else None for ix in a.indices)
+                    if any(part):
+                        found[same.get(a.tensor.name, a.tensor.name), part] = a
+                return found
+
+            own = parts(number)
+            later = (
+                k for k in range(number + 1, len(self.models)) if set(shared) <= set(self.models[k].nest.variables)
+            )
+            read = {part for k in later for part in parts(k)}
+            self._again[number, shared] = frozenset(a for part, a in own.items() if part in read)
+        return self._again[number, shared]
 
     def beside(self, number: int, shared: Loops) -> memory.Beside:
         """What the other statements touch in `shared` loops, in their cheapest orders."""

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from sparsejax.jit.cost import memory, statistics
+from sparsejax.formats import passes
+from sparsejax.jit.cost import machine, memory, statistics
 from sparsejax.jit.cost.statistics import EVEN
 from sparsejax.jit.ir import cin
 from sparsejax.jit.schedule import placement, regions, tiled_loops
@@ -38,7 +39,7 @@ class Waiting:
         """The result of the model's kernel is `kept` for some loops only, or not."""
         self._model, self._kept = model, kept
         self._alone: dict[Order, float] = {}
-        self._totals: dict[memory.Beside, dict[Order, float]] = {memory.ALONE: self._alone}
+        self._totals: dict[tuple[memory.Beside, frozenset[cin.Access]], dict[Order, float]] = {(memory.ALONE, frozenset()): self._alone}
         self._walks: dict[Order, _Walk] = {}
         self._spreads: dict[Order, statistics.Spread] = {}
         self._result = cin.Access(model.nest.output, model.nest.indices)
@@ -51,25 +52,50 @@ class Waiting:
         apart = model.nest.nested or self._kept or not cin.are_variables(self._result.indices)
         made = {} if apart else {self._result: model.level_counts()}
         made |= {a: model.facts[a.tensor.name] for a in model.accesses if a.tensor.policy != placement.KEPT}
-        return {a: _layout(a, counts) for a, counts in made.items() if _plain(a) and len(counts) == len(a.indices)}
+        return {a: self._layout(a, counts) for a, counts in made.items() if _plain(a) and len(counts) == len(a.indices)}
 
     @functools.cached_property
     def bytes(self) -> float:
         """Of all arrays."""
         return sum(math.prod(fanout) * each for each, fanout in self._layouts.values())
 
-    def total(self, order: Order, beside: memory.Beside = memory.ALONE) -> float:
+    def total(
+        self, order: Order, beside: memory.Beside = memory.ALONE, again: frozenset[cin.Access] = frozenset()
+    ) -> float:
         """Nanoseconds for the arrays whose indices all have loops in `order`: operands as they are stored, not those that are copied, and a result
-        that is written where its entries belong; other statements touch theirs `beside` these."""
+        that is written where its entries belong; other statements touch theirs `beside` these. What is read `again` was just read by another
+        statement in the same run of the loops that they share."""
         if not order:
             return 0.0
-        known = self._alone if beside is memory.ALONE else self._totals.setdefault(beside, {})
-        found = known.get(order)
-        if found is None:
+        known = self._alone if beside is memory.ALONE and not again else self._totals.setdefault((beside, again), {})
+        made = known.get(order)
+        if made is None:
             here, written = self._model.machine, self._result
-            waits = [memory.price(self._lines(a, order, beside), here, a is written) for a in self._ended(order)]
-            found = known[order] = self.total(order[:-1], beside) + sum(waits)
-        return found
+            waits = 0.0
+            for a in self._ended(order):
+                found = self._lines(a, order, beside)
+                if a in again:
+                    near = beside.each + self._layouts[a][0] * self._inside(a, order[: beside.shared])
+                    found = [x._replace(among=min(x.among, near)) for x in found]
+                waits += memory.price(found, here, a is written)
+            made = known[order] = self.total(order[:-1], beside, again) + waits
+        return made
+
+    def _inside(self, access: cin.Access, shared: Order) -> float:
+        """How many positions of an array one run of the body of some loops has."""
+        _, fanout = self._layouts[access]
+        stored = [access.indices[d] for d in access.tensor.format.order]
+        return math.prod(many for ix, many in zip(stored, fanout, strict=True) if ix not in shared)
+
+    def stalls(self, order: Order, beside: memory.Beside) -> float:
+        """In which share of the runs of the loops that it shares with others the kernel reads lines anywhere, out of the caches."""
+        runs = max(1.0, self._model.walk(order[: beside.shared]).survivors)
+        most = 0.0
+        for k in range(beside.shared, len(order)):
+            for access in self._ended(order[: k + 1]):
+                first = self._lines(access, order[: k + 1], beside)[0]
+                most = max(most, min(1.0, first.anywhere / runs) * machine.missed(first.among))
+        return most
 
     def touched(self, order: Order) -> float:
         """Bytes of the lines that loops touch, as often as they do."""
@@ -121,8 +147,26 @@ class Waiting:
         new, among = math.prod([x.new for x in near]), tuple([x.among for x in near])
         each, fanout = self._layouts[access]
         in_runs = not drawn or cin.follows(stored[-1]) is not None
-        walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs)
+        model, deepest = self._model, max(depths)
+        last = model.walk(order[: deepest + 1])
+        meets = access in last.leaders and len(last.leaders) > 1 and access.tensor.name not in last.scattered
+        walks = model.fiber(access, order[deepest], model.walk(order[:deepest]).bound) if meets else None
+        walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs, walks)
         return memory.lines(walked, survivors, self.bytes, beside)
+
+    def _layout(self, access: cin.Access, counts: tuple[float, ...]) -> tuple[float, tuple[float, ...]]:
+        fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *counts)))
+        last = len(access.indices) - 1
+        if access.tensor.format.levels[last].full or not self._asks(access, access.level_index(last)):
+            return access.dtype.itemsize, fanout
+        extent = access.tensor.shape[access.tensor.format.order[last]]
+        return access.dtype.itemsize + passes.crd_dtype(extent).itemsize, fanout
+
+    def _asks(self, access: cin.Access, index: cin.Index) -> bool:
+        """Whether anything else is found by the coordinates of an array that this index runs over."""
+        var, model = cin.follows(index), self._model
+        others = (a for a in (*model.accesses, self._result) if a != access)
+        return var is None or any(var in cin.bound_by(a) for a in others)
 
     def _spread(self, order: Order) -> statistics.Spread:
         found = self._spreads.get(order)
@@ -150,9 +194,3 @@ def _plain(access: cin.Access) -> bool:
     if not access.indices or access.tensor.format.blocked or access.others != access.entries:
         return False
     return all(map(cin.variables_of, access.indices))
-
-
-def _layout(access: cin.Access, counts: tuple[float, ...]) -> tuple[float, tuple[float, ...]]:
-    fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *counts)))
-    coordinate = 0 if access.tensor.format.levels[-1].full else memory.COORDINATE
-    return access.dtype.itemsize + coordinate, fanout
