@@ -28,7 +28,12 @@ def product(form, fresh=(), calls=ZEN3.calls, entries=ENTRIES, n=N):
     A = cin.Access(tensor("A", (n, n), form), (I, K))
     B = cin.Access(tensor("B", (n, WIDTH), "dense"), (K, J))
     w = cin.Access(tensor("w", (n, WIDTH), "dense"), (I, J))
-    nest = Nest(tensor("out", (n, WIDTH), "dense"), (I, J), (Producer(w, "add", cin.Call("multiply", (A, B), np.dtype(float))),), w)
+    nest = Nest(
+        tensor("out", (n, WIDTH), "dense"),
+        (I, J),
+        (Producer(w, "add", cin.Call("multiply", (A, B), np.dtype(float))),),
+        w,
+    )
     facts = statistics.Facts({"A": (n, entries), "B": (n, n * WIDTH)}, fresh=frozenset(fresh))
     return search.Model(nest, facts, here=dataclasses.replace(ZEN3, calls=calls))
 
