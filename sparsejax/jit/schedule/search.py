@@ -489,7 +489,7 @@ class Model(Computed):
     def _cleared(self, order: tuple[cin.IndexVar, ...]) -> bool:
         """Whether a dense result is cleared before it is added to: its elements are not assigned once, each after all that it is reduced over."""
         nest = self.nest
-        if not nest.direct or not nest.output.format.is_dense or not nest.producers or nest.op is None:
+        if not order or not nest.direct or not nest.output.format.is_dense or nest.op is None:
             return False
         first = tiled_loops.first(self, order)
         outer = order if first is None else order[:first]
