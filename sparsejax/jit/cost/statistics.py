@@ -234,8 +234,8 @@ def spread(storage: Storage) -> tuple[Spread, ...]:
 
 
 def crossed(storage: Storage) -> Spread:
-    """How close together the coordinates of the outer one of two levels lie where entries are visited by the inner one: looked for where some
-    window of entries lies in one segment, so that long segments may come back in that order again and again. Work: some passes over the coordinates.
+    """How many coordinates of the outer one of two levels are new where entries are visited by the inner one, as far as the lengths of segments tell:
+    some entries anywhere are looked at. Long segments come back again and again in that order.
 
     >>> import scipy.sparse as sp
     >>> from sparsejax.formats import ingest
@@ -246,17 +246,16 @@ def crossed(storage: Storage) -> Spread:
     form = storage.format
     if form.ndim != 2 or not _in_line(form) or not form.levels[0].full or len(storage.buffers[1]) < 2:
         return EVEN
-    pos, crd, step = storage.buffers[1][0], storage.buffers[1][-1], form.levels[1].group
-    if len(crd) < max(MANY, WINDOW) or not any(_in_one(pos, step, k) for k in _starts(len(crd))):
+    pos, count, step = storage.buffers[1][0], len(storage.buffers[1][-1]), form.levels[1].group
+    if count < max(MANY, WINDOW):
         return EVEN
-    outer, inner = form.level_extents(storage.shape)
-    width = max(1, WINDOW * inner // len(crd))
-    seen = []
-    for k in range(WINDOWS):
-        first = (inner - width) * k // (WINDOWS - 1)
-        at = np.flatnonzero((crd >= first) & (crd < first + width))
-        seen.append(np.sort(np.searchsorted(pos, at // step, "right") - 1))
-    return _told(seen, outer)
+    segments = np.searchsorted(pos, _ANYWHERE * (count / step), "right")
+    extent = form.level_extents(storage.shape)[0]
+    return Spread(_share(sum(_new(np.sort(segments[k::WINDOWS]), extent) for k in range(WINDOWS)) / WINDOWS), 1.0)
+
+
+_ANYWHERE = np.sort(np.random.default_rng(0).random(WINDOWS * WINDOW))
+"""Where some entries lie, as shares of all."""
 
 
 def _starts(count: int) -> list[int]:
@@ -284,18 +283,25 @@ def _spread(storage: Storage, level: int, extent: int) -> Spread:
 
 def _told(seen: Sequence[NDArray[Any]], extent: int, silent: int = 0) -> Spread:
     """What windows of sorted coordinates tell, beside so many that tell nothing."""
-    seen = [x for x in seen if len(x)]  # `np.unique` takes 15 times as long as sorting
+    seen = [x for x in seen if len(x)]
     windows = len(seen) + silent
     if not seen:
         return EVEN
-    # a window sees all of few coordinates wherever entries lie
-    most = [extent if extent <= WINDOW // 4 else len(x) for x in seen]
-    shares = ((1 + np.count_nonzero(x[1:] != x[:-1])) / n for x, n in zip(seen, most, strict=True))
-    new = (sum(shares) + silent) / windows
+    new = (sum(_new(x, extent) for x in seen) + silent) / windows
     among = (sum(float(x[-1]) - float(x[0]) + 1 for x in seen) / extent + silent) / windows
-    return Spread(
-        max(FEWEST, min(1.0, rounded(new))), max(NEAREST, 4.0 ** round(math.log(among, 4))) if among < 0.25 else 1.0
-    )
+    return Spread(_share(new), max(NEAREST, 4.0 ** round(math.log(among, 4))) if among < 0.25 else 1.0)
+
+
+def _new(window: NDArray[Any], extent: int) -> float:
+    """Which share of sorted coordinates is new: of few, a window sees all wherever entries lie."""
+    distinct = 1 + np.count_nonzero(window[1:] != window[:-1])  # `np.unique` takes 15 times as long as sorting
+    return float(distinct) / (extent if extent <= WINDOW // 4 else len(window))
+
+
+def _share(new: float) -> float:
+    """Rounded to a power of the root of two: with powers of two, a graph whose degrees are alike on
+    both sides is told to differ more often."""
+    return max(FEWEST, min(1.0, 2.0 ** (round(2.0 * math.log2(new)) / 2)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -478,13 +478,18 @@ class Model(Computed):
         elif nest.producers and not nest.direct and not self._placed.isdisjoint(self.storage[p:]):
             output = math.inf  # positions are known inside all loops of their array
         elif nest.producers and not nest.direct and self.storage[p:]:
-            # a dense workspace is cleared for every iteration of the loops around it
+            # a dense workspace is cleared for every iteration of the loops around it, and read again; one around which there are none is new memory
             size = math.prod(float(self.extents[v]) for v in self.storage[p:])
-            output = self.machine.lane * self.lanes * size * self.walk(state.order[:p]).survivors
+            each = self.machine.lane * self.lanes * size + self._passed(size, True) + self._passed(size, False)
+            output = each * self.walk(state.order[:p]).survivors + (0.0 if p else self.machine.store * size)
         elif self._cleared(state.order):
-            size = math.prod(map(float, nest.output.shape)) * nest.output.dtype.itemsize
-            output = memory.price([memory.Lines(size / memory.LINE, size, 0.0)], self.machine, True)
+            output = self._passed(math.prod(map(float, nest.output.shape)), True)
         return Cost(state.cost, self.waiting.total(state.order), output, conversions)
+
+    def _passed(self, size: float, written: bool) -> float:
+        """What the memory of so many elements of the result takes from the first to the last."""
+        size *= self.nest.output.dtype.itemsize
+        return memory.price([memory.Lines(size / memory.LINE, size, 0.0)], self.machine, written)
 
     def _cleared(self, order: tuple[cin.IndexVar, ...]) -> bool:
         """Whether a dense result is cleared before it is added to: its elements are not assigned once, each after all that it is reduced over."""
