@@ -75,7 +75,7 @@ def test_meshes_are_told_from_random_patterns():
     n = 40_000
     band = sp.diags_array([np.ones(n)] * 3, offsets=[-200, 0, 200], shape=(n, n), format="csr")
     found = statistics.positions(sj.array(band).storage)
-    assert found.spread[1].new == 0.5 and found.spread[1].among < 0.05
+    assert found.spread[1].new == pytest.approx(0.5**0.5) and found.spread[1].among < 0.05
     loose = sp.random_array((n, n), density=3 / n, format="csr", rng=np.random.default_rng(0))
     assert statistics.spread_of(statistics.positions(sj.array(loose).storage)) == ()
     few = sp.eye_array(100, format="csr")
@@ -92,10 +92,10 @@ def test_spread_counts_distinct_coordinates_of_windows(seed, dtype):
     starts = [(len(crd) - statistics.WINDOW) * k // (statistics.WINDOWS - 1) for k in range(statistics.WINDOWS)]
     seen = [np.unique(crd[k : k + statistics.WINDOW]).astype(float) for k in starts]
     most = extent if extent <= statistics.WINDOW // 4 else statistics.WINDOW
-    new = statistics.rounded(sum(map(len, seen)) / (statistics.WINDOWS * most))
+    new = 2.0 ** (round(2.0 * np.log2(sum(map(len, seen)) / (statistics.WINDOWS * most))) / 2)
     among = sum(x[-1] - x[0] + 1 for x in seen) / (statistics.WINDOWS * extent)
     found = statistics._told([np.sort(crd[k : k + statistics.WINDOW]) for k in starts], extent)
-    assert found.new == max(statistics.FEWEST, min(1.0, new))
+    assert found.new == pytest.approx(max(statistics.FEWEST, min(1.0, new)))
     assert found.among == (max(statistics.NEAREST, 4.0 ** round(np.log(among) / np.log(4))) if among < 0.25 else 1.0)
 
 
@@ -109,8 +109,9 @@ def test_long_segments_come_back_in_the_other_order(form):
     """Windows in one row tell nothing of what comes again; by columns, three rows of four entries are the same."""
     found = statistics.positions(sj.array(long_rows()).asformat(form).storage)
     by_columns = statistics.positions(sj.array(long_rows()).asformat("csc").storage)
-    assert statistics.spread_of(found)[1:] in ((), (statistics.EVEN,))
-    assert found.crossed == by_columns.spread[1] == statistics.Spread(0.25, 1.0)
+    assert all(x.new > 0.7 and x.among == 1.0 for x in statistics.spread_of(found)[1:])  # groups of two hold what stands for nothing
+    assert by_columns.spread[1] == statistics.Spread(0.25, 1.0)
+    assert found.crossed.new < 0.4 and found.crossed.among == 1.0
     short = statistics.positions(sj.array(sp.eye_array(40_000, format="csr")).asformat(form).storage)
     assert statistics.crossed_of(short) == statistics.EVEN != statistics.crossed_of(found)
     assert found != statistics.Positions(tuple(found), found.spread) and pickle.loads(pickle.dumps(found)) == found

@@ -88,13 +88,14 @@ class Waiting:
         return math.prod(many for ix, many in zip(stored, fanout, strict=True) if ix not in shared)
 
     def stalls(self, order: Order, beside: memory.Beside) -> float:
-        """In which share of the runs of the loops that it shares with others the kernel reads lines anywhere, out of the caches."""
+        """In which share of the runs of the loops that it shares with others the kernel reads lines anywhere, out of the caches: squared, since a next
+        cache that is close by hides what just misses one."""
         runs = max(1.0, self._model.walk(order[: beside.shared]).survivors)
         most = 0.0
         for k in range(beside.shared, len(order)):
             for access in self._ended(order[: k + 1]):
                 first = self._lines(access, order[: k + 1], beside)[0]
-                most = max(most, min(1.0, first.anywhere / runs) * machine.missed(first.among))
+                most = max(most, min(1.0, first.anywhere / runs) * machine.missed(first.among) ** 2)
         return most
 
     def touched(self, order: Order) -> float:
