@@ -109,7 +109,9 @@ def test_long_segments_come_back_in_the_other_order(form):
     """Windows in one row tell nothing of what comes again; by columns, three rows of four entries are the same."""
     found = statistics.positions(sj.array(long_rows()).asformat(form).storage)
     by_columns = statistics.positions(sj.array(long_rows()).asformat("csc").storage)
-    assert all(x.new > 0.7 and x.among == 1.0 for x in statistics.spread_of(found)[1:])  # groups of two hold what stands for nothing
+    assert all(
+        x.new > 0.7 and x.among == 1.0 for x in statistics.spread_of(found)[1:]
+    )  # groups of two hold what stands for nothing
     assert by_columns.spread[1] == statistics.Spread(0.25, 1.0)
     assert found.crossed.new < 0.4 and found.crossed.among == 1.0
     short = statistics.positions(sj.array(sp.eye_array(40_000, format="csr")).asformat(form).storage)
