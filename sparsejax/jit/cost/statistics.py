@@ -301,7 +301,7 @@ def _new(window: NDArray[Any], extent: int) -> float:
 def _share(new: float) -> float:
     """Rounded to a power of the root of two: with powers of two, a graph whose degrees are alike on
     both sides is told to differ more often."""
-    return max(FEWEST, min(1.0, 2.0 ** (round(2.0 * math.log2(new)) / 2)))
+    return max(FEWEST, min(1.0, math.exp2(round(2.0 * math.log2(new)) / 2)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -39,7 +39,9 @@ class Waiting:
         """The result of the model's kernel is `kept` for some loops only, or not."""
         self._model, self._kept = model, kept
         self._alone: dict[Order, float] = {}
-        self._totals: dict[tuple[memory.Beside, frozenset[cin.Access]], dict[Order, float]] = {(memory.ALONE, frozenset()): self._alone}
+        self._totals: dict[tuple[memory.Beside, frozenset[cin.Access]], dict[Order, float]] = {
+            (memory.ALONE, frozenset()): self._alone
+        }
         self._walks: dict[Order, _Walk] = {}
         self._spreads: dict[Order, statistics.Spread] = {}
         self._result = cin.Access(model.nest.output, model.nest.indices)
