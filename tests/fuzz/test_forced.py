@@ -58,7 +58,7 @@ PROGRAMS = {
     "ends that meet": (lambda W, V, X: sj.einsum("ik,ik->i", W @ V, X), W, V, A.todense()),
     "layer": (lambda A, H, W: snp.maximum((A @ H) @ W, 0), TALL, W, V),
     "tall": (lambda x, y: x @ y, np.ones((130, 9)), np.ones((9, 8))),
-    "read across": (lambda A: sj.einsum("ij,kj->ik", A, A @ A), sparse((300, 300), "csr", 1 / 300)),
+    "read across": (lambda A: sj.einsum("ij,kj->ik", P := A @ A, P), sparse((300, 300), "csr", 1 / 300)),
     "matrices by column": (
         lambda A, H, W: sj.einsum("ik,il,klj->ij", A, H, W),
         TALL,

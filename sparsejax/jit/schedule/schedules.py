@@ -63,6 +63,8 @@ class State(NamedTuple):
     """What scattering costs, with the number of loops around it."""
     leaders: tuple[cin.Access, ...] = ()
     """Of the last loop."""
+    thin: float = 1.0
+    """The share of `survivors` at which loops inside find entries: the outermost one counts over all positions of copies."""
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,9 @@ def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Lo
     made = []
     for k, var in enumerate(order):
         state, grown = counted.walk(order[:k]), counted.walk(order[: k + 1])
-        leaders, _, _ = counted.roles(state, var)
-        work = state.survivors * counted.iterations(leaders, var, state.bound, counted.fills(grown.order))
+        leaders, discordant, _ = counted.roles(state, var)
+        copied = counted.copied(leaders, discordant, state)
+        work = state.survivors * counted.iterations(leaders, var, state.bound, counted.fills(grown.order), copied)
         made.append(Loop(var, state.survivors, work, grown.survivors, tuple(a.tensor.name for a in leaders)))
     return tuple(made)
 
@@ -307,10 +308,15 @@ class Model(Computed):
         return leaders, frozenset(discordant), strided
 
     def iterations(
-        self, leaders: Sequence[cin.Access], var: cin.IndexVar, bound: frozenset[cin.IndexVar], fills: bool = False
+        self,
+        leaders: Sequence[cin.Access],
+        var: cin.IndexVar,
+        bound: frozenset[cin.IndexVar],
+        fills: bool = False,
+        copied: Collection[cin.Access] = (),
     ) -> float:
-        """Iterations of one run of a loop over `var`."""
-        lengths = sorted(self.fiber(a, var, bound) for a in leaders)
+        """Iterations of one run of a loop over `var`; `copied` leaders are read inside a loop over all positions of their dense level."""
+        lengths = sorted(self.fiber(a, var, bound) * (self._filled(a, bound) if a in copied else 1.0) for a in leaders)
         work = sum(lengths)
         if (
             len(leaders) == 2
@@ -327,7 +333,8 @@ class Model(Computed):
         fills = self.fills((*state.order, var))
         passed = self.drained if fills else frozenset[cin.Access]()
         leaders, discordant, strided = self.roles(state, var)
-        work = self.iterations(leaders, var, bound, fills)
+        copied = self.copied(leaders, discordant, state)
+        work = self.iterations(leaders, var, bound, fills, copied)
         here = self.machine
         each, fixed, scattered, around = here.iterate, 0.0, state.scattered, state.cost
         blocked = self._in_blocks(leaders, var, state)
@@ -341,15 +348,18 @@ class Model(Computed):
                 rows = tiled_loops.around(self, (*state.order, var), first)
                 around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
                 around += here.start * self.walk(state.order[:first]).survivors
-        most = self.extents[var] * (
-            1.0 if self._all_copied(var, bound, leaders, discordant) else self.share(var, bound, fills)
-        )
+        share, thin = self.share(var, bound, fills), state.thin
+        most = self.extents[var] * share
         for m in self._meetings:
             if not m.done(bound) and m.done(bound | {var}):
                 most *= m.coupling
         if self._meetings:
             met = [a for a in self._factors if var in a.indices and a not in passed]
             most = min([most, *(self.fiber(a, var, bound) for a in met)])
+        if self._all_copied(var, bound, leaders, discordant):
+            most, thin = float(self.extents[var]), share
+        elif copied:
+            most, thin = most * thin, 1.0
         if len(leaders) > 1:
             each = here.merge
             for access in leaders:
@@ -358,7 +368,7 @@ class Model(Computed):
                     continue
                 inside, extra = found
                 rest = [a for a in leaders if a != access]
-                fewer = self.iterations(rest, var, bound, fills)
+                fewer = self.iterations(rest, var, bound, fills, copied)
                 hits = self.fiber(access, var, bound) / max(1.0, self.extents[var])
                 once = here.merge if len(rest) > 1 else here.looked_up(hits)
                 if self._scatters_all or extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
@@ -376,7 +386,20 @@ class Model(Computed):
                 cost += survivors * arithmetic + max(survivors, vectors) * functions
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         order = (*state.order, var)
-        return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders))
+        return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders), thin)
+
+    def copied(
+        self, leaders: Sequence[cin.Access], discordant: Collection[cin.Access], state: State
+    ) -> list[cin.Access]:
+        """The leaders of a loop that are copies, read at all positions of their dense level, and at no others so far."""
+        first = set(state.order[:1])
+        alone = [a for a in leaders if a in discordant and state.bound.intersection(a.indices) == first]
+        return alone if state.thin < 1.0 else []
+
+    def _filled(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
+        """The share of the positions of a dense level of a copy at which it has entries."""
+        inside = bound.intersection(access.indices)
+        return self.card(access, inside) / math.prod(self.extents[v] for v in inside)
 
     def _all_copied(
         self,
