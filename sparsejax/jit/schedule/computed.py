@@ -8,7 +8,8 @@ loops k i j      all fill the workspace w, which loops over i and j drain: these
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 
 from sparsejax.jit.cost.cardinality import Cardinalities
 from sparsejax.jit.cost.joins import Meeting, joins
@@ -16,6 +17,7 @@ from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule.assembly import assembly
+from sparsejax.jit.schedule.schedules import State
 
 
 class Computed(Cardinalities):
@@ -140,3 +142,28 @@ class Computed(Cardinalities):
             gone = [a for a in self.accesses if a.tensor.lacks and var in a.bound]
             found = self._shares[key] = 1.0 if density is None or self.leaves(var, bound, gone, fills) else density
         return found
+
+    def copied(
+        self, leaders: Sequence[cin.Access], discordant: Collection[cin.Access], state: State
+    ) -> list[cin.Access]:
+        """The leaders of a loop that are copies, read at all positions of their dense level, and at no others so far."""
+        first = set(state.order[:1])
+        alone = [a for a in leaders if a in discordant and state.bound.intersection(a.indices) == first]
+        return alone if state.thin < 1.0 else []
+
+    def filled(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
+        """The share of the positions of a dense level of a copy at which it has entries."""
+        inside = bound.intersection(access.indices)
+        return self.card(access, inside) / math.prod(self.extents[v] for v in inside)
+
+    def all_copied(
+        self,
+        var: cin.IndexVar,
+        bound: frozenset[cin.IndexVar],
+        leaders: Sequence[cin.Access],
+        discordant: Collection[cin.Access],
+    ) -> bool:
+        """Whether the outermost loop counts over the dense level of copies, which has all positions, as that of operands that are stored so has."""
+        if bound or leaders:
+            return False
+        return all(a in discordant for a in self.accesses if a.tensor.lacks and var in a.bound)

@@ -316,7 +316,7 @@ class Model(Computed):
         copied: Collection[cin.Access] = (),
     ) -> float:
         """Iterations of one run of a loop over `var`; `copied` leaders are read inside a loop over all positions of their dense level."""
-        lengths = sorted(self.fiber(a, var, bound) * (self._filled(a, bound) if a in copied else 1.0) for a in leaders)
+        lengths = sorted(self.fiber(a, var, bound) * (self.filled(a, bound) if a in copied else 1.0) for a in leaders)
         work = sum(lengths)
         if (
             len(leaders) == 2
@@ -356,7 +356,7 @@ class Model(Computed):
         if self._meetings:
             met = [a for a in self._factors if var in a.indices and a not in passed]
             most = min([most, *(self.fiber(a, var, bound) for a in met)])
-        if self._all_copied(var, bound, leaders, discordant):
+        if self.all_copied(var, bound, leaders, discordant):
             most, thin = float(self.extents[var]), share
         elif copied:
             most, thin = most * thin, 1.0
@@ -387,31 +387,6 @@ class Model(Computed):
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         order = (*state.order, var)
         return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders), thin)
-
-    def copied(
-        self, leaders: Sequence[cin.Access], discordant: Collection[cin.Access], state: State
-    ) -> list[cin.Access]:
-        """The leaders of a loop that are copies, read at all positions of their dense level, and at no others so far."""
-        first = set(state.order[:1])
-        alone = [a for a in leaders if a in discordant and state.bound.intersection(a.indices) == first]
-        return alone if state.thin < 1.0 else []
-
-    def _filled(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
-        """The share of the positions of a dense level of a copy at which it has entries."""
-        inside = bound.intersection(access.indices)
-        return self.card(access, inside) / math.prod(self.extents[v] for v in inside)
-
-    def _all_copied(
-        self,
-        var: cin.IndexVar,
-        bound: frozenset[cin.IndexVar],
-        leaders: Sequence[cin.Access],
-        discordant: Collection[cin.Access],
-    ) -> bool:
-        """Whether the outermost loop counts over the dense level of copies, which has all positions, as that of operands that are stored so has."""
-        if bound or leaders:
-            return False
-        return all(a in discordant for a in self.accesses if a.tensor.lacks and var in a.bound)
 
     def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> bool:
         """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""
