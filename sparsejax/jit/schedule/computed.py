@@ -154,7 +154,7 @@ class Computed(Cardinalities):
     def filled(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
         """The share of the positions of a dense level of a copy at which it has entries."""
         inside = bound.intersection(access.indices)
-        return self.card(access, inside) / math.prod(self.extents[v] for v in inside)
+        return self.card(access, inside) / max(1, math.prod(self.extents[v] for v in inside))
 
     def all_copied(
         self,
