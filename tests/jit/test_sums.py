@@ -80,3 +80,16 @@ def test_products_with_one_lose_the_same_bits(dtype):
             with config.using(skip={"fma"}):
                 plain = sj.jit(lambda x: x.sum())(x).todense()
             assert sj.jit(lambda x: x.sum())(x).todense().tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "coo"])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("size", [0, 1, 15, 31, 32, 63, 64, 65, 127, 129, 191, 700, 100_003])
+def test_sums_of_rounded_terms_lose_two_roundings_more_whatever_their_length(form, dtype, size):
+    rng = np.random.default_rng(size)
+    x = rng.standard_normal((1, size)).astype(dtype) * 10.0 ** rng.integers(-6, 7, (1, size))
+    x = x * (1 + 1j) if np.dtype(dtype).kind == "c" else x
+    a, terms = sj.array(x, format=form), (x * x).ravel()
+    exact = complex(math.fsum(terms.real), math.fsum(terms.imag))
+    for got in ((a * a).sum(), sj.jit(lambda a: (a * a).sum())(a)):
+        assert abs(complex(got.todense()) - exact) <= 8 * np.finfo(np.float64).eps * np.abs(terms).sum()

@@ -9,7 +9,8 @@ beside them:
     s = t
 
 The total is `s + c`: one rounding, and n^2 roundings of roundings for n terms. Where `s` overflowed or met infinity, `c` is
-not a number and the total is `s`. So are summed what has no loop around it, and dense operands, where NumPy sums in pairs.
+not a number and the total is `s`. Terms that were rounded before (products) are added four by four first, in lanes
+(`vectors`). So are summed what has no loop around it, and dense operands, where NumPy sums in pairs.
 Products and sparse operands inside other loops (rows of a matrix product) are summed plainly in double precision, as in SciPy
 and BLAS: short sums out of the cache, where every addition shows (a factor of two, measured). Products along a dense dimension for every
 entry of a sparse walk (sampled products) are summed in their own precision, `narrow`, in as many sums as a vector has lanes, as in
