@@ -1,9 +1,12 @@
 """`export`: a traced function as bytes, called elsewhere without the function and without tracing.
 
-    file      = magic "SJXPROG" + version byte | length of the header, 8 bytes, little-endian | header | padding | buffers
+    file      = magic "SJXPROG" + version byte | length of the header, 8 bytes | CRC-32, 4 bytes | header | padding | buffers
     header    = JSON: {"version", "package": version of this package, "jaxpr" (see `layout`), "symbols": null | see `extents`, "tree", "out_tree",
                 "consts": [array], "kernels": see `kernels`, "sha256": of the buffers}
     array     = {"format", "shape", "fill", "buffers": [[offset, length, dtype] of each level's buffers], "vals": [offset, length, dtype]}
+
+Numbers are little-endian. The checksum is that of all bytes before the buffers but its own; that of the buffers is in the header. Both find damage, and
+vouch for nobody: whoever writes a file can write them.
 
 Buffers begin at multiples of 64 bytes. Nothing in a file is run when it is loaded, and operations that this version does not have, parameters of unknown
 kinds and damaged buffers are refused. Plans and machine code are there where `with_kernels` put them, and used where the reader says that the
@@ -15,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,8 +43,12 @@ from sparsejax.jit.runtime import shapes
 from sparsejax.jit.runtime.signature import Signature
 from sparsejax.transforms import staging
 
-MAGIC, VERSION = b"SJXPROG", 2
+MAGIC, VERSION = b"SJXPROG", 3
 ALIGNED = 64
+_LENGTH = len(MAGIC) + 1
+_CHECKSUM = _LENGTH + 8
+_HEADER = _CHECKSUM + 4
+"""Where these begin in a file."""
 
 
 class Exported:
@@ -171,8 +179,14 @@ class Exported:
             "sha256": hashlib.sha256(body).hexdigest(),
         }
         text = json.dumps(header, separators=(",", ":")).encode()
-        first = MAGIC + bytes([VERSION]) + len(text).to_bytes(8, "little") + text
-        return first + bytes(-len(first) % ALIGNED) + bytes(body)
+        return headed(text) + bytes(body)
+
+
+def headed(text: bytes) -> bytes:
+    """What stands in a file before its buffers: `text` is the header."""
+    first = MAGIC + bytes([VERSION]) + len(text).to_bytes(8, "little")
+    behind = text + bytes(-(_HEADER + len(text)) % ALIGNED)
+    return first + zlib.crc32(behind, zlib.crc32(first)).to_bytes(4, "little") + behind
 
 
 def _member(closed: ClosedJaxpr, scope: Scope) -> shapes.Member:
@@ -274,17 +288,19 @@ def deserialize(data: bytes | bytearray | memoryview, *, trusted: bool = False) 
     it has some and none for this processor, or they are of another version of this package.
     """
     view = memoryview(data).cast("B")
-    if bytes(view[: len(MAGIC)]) != MAGIC or len(view) < len(MAGIC) + 9:
+    if bytes(view[: len(MAGIC)]) != MAGIC or len(view) < _HEADER:
         raise LayoutError("these bytes are no exported program of sparsejax")
     if view[len(MAGIC)] != VERSION:
         raise LayoutError(
             f"an exported program of layout {view[len(MAGIC)]}; this version of sparsejax reads layout {VERSION}: export it again"
         )
-    start = len(MAGIC) + 9
-    length = int.from_bytes(view[start - 8 : start], "little")
+    end = _HEADER + int.from_bytes(view[_LENGTH:_CHECKSUM], "little")
+    behind = end + -end % ALIGNED
+    checksum = int.from_bytes(view[_CHECKSUM:_HEADER], "little")
+    if len(view) < behind or zlib.crc32(view[_HEADER:behind], zlib.crc32(view[:_CHECKSUM])) != checksum:
+        raise LayoutError("an exported program whose header is damaged, or cut short: its checksum is another one")
     try:
-        header = json.loads(bytes(view[start : start + length]))
-        body = view[start + length + -(start + length) % ALIGNED :]
+        header, body = json.loads(bytes(view[_HEADER:end])), view[behind:]
         if hashlib.sha256(body).hexdigest() != header["sha256"]:
             raise LayoutError("an exported program whose buffers are damaged")
         scope = None if header["symbols"] is None else extents.decoded(header["symbols"])

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.jaxpr import evaluate
-from sparsejax.export import LayoutError, defined, deserialize, export, layout
+from sparsejax.export import LayoutError, defined, deserialize, export, layout, programs
 from sparsejax.lax.semiring import ring_of, semiring_of
 from sparsejax.transforms import staging
 
@@ -187,7 +187,7 @@ def test_unknown_operations_are_refused():
     data = export(sj.jit(lambda x: x + 1))(x).serialize()
     for other in (b"primitives:bdd", b"primitives:xxx"):
         with pytest.raises(LayoutError, match="has no operation"):
-            deserialize(data.replace(b"primitives:add", other))
+            deserialize(signed(data.replace(b"primitives:add", other)))
     with pytest.raises(LayoutError, match="has no operation"):
         layout.primitive_named("os:system")
     with pytest.raises(LayoutError, match="has no operation"):
@@ -200,18 +200,45 @@ def test_types_that_are_no_types():
     for other in (b"01,", b",,,", b"(1,", b"zzz"):
         assert b"<f8" in data
         with pytest.raises(LayoutError, match="damaged"):
-            deserialize(data.replace(b"<f8", other))
+            deserialize(signed(data.replace(b"<f8", other)))
 
 
-def test_damage_is_refused_or_harmless():
-    """A byte changed anywhere: LayoutError, or another program of the same kind; never another error."""
+def signed(data):
+    """A file whose header was changed, with its checksum."""
+    end = 20 + int.from_bytes(data[8:16], "little")
+    return programs.headed(bytes(data[20:end])) + bytes(data[end + -end % 64 :])
+
+
+def test_damage_is_refused():
+    """Bytes changed anywhere."""
+    data = export(sj.jit(lambda A: A @ x))(A).serialize()
+    assert signed(data) == data
+    bad = bytearray(data)
+    bad[20], bad[21] = bad[21], bad[20]
+    with pytest.raises(LayoutError, match="header is damaged"):
+        deserialize(bad)
+    draws = random.Random(0)
+    for count in (1, 2, 5) * 200:
+        bad = bytearray(data)
+        for place in draws.sample(range(len(bad)), count):
+            bad[place] ^= draws.randrange(1, 256)
+        with pytest.raises(LayoutError):
+            deserialize(bad)
+    for place in range(len(data)):
+        with pytest.raises(LayoutError):
+            deserialize(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+
+
+def test_damage_with_its_checksum_is_refused_or_harmless():
+    """A byte changed anywhere by who writes checksums too: LayoutError, or another program of the same kind; never another error."""
     data = export(sj.jit(lambda A: A @ x))(A).serialize()
     draws = random.Random(0)
+    end = 20 + int.from_bytes(data[8:16], "little")
     for _ in range(300):
         bad = bytearray(data)
-        bad[draws.randrange(len(bad))] ^= 1 << draws.randrange(8)
+        bad[draws.randrange(20, end)] ^= 1 << draws.randrange(8)
         with contextlib.suppress(LayoutError):
-            deserialize(bad)
+            deserialize(signed(bad))
     for stop in (0, 5, 12, 60, len(data) // 2, len(data) - 1):
         with pytest.raises(LayoutError):
             deserialize(data[:stop])

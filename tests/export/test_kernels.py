@@ -72,7 +72,7 @@ def test_other_processors_and_versions_are_refused(data, monkeypatch):
 
 def test_damage_is_refused(data):
     draws = random.Random(0)
-    start = 16 + int.from_bytes(data[8:16], "little")
+    start = 20 + int.from_bytes(data[8:16], "little")
     for _ in range(20):
         bad = bytearray(data)
         bad[draws.randrange(start + 64, len(bad))] ^= 1 << draws.randrange(8)

@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.symbolic import Scope
-from sparsejax.export import LayoutError, deserialize, export, extents
+from sparsejax.export import LayoutError, deserialize, export, extents, programs
 
 rng = np.random.default_rng(0)
 
@@ -102,12 +102,11 @@ def test_programs_that_need_numbers():
 
 
 def changed(data, change):
-    length = int.from_bytes(data[8:16], "little")
-    header = json.loads(data[16 : 16 + length])
+    end = 20 + int.from_bytes(data[8:16], "little")
+    header = json.loads(data[20:end])
     change(header)
     text = json.dumps(header, separators=(",", ":")).encode()
-    first = data[:8] + len(text).to_bytes(8, "little") + text
-    return first + bytes(-len(first) % 64) + data[16 + length + -(16 + length) % 64 :]
+    return programs.headed(text) + data[end + -end % 64 :]
 
 
 BAD = [

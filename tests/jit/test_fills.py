@@ -10,6 +10,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax.core import jaxpr as jaxprs
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
@@ -55,6 +56,18 @@ def test_sums_that_are_not_checked_are_found_out(always, monkeypatch):
     monkeypatch.setattr(split_fills._Sum, "rounds", False)
     with engine.quick():
         assert any(programs.check_special(seed) for seed in range(40))
+
+
+def test_both_ways_are_jaxprs(always):
+    """What runs where a sum was taken apart, and where it was not, is shown and checked as other jaxprs are."""
+    A, x = sj.array(np.eye(9, 7), format="csr"), sj.array(np.arange(7.0))
+    closed = sj.make_jaxpr(lambda A, x: (A + 1) @ x)(A, x)
+    plan = plans.Plan(closed, [A._storage, x._storage])
+    (both,) = [s.eqn.bodies for s in plan.steps if getattr(s, "eqn", None) and s.eqn.bodies]
+    assert [str(body).count("planned[steps=") for body in both] == [1, 1]
+    for body in both:
+        jaxprs.check_jaxpr(body.jaxpr)
+    assert repr(plan.steps)
 
 
 # ------------------------------------------------------------------------------------------------------ what it costs

@@ -30,6 +30,7 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import machine
@@ -47,6 +48,14 @@ RATIO = 8.0
 
 SHARE = 1.0
 """Sums are taken apart where they cost less than this share of plain ones."""
+
+planned_p = Primitive(
+    "planned",
+    typing=lambda *_, aval, steps: aval,
+    reference=lambda *_, aval, steps: None,
+    describe=lambda aval, steps: f"steps={steps}",
+)
+"""What a jaxpr shows in place of steps: these run, and never it."""
 
 BOOL: np.dtype[np.generic] = np.dtype(np.bool_)
 COUNTS: np.dtype[np.generic] = np.dtype(np.int64)
@@ -100,10 +109,12 @@ def _apart(step: partition.KernelStep, known: expected.Known) -> list[partition.
 
 
 def _closed(steps: list[partition.Step], inputs: tuple[Var, ...], output: Var, known: expected.Known) -> ClosedJaxpr:
-    """Steps as a jaxpr, whose plan consists of them."""
-    jaxpr = Jaxpr(inputs, (), (), (output,))
-    closed = ClosedJaxpr(jaxpr, ())
-    closed.cache["steps"] = fuse_reductions.merged(list(steps), jaxpr, known.only(inputs))
+    """Steps as a jaxpr of one equation, whose plan consists of them."""
+    empty = Jaxpr(inputs, (), (), (output,))
+    made = fuse_reductions.merged(list(steps), empty, known.only(inputs))
+    eqn = Eqn(planned_p, inputs, (("aval", output.aval), ("steps", len(made))), (output,))
+    closed = ClosedJaxpr(replace(empty, eqns=(eqn,)), ())
+    closed.cache.update(steps=made, clean=True)
     return closed
 
 

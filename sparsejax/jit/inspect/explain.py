@@ -303,7 +303,7 @@ def explained(traced: Traced, tracing: float) -> Explanation:
 def _explained(plan: plans.Plan, storages: Sequence[Storage]) -> tuple[list[Explained], list[Storage]]:
     """The steps of a plan on these operands, and its results."""
     registers = plan.registers(storages)
-    made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns}
+    made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns if eqn.primitive.notation is not None}
     given = dict(zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), storages, strict=True))
     planned = [s.step if isinstance(s, kernels.KernelRunner) else s for s in plan.steps]
     known = expected.of_program(planned, plan.jaxpr, given)
