@@ -16,6 +16,7 @@ from sparsejax.jit.rewrite import straight_line
 from sparsejax.jit.runtime import plan_cache
 from sparsejax.jit.schedule import schedules
 from tests.fuzz.levels import INPUTS, random_format
+from tests.golden import kernels as golden
 
 STATIC = "constants=static"
 FIXED, LOOPS = "pijk", "buwv"
@@ -437,3 +438,24 @@ def test_constants_of_loops_are_written_out_in_their_bodies():
         for f in (scanned, repeated, branched):
             np.testing.assert_allclose(f(X).todense(), want)
         assert "are written out" in str(sj.explain(scanned)(X))
+
+
+@pytest.mark.parametrize("columns", [8, 16, 33, 64, 70])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_strips_are_as_wide_as_what_one_loop_adds_to_leaves_room_for(columns, dtype):
+    """One sum in a loop and three in the next: six half vectors of sums each, where all four sums would leave room for one vector."""
+    dense = np.zeros((2, 4, 4, 4), dtype)
+    dense[0, 0, 0, 0], dense[1, 0, 1, 1], dense[1, 0, 2, 2], dense[1, 0, 3, 3] = 1, 2, 3, 4
+    rng, C = np.random.default_rng(columns), sj.array(dense, format="coo")
+    X, Y, W = (rng.integers(-3, 4, s).astype(dtype) for s in ((13, 4, 20), (13, 4), (13, 2, 20, columns)))
+    expected = np.einsum("pijk,biu,bj,bpuw->bkw", dense, X, Y, W)
+    for masks in (False, True):
+        with golden.processor(masks), sj.config.using(choose=STATIC):
+            plan_cache.forget()
+            f = sj.jit(lambda X, Y, W: sj.insum(PRODUCT.replace("W[", "W[b,"), C=C, X=X, Y=Y, W=W))
+            got, text = f(X, Y, W), f.lower(X, Y, W).as_text("loops")
+        np.testing.assert_array_equal(got.todense(), expected)
+        lanes = 64 // np.dtype(dtype).itemsize
+        wide = any(f"step {n * lanes}:" in text for n in (2, 4))
+        assert wide == (columns >= 2 * lanes), text
+    plan_cache.forget()
