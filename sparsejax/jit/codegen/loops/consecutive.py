@@ -4,7 +4,7 @@
       for l in 0 .. g:
         t += V[k, l] * B[K[k, l], j]
 
-    prefetch crd[hi], crd[hi + hi - lo - 1]        after: the ends of the next segment, as long as this one
+    prefetch crd[pos[i + 2]], crd[pos[i + 3] - 1]  after: the ends of the segment after the next one
     if crd[lo] == lo and crd[hi - 1] == hi - 1:    coordinates ascend, so that those between are their places, too
       for q in lo * g .. hi * g:                   one loop, whose start waits for no coordinate
         prefetch B[K.vals[q + D], j]               of the widest strips
@@ -13,9 +13,9 @@
 
 Such are the positions of an index array that is sorted: `C[R[p],n] += V[p,l] * B[K[p,l],n]` walks its arrays as a product walks those of a matrix.
 Whether it is sorted need not be known before: two coordinates of a segment tell it of that segment. Nothing else is read there, so the processor
-foresees neither, and runs only as far ahead as it has room while it waits for them: they are fetched one segment before (products with 32 columns of
-matrices beyond the second cache take 0.86 to 0.95 of the time: float32, an EPYC of the third generation). Terms come in the same order in both, and
-results have the same bits.
+foresees neither, and runs only as far ahead as it has room while it waits for them: they are fetched two segments before, as `pos` tells them (products
+with 32 columns of matrices beyond the second cache take 0.86 to 0.95 of the time: float32, an EPYC of the third generation). Terms come in the same
+order in both, and results have the same bits.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     with b.if_(b.lt(segment.lo, segment.hi)):
         last = b.named("last", b.sub(segment.hi, 1))
         if loop.plan.prefetch:
-            next_last = b.named("next", b.add(last, b.sub(segment.hi, segment.lo)))
-            prefetch.coordinates(loop, walker, (segment.hi, next_last))
+            prefetch.ends(loop, walker)
         ends = [b.eq(segment.coordinate(place), place) for place in (segment.lo, last)]
         b.if_else(b.and_(*ends), lambda: _range(loop, key, walker), lambda: merge.entries(loop, key, walker))
 

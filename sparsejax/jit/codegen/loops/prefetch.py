@@ -96,6 +96,18 @@ def coordinates(loop: Loop, walker: Walker, places: Iterable[Val]) -> None:
         kernel_memory.prefetch(loop.b, crd.pointer, place, SIZES[crd.type])
 
 
+def ends(loop: Loop, walker: Walker) -> None:
+    """Fetch the first and the last coordinate of the segment after the next one; behind the last, where all segments end."""
+    operand, level = loop.context.operands[walker.access.tensor.name], walker.level
+    assert isinstance(operand, Input)
+    pos, parents = operand.buffers[level].get("pos"), operand.stored(loop.b, level - 1) if level else None
+    if pos is None or parents is None:
+        return
+    b, parent = loop.b, loop.env.cursors[walker.access].pos
+    lo, hi = (b.load(pos.pointer, b.min(b.add(parent, n), parents), "i64", "later") for n in (2, 3))
+    coordinates(loop, walker, (lo, b.sub(hi, 1)))
+
+
 def rows(
     loop: Loop,
     walker: Walker,
