@@ -254,10 +254,12 @@ class Builder:
                 return np.asarray(values, self._dtype)  # OverflowError where it does not fit
             given = np.dtype(type(values))
         else:
-            values = np.asarray(values)
+            listed, values = values, np.asarray(values)
             given = values.dtype
             if not values.size:
                 return np.empty(values.shape, self._dtype)
+            if isinstance(listed, list | tuple) and self._holds_integers(listed, given):
+                return np.asarray(listed, self._dtype)  # OverflowError where one does not fit: casts wrap around
         numbers = self._dtype.kind == "b" and given.kind in "biufc"
         if not numbers and (given.kind not in "biufc" or not np.can_cast(given, self._dtype, "same_kind")):
             raise TypeError(
@@ -266,6 +268,13 @@ class Builder:
             )
         made: Vector = np.asarray(values).astype(self._dtype)
         return made
+
+    def _holds_integers(self, values: Sequence[Any], given: np.dtype[Any]) -> bool:
+        """Whether a list, which NumPy takes for an array of the dtype `given`, holds integers that may be too large for the builder. NumPy takes
+        those that no dtype of integers holds for objects, or for floats."""
+        if self._dtype.kind in "iu":
+            return given.kind in "iu" or (given.kind in "Of" and _are_integers(values))
+        return given.kind == "O" and _are_integers(values)
 
     def _cast(self, values: Any, count: int) -> Vector:
         made = self._converted(values)
@@ -390,6 +399,13 @@ def _plain_types(dtype: np.dtype[Any]) -> tuple[frozenset[type], int | None, int
     if dtype.kind == "f":
         return frozenset({bool, int, float}), None, 0
     return frozenset({bool, int, float, complex}), None, 0
+
+
+def _are_integers(values: Any) -> bool:
+    """Whether lists, one in another, hold Python's integers alone."""
+    if isinstance(values, list | tuple):
+        return all(map(_are_integers, values))
+    return isinstance(values, int)
 
 
 def _concrete(value: Any, what: str) -> Any:

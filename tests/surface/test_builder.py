@@ -161,6 +161,38 @@ def test_errors_leave_the_builder_as_it_was(error, text, write):
     assert_array_equal(b.finish().todense(), [[0, 0, 0], [0, 4, 0]])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64, np.float64])
+def test_lists_of_integers_that_do_not_fit(dtype):
+    wrong = [10**400] if dtype is np.float64 else [int(np.iinfo(dtype).max) + 1, int(np.iinfo(dtype).min) - 1]
+    writes = [
+        lambda b, v: b.append([1, v], ([0, 0], [0, 1])),
+        lambda b, v: b.append((1, v), ([0, 0], [0, 1])),
+        lambda b, v: b.append(v, ([0, 0], [0, 1])),
+        lambda b, v: b.append_row(0, [0, 1], [1, v]),
+        lambda b, v: b.append_row(0, np.array([0, 1]), [v, 1]),
+        lambda b, v: b.append_row(0, [1], [v]),
+        lambda b, v: b.append_row(0, [0, 1], v),
+        lambda b, v: b.__setitem__((0, [0, 1]), [v, 1]),
+        lambda b, v: b.__setitem__(([[0], [1]], [[0, 1]]), [[v, 1], [1, 1]]),
+    ]
+    for write in writes:
+        b = sj.Builder((2, 2), dtype)
+        b[1, 1] = 3
+        for v in wrong:
+            with pytest.raises(OverflowError):
+                write(b, v)
+        np.testing.assert_array_equal(b.finish().todense(), [[0, 0], [0, 3]])
+        fits = 7 if dtype is np.float64 else int(np.iinfo(dtype).max)
+        write(b, fits)
+        assert int(b.finish().todense().max()) == int(dtype(fits))
+
+
+def test_arrays_of_wider_integers_are_cast():
+    b = sj.Builder((1, 2), np.int8)
+    b.append_row(0, [0, 1], np.array([300, 1]))
+    np.testing.assert_array_equal(b.finish().todense(), [[44, 1]])
+
+
 def test_other_errors():
     with pytest.raises(ValueError, match="one dimension"):
         sj.Builder(())
