@@ -26,6 +26,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     crossed    (pos, crd, vals) of two     -> rows, columns and both values of every pair of entries: those of a Kronecker product
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
     tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
+    folded     pos, crd, vals               -> the same with the sum of equal neighbours of a segment in their place
     lined      extents, offsets, lines      -> pos, crd and vals of the matrix with these vectors on its diagonals
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
     recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
@@ -448,6 +449,20 @@ class Passes:
         key = key[order]
         return crd[order], vals[order], not bool((key[1:] == key[:-1]).any())
 
+    def folded(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
+        """(pos, crd, vals) with one entry, the sum ("or" of bools), for equal coordinates that follow each other in a segment; `pos` begins at 0.
+
+        >>> Passes().folded(np.array([0, 2, 4]), np.array([1, 1, 1, 2]), np.array([1.0, 2.0, 3.0, 4.0]))
+        (array([0, 1, 3]), array([1, 1, 2]), array([3., 3., 4.]))
+        """
+        if not len(crd):
+            return pos, crd, vals
+        fresh = changes([crd])
+        fresh[pos[:-1][pos[:-1] < pos[1:]]] = True
+        starts = np.flatnonzero(fresh)
+        add = np.logical_or if vals.dtype == np.bool_ else np.add
+        return np.searchsorted(starts, pos), crd[starts], add.reduceat(vals, starts).astype(vals.dtype, copy=False)
+
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
     """Whether each entry differs from the one before it in some column (the first one does)."""
@@ -480,7 +495,7 @@ class Learning(Passes):
             "met",
             "placed",
         ),
-        *("interleaved", "regrouped", "chosen", "tidied", "bucketed"),
+        *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

@@ -224,6 +224,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     Array([1, 1, 2, 2, 2], dtype=int64)
     """
     x = asarray(x)
+    at_once = _surrounded(x, pad_width, constant_values) if mode == "constant" and current() is None else None
+    if at_once is not None:
+        return at_once
     widths = np.broadcast_to(np.asarray(_widths(pad_width, x.ndim)), (x.ndim, 2)).tolist()
     if any(n < 0 for pair in widths for n in pair):
         raise ValueError("pad_width must not be negative")
@@ -240,6 +243,20 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         else:
             raise ValueError(f"mode={mode!r} must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
     return x
+
+
+def _surrounded(x: Any, pad_width: Any, value: Any) -> Array | None:
+    """A sparse array that is there, outside `jit`, with its fill around it: pairs of Python's integers, one number as the value. None for others."""
+    if type(x) is not Array or x.format.is_dense or type(pad_width) not in (list, tuple) or len(pad_width) != x.ndim:
+        return None
+    for pair in pad_width:
+        if type(pair) not in (list, tuple) or len(pair) != 2 or any(type(n) is not int or n < 0 for n in pair):
+            return None
+    fill = x.dtype.type(x.fill_value)
+    if type(value) not in (bool, int, float, complex) or not structural.same_bits(fill, x.dtype.type(value)):
+        return None
+    storage = joined.surrounded(x._storage, pad_width)
+    return None if storage is None else Array(storage)
 
 
 def _widths(pad_width: Any, ndim: int) -> Any:

@@ -230,6 +230,30 @@ def test_tidied(parents, longest, extent):
             assert same is distinct
 
 
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i8", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(
+    ("parents", "longest", "extent"), [(0, 1, 1), (1, 40, 9), (1, 400, 3), (900, 12, 6), (900, 12, 5000)]
+)
+def test_folded(parents, longest, extent, index, dtype):
+    """Runs of none, two and many equal coordinates, also over the end of a segment; the bits of sums are NumPy's."""
+    rng = np.random.default_rng(parents + extent)
+    pos = np.append(0, np.cumsum(rng.integers(0, longest + 1, parents)))
+    crd = np.concatenate([np.sort(rng.integers(0, extent, n)) for n in np.diff(pos)] or [[]]).astype(index)
+    vals = (rng.standard_normal(len(crd)) * 100).astype(dtype)
+    if vals.dtype.kind in "fc":
+        vals[::7] = -0.0
+    expected, made = FEW.folded(pos, crd, vals), MANY.folded(pos, crd, vals)
+    for ours, theirs in zip(made, expected, strict=True):
+        assert ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
+    total = np.zeros((parents, extent), vals.dtype)
+    with np.errstate(over="ignore"):
+        np.add.at(total, (np.arange(parents).repeat(np.diff(pos)), crd), vals)
+    owners = np.arange(parents).repeat(np.diff(made[0]))
+    assert (np.diff(owners * np.int64(extent) + made[1]) > 0).all()
+    np.testing.assert_allclose(made[2], total[owners, made[1]], rtol=0, atol=1e-3 * (vals.dtype.kind in "fc"))
+
+
 def test_long_segments_are_not_tidied_by_moving_entries():
     assert MANY.tidied(np.array([0, 500]), np.arange(500), np.ones(500)) is None
     rng = np.random.default_rng(0)

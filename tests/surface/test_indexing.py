@@ -9,7 +9,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
-from sparsejax.formats import Compressed, Coordinate, Format, convert
+from sparsejax.formats import Compressed, Coordinate, Format, convert, validate
 from sparsejax.numpy.indexing import parse
 from tests.autodiff.checks import check
 from tests.fuzz import engine
@@ -323,6 +323,36 @@ def test_positions_of_arrays_without_entries_are_shared_and_right():
     for A in made:
         assert A.nnz == 0 and not A.todense().any() and (A + 1.0).sum() == 3.0 * A.shape[0]
         assert not A.storage.buffers[1][0].flags.writeable
+
+
+@pytest.mark.parametrize(
+    "form", ["csr", "csc", "coo", "dcsr", "(d,c,c)", "(d,d,c)@(1,0,2)", "(c,d,c)", "bsr(2, 2)", "ell"]
+)
+@pytest.mark.parametrize("seed", range(6))
+def test_sparse_arrays_get_their_fill_around_them_in_one_step(form, seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(2 * rng.integers(1, 4, 3 if form.startswith("(") else 2))
+    dense = rng.integers(0, 3, shape) if seed else np.zeros(shape, int)
+    A = sj.array(dense, format=form)
+    widths = [tuple(int(n) for n in rng.integers(0, 3, 2)) for _ in shape]
+    made = snp.pad(A, widths)
+    validate.validate(made._storage)
+    np.testing.assert_array_equal(made.todense(), np.pad(dense, widths))
+    np.testing.assert_array_equal((made * 2).sum(axis=-1).todense(), 2 * np.pad(dense, widths).sum(axis=-1))
+    np.testing.assert_array_equal(A.todense(), dense)
+    traced = sj.jit(lambda x: snp.pad(x, widths))(A)
+    assert made.format == traced.format and made.nnz == traced.nnz
+    other = snp.pad(A, widths, constant_values=1)
+    np.testing.assert_array_equal(other.todense(), np.pad(dense, widths, constant_values=1))
+
+
+def test_coordinates_become_wider_with_the_extent_around_them():
+    A = sj.array(np.eye(3), format="coo")
+    made = snp.pad(A, [(0, 2**31), (2**32, 0)])
+    validate.validate(made._storage)
+    rows, columns = (np.asarray(c) for c in made.coords)
+    np.testing.assert_array_equal(rows, [0, 1, 2])
+    np.testing.assert_array_equal(columns, 2**32 + np.arange(3))
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "(d,d)", "(d,c,c)", "(d,d,c)@(1,0,2)"])

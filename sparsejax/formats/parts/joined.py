@@ -3,12 +3,14 @@
     csr, rows       pos of all, one behind the other, over one crd
     csr, columns    pos added up; in every row, the segments of all, one behind the other
     coo, rows       crd of all, one behind the other, the rows of each shifted
+    nothing around  pos goes on where it ends (`surrounded`)
 
 Below the level of that dimension, positions of one array follow those of the one before.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -83,6 +85,41 @@ def _interleaved(storages: Sequence[Storage], axis: int) -> Storage:
     entries = sum(len(s.vals) for s in storages)
     pos, crd, vals = passes.over(max(entries, len(segments[0][0]))).interleaved(segments, starts[:-1])
     return Storage(first.format, shape, first.fill_value, (*first.buffers[:-1], (pos, crd)), vals)
+
+
+def surrounded(storage: Storage, widths: Sequence[tuple[int, int]]) -> Storage | None:
+    """The array with as many coordinates before and after those of each dimension, nothing stored there. O(rows of an outermost dense level), and
+    linear in the coordinates of dimensions that get some before; other buffers are shared. None where a dense level below others grows.
+
+    >>> from sparsejax.formats import Format, convert
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> surrounded(A, [(1, 0), (0, 5)]).buffers[1]
+    (array([0, 0, 1, 2]), array([0, 1], dtype=int32))
+    """
+    form = storage.format
+    grown = [widths[d] for d in form.order]
+    if form.is_dense or not located.searched(form) or "transient" in storage.cache:
+        return None
+    if any(k and level.full and any(grown[k]) for k, level in enumerate(form.levels)):
+        return None
+    shape = tuple([n + before + after for n, (before, after) in zip(storage.shape, widths, strict=True)])
+    buffers = list(storage.buffers)
+    if form.levels[0].full and any(grown[0]):
+        listed = next(k for k, level in enumerate(form.levels) if not level.full)
+        size = math.prod([storage.shape[d] for d in form.order[1:listed]])
+        (pos, crd), (before, after) = buffers[listed], grown[0]
+        made = np.empty(len(pos) + size * (before + after), pos.dtype)
+        made[: size * before] = 0
+        made[size * before : size * before + len(pos)] = pos
+        made[size * before + len(pos) :] = pos[-1]
+        buffers[listed] = made, crd
+    for k, (level, d) in enumerate(zip(form.levels, form.order, strict=True)):
+        if not level.full and any(grown[k]):
+            *above, crd = buffers[k]
+            before, kind = grown[k][0], crd_dtype(shape[d])
+            crd = np.add(crd, before, dtype=kind, casting="unsafe") if before else crd.astype(kind, copy=False)
+            buffers[k] = (*above, crd)
+    return Storage(form, shape, storage.fill_value, tuple(buffers), storage.vals)
 
 
 def gridded(rows: Sequence[Sequence[Storage]]) -> Storage | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
-from sparsejax.formats import convert, ordering, passes
+from sparsejax.formats import ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.parts import located
@@ -51,14 +51,12 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
     if found is None:
         return None
     crd, vals, distinct = found
-    if distinct and listed:
-        ends = np.array([0, len(crd)])
-        owners = many.owners(pos).astype(crd_dtype(rows), copy=False)
-        return Storage(form, shape, data.dtype.type(0), ((ends, owners), (crd,)), vals)
-    if distinct:
+    if not distinct:
+        pos, crd, vals = many.folded(pos, crd, vals)
+    if not listed:
         return Storage(form, shape, data.dtype.type(0), ((), (pos, crd)), vals)
-    columns = [many.owners(pos), crd]
-    return convert.from_columns([columns[dims.index(d)] for d in range(2)], vals, shape, form, 0, False, 0)
+    ends, owners = np.array([0, len(crd)]), many.owners(pos).astype(crd_dtype(rows), copy=False)
+    return Storage(form, shape, data.dtype.type(0), ((ends, owners), (crd,)), vals)
 
 
 _WIDTHS = {np.dtype(np.int32): np.dtype(np.uint32), np.dtype(np.int64): np.dtype(np.uint64)}

@@ -14,7 +14,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
-from sparsejax.jit.runtime.passes import segment_loops
+from sparsejax.jit.runtime.passes import duplicates, segment_loops
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
 from sparsejax.jit.runtime.system import threads
@@ -283,6 +283,10 @@ class SegmentPasses(Passes):
             _tidied(crd.itemsize, vals.itemsize), [(*pair, *behind, counts + 8 * k) for k, pair in enumerate(parts)]
         )
         return crd, vals, not (twice.any() if len(parts) > 1 else twice[0])
+
+    def folded(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
+        crd, vals = np.ascontiguousarray(crd), np.ascontiguousarray(vals)
+        return duplicates.folded(pos, crd, vals) or Passes.folded(self, pos, crd, vals)
 
 
 def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:

@@ -1,0 +1,85 @@
+"""Entries of equal coordinates that stand next to each other in a segment become one: what one kernel for each dtype runs.
+
+Every entry is compared with the one before it. The first of a run is written at the next place; those behind it are added up by themselves
+and then to the first, as `numpy.add.reduceat` does with up to `RUN` entries, so that results have the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from sparsejax.formats.passes import Array
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, compiled, empty, run, vectors
+
+RUN = 8
+"""Numbers of a run that NumPy adds up one by one: of complex ones, each is two."""
+
+
+def folded(pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array] | None:
+    """(pos, crd, vals) of the sums; None where a run is longer."""
+    made, longest = np.empty(len(pos), INT64), np.zeros(1, INT64)
+    left, sums = empty(len(crd), crd.dtype), empty(len(vals), vals.dtype)
+    run(_folded(crd.itemsize, vals.dtype), len(pos) - 1, pos, crd, vals, made, left, sums, longest)
+    if vals.dtype.kind in "fc" and longest[0] > RUN // (1 + (vals.dtype.kind == "c")):
+        return None
+    count = int(made[-1])
+    if 2 * count < len(crd):
+        return made, left[:count].copy(), sums[:count].copy()
+    return made, left[:count], sums[:count]
+
+
+@functools.cache
+def _folded(size: int, dtype: np.dtype[Any]) -> compiler.Kernel:
+    b = LLVMBuilder()
+    rows, (pos, crd) = b.slot(0, "i64", "rows"), vectors(b, 1, (8, size), ("pos", "crd"))
+    vals, (made, left) = b.slot(3, "ptr", "vals"), vectors(b, 4, (8, size), ("made", "left"))
+    sums, (longest,) = b.slot(6, "ptr", "sums"), vectors(b, 7, (8,), ("longest",))
+    parts = 1 + (dtype.kind == "c")
+    width = dtype.itemsize // parts
+    kind = {4: "float", 8: "double"}[width] if dtype.kind in "fc" else f"i{8 * width}"
+    add = {"b": "or", "i": "add", "u": "add", "f": "fadd", "c": "fadd"}[dtype.kind]
+
+    def value(b: Builder, pointer: Val, at: Val) -> list[Val]:
+        return [b.load(pointer, b.add(b.mul(at, parts), k), kind) for k in range(parts)]
+
+    def put(b: Builder, at: Val, numbers: list[Val]) -> None:
+        for k, number in enumerate(numbers):
+            b.store(sums, b.add(b.mul(at, parts), k), number)
+
+    zero = b.const(kind, 0.0 if dtype.kind in "fc" else 0)
+    first, rest = ([b.var(name, zero) for _ in range(parts)] for name in ("first", "rest"))
+    place, count, most, last = (b.var(name, b.i64(0)) for name in ("place", "count", "most", "last"))
+    made.put(b, b.i64(0), b.i64(0))
+    with b.for_(b.i64(0), rows, "r") as r:
+        b.set(last, b.i64(-1))
+        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+            c, own = b.named("c", crd.number(b, p)), [b.named("x", x) for x in value(b, vals, p)]
+
+            def again(own: list[Val] = own) -> None:
+                alone = b.named("alone", b.eq(b.get(count), 1))
+                for var, x in zip(rest, own, strict=True):
+                    b.set(var, b.select(alone, x, b.binary(add, b.get(var), x)))
+                b.increment(count)
+                b.set(most, b.max(b.get(most), b.get(count)))
+                total = [b.binary(add, b.get(x), b.get(y)) for x, y in zip(first, rest, strict=True)]
+                put(b, b.sub(b.get(place), 1), total)
+
+            def new(p: Val = p, c: Val = c, own: list[Val] = own) -> None:
+                left.put(b, b.get(place), crd.get(b, p))
+                put(b, b.get(place), own)
+                for var, x in zip(first, own, strict=True):
+                    b.set(var, x)
+                b.set(last, c)
+                b.set(count, b.i64(1))
+                b.increment(place)
+
+            b.if_else(b.eq(c, b.get(last)), again, new)
+        made.put(b, b.add(r, 1), b.get(place))
+    longest.put(b, b.i64(0), b.get(most))
+    return compiled(b)
