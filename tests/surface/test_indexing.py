@@ -325,9 +325,7 @@ def test_positions_of_arrays_without_entries_are_shared_and_right():
         assert not A.storage.buffers[1][0].flags.writeable
 
 
-@pytest.mark.parametrize(
-    "form", ["csr", "csc", "coo", "dcsr", "(d,c,c)", "(d,d,c)@(1,0,2)", "(c,d,c)", "bsr(2, 2)", "ell"]
-)
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "(d,c,c)", "(d,d,c)@(1,0,2)", "(c,d,c)", "ell"])
 @pytest.mark.parametrize("seed", range(6))
 def test_sparse_arrays_get_their_fill_around_them_in_one_step(form, seed):
     rng = np.random.default_rng(seed)
