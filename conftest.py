@@ -99,11 +99,29 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_finish(session):
-    """What is there before the first test stays: the garbage collector need not look at it again. It looks seldom at what tests make: a tenth of
-    their time went into that."""
+    settle()
+
+
+SETTLED = 200
+"""Tests after which what is left is settled."""
+_left = SETTLED
+
+
+def pytest_runtest_teardown(item):
+    """Plans, kernels and types that are remembered grow with the run, and the garbage collector would look at all of them again and again: a tenth of
+    the time of all tests."""
+    global _left
+    _left -= 1
+    if not _left:
+        _left = SETTLED
+        settle()
+
+
+def settle():
+    """What is there now stays: the garbage collector need not look at it again. It looks at all of what comes after now and then only."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(100_000, 20, 1000)
 
 
 def pytest_sessionfinish(session):
