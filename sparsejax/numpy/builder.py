@@ -226,6 +226,8 @@ class Builder:
         columns = []
         for axis, (given, n) in enumerate(zip(listed, self._shape, strict=True)):
             column = np.asarray(_concrete(given, "key"))
+            if isinstance(given, list) and not column.size:
+                column = column.astype(np.int64)  # an empty list holds no integer that says of which type it is
             if isinstance(given, slice) or given is None or given is Ellipsis or column.dtype.kind not in "iu":
                 raise TypeError(f"key holds {given!r} for axis {axis}; it must be an integer, or an array of integers")
             column = column.astype(np.int64)

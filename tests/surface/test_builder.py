@@ -202,3 +202,22 @@ def test_other_errors():
         sj.Builder((2, 2))[0, 0] = 10**400
     with pytest.raises(sj.TracerArrayConversionError, match="outside jit"):
         sj.jit(lambda v: sj.Builder((2, 2)).append(v, ([0], [1])))(np.ones(1))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.complex128, np.bool_])
+def test_random_keys_with_lists_that_may_be_empty(dtype):
+    """As NumPy writes them, which has nothing to write where a list is empty."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        rows, columns = int(rng.integers(1, 5)), int(rng.integers(1, 9))
+        b, wanted = sj.Builder((rows, columns), dtype), np.zeros((rows, columns), dtype)
+        for _ in range(6):
+            i, across = int(rng.integers(-rows, rows)), rng.integers(-columns, columns, rng.integers(0, 4)).tolist()
+            values = np.ones(len(across), dtype) if rng.random() < 0.5 else dtype(1)
+            key = ([i] * len(across), across) if rng.random() < 0.5 else (i, across)
+            b[key] = values
+            wanted[key] = values
+        np.testing.assert_array_equal(b.finish().todense(), wanted)
+    for key in ((0, np.zeros(0)), (0, [1.5]), (0, [True]), ([[]], "")):
+        with pytest.raises(TypeError, match="must be an integer"):
+            b[key] = 1
