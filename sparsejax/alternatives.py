@@ -18,6 +18,7 @@ HOST = {
 }
 PASSES = {
     "symbolic_shapes": "every new shape is traced and planned anew",
+    "inner_sums": "sums of products add the entries of the products",
     "reassociate": "products of three operands are computed as they are written",
     "split_fills": "sums over operands whose fill does not annihilate run over all coordinates",
     "intermediate_storage": "values between kernels are stored as their types say",
@@ -52,6 +53,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "first": "of three factors, the first two are contracted first",
         "last": "the last two",
         "outer": "the first and the last",
+    },
+    "reductions": {
+        "outside": "a sum over an axis of a product adds the entries of the product",
+        "inside": "the operand that alone has the axis is summed first",
     },
     "products": {"library": "products of dense operands are library calls", "kernel": "they are kernels"},
     "fusion": {

@@ -1,6 +1,7 @@
 """The compiler, top to bottom: every pass in the order in which it runs.
 
     a jaxpr       JAXPR_PASSES        what is computed: dead code, common subexpressions, patterns       once per jaxpr
+                  inner_sums          operands summed before they are multiplied, where that is cheaper  "
                   reassociate         products of three operands, in the cheaper order                   "
                   fuse                kernels and library calls                                          "
                   STEP_PASSES         sums over fills apart, storage of values between kernels, merging  "
@@ -36,6 +37,7 @@ from sparsejax.jit.graph import (
     dense_rows,
     fuse,
     fuse_reductions,
+    inner_sums,
     intermediate_storage,
     pattern_sources,
     reassociate,
@@ -123,8 +125,11 @@ def steps_of(
     """The kernels and library calls of a jaxpr that is `cleaned`, and what was decided of its products. Those that are `refused` are
     associated as the program says, or all of them (None). `constants` are those of its operands that never change."""
     with choices.drawing(jaxpr), models.remembering():
-        as_written = refused is None or len(jaxpr.eqns) < 2 or not choices.does("reassociate")
-        jaxpr, notes = (jaxpr, []) if as_written else reassociate.cheapest(jaxpr, observed, refused or frozenset())
+        notes: list[reassociate.Chosen] = []
+        for name, chosen in (("inner_sums", inner_sums.cheapest), ("reassociate", reassociate.cheapest)):
+            if refused is not None and len(jaxpr.eqns) > 1 and choices.does(name):
+                jaxpr, made = chosen(jaxpr, observed, refused)
+                notes += made
         steps = fuse.fuse(jaxpr, static_constants.Constants.of(constants) if constants else None)
         for name, each in STEP_PASSES.items():
             steps = each.run(steps, jaxpr, observed) if each.applies(steps) and choices.does(name) else steps

@@ -37,7 +37,9 @@ from sparsejax.jit.graph import expected, fuse, fuse_reductions, intermediate_st
 from sparsejax.jit.graph import price as pricing
 from sparsejax.jit.graph.guards import Check
 from sparsejax.jit.ir import choices, operators
+from sparsejax.jit.ir.cin import same_value
 from sparsejax.lax.contract import arithmetic, contract_p, extents_of
+from sparsejax.lax.reduce import OPERATORS, reduce_p
 from sparsejax.lax.semiring import Ring, named, ring_of
 
 Labels = tuple[int, ...]
@@ -107,49 +109,75 @@ def cheapest(
         product = next((p for p in _products(jaxpr) if p.outer.outputs[0] not in seen), None)
         if product is None:
             break
-        made = {eqn.outputs[0]: eqn for eqn in jaxpr.eqns if _plain(eqn)}
-        ring = product.params.get("ring")
-        exact = product.params["dtype"].kind in "biu"
-        checks = () if exact else _checks(product, 0.0 if ring is None else float(ring.zero), made)
-        direct = given.issuperset(product.operands)
-        known = expected.of_program((), jaxpr, observed) if direct else expected.of_values(jaxpr, observed)
-        looks = sum(machine.current().look * known.entries(c.var) for c in checks if c.var not in given)
+        checks = checks_of(jaxpr, product.params, product.operands)
+        known = known_of(jaxpr, observed, product.operands)
+        looks = price_of(checks, known, given)
         eqns, note = _cheaper(product, known, looks)
         seen.add(product.outer.outputs[0])
         if note is not None:
             notes.append(replace(note, checks=checks if eqns else ()))
         if eqns:
-            jaxpr = _replaced(jaxpr, product, eqns)
+            jaxpr = replaced(jaxpr, product.inner, product.outer, eqns)
     return jaxpr, notes
 
 
-def _replaced(jaxpr: Jaxpr, product: _Product, made: Sequence[Eqn]) -> Jaxpr:
-    """`jaxpr` with other contractions in place of those of a product."""
+def known_of(jaxpr: Jaxpr, observed: Mapping[Var, Storage], operands: Sequence[Var]) -> expected.Known:
+    """What is known of the values of a program, those that `operands` come from among them."""
+    direct = {*jaxpr.inputs, *jaxpr.consts}.issuperset(operands)
+    return expected.of_program((), jaxpr, observed) if direct else expected.of_values(jaxpr, observed)
+
+
+def price_of(checks: Sequence[Check], known: expected.Known, given: Collection[Var]) -> float:
+    """What it costs to look at what a program computes, in nanoseconds for a call: its inputs are looked at once."""
+    return sum(machine.current().look * known.entries(c.var) for c in checks if c.var not in given)
+
+
+def replaced(jaxpr: Jaxpr, inner: Eqn, outer: Eqn, made: Sequence[Eqn]) -> Jaxpr:
+    """`jaxpr` with other operations in place of two of its own."""
     eqns: list[Eqn] = []
     for eqn in jaxpr.eqns:
-        if eqn is product.outer:
+        if eqn is outer:
             eqns += made
-        elif eqn is not product.inner:
+        elif eqn is not inner:
             eqns.append(eqn)
     return replace(jaxpr, eqns=tuple(eqns))
 
 
-def _checks(product: _Product, zero: float, made: Mapping[Var, Eqn]) -> tuple[Check, ...]:
-    """What must hold of the operands of a product: of what they are made of, where they are products themselves."""
+def checks_of(jaxpr: Jaxpr, params: Mapping[str, Any], operands: Sequence[Var], sums: int = 0) -> tuple[Check, ...]:
+    """What must hold of the operands of a product with these parameters, beside so many `sums` over axes: of what they are made of, where they are
+    products or sums themselves. A sum is a product with ones, so that it counts as a factor. Nothing where numbers are exact."""
+    if params["dtype"].kind in "biu":
+        return ()
+    ring = params.get("ring")
+    made = {eqn.outputs[0]: eqn for eqn in jaxpr.eqns if is_plain(eqn) or is_sum(eqn, params)}
     found: list[Var] = []
-    left = list(product.operands)
+    left = list(operands)
     while left:
         var = left.pop()
         eqn = made.get(var)
-        if eqn is not None and eqn.param_dict.get("ring") == product.params.get("ring"):
+        if eqn is not None and (eqn.primitive is reduce_p or eqn.param_dict.get("ring") == ring):
+            sums += eqn.primitive is reduce_p
             left += [a for a in eqn.inputs if isinstance(a, Var)]
         else:
             found.append(var)
-    return tuple(Check(v, zero, len(found)) for v in dict.fromkeys(found))
+    return tuple(Check(v, 0.0 if ring is None else float(ring.zero), sums + len(found)) for v in dict.fromkeys(found))
+
+
+def is_sum(eqn: Eqn, params: Mapping[str, Any]) -> bool:
+    """Whether an operation sums an array over axes, as a contraction with these parameters would."""
+    if eqn.primitive is not reduce_p or not isinstance(eqn.inputs[0], Var):
+        return False
+    dtype, own = params["dtype"], eqn.param_dict
+    ring = params.get("ring") or arithmetic(dtype)
+    identity = operators.get(ring.add).identity(dtype)
+    (operand,) = eqn.inputs
+    absent = operand.aval.format.is_dense or same_value(operand.aval.fill_value, identity)
+    same = OPERATORS[own["kind"]] == ring.add and own["dtype"] == dtype and same_value(ring.zero, identity)
+    return bool(absent and same)
 
 
 def _products(jaxpr: Jaxpr) -> Iterator[_Product]:
-    made = {eqn.outputs[0]: eqn for eqn in jaxpr.eqns if _plain(eqn)}
+    made = {eqn.outputs[0]: eqn for eqn in jaxpr.eqns if is_plain(eqn)}
     if len(made) < 2:
         return
     uses = Counter(a for atoms in (*(e.inputs for e in jaxpr.eqns), jaxpr.outputs) for a in atoms if isinstance(a, Var))
@@ -162,7 +190,7 @@ def _products(jaxpr: Jaxpr) -> Iterator[_Product]:
                     yield found
 
 
-def _plain(eqn: Eqn) -> bool:
+def is_plain(eqn: Eqn) -> bool:
     """Whether an operation is a contraction of two arrays in a ring that is associative and distributes."""
     if eqn.primitive is not contract_p or len(eqn.inputs) != 2 or not all(isinstance(a, Var) for a in eqn.inputs):
         return False
@@ -259,17 +287,21 @@ def _decided(product: _Product, known: expected.Known, looks: float) -> str:
 
 def _key(product: _Product, known: expected.Known, looks: float) -> str:
     """All that the decision depends on: the contractions, types of operands and which are the same, and what is known of them."""
-    operands = product.operands
+    forms = product.output, product.first, product.inner.param_dict, product.outer.param_dict
+    return key_of("associate", product.operands, product.inputs, known, forms, looks)
+
+
+def key_of(what: str, operands: Sequence[Var], inputs: Sequence[Labels], known: expected.Known, *others: object) -> str:
+    """What a decision about a contraction depends on: types of operands and which are the same, what is known of them, and `others`."""
     types = [(v.aval, known.counts[v], operands.index(v)) for v in operands]
     pairs: list[float] = []
-    for p, q in itertools.combinations(range(3), 2):
+    for p, q in itertools.combinations(range(len(operands)), 2):
         left, right = known.degrees.get(operands[p]), known.degrees.get(operands[q])
-        for label in product.inputs[p] if left and right else ():
-            if left and right and label in product.inputs[q]:
-                one, other = left[product.inputs[p].index(label)], right[product.inputs[q].index(label)]
+        for label in inputs[p] if left and right else ():
+            if left and right and label in inputs[q]:
+                one, other = left[inputs[p].index(label)], right[inputs[q].index(label)]
                 pairs.append(statistics.rounded(skew.coupling(*one, *other)) if one and other else 0.0)
-    forms = product.inner.param_dict, product.outer.param_dict
-    return f"associate {config.planning()} {machine.current()} {product.inputs} {product.output} {product.first} {forms} {types} {pairs} {looks}"
+    return f"{what} {config.planning()} {machine.current()} {inputs} {types} {pairs} {others}"
 
 
 def _associated(product: _Product, pair: tuple[int, int]) -> list[Eqn] | None:
@@ -278,19 +310,19 @@ def _associated(product: _Product, pair: tuple[int, int]) -> list[Eqn] | None:
     needed = {*product.output, *product.inputs[rest]}
     labels = [product.inputs[k] for k in pair]
     kept = tuple(dict.fromkeys(x for ls in labels for x in ls if x in needed))
-    first = _eqn(product.inner, [product.operands[k] for k in pair], labels, kept, None)
+    first = contraction(product.inner, [product.operands[k] for k in pair], labels, kept, None)
     chosen = [(product.operands[rest], product.inputs[rest]), (first.outputs[0], kept)]
     if rest > pair[0]:
         chosen.reverse()
     aval = product.outer.outputs[0].aval
     for form in (product.params["out_format"], aval.format):
-        last = _eqn(product.outer, [v for v, _ in chosen], [ls for _, ls in chosen], product.output, form)
+        last = contraction(product.outer, [v for v, _ in chosen], [ls for _, ls in chosen], product.output, form)
         if last.outputs[0].aval == aval:
             return [first, replace(last, outputs=product.outer.outputs)]
     return None
 
 
-def _eqn(like: Eqn, operands: Sequence[Var], inputs: Sequence[Labels], output: Labels, form: Any) -> Eqn:
+def contraction(like: Eqn, operands: Sequence[Var], inputs: Sequence[Labels], output: Labels, form: Any) -> Eqn:
     """A contraction of other operands."""
     params = {**like.param_dict, "inputs": tuple(inputs), "output": output, "out_format": form}
     aval: Aval = contract_p.typing(*(v.aval for v in operands), **params)
@@ -299,12 +331,16 @@ def _eqn(like: Eqn, operands: Sequence[Var], inputs: Sequence[Labels], output: L
 
 def _price(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> float | None:
     """What contractions cost: their kernels, merged where that is cheaper, library calls, and what is stored between them."""
+    return cost_of(eqns, product.operands, product.outer.outputs[0], known)
+
+
+def cost_of(eqns: Sequence[Eqn], operands: Sequence[Var], result: Var, known: expected.Known) -> float | None:
+    """What operations cost that make a result of operands; None where they cannot run."""
     with choices.pricing():
-        return _cost(eqns, product, known)
+        return _cost(eqns, tuple(dict.fromkeys(operands)), result, known)
 
 
-def _cost(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> float | None:
-    given, result = tuple(dict.fromkeys(product.operands)), product.outer.outputs[0]
+def _cost(eqns: Sequence[Eqn], given: tuple[Var, ...], result: Var, known: expected.Known) -> float | None:
     jaxpr = Jaxpr(given, (), tuple(eqns), (result,))
     found = known.only(given)
     steps = fuse_reductions.merged(intermediate_storage.stored(fuse.fuse(jaxpr), jaxpr, found), jaxpr, found)
