@@ -92,6 +92,37 @@ def test_threads_share_rows(monkeypatch):
         same(*both_ways(wanted, Format.parse("csr", 2)))
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_blocks_are_counted_by_marks_where_there_are_enough_entries(monkeypatch, parts):
+    """Marks of as many blocks as lie in a row of blocks, for each thread; of wide matrices with few entries, rows are merged."""
+    monkeypatch.setattr(block_conversions, "FAR", 0)
+    monkeypatch.setattr(threads, "count", lambda: parts)
+    marked, marking = [], block_conversions._marking
+    merged, kernel = [], block_conversions._kernel
+    monkeypatch.setattr(block_conversions, "_marking", lambda *a: Noted(marking(*a), marked))
+    monkeypatch.setattr(block_conversions, "_kernel", lambda *a: Noted(kernel(*a), merged) if a[-1] else kernel(*a))
+    rng = np.random.default_rng(5)
+    for blocks in ("bsr:2x3", "(d,c,d,d)@(1,0,0,1)/(3,2)"):
+        block_conversions._plan.cache_clear()
+        for shape, density, marks in (((40, 30), 0.3, True), ((7, 9), 0.9, True), ((300, 300), 0.0008, False)):
+            marked.clear(), merged.clear()
+            x = rng.standard_normal(shape) * (rng.random(shape) < density)
+            same(*both_ways(sj.array(x, format="csr" if blocks[0] == "b" else "csc").storage, Format.parse(blocks, 2)))
+            assert (bool(marked), bool(merged)) == (marks, not marks)
+    block_conversions._plan.cache_clear()
+
+
+class Noted:
+    """A kernel whose runs are noted."""
+
+    def __init__(self, kernel, runs):
+        self._kernel, self._runs = kernel, runs
+
+    def __getattr__(self, name):
+        self._runs.append(name)
+        return getattr(self._kernel, name)
+
+
 def test_few_entries_are_converted_by_kernels_when_they_come_often(monkeypatch):
     monkeypatch.setattr(conversions, "COMPILED", 3)
     block_conversions._plan.cache_clear()

@@ -5,11 +5,13 @@
                           m = min(head); crd[at] = m; block at = fill
                           for k in 0 .. b:  while head[k] == m:   write the entry to its place in the block; head[k] = the next one's
                           at += 1
+                      counted, where there are more entries than blocks in a row of blocks, by marks, which no branch asks for:
+                        for entries of row R:  made += mark[crd] != R;  mark[crd] = R
     bsr:bxc to csr    for r in rows:                              all places of a block that lie inside the shape are entries
                         for p in blocks of row r // b:            crd = crd[p]*c ..; vals = row r % b of block p
 
 Covered are blocks below a dense and a compressed level, of any two orders, with up to `MOST` rows and columns; other formats become rows first, or
-rows become others. Nothing is made beside the result.
+rows become others. Nothing is made beside the result but marks, which are smaller.
 """
 
 from __future__ import annotations
@@ -113,7 +115,14 @@ class Plan:
 
     def _kernels(self) -> list[compiler.Kernel]:
         """What counts, and what writes."""
-        return [_kernel(self.blocks, self._size, self._sizes, self._into, counts) for counts in (True, False)]
+        return [_marking(self.blocks, self._sizes) if self._into else self._counting, self._kernel(counts=False)]
+
+    @functools.cached_property
+    def _counting(self) -> compiler.Kernel:
+        return self._kernel(counts=True)
+
+    def _kernel(self, counts: bool) -> compiler.Kernel:
+        return _kernel(self.blocks, self._size, self._sizes, self._into, counts)
 
     def run(self, storage: Storage) -> Storage:
         first, second = self.target.order[:2]
@@ -130,7 +139,15 @@ class Plan:
             shares = [(outer * k // parts, outer * (k + 1) // parts) for k in range(parts)]
         made[0] = 0
         counts, writes = self._both
-        pass_kernels.run_parts(counts, [(*share, *given, address(made)) for share in shares])
+        counted = [(*share, *given, address(made)) for share in shares]
+        if self._into:
+            across = -(-columns // self.blocks.columns)
+            if across * len(shares) <= len(vals) and outer < 2**31 - 1:
+                marks = np.zeros((len(shares), across), np.int32)
+                counted = [(*slots, address(marks) + k * across * marks.itemsize) for k, slots in enumerate(counted)]
+            else:
+                counts = self._counting
+        pass_kernels.run_parts(counts, counted)
         np.add.accumulate(made, out=made)
         found = int(made[-1])
         out = pass_kernels.empty(found, self._coordinate)
@@ -146,6 +163,24 @@ class Plan:
 def _kernel(blocks: Blocks, size: int, sizes: tuple[int, int], into: bool, counts: bool) -> compiler.Kernel:
     b = LLVMBuilder()
     (_Into if into else _Back)(b, blocks, size, sizes, counts).emit()
+    return pass_kernels.compiled(b)
+
+
+@functools.cache
+def _marking(blocks: Blocks, sizes: tuple[int, int]) -> compiler.Kernel:
+    """Counts as `_Into` does, by marks (slot 7): each block of a row of blocks has the row of blocks, counted from 1, that came by last."""
+    b = LLVMBuilder()
+    e = _Emitter(b, blocks, 0, sizes, True)
+    marks = Vector.in_slot(b, 7, 4, "marks")
+    with b.for_(e.first, e.end, "row") as row:
+        mine = marks.element(b, b.add(row, 1))
+        start, stop = (b.named("bound", e.pos.get(b, b.min(b.mul(b.add(row, n), blocks.rows), e.rows))) for n in (0, 1))
+        found = b.var("found", b.i64(0))
+        with b.for_(start, stop, "p") as p:
+            block = b.named("block", b.binary("udiv", e.crd.number(b, p), b.i64(blocks.columns)))
+            b.increment(found, b.convert("zext", b.ne(marks.get(b, block), mine), "i64"))
+            marks.put(b, block, mine)
+        e.made.put(b, b.add(row, 1), b.get(found))
     return pass_kernels.compiled(b)
 
 
