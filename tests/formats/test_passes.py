@@ -7,6 +7,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.formats.passes import Learning, Passes
+from sparsejax.jit.runtime.passes import segment_passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 
 pytestmark = pytest.mark.rotating(16)
@@ -180,6 +181,26 @@ def test_parts_of_segments(parents, longest, first):
             inside = [set(crd[a:b].tolist()) for a, b in itertools.pairwise(pos)]
             stored = [c in inside[p] for p, c in zip(parent.tolist(), wanted.tolist(), strict=True)]
             np.testing.assert_array_equal(FEW.located(pos, crd, parent, wanted) >= 0, stored)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float64])
+def test_vectors_are_copied_by_kernels_from_any_size_on(monkeypatch, threads, dtype):
+    """What is copied, and what is shifted too; vectors may be empty."""
+    rng = np.random.default_rng(threads)
+    ran, run_parts = [], segment_passes.run_parts
+    monkeypatch.setattr(segment_passes, "FAR", 0)
+    monkeypatch.setattr(segment_passes, "COPIED", 0)
+    monkeypatch.setattr(segment_passes, "run_parts", lambda *a: ran.append(1) or run_parts(*a))
+    with sj.config.using(num_threads=threads):
+        for lengths in ((0,), (1, 0, 5), (300, 2, 0, 77)):
+            strings = [rng.integers(0, 20, n).astype(dtype) for n in lengths]
+            same_parts([MANY.strung(strings, None, np.dtype(dtype))], [FEW.strung(strings, None, np.dtype(dtype))])
+            if dtype is np.int32:
+                shifts = [7 * k for k in range(len(lengths))]
+                for wide in (np.dtype(np.int32), np.dtype(np.int64)):
+                    same_parts([MANY.strung(strings, shifts, wide)], [FEW.strung(strings, shifts, wide)])
+    assert ran
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

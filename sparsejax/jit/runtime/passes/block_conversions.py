@@ -139,7 +139,7 @@ class Plan:
             shares = [(outer * k // parts, outer * (k + 1) // parts) for k in range(parts)]
         made[0] = 0
         counts, writes = self._both
-        counted = [(*share, *given, address(made)) for share in shares]
+        counted: list[tuple[int, ...]] = [(*share, *given, address(made)) for share in shares]
         if self._into:
             across = -(-columns // self.blocks.columns)
             if across * len(shares) <= len(vals) and outer < 2**31 - 1:
