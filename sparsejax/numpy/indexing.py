@@ -76,6 +76,42 @@ class Index:
 
 def parse(key: Any, shape: tuple[int, ...]) -> Index:
     """The index that `key` is for an array of `shape`; IndexError as NumPy raises it."""
+    return _usual(key if type(key) is tuple else (key,), shape) or _parsed(key, shape)
+
+
+_WHOLE = slice(None)
+
+
+def _usual(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Index | None:
+    """The same at once, of a key of Python's integers, slices and at most one vector of integers; None of others, and of those that are wrong."""
+    if len(parts) > len(shape):
+        return None
+    made = Index(shape)
+    for d, n in enumerate(shape):
+        part: Any = parts[d] if d < len(parts) else _WHOLE
+        kind = type(part)
+        if kind is slice:
+            made.ranges.append(sliced(part, n))
+        elif type(n) is not int:
+            return None
+        elif kind is int and -n <= part < n:
+            k = part + n if part < 0 else part
+            made.ranges.append(range(k, k + 1))
+            made.single.append(d)
+        elif kind is np.ndarray and part.ndim == 1 and part.dtype.kind in "iu" and not made.given:
+            made.ranges.append(range(n))
+            made.given[d] = part
+            made.advanced = part.shape
+        else:
+            return None
+    if made.given:
+        places = sorted((*made.single, *made.given))
+        made.first = places[0] if places[-1] - places[0] < len(places) else 0
+    return made
+
+
+def _parsed(key: Any, shape: tuple[int, ...]) -> Index:
+    """`parse` of any key."""
     parts = _expanded(key if isinstance(key, tuple) else (key,), shape)
     made = Index(shape)
     advanced: list[tuple[int, int]] = []  # (place in the key, axes of the result before it) of integers and arrays
@@ -225,6 +261,8 @@ def _crossed(arrays: dict[int, Any]) -> dict[int, Any]:
 
 def _vector(array: Any, shape: tuple[int, ...]) -> Any:
     """An index array, broadcast, as a vector."""
+    if isinstance(array, np.ndarray) and array.ndim == 1 and array.shape == shape:
+        return array.astype(np.int64)
     if isinstance(array, np.ndarray) and is_known(shape):
         return np.broadcast_to(array, shape).reshape(-1).astype(np.int64)
     return reshape(broadcast_to(convert_format(asarray(array), "dense"), shape), (math.prod(shape),))

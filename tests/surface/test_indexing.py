@@ -10,6 +10,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import Compressed, Coordinate, Format, convert, validate
+from sparsejax.numpy import indexing
 from sparsejax.numpy.indexing import parse
 from tests.autodiff.checks import check
 from tests.fuzz import engine
@@ -323,6 +324,29 @@ def test_positions_of_arrays_without_entries_are_shared_and_right():
     for A in made:
         assert A.nnz == 0 and not A.todense().any() and (A + 1.0).sum() == 3.0 * A.shape[0]
         assert not A.storage.buffers[1][0].flags.writeable
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_usual_keys_are_parsed_as_all_are(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.integers(1, 5, rng.integers(1, 5)))
+    key = []
+    for n in shape[: rng.integers(0, len(shape) + 1)]:
+        start, stop = (int(k) for k in rng.integers(-n - 1, n + 2, 2))
+        step = int(rng.choice([-2, -1, 1, 3]))
+        vector = rng.integers(-n, n, 3).astype(rng.choice(["i4", "i8"]))
+        key.append([int(rng.integers(-n, n)), slice(start, stop, step), slice(None), vector][rng.integers(0, 4)])
+    usual, wanted = indexing._usual(tuple(key), shape), indexing._parsed(tuple(key), shape)
+    if usual is None:
+        assert sum(isinstance(part, np.ndarray) for part in key) > 1
+        return
+    names = "shape", "ranges", "single", "advanced", "first", "new", "sliced", "plain", "result"
+    for name in names:
+        assert getattr(usual, name) == getattr(wanted, name)
+    assert list(usual.given) == list(wanted.given) and list(usual.crossed) == list(wanted.crossed)
+    for d in usual.given:
+        np.testing.assert_array_equal(usual.given[d], wanted.given[d])
+        np.testing.assert_array_equal(usual.arrays[d], wanted.arrays[d])
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "(d,c,c)", "(d,d,c)@(1,0,2)", "(c,d,c)", "ell"])
