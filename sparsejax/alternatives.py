@@ -23,6 +23,7 @@ PASSES = {
     "split_fills": "sums over operands whose fill does not annihilate run over all coordinates",
     "intermediate_storage": "values between kernels are stored as their types say",
     "fuse_reductions": "kernels are not merged across reductions",
+    "one_sum": "sums inside of sums are kept for some loops",
     "dense_rows": "sums of stored rows are appended row by row",
     "turned_results": "dense results are written in the order of their dimensions",
     "shared_patterns": "operands over the same index buffers are read one by one",
@@ -109,6 +110,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "blocks": "over blocks of rows that fit into the first cache",
         "pairs": "over blocks of two rows",
     },
+    "sums_inside": {
+        "kept": "a sum of products inside of another is kept for some of its loops",
+        "one": "both are one sum, over the loops of both, of which an operand is read in panels where that pays",
+    },
     "row_sums": {
         "stored": "sums of rows that are stored as a whole are appended, row by row",
         "dense": "they are added up in a dense array, in panels where these pay, and then copied",
@@ -132,7 +137,7 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "sums": {
         "walk": "tiles that meet blocks hold their sums over a whole walk over these",
-        "block": "they hold them over a block, which adds them to the result",
+        "block": "they hold them over a block, or an entry of two coordinates, which adds them to the result",
     },
     "strips": {
         "inside": "tiles of several rows run over all columns before the next rows",

@@ -39,6 +39,7 @@ from sparsejax.jit.graph import (
     fuse_reductions,
     inner_sums,
     intermediate_storage,
+    one_sum,
     pattern_sources,
     reassociate,
     split_fills,
@@ -102,6 +103,7 @@ STEP_PASSES = {
     "split_fills": StepPass(split_fills.apart, wanted=lambda f: f.reduced and f.fills),
     "intermediate_storage": StepPass(intermediate_storage.stored, 2),
     "fuse_reductions": StepPass(fuse_reductions.merged, 2),
+    "one_sum": StepPass(one_sum.merged, wanted=lambda f: f.sparse > 0 and f.rank > 2),
     "dense_rows": StepPass(dense_rows.summed, wanted=lambda f: f.sparse_result and f.rank > 2),
     "turned_results": StepPass(
         turned_results.turned, wanted=lambda f: not f.sparse_result and f.sparse > 0 and f.rank > 1

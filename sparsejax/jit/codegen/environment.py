@@ -53,11 +53,18 @@ class Rows:
     """The state in a row of the next tile; None where nothing is fetched ahead (`tile_fetches`)."""
     reductions: tuple[cin.IndexVar, ...] = ()
     """What is reduced inside of a tile, of which something is fetched ahead."""
+    beside: cin.IndexVar | None = None
+    """The second coordinate of rows that are entries of two."""
 
     @property
     def innermost(self) -> cin.IndexVar | None:
         """The innermost of these."""
         return self.reductions[-1] if self.reductions else None
+
+    def tell(self, access: cin.Access) -> bool:
+        """Whether rows read an access each at its own place."""
+        bound = cin.bound_by(access)
+        return self.var in bound or (self.beside is not None and self.beside in bound)
 
     def bound(self, b: Builder, env: Env, number: int) -> Env:
         """The state in a row."""

@@ -274,7 +274,7 @@ def _assign_row(
     def once(expr: cin.Expr, vector: int, make: Callable[[], emit.Num]) -> emit.Num:
         """A value that all rows have, or one for this row."""
         read = list(cin.accesses(expr))
-        if strip.rows is None or any(own(a) or strip.rows.var in cin.bound_by(a) for a in read):
+        if strip.rows is None or any(own(a) or strip.rows.tell(a) for a in read):
             return make()
         if (expr, vector) not in shared:
             shared[expr, vector] = make()

@@ -48,7 +48,7 @@ def of_shared(context: Context, access: cin.Access, position: Val, strip: Strip)
     if rows is None or rows.later is None or not isinstance(operand, Input):
         return
     last = len(access.indices) - 1
-    if rows.var in cin.bound_by(access) or not form.is_dense or last < 1:
+    if rows.tell(access) or not form.is_dense or last < 1:
         return
     if access.level_index(last) != strip.var or access.level_index(last - 1) != rows.innermost:
         return
@@ -82,7 +82,7 @@ def _next_rows(context: Context, inner: cin.Assign, loops: tuple[cin.IndexVar, .
         for a in dict.fromkeys(cin.accesses(inner.rhs))
         if a.tensor.format.is_dense
         and isinstance(context.operands.get(a.tensor.name), Input)
-        and rows.var in cin.bound_by(a)
+        and rows.tell(a)
         and a.level_index(len(a.indices) - 1) in loops
     ]
     if not found:

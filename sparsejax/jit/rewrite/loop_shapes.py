@@ -393,7 +393,11 @@ def _begins(access: cin.Access, order: tuple[cin.IndexVar, ...]) -> bool:
 def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:
     """Whether the places of a walk may be rows of a register tile: each has a row of the result, in place, and reductions of dense operands, some
     of which all rows share."""
-    stmt, var = loop.cases[key], loop.var
+    stmt, var, beside = loop.cases[key], loop.var, None
+    if walk.ranged:  # entries of two coordinates: each is a row
+        if not isinstance(stmt, cin.Forall) or regions.run_below(var, stmt.var, cin.accesses(stmt)) != walk.access:
+            return False
+        stmt, beside = stmt.body, stmt.var
     match stmt:
         case cin.Forall(along, cin.Where(cin.Assign(lhs, op, _), producer), "tile") if op is not None:
             pass
@@ -407,14 +411,16 @@ def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:
     if not isinstance(inner, cin.Assign) or inner.lhs.tensor.policy != "scalar" or not loops:
         return False
     state, read = loop.state, [a for a in dict.fromkeys(cin.accesses(inner.rhs)) if a.tensor.policy != "scalar"]
-    if state.in_tile or loop.enters or not walk.side_by_side or not walk.last or simplify.conditions(stmt):
+    if state.in_tile or loop.enters or not walk.consecutive or simplify.conditions(stmt):
+        return False
+    if not (walk.last or beside is not None) or not loop.is_input(walk.access):
         return False
     others = [a for a in read if a not in key]
     if any(a in state.unsure for a in read) or not all(a.tensor.format.is_dense for a in (lhs, *others)):
         return False
     if lhs.tensor.policy not in (None, "dense") or var not in lhs.indices or along not in lhs.indices:
         return False
-    return regions.rows_share(var, along, loops, (lhs, *others))
+    return beside not in cin.bound_by(lhs) and regions.rows_share((var, beside), along, loops, (lhs, *others))
 
 
 def copies(loop: Loop, key: Leaders, shape: str) -> int:

@@ -35,6 +35,17 @@ before:  forall io                             after:  forall io
                                                                 then
                                                                   C[io,ii,j] += t
 
+Nor where a loop over the second coordinate of entries is inside of one over the first, so that entries are rows (`loops/row_tiles`).
+
+before:  forall i                              after:  forall i
+           forall l                                      forall l
+             forall c                                      forall k (tile)
+               forall k (vector)                             where t: scalar
+                 C[i,k] += A[i,l] * B[l,c] * W[c,k]            forall c
+                                                                 t += B[l,c] * W[c,k]
+                                                             then
+                                                               C[i,k] += A[i,l] * t
+
 Either of two tiled loops may be outside of the other (`strips`): where all rows read alike more than the first cache holds, a strip of it stays
 there for all rows.
 
@@ -57,6 +68,7 @@ it, one that is a sparse level or the parent of one cannot be tiled; registers w
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from sparsejax.formats import Format
@@ -72,6 +84,9 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
         return cin.within(stmt, lambda part: tile(part, inside))
     if stmt.kind != "serial":
         return stmt
+    apart = _by_entries(stmt)
+    if apart is not None and choices.pick("sums", ("walk", "block"), "block") == "block":
+        return apart
     made, way = _tiled(stmt), "tiled"
     if made is not None and (blocked := _by_blocks(stmt)) is not None:
         apart, cheapest = blocked
@@ -96,6 +111,53 @@ def _tiled(stmt: cin.Forall) -> cin.Stmt | None:
     if stmt.var in cin.bound_by(inner.body.lhs):
         return None
     return _around(loops, inner)
+
+
+def _by_entries(stmt: cin.Forall) -> cin.Stmt | None:
+    """Loops over the two coordinates of entries with tiles inside of both, each entry being a row; None when `stmt` is something else.
+
+    An entry adds one row to the result; without, it reads all that rows share once more, which is as much for every term that it sums up.
+    """
+    loops: list[cin.IndexVar] = []
+    inner: cin.Stmt = stmt
+    while isinstance(inner, cin.Forall) and inner.kind == "serial":
+        loops.append(inner.var)
+        inner = inner.body
+    if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
+        return None
+    reads = tuple(cin.accesses(inner.body.rhs))
+    if not regions.entries_are_rows((*loops, inner.var), inner.body.lhs, reads):
+        return None
+    made = _around(loops[2:], inner)
+    return None if made is None else cin.around(loops[:2], _apart(made, {*loops[2:], inner.var}))
+
+
+def _apart(stmt: cin.Stmt, varies: set[cin.IndexVar]) -> cin.Stmt:
+    """A tile whose sums are of products, with the factors that are the same for all terms of a row outside of the sum."""
+    assert isinstance(stmt, cin.Forall) and isinstance(stmt.body, cin.Where)
+    used, loops, producer = stmt.body.consumer, list[cin.IndexVar](), stmt.body.producer
+    while isinstance(producer, cin.Forall):
+        loops.append(producer.var)
+        producer = producer.body
+    assert isinstance(producer, cin.Assign) and isinstance(used, cin.Assign)
+    factors = _factors(producer.rhs)
+    own = [f for f in factors if any(v in varies for a in cin.accesses(f) for v in cin.bound_by(a))]
+    same = [f for f in factors if f not in own]
+    if producer.op != "add" or not own or not same:
+        return stmt
+    summed = cin.around(loops, replace(producer, rhs=functools.reduce(_times, own)))
+    return replace(stmt, body=cin.Where(replace(used, rhs=functools.reduce(_times, [*same, used.rhs])), summed))
+
+
+def _factors(expr: cin.Expr) -> list[cin.Expr]:
+    """The factors of a product of values of one type."""
+    if isinstance(expr, cin.Call) and expr.op == "multiply" and all(a.dtype == expr.dtype for a in expr.args):
+        return [f for a in expr.args for f in _factors(a)]
+    return [expr]
+
+
+def _times(a: cin.Expr, b: cin.Expr) -> cin.Expr:
+    return cin.Call("multiply", (a, b), a.dtype)
 
 
 def _by_blocks(stmt: cin.Forall) -> tuple[cin.Stmt, str] | None:

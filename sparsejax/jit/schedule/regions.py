@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sparsejax.jit.backend import host
 from sparsejax.jit.cost.memory import LINE
@@ -40,8 +40,38 @@ def region(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.A
         return None
     while first and (order[first - 1] not in cin.bound_by(out) or is_dense(order[first - 1], (out, *reads))):
         first -= 1
-    reductions = (k for k in range(first, len(order) - 1) if order[k] not in cin.bound_by(out))
-    return next(reductions, None)
+    reductions = [k for k in range(first, len(order) - 1) if order[k] not in cin.bound_by(out)]
+    if len(reductions) > 1 and reductions[0] and entries_are_rows(order[reductions[0] - 1 :], out, reads):
+        return reductions[1]
+    return reductions[0] if reductions else None
+
+
+def run_below(var: cin.IndexVar, inner: cin.IndexVar, reads: Iterable[cin.Access]) -> cin.Access | None:
+    """The only operand whose level over `var` is walked in runs, one for every coordinate, and whose last level, over `inner`, holds these."""
+    found = []
+    for access in dict.fromkeys(reads):
+        form = access.tensor.format
+        if access.tensor.policy is None and form.continues(len(access.indices) - 1) and not form.blocked:
+            found += [access] if (access.level_index(-2), access.level_index(-1)) == (var, inner) else []
+    return found[0] if len(found) == 1 else None
+
+
+def entries_are_rows(order: Sequence[cin.IndexVar], out: cin.Access, reads: Sequence[cin.Access]) -> bool:
+    """Whether the first two loops walk entries of two coordinates, the first that of a row of the result, the second reduced, and each entry may be
+    a row of a tile: what is inside of them is a reduction of dense operands, some of which all entries share.
+
+    Sums that are held over the second loop share nothing between entries; of entries that are rows, each adds its sums to the result.
+    """
+    if len(order) < 4 or order[0] not in out.indices or order[1] in cin.bound_by(out):
+        return False
+    walked = run_below(order[0], order[1], reads)
+    others = [a for a in dict.fromkeys(reads) if a != walked]
+    inner, along = order[2:-1], order[-1]
+    if walked is None or not all(a.tensor.format.is_dense for a in (out, *others)):
+        return False
+    if any(v in cin.bound_by(out) for v in inner):
+        return False
+    return rows_share(order[:2], along, inner, (out, *others))
 
 
 def block(order: Sequence[cin.IndexVar], first: int, out: cin.Access, reads: Sequence[cin.Access]) -> int | None:
@@ -116,22 +146,24 @@ def entry_rows(
     (`loops/row_tiles`): each has a row of the result and reductions of dense operands, some of which all of them share."""
     if not first or len(leaders) != 1:
         return False
+    if first > 1 and entries_are_rows(order[first - 2 :], out, reads):
+        return True
     var, inner, along = order[first - 1], order[first:-1], order[-1]
     others = [a for a in reads if a not in leaders]
     dense = all(a.tensor.format.is_dense for a in (out, *others))
-    if not dense or var not in out.indices or any(v in cin.bound_by(out) for v in inner):
+    if not dense or var not in out.indices or any(v in cin.bound_by(a) for a in (out, *leaders) for v in inner):
         return False
-    return rows_share(var, along, inner, (out, *others))
+    return rows_share((var,), along, inner, (out, *others))
 
 
 def rows_share(
-    var: cin.IndexVar, along: cin.IndexVar, inner: Sequence[cin.IndexVar], dense: Sequence[cin.Access]
+    rows: Sequence[cin.IndexVar | None], along: cin.IndexVar, inner: Sequence[cin.IndexVar], dense: Sequence[cin.Access]
 ) -> bool:
-    """Whether the rows of a tile, one for each coordinate of `var`, run over the same coordinates, and some of the `dense` operands is the same for
+    """Whether the rows of a tile, one for each coordinate of `rows`, run over the same coordinates, and some of the `dense` operands is the same for
     all of them."""
     if not all(is_dense(v, dense) for v in inner):
         return False
-    return any(along in a.indices and var not in cin.bound_by(a) for a in dense)
+    return any(along in a.indices and not any(v in cin.bound_by(a) for v in rows) for a in dense)
 
 
 def is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:

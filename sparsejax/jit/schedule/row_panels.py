@@ -11,6 +11,15 @@ Row by row, all of `W[k]` is read for every entry. In a panel the entries of a c
 (`loops/row_tiles`), for which a part of `W[k]` is read once; the panel of the result stays in the second cache meanwhile. Every row adds up its
 terms in the same order of columns as before.
 
+An operand of three dimensions has entries of two coordinates in a panel, a row and what is reduced besides (`regions.entries_are_rows`):
+
+         forall x                                        forall xo
+           forall z                                        forall z
+             forall y            S[x,z,y]                    forall xi, y          S[xo,z,xi,y]: rows of register tiles
+               forall c                                        forall j (tile)
+                 forall j                                        forall c
+                   out[x,j] += ...                                 out[xo,xi,j] += S[xo,z,xi,y] * In[y,c] * W[z,c,j]
+
 The copy in panels is made by a conversion and remembered with the array (`formats/copies`), as others are. Its price counts in the first call.
 
 Source: the gathered matrix products of sparse convolutions, grouped by their offset (Tang et al., "TorchSparse", MLSys 2022).
@@ -19,11 +28,11 @@ Source: the gathered matrix products of sparse convolutions, grouped by their of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from sparsejax.formats import Compressed, Dense, Format
+from sparsejax.formats import Compressed, Coordinate, Dense, Format
 from sparsejax.jit.cost import conversion_price, machine
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import blocks, choices, cin
@@ -74,8 +83,8 @@ def read(nest: Nest, known: _Facts, panels: Panels | None) -> tuple[Nest, _Facts
     made, (name, form) = with_panels(nest, panels), panels
     shape = next(t.shape for t in nest.inputs if t.name == name)
     counts = {a.tensor.name: known[a.tensor.name] for a in made.reads}
-    outer, inner, _ = form.level_extents(shape)
-    counts[name] = (float(outer), float(outer * inner), counts[name][-1])
+    outer, inner, *_ = form.level_extents(shape)
+    counts[name] = (float(outer), float(outer * inner), *[counts[name][-1]] * (len(form.levels) - 2))
     parts = blocks.parts_of_nest(made)
     apart = {a.tensor.name: blocks.split_counts(a, parts, counts[a.tensor.name]) for a in made.reads}
     return blocks.split(made), replace(known, counts={**known.counts, **apart})
@@ -114,26 +123,43 @@ def considered(nest: Nest) -> Panels | str:
         return "the result is sparse"
     if not cin.are_variables(out.indices):
         return "rows of the result are named by an array"
-    if len(access.indices) != 2 or not cin.are_variables(access.indices):
-        return f"{access} is no matrix over two variables"
+    if len(set(access.indices)) not in (2, 3) or not cin.are_variables(access.indices) or _repeats(access):
+        return f"{access} is no array over two or three variables"
     if any(isinstance(ix, cin.Position) for a in used for ix in a.indices):
         return "operands are read by position"
     if not all(level.unique for level in access.tensor.format.levels):
         return f"{access.tensor.name} may hold duplicates"
     kept = [d for d, v in enumerate(access.indices) if v in nest.indices]
     if len(kept) != 1:
-        return f"{access} has {'both axes' if kept else 'no axis'} in the result"
-    row, column = access.indices[kept[0]], access.indices[1 - kept[0]]
+        return f"{access} has {'several axes' if kept else 'no axis'} in the result"
+    others = [a for a in nest.reads if a != access]
+    columns = [d for d, v in enumerate(access.indices) if d not in kept and _leads(access, v, others, nest)]
+    row = access.indices[kept[0]]
     if any(a.indices.count(row) > 1 or any(blocks.unpaired(a, {row})) for a in used if a != access):
         return f"{row} is no axis that can be cut everywhere"
-    if not any(_is_shared(a, row, column, nest) for a in nest.reads if a != access):
-        return f"entries of one {column} share no matrix of another operand"
+    if not columns:
+        reduced = " or ".join(str(v) for d, v in enumerate(access.indices) if d not in kept)
+        return f"entries of one {reduced} share no matrix of another operand"
     extent = access.tensor.shape[kept[0]]
     if extent < 2 * LEAST:
         return f"{row} has {extent} coordinates only"
-    size = [1, 1]
+    size = [1] * len(access.indices)
     size[kept[0]] = _rows(nest, extent)
-    return access.tensor.name, Format((Dense(), Dense(), Compressed()), (kept[0], 1 - kept[0], kept[0]), size)
+    order = (kept[0], columns[0], kept[0])
+    if len(access.indices) == 2:
+        return access.tensor.name, Format((Dense(), Dense(), Compressed()), order, size)
+    last = next(d for d in range(3) if d not in order)
+    return access.tensor.name, Format((Dense(), Dense(), Coordinate(), Coordinate()), (*order, last), size)
+
+
+def _repeats(access: cin.Access) -> bool:
+    return len(set(access.indices)) != len(access.indices)
+
+
+def _leads(access: cin.Access, column: cin.Index, others: Sequence[cin.Access], nest: Nest) -> bool:
+    """Whether entries of one `column` share a matrix of another operand, whatever their other coordinates are."""
+    rest = [v for v in access.indices if v != column]
+    return any(all(_is_shared(a, v, column, nest) for v in rest) for a in others)
 
 
 def _is_shared(access: cin.Access, row: cin.Index, column: cin.Index, nest: Nest) -> bool:

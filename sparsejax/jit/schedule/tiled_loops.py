@@ -44,10 +44,13 @@ def around(model: Model, order: Order, begin: int) -> float | None:
     return before + (inside - before) * times
 
 
-def rows(model: Model, order: Order, begin: int | None) -> cin.IndexVar | None:
-    """The variable of a walk whose entries are rows of the tiles that the loops of an order become from `begin` on, if there is one."""
+def rows(model: Model, order: Order, begin: int | None) -> tuple[cin.IndexVar, ...] | None:
+    """The variables of walks whose entries are rows of the tiles that the loops of an order become from `begin` on, if there are any."""
     if not begin:
         return None
     out = cin.Access(model.nest.output, model.nest.indices)
     found = regions.entry_rows(order, begin, out, model.accesses, model.walk(order[:begin]).leaders)
-    return order[begin - 1] if found else None
+    if not found:
+        return None
+    two = begin > 1 and regions.entries_are_rows(order[begin - 2 :], out, model.accesses)
+    return order[begin - 2 : begin] if two else order[begin - 1 : begin]

@@ -25,11 +25,11 @@ Order = tuple[cin.IndexVar, ...]
 
 
 class _Walk(NamedTuple):
-    """Loops, from none to all of them: how often the body runs, and what leads the last one; and the loop whose entries are rows of tiles."""
+    """Loops, from none to all of them: how often the body runs, and what leads the last one; and the loops whose entries are rows of tiles."""
 
     survivors: list[float]
     leaders: list[tuple[cin.Access, ...]]
-    rows: cin.IndexVar | None
+    rows: Order | None
 
 
 class Waiting:
@@ -142,8 +142,8 @@ class Waiting:
             depths, drawn = tuple(map(order.index, stored)), []
         survivors, leaders, shared = self._walk(order)
         # of what entries share as rows of tiles, a part is read once for all of them
-        if shared is not None and shared not in access.bound:
-            inside = order.index(shared) + 1
+        if shared is not None and not any(v in access.bound for v in shared):
+            inside = order.index(shared[-1]) + 1
             survivors = [s if k < inside else s / regions.ROWS for k, s in enumerate(survivors)]
         leads = not drawn and all(not leaders[k + 1] or access in leaders[k + 1] for k in depths)
         near = [EVEN if leads or drawn else self._spread(order[: k + 1]) for k in depths]
