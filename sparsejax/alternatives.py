@@ -110,6 +110,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "blocks": "over blocks of rows that fit into the first cache",
         "pairs": "over blocks of two rows",
     },
+    "targets": {
+        "rows": "an index array of the target is sorted by the rows that it names",
+        "pairs": "with another one beside it that names what rows share, by both",
+    },
     "sums_inside": {
         "kept": "a sum of products inside of another is kept for some of its loops",
         "one": "both are one sum, over the loops of both, of which an operand is read in panels where that pays",

@@ -33,7 +33,7 @@ from sparsejax.core.primitive import Primitive, execute
 from sparsejax.core.trace import eagerly
 from sparsejax.formats import Format, convert
 from sparsejax.lax.indexing import select_p
-from sparsejax.lax.indirect.index_arrays import positions_p
+from sparsejax.lax.indirect.index_arrays import pairs_p, positions_p
 from sparsejax.lax.structural import convert_p
 from sparsejax.transforms import ad, staging
 
@@ -229,7 +229,7 @@ def _changing(eqns: Sequence[Eqn], known: dict[Atom, Pattern]) -> tuple[set[Atom
     for eqn in eqns:
         if any(a in changing for a in eqn.inputs):
             changing.update(eqn.outputs)
-            decides = eqn.primitive in (select_p, positions_p) or eqn.primitive.bodies is not None
+            decides = eqn.primitive in (select_p, positions_p, pairs_p) or eqn.primitive.bodies is not None
             made_sparse = eqn.primitive is convert_p and eqn.inputs[0].aval.is_dense
             if decides or made_sparse or any(a in unknown for a in eqn.inputs):
                 unknown.update(eqn.outputs)

@@ -9,6 +9,7 @@ from sparsejax.jit.schedule.schedules import Schedule
 
 REASONS = {
     "checked": "the bounds of an index array, looked at once per array",
+    "pairs": "two index arrays sorted by the rows of the result and by what they share, once per array: panels of rows can have both",
     "positions": "an index array sorted by the rows that it names, once per array: one thread after the other has whole rows",
 }
 """Why library calls stand before kernels with accesses as indices."""

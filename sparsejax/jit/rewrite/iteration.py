@@ -360,10 +360,8 @@ def find_leaders(body: cin.Stmt, sparse: list[cin.Access], state: State) -> list
 
 def _found(stmt: cin.Stmt, key: Leaders, walks: Mapping[cin.Access, Walk]) -> cin.Stmt:
     """`stmt` where the leaders of `key` are present: those whose last level is walked are stored, and nothing is left to ask."""
-    last = {a for a in key if walks[a].last}
-    asked = [c for c in simplify.conditions(stmt) if isinstance(c, cin.Call) and c.op == "stored" and c.args[0] in last]
-    for condition in asked:
-        stmt = simplify.assume(stmt, condition, True) or stmt
+    for access in (a for a in key if walks[a].last):
+        stmt = loop_shapes.at_entry(stmt, access)
     return stmt
 
 

@@ -140,13 +140,24 @@ def _apart(stmt: cin.Stmt, varies: set[cin.IndexVar]) -> cin.Stmt:
         loops.append(producer.var)
         producer = producer.body
     assert isinstance(producer, cin.Assign) and isinstance(used, cin.Assign)
-    factors = _factors(producer.rhs)
+    asked, product = _asked(producer.rhs)
+    factors = _factors(product)
     own = [f for f in factors if any(v in varies for a in cin.accesses(f) for v in cin.bound_by(a))]
     same = [f for f in factors if f not in own]
     if producer.op != "add" or not own or not same:
         return stmt
-    summed = cin.around(loops, replace(producer, rhs=functools.reduce(_times, own)))
+    rest = functools.reduce(_times, own)
+    if asked is not None:
+        rest = replace(asked, args=(asked.args[0], rest, asked.args[2]))
+    summed = cin.around(loops, replace(producer, rhs=rest))
     return replace(stmt, body=cin.Where(replace(used, rhs=functools.reduce(_times, [*same, used.rhs])), summed))
+
+
+def _asked(expr: cin.Expr) -> tuple[cin.Call | None, cin.Expr]:
+    """A value that is asked for where something is stored, else zero, and what it is there; or what it is everywhere."""
+    if isinstance(expr, cin.Call) and expr.op == "masked":
+        return expr, expr.args[1]
+    return None, expr
 
 
 def _factors(expr: cin.Expr) -> list[cin.Expr]:

@@ -1,6 +1,7 @@
 """Arrays of integers as indices: checked before a kernel reads them, and turned round where a kernel walks the rows that they name.
 
 checked     X with every coordinate that is read in [0, extent): kernels read it as it is
+pairs       true at (X[p], Z[p], p): the entries of two index arrays of one axis, sorted by what they name
 positions   true at (p, X[p]), or with `drop` where that is within bounds: with its last axis stored first, the entries of X sorted by what they name
 """
 
@@ -118,3 +119,33 @@ def positions(x: Any, extent: int, by_target: bool = True, sparse_rows: bool = F
            [1, 0, 1]])
     """
     return positions_p.bind(x, extent=extent, by_target=by_target, sparse_rows=sparse_rows, drop=drop)
+
+
+# ----------------------------------------------------------------------------------------------------------- pairs
+
+
+def _pairs_reference(x: Any, z: Any, extents: tuple[int, int]) -> Any:
+    made = np.zeros((*extents, len(x)), bool)
+    made[np.asarray(x), np.asarray(z), np.arange(len(x))] = True
+    return made
+
+
+pairs_p = Primitive(
+    "pairs",
+    typing=lambda x, z, extents: Aval((*extents, *x.shape), bool, Format((Dense(), Coordinate(), Coordinate())), False),
+    reference=_pairs_reference,
+    call=lambda x, z, out_aval, extents: index_arrays.pairs(x, z, out_aval.shape, out_aval.format),
+    jvp=lambda primals, tangents, out, **params: None,
+    describe=lambda extents: f"{extents[0]}, {extents[1]}",
+)
+
+
+def pairs(x: Any, z: Any, extents: tuple[int, int]) -> Any:
+    """The array of shape (*extents, *x.shape) that is true at (x[p], z[p], p) for every entry of two dense arrays of one axis, whose values are in
+    [0, extents[0]) and [0, extents[1]). O(entries + extents), remembered with the first array.
+
+    >>> pairs(np.array([2, 0, 2]), np.array([1, 1, 0]), (3, 2)).todense()[2].astype(int)
+    array([[0, 0, 1],
+           [1, 0, 0]])
+    """
+    return pairs_p.bind(x, z, extents=extents)

@@ -7,6 +7,10 @@
 
     C[R[p],n] += V[p] * B[K[p],n]       S = positions(R);   C[t,n] += V[p] * B[K[p],n] where S[p,t] is stored
 
+    pairs      two index arrays, of the target and of what its rows share, where panels of rows can have the entries of each share together
+
+    Out[X[p],m] += In[Y[p],c] * W[Z[p],c,m]      S = pairs(X, Z);   Out[t,m] += In[Y[p],c] * W[z,c,m] where S[t,z,p] is stored
+
 so that rows of the target are walked one after the other, each by one thread. Where little is added to each entry, `C[R[p]] += V[p]` is
 accumulated as it is written.
 """
@@ -26,11 +30,11 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr
 from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Coordinate, Format
-from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.extents import is_known
 from sparsejax.lax.indirect import statements
-from sparsejax.lax.indirect.index_arrays import checked, positions
+from sparsejax.lax.indirect.index_arrays import checked, pairs, positions
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.linear import empty, full
 from sparsejax.lax.structural import convert_format
@@ -51,6 +55,9 @@ class Label:
 Names = tuple[Label, ...]
 SORTED = 8
 """From so many values for each entry of an index array on, the entries are sorted by the rows that they name."""
+
+SHARED, PANEL = 4, 1024
+"""From so many entries on, that name the same and rows of one panel, on average, entries are sorted by both; and the rows of a panel, roughly."""
 
 ROWS = 4
 """Rows of a sparse target for each entry of an index array, up to which all of them are visited."""
@@ -304,8 +311,12 @@ class _Expansion:
             ref = self._plain(ix)
             extent = s.shape[d]
             var = f"{d}'"
-            rows = positions(self.arrays[ref.array], extent, first, sparse and self._few(ref, extent))
-            condition = Ref(self.add(rows), (*ref.indices, var))
+            shared = self._shared(ref, d, ix) if first and not sparse else None
+            if shared is None:
+                rows = positions(self.arrays[ref.array], extent, first, sparse and self._few(ref, extent))
+                condition = Ref(self.add(rows), (*ref.indices, var))
+            else:
+                condition = self._by_pairs(ref, var, extent, *shared)
             now = self.statement
             read = {r for ref in statements.refs(now.value) for r in statements.inner(ref.indices)}
             known = bool(ref.indices) or ref == ix  # the positions are those of its entries
@@ -345,6 +356,44 @@ class _Expansion:
             exchanged = {ref: Ref(ref.array, tuple(changed))}
             value = statements.map_outer(self.statement.value, functools.partial(_exchanged, exchanged))
             self.statement = self.statement.with_(value=value)
+
+    def _shared(self, ref: Ref, d: int, ix: Ref) -> tuple[Ref, int] | None:
+        """A factor that entries of the target's index array `ref` share where another one names the same, W[Z[p],c,m], and which of its axes that is; None
+        where there is none, or so few entries name the same in a panel of rows that they are no rows of a tile."""
+        s, array = self.statement, self.arrays[ref.array]
+        if ref != ix or len(ref.indices) != 1 or s.op != "add" or s.drop or not array.format.is_dense or s.like is not None:
+            return None
+        others = [x for x in s.target if x is not ix]
+        if not all(isinstance(x, str) for x in others) or ref.indices[0] in others:
+            return None
+        for factor in dict.fromkeys(statements.factors(s.value)):
+            own = self.arrays[factor.array]
+            places = [k for k, x in enumerate(factor.indices) if isinstance(x, Ref)]
+            if len(places) != 1 or not own.format.is_dense or not is_known((*own.shape, *array.shape, *s.shape)):
+                continue
+            named, rest = factor.indices[places[0]], [x for k, x in enumerate(factor.indices) if k not in places]
+            assert isinstance(named, Ref)
+            if named.indices != ref.indices or not self.arrays[named.array].format.is_dense or ref.indices[0] in rest:
+                continue
+            if not any(x in others for x in rest) or not any(isinstance(x, str) and x not in others for x in rest):
+                continue
+            panels = max(1, s.shape[d] // PANEL)
+            pays = math.prod(array.shape) >= SHARED * panels * own.shape[places[0]]
+            if choices.pick("targets", ("rows", "pairs"), "pairs" if pays else "rows") == "pairs":
+                return factor, places[0]
+        return None
+
+    def _by_pairs(self, ref: Ref, var: str, extent: int, factor: Ref, axis: int) -> Ref:
+        """What is stored where the entries of `ref` are sorted by the target and by what `factor` is at; the statement reads it there."""
+        named = factor.indices[axis]
+        assert isinstance(named, Ref)
+        shared, count = f"{var}'", self.arrays[factor.array].shape[axis]
+        made = pairs(self.arrays[ref.array], self.arrays[named.array], (extent, count))
+        moved = Ref(factor.array, (*factor.indices[:axis], shared, *factor.indices[axis + 1 :]))
+        value = statements.map_outer(self.statement.value, functools.partial(_exchanged, {factor: moved}))
+        extents = (*self.statement.extents, (shared, count))
+        self.statement = self.statement.with_(value=value, extents=extents)
+        return Ref(self.add(made), (var, shared, *ref.indices))
 
     def _few(self, ref: Ref, extent: int) -> bool:
         """Whether an index array may name so few rows that those which it does not name should not be visited."""

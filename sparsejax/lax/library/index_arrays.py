@@ -181,6 +181,20 @@ def _positions(x: Storage, shape: tuple[int, ...], format: Format, drop: bool) -
     return convert.from_coords(columns, trues, shape, format, False, canonical=True)
 
 
+def pairs(x: Storage, z: Storage, shape: tuple[int, ...], format: Format) -> Storage:
+    """The array of `shape` and `format` that is true at (x[p], z[p], p). The last one is remembered with `x`. O(entries + extents), once."""
+    key = "pairs", shape, format
+    known: tuple[Storage, Storage] | None = x.cache.get(key)
+    if known is None or known[0] is not z:
+        number = np.arange(shape[2])
+        columns = [c.astype(np.int64, copy=False) for c in (convert.to_dense(x), convert.to_dense(z), number)]
+        order = ordering.sort_order(columns[:2], shape[:2])
+        columns = columns if order is None else [c[order] for c in columns]
+        made = convert.from_coords(columns, np.ones(len(number), bool), shape, format, False, canonical=True)
+        known = x.cache[key] = z, made
+    return known[1]
+
+
 def _turned(x: Storage, shape: tuple[int, ...], format: Format) -> Storage:
     """A vector's positions by rows: counted, and listed in order."""
     rows = x.vals.astype(passes.crd_dtype(shape[1]), copy=False)
