@@ -35,6 +35,11 @@ def softmax(S):
     return E / snp.sum(E, axis=1, keepdims=True)
 
 
+SELECTIONS = sj.array(
+    (np.ones(400), (rng.integers(0, 150, 400), rng.integers(0, 3, 400), rng.integers(0, 20, 400))),
+    shape=(150, 3, 20),
+    format="csf",
+)
 PROGRAMS = {
     "chain": (lambda A, W, V: (A @ W) @ V, A, W, V),
     "three dense factors": (lambda W, V, X: (W @ V) @ X, W, V, W),
@@ -71,6 +76,22 @@ PROGRAMS = {
         (TALL.asformat("coo") * 100).astype(np.int64),
         rng.random((101, 3)),
         rng.random((N, 3, 4)),
+    ),
+    "pairs of rows and matrices": (
+        lambda X, Y, Z, H, W: sj.insum(
+            "O[X[p],m] += H[Y[p],c] * W[Z[p],c,m]", X=X, Y=Y, Z=Z, H=H, W=W, O=snp.zeros((150, 9))
+        ),
+        rng.integers(0, 150, 400),
+        rng.integers(0, 20, 400),
+        rng.integers(0, 3, 400),
+        rng.random((20, 2)),
+        rng.random((3, 2, 9)),
+    ),
+    "selections": (
+        lambda S, H, W: sj.einsum("xzy,yc,zcm->xm", S, H, W),
+        SELECTIONS,
+        rng.random((20, 2)),
+        rng.random((3, 2, 9)),
     ),
     "blocks": (lambda A, X: A @ X, sparse((N, N), "bsr:3x2"), W),
     "wide blocks": (lambda A, X: A @ X, sparse((N, N), "bsr:3x2"), rng.random((N, 50))),
@@ -119,6 +140,8 @@ REACHED = {
     "stores": ("rows of whole lines",),
     "strips": ("blocks",),
     "sums": ("blocks",),
+    "sums_inside": ("selections",),
+    "targets": ("pairs of rows and matrices",),
     "tile": ("rows in registers", "columns in registers"),
     "workspace": ("sparse product", "written by columns"),
 }

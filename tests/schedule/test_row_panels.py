@@ -136,7 +136,11 @@ TOLD = {
         " ms in panels of rows",
     ),
     "Out[x,m] = In[N[x,z],c] * W[z,c,m]": ("gathered in place", "not in panels of rows: the result is sparse"),
-    "Out[X[p],m] += In[P[p],c] * W[Z[p],c,m]": ("gathered in place", "share no matrix of another operand"),
+    "Out[X[p],m] += In[P[p],c] * W[Z[p],c,m]": (
+        "gathered in place",
+        "sorted by the rows of the result and by what they share",
+    ),
+    "Out[X[p],m] += W[Z[p],1,m]": ("gathered in place", "share no matrix of another operand"),
     "Y[p] = In[P[p],c] * In[X[p],c]": ("gathered in place", "no sparse operands are walked"),
     "Y[p,c] = In[P[p],c]": ("is copied, at ", "not in place, because it is the result itself"),
 }
@@ -186,3 +190,114 @@ def test_rows_that_are_stored_are_summed_in_a_dense_array(text, dtype):
             for one, other in zip(apart.storage.buffers, whole.storage.buffers, strict=True):
                 assert all(map(np.array_equal, one, other))
     assert reached
+
+
+PAIRS = {
+    "Out[X[p],m] += In[Y[p],c] * W[Z[p],c,m]": "pc,pcm->pm",
+    "Out[m,X[p]] += In[Y[p],c] * W[Z[p],c,m]": "pc,pcm->pm",
+    "Out[X[p],m] += V[p] * In[Y[p],c] * W[Z[p],c,m]": "p,pc,pcm->pm",
+    "Out[X[p],m] += In[Y[p],c] * V[p] * W[Z[p],m,c] * V[Y[p]]": "p,pc,pmc,p->pm",
+    "Out[X[p],m] += V[Z[p]] * In[p,c] * W[Z[p],c,m]": "p,pc,pcm->pm",
+    "Out[X[p],m,d] += In[Y[p],c] * D[X[p],d] * W[Z[p],c,m]": "pc,pd,pcm->pmd",
+}
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("text", PAIRS)
+@pytest.mark.parametrize("dtype", ["f4", "i8", "c16"])
+@pytest.mark.parametrize("shape", ["row_tiles", "entries"])
+def test_pairs_of_index_arrays_in_panels(text, dtype, shape):
+    """Every pair is met once, however often it is there; rows that nothing names stay as they are."""
+    rng, tiled = np.random.default_rng(len(text)), 0
+    for rows, count in ((40, 300), (17, 60), (130, 90), (16, 16), (25, 1)):
+        inner, outer, offsets = (int(n) for n in (rng.integers(1, 5), rng.integers(1, 40), rng.integers(1, 4)))
+        X, Y, Z = (rng.integers(0, n, count) for n in (rows, rows, offsets))
+        X = np.sort(X) if rng.random() < 0.5 else X
+        numbers = lambda *shape: rng.integers(-3, 4, shape).astype(dtype)  # noqa: E731
+        In, D, V = numbers(max(rows, count), inner), numbers(rows, 2), numbers(max(rows, count))
+        W = numbers(offsets, outer, inner) if "W[Z[p],m,c]" in text else numbers(offsets, inner, outer)
+        shape_of = {"Out[X[p],m]": (rows, outer), "Out[m,X[p]]": (outer, rows), "Out[X[p],m,d]": (rows, outer, 2)}
+        start = numbers(*shape_of[text.split(" ")[0]])
+        given = {"X": X, "Y": Y, "Z": Z, "In": In, "W": W, "D": D, "V": V}
+        used = {name: x for name, x in given.items() if f"{name}[" in text}
+        place = {"p": np.arange(count), "Y[p]": Y, "X[p]": X, "Z[p]": Z}
+        read = [t.strip() for t in text.split("+=")[1].split("*")]
+        gathered = [given[t[: t.index("[")]][place[t[t.index("[") + 1 : -1].split(",")[0]]] for t in read]
+        order = ",".join("p" + "".join(v for v in t[t.index("[") + 1 : -1].split(",")[1:]) for t in read)
+        terms = np.einsum(f"{order}->{PAIRS[text].split('->')[1]}", *gathered)
+        want = start.copy()
+        np.add.at(want.T if "[m,X" in text else want, X, terms)
+        with engine.quick(), sj.config.using(choose=f"targets=pairs,{COLUMNS},loop_shape={shape}"):
+            f = sj.jit(lambda Out, **used: sj.insum(text, Out=Out, **used))
+            made = f(start, **used)
+            tiled += "row_tiles" in f.lower(start, **used).as_text("cin")
+        np.testing.assert_array_equal(made.todense(), want)
+    assert tiled or shape == "entries" or "[m,X" in text or ",d]" in text
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "c16"])
+@pytest.mark.parametrize("shape", ["row_tiles", "entries"])
+@pytest.mark.parametrize("form", ["csf", "coo", "(d,q,q)@(0,1,2)", "(c,c,c)@(1,2,0)", "(d,d,c)@(1,0,2)"])
+def test_selections_in_panels(dtype, shape, form):
+    """An einsum with a sparse array of three dimensions: one sum, whose entries have two coordinates in a panel."""
+    rng, tiled, flat = np.random.default_rng(7), 0, 0
+    for rows, others, offsets, stored in ((40, 40, 3, 0.2), (17, 5, 2, 0.9), (130, 30, 1, 0.05), (16, 9, 4, 0.0)):
+        inner, outer = int(rng.integers(1, 5)), int(rng.integers(1, 40))
+        numbers = lambda *shape: rng.integers(-3, 4, shape).astype(dtype)  # noqa: E731
+        S = numbers(rows, offsets, others) * (rng.random((rows, offsets, others)) < stored)
+        In, W = numbers(others, inner), numbers(offsets, inner, outer)
+        for text in ("xzy,yc,zcm->xm", "xzy,yc,zcm->mx"):
+            with engine.quick(), sj.config.using(choose=f"sums_inside=one,{COLUMNS},loop_shape={shape}"):
+                f = sj.jit(lambda S, In, W, text=text: sj.einsum(text, S, In, W))
+                made = f(sj.array(S, format=form), In, W)
+                told = f.lower(sj.array(S, format=form), In, W).as_text("cin")
+                tiled, flat = tiled + ("row_tiles" in told), flat + ("(d,d,q,q)" in told)
+            np.testing.assert_array_equal(made.todense(), np.einsum(text, S, In, W))
+    assert tiled or shape == "entries", told
+
+
+def test_long_lists_of_pairs_and_selections_are_read_in_panels():
+    rng = np.random.default_rng(5)
+    stored = rng.random((4000, 9)) < 0.5
+    X, Z = np.nonzero(stored)
+    Y = rng.integers(0, 4000, len(X))
+    In, W = rng.standard_normal((4000, 128)).astype("f4"), rng.standard_normal((9, 128, 128)).astype("f4")
+    S = sj.array((np.ones(len(X), "f4"), (X, Z, Y)), shape=(4000, 9, 4000), format="csf")
+    zeros = np.zeros((4000, 128), "f4")
+    pairs = sj.jit(lambda X, Y, Z, In, W, Out: sj.insum(next(iter(PAIRS)), X=X, Y=Y, Z=Z, In=In, W=W, Out=Out))
+    one = sj.jit(lambda S, In, W: sj.einsum("xzy,yc,zcm->xm", S, In, W))
+    want, most = zeros.astype("f8"), zeros.astype("f8")
+    np.add.at(want, X, np.einsum("pc,pcm->pm", In[Y].astype("f8"), W[Z].astype("f8"), optimize=True))
+    np.add.at(most, X, np.einsum("pc,pcm->pm", abs(In[Y]).astype("f8"), abs(W[Z]).astype("f8"), optimize=True))
+    with sj.config.using(machine="zen4"):
+        for f, given in ((pairs, (X, Y, Z, In, W, zeros)), (one, (S, In, W))):
+            given = tuple(map(sj.array, given))
+            made = f(*given).todense()
+            assert (abs(made - want) <= 9 * 129 * np.finfo("f4").eps * most).all()
+            told = str(sj.explain(f)(*given))
+            assert "(d,d,q,q)@(0,1,0,2)" in told and "row_tiles" in f.lower(*given).as_text("cin"), told
+
+
+def test_bits_of_pairs_in_panels_are_the_same_for_any_number_of_threads():
+    rng = np.random.default_rng(6)
+    X, Y, Z = (rng.integers(0, n, 900) for n in (300, 300, 5))
+    In, W = rng.standard_normal((300, 20)).astype("f4"), rng.standard_normal((5, 20, 20)).astype("f4")
+    found = []
+    for threads in (1, 2):
+        with sj.config.using(choose=f"targets=pairs,{COLUMNS},chunks=each", num_threads=threads):
+            f = sj.jit(lambda **given: sj.insum(next(iter(PAIRS)), Out=snp.zeros((300, 20), "f4"), **given))
+            found.append(f(X=X, Y=Y, Z=Z, In=In, W=W).todense())
+    np.testing.assert_array_equal(*found)
+
+
+def test_pairs_are_sorted_once_for_each_second_array():
+    rng = np.random.default_rng(6)
+    X, Y, Z, other = (sj.array(rng.integers(0, n, 900)) for n in (300, 300, 5, 5))
+    In, W = rng.integers(-3, 4, (300, 4)), rng.integers(-3, 4, (5, 4, 20))
+    f = sj.jit(lambda **given: sj.insum(next(iter(PAIRS)), Out=snp.zeros((300, 20), "i8"), **given))
+    for third in (Z, other, Z):
+        want = np.zeros((300, 20), "i8")
+        np.add.at(want, X.todense(), np.einsum("pc,pcm->pm", In[Y.todense()], W[third.todense()]))
+        with sj.config.using(choose="targets=pairs"):
+            np.testing.assert_array_equal(f(X=X, Y=Y, Z=third, In=In, W=W).todense(), want)

@@ -393,11 +393,12 @@ def _begins(access: cin.Access, order: tuple[cin.IndexVar, ...]) -> bool:
 def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:
     """Whether the places of a walk may be rows of a register tile: each has a row of the result, in place, and reductions of dense operands, some
     of which all rows share."""
-    stmt, var, beside = loop.cases[key], loop.var, None
+    stmt, var = loop.cases[key], loop.var
+    beside: cin.IndexVar | None = None
     if walk.ranged:  # entries of two coordinates: each is a row
         if not isinstance(stmt, cin.Forall) or regions.run_below(var, stmt.var, cin.accesses(stmt)) != walk.access:
             return False
-        stmt, beside = at_entry(stmt.body, walk.access), stmt.var
+        beside, stmt = stmt.var, at_entry(stmt.body, walk.access)
     match stmt:
         case cin.Forall(along, cin.Where(cin.Assign(lhs, op, _), producer), "tile") if op is not None:
             pass

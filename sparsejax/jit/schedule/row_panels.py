@@ -80,11 +80,14 @@ def read(nest: Nest, known: _Facts, panels: Panels | None) -> tuple[Nest, _Facts
         return nest, known
     if known is None:
         return blocks.split(with_panels(nest, panels)), known
-    made, (name, form) = with_panels(nest, panels), panels
+    counts: dict[str, statistics.Counts]
+    made = with_panels(nest, panels)
+    name, form = panels
     shape = next(t.shape for t in nest.inputs if t.name == name)
     counts = {a.tensor.name: known[a.tensor.name] for a in made.reads}
     outer, inner, *_ = form.level_extents(shape)
-    counts[name] = (float(outer), float(outer * inner), *[counts[name][-1]] * (len(form.levels) - 2))
+    entries = counts[name][-1]
+    counts[name] = (float(outer), float(outer * inner), *[entries] * (len(form.levels) - 2))
     parts = blocks.parts_of_nest(made)
     apart = {a.tensor.name: blocks.split_counts(a, parts, counts[a.tensor.name]) for a in made.reads}
     return blocks.split(made), replace(known, counts={**known.counts, **apart})

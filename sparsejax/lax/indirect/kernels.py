@@ -361,7 +361,14 @@ class _Expansion:
         """A factor that entries of the target's index array `ref` share where another one names the same, W[Z[p],c,m], and which of its axes that is; None
         where there is none, or so few entries name the same in a panel of rows that they are no rows of a tile."""
         s, array = self.statement, self.arrays[ref.array]
-        if ref != ix or len(ref.indices) != 1 or s.op != "add" or s.drop or not array.format.is_dense or s.like is not None:
+        if (
+            ref != ix
+            or len(ref.indices) != 1
+            or s.op != "add"
+            or s.drop
+            or not array.format.is_dense
+            or s.like is not None
+        ):
             return None
         others = [x for x in s.target if x is not ix]
         if not all(isinstance(x, str) for x in others) or ref.indices[0] in others:
