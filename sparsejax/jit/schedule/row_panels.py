@@ -34,7 +34,7 @@ from typing import TypeVar
 
 from sparsejax.formats import Compressed, Coordinate, Dense, Format
 from sparsejax.jit.cost import conversion_price, machine
-from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.cost.statistics import Counts, Facts
 from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import regions
@@ -80,17 +80,20 @@ def read(nest: Nest, known: _Facts, panels: Panels | None) -> tuple[Nest, _Facts
         return nest, known
     if known is None:
         return blocks.split(with_panels(nest, panels)), known
-    counts: dict[str, statistics.Counts]
     made = with_panels(nest, panels)
     name, form = panels
     shape = next(t.shape for t in nest.inputs if t.name == name)
     counts = {a.tensor.name: known[a.tensor.name] for a in made.reads}
-    outer, inner, *_ = form.level_extents(shape)
-    entries = counts[name][-1]
-    counts[name] = (float(outer), float(outer * inner), *[entries] * (len(form.levels) - 2))
+    counts[name] = _counts(form, shape, counts[name])
     parts = blocks.parts_of_nest(made)
     apart = {a.tensor.name: blocks.split_counts(a, parts, counts[a.tensor.name]) for a in made.reads}
     return blocks.split(made), replace(known, counts={**known.counts, **apart})
+
+
+def _counts(form: Format, shape: Sequence[int], known: Counts) -> Counts:
+    """Positions per level of an operand in panels; below its columns all entries."""
+    outer, inner, *rest = form.level_extents(shape)
+    return (float(outer), float(outer * inner), *(known[-1] for _ in rest))
 
 
 def with_panels(nest: Nest, panels: Panels | None) -> Nest:

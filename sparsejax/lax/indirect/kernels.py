@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr
 from sparsejax.core.primitive import Primitive
@@ -456,8 +457,12 @@ def _arrays_of(*refs: Ref) -> list[int]:
     return [r.array for ref in refs for r in (*statements.inner(ref.indices), ref)]
 
 
-@functools.lru_cache(maxsize=1024)
 def _program(statement: Statement, avals: tuple[Aval, ...], names: Names, target: str) -> Jaxpr:
+    return _chosen(statement, avals, names, target, config.choose())
+
+
+@functools.lru_cache(maxsize=1024)
+def _chosen(statement: Statement, avals: tuple[Aval, ...], names: Names, target: str, choose: str) -> Jaxpr:
     made = trace_to_jaxpr(lambda *xs: [expanded(xs, statement, names, target)], avals)
     assert not made.consts
     return without_lines(made.jaxpr)
