@@ -140,7 +140,7 @@ TOLD = {
         "gathered in place",
         "sorted by the rows of the result and by what they share",
     ),
-    "Out[X[p],m] += W[Z[p],1,m]": ("gathered in place", "share no matrix of another operand"),
+    "Out[X[p],m] += W[Z[p],1,m]": ("gathered in place", "no sparse operands are walked"),
     "Y[p] = In[P[p],c] * In[X[p],c]": ("gathered in place", "no sparse operands are walked"),
     "Y[p,c] = In[P[p],c]": ("is copied, at ", "not in place, because it is the result itself"),
 }
@@ -211,10 +211,11 @@ def test_pairs_of_index_arrays_in_panels(text, dtype, shape):
     rng, tiled = np.random.default_rng(len(text)), 0
     for rows, count in ((40, 300), (17, 60), (130, 90), (16, 16), (25, 1)):
         inner, outer, offsets = (int(n) for n in (rng.integers(1, 5), rng.integers(1, 40), rng.integers(1, 4)))
-        X, Y, Z = (rng.integers(0, n, count) for n in (rows, rows, offsets))
+        X, Y, Z = (rng.integers(0, n, count) for n in (rows, min(rows, count), offsets))
         X = np.sort(X) if rng.random() < 0.5 else X
         numbers = lambda *shape: rng.integers(-3, 4, shape).astype(dtype)  # noqa: E731
-        In, D, V = numbers(max(rows, count), inner), numbers(rows, 2), numbers(max(rows, count))
+        In, D = numbers(count if "In[p" in text else rows, inner), numbers(rows, 2)
+        V = numbers(offsets if "V[Z" in text else count)
         W = numbers(offsets, outer, inner) if "W[Z[p],m,c]" in text else numbers(offsets, inner, outer)
         shape_of = {"Out[X[p],m]": (rows, outer), "Out[m,X[p]]": (outer, rows), "Out[X[p],m,d]": (rows, outer, 2)}
         start = numbers(*shape_of[text.split(" ")[0]])

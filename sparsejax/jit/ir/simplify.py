@@ -252,3 +252,11 @@ def assume(stmt: cin.Stmt, condition: cin.Expr, holds: bool) -> cin.Stmt | None:
 def nothing(target: cin.Tensor, op: str | None) -> object:
     """The value whose assignment to `target` with `op` changes nothing that is not stored."""
     return target.fill_value if op is None else operators.get(op).identity(target.dtype)
+
+
+def at_entry(stmt: cin.Stmt, access: cin.Access) -> cin.Stmt:
+    """`stmt` where `access` is stored: nothing asks that any more."""
+    for c in conditions(stmt):
+        if isinstance(c, cin.Call) and c.op == "stored" and c.args[0] == access:
+            stmt = assume(stmt, c, True) or stmt
+    return stmt

@@ -361,7 +361,7 @@ def find_leaders(body: cin.Stmt, sparse: list[cin.Access], state: State) -> list
 def _found(stmt: cin.Stmt, key: Leaders, walks: Mapping[cin.Access, Walk]) -> cin.Stmt:
     """`stmt` where the leaders of `key` are present: those whose last level is walked are stored, and nothing is left to ask."""
     for access in (a for a in key if walks[a].last):
-        stmt = loop_shapes.at_entry(stmt, access)
+        stmt = simplify.at_entry(stmt, access)
     return stmt
 
 

@@ -398,7 +398,7 @@ def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:
     if walk.ranged:  # entries of two coordinates: each is a row
         if not isinstance(stmt, cin.Forall) or regions.run_below(var, stmt.var, cin.accesses(stmt)) != walk.access:
             return False
-        beside, stmt = stmt.var, at_entry(stmt.body, walk.access)
+        beside, stmt = stmt.var, simplify.at_entry(stmt.body, walk.access)
     match stmt:
         case cin.Forall(along, cin.Where(cin.Assign(lhs, op, _), producer), "tile") if op is not None:
             pass
@@ -422,14 +422,6 @@ def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:
     if lhs.tensor.policy not in (None, "dense") or var not in lhs.indices or along not in lhs.indices:
         return False
     return beside not in cin.bound_by(lhs) and regions.rows_share((var, beside), along, loops, (lhs, *others))
-
-
-def at_entry(stmt: cin.Stmt, access: cin.Access) -> cin.Stmt:
-    """`stmt` where `access` is stored: nothing asks that any more."""
-    for c in simplify.conditions(stmt):
-        if isinstance(c, cin.Call) and c.op == "stored" and c.args[0] == access:
-            stmt = simplify.assume(stmt, c, True) or stmt
-    return stmt
 
 
 def copies(loop: Loop, key: Leaders, shape: str) -> int:

@@ -31,16 +31,15 @@ from sparsejax.jit.codegen.environment import Env, Rows
 from sparsejax.jit.codegen.loops import merge, prefetch
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Input
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.loop_plans import Leaders
-from sparsejax.jit.rewrite import loop_shapes
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The places of `walker`, as many at a time as the plan of the loop says."""
     b, segment, count, body = loop.b, walker.segment, loop.plan.copies, loop.cases[key]
     assert isinstance(body, cin.Forall)
-    stmt, beside = (loop_shapes.at_entry(body.body, walker.access), body.var) if walker.ranged else (body, None)
+    stmt, beside = (simplify.at_entry(body.body, walker.access), body.var) if walker.ranged else (body, None)
     assert isinstance(stmt, cin.Forall)
     length = b.named("count", b.sub(segment.hi, segment.lo))
     end = b.named("end", b.add(segment.lo, b.mul(b.binary("sdiv", length, b.i64(count)), count)))
