@@ -233,7 +233,21 @@ def test_pairs_of_index_arrays_in_panels(text, dtype, shape):
             made = f(start, **used)
             tiled += "row_tiles" in f.lower(start, **used).as_text("cin")
         np.testing.assert_array_equal(made.todense(), want)
-    assert tiled or shape == "entries" or "[m,X" in text or ",d]" in text
+    assert tiled or shape == "entries" or any(part in text for part in ("[m,X", ",d]", ",m,c]"))
+
+
+@pytest.mark.parametrize("shape", ["row_tiles", "entries"])
+def test_pairs_in_panels_multiply_nothing_that_they_do_not_name(shape):
+    """A factor that is infinite is read for its own entry alone."""
+    X, Y, Z = np.arange(40) % 36, np.arange(40), np.arange(40) % 2
+    In, W, V = np.ones((40, 3)), np.ones((2, 3, 20)), np.where(np.arange(40) == 7, np.inf, 1.0)
+    text = "Out[X[p],m] += V[p] * In[Y[p],c] * W[Z[p],c,m]"
+    with engine.quick(), sj.config.using(choose=f"targets=pairs,{COLUMNS},loop_shape={shape}"):
+        f = sj.jit(lambda **given: sj.insum(text, Out=snp.zeros((36, 20)), **given))
+        made = f(X=X, Y=Y, Z=Z, In=In, W=W, V=V).todense()
+    want = np.zeros((36, 20))
+    np.add.at(want, X, np.repeat(3 * V[:, None], 20, axis=1))
+    np.testing.assert_array_equal(made, want)
 
 
 @pytest.mark.rotating(2)

@@ -146,11 +146,10 @@ def _apart(stmt: cin.Stmt, varies: set[cin.IndexVar]) -> cin.Stmt:
     same = [f for f in factors if f not in own]
     if producer.op != "add" or not own or not same:
         return stmt
-    rest = functools.reduce(_times, own)
-    if asked is not None:
-        rest = replace(asked, args=(asked.args[0], rest, asked.args[2]))
-    summed = cin.around(loops, replace(producer, rhs=rest))
-    return replace(stmt, body=cin.Where(replace(used, rhs=functools.reduce(_times, [*same, used.rhs])), summed))
+    rest, whole = functools.reduce(_times, own), functools.reduce(_times, [*same, used.rhs])
+    if asked is not None:  # of both: a factor times a sum of nothing may be NaN
+        rest, whole = (replace(asked, args=(asked.args[0], x, asked.args[2])) for x in (rest, whole))
+    return replace(stmt, body=cin.Where(replace(used, rhs=whole), cin.around(loops, replace(producer, rhs=rest))))
 
 
 def _asked(expr: cin.Expr) -> tuple[cin.Call | None, cin.Expr]:
