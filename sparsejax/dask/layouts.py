@@ -23,7 +23,7 @@ from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p, where_p
 from sparsejax.lax.indirect import statements
-from sparsejax.lax.indirect.index_arrays import checked_p, positions_p
+from sparsejax.lax.indirect.index_arrays import checked_p, pairs_p, positions_p
 from sparsejax.lax.indirect.kernels import indirect_p
 from sparsejax.lax.indirect.statements import Statement
 from sparsejax.lax.library import searching
@@ -187,6 +187,11 @@ def _select(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule:
     return Rule((axes,), ((*axes, None),))
 
 
+def _pairs(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule:
+    """Entries of two index arrays, cut alike."""
+    return Rule(((0,), (0,)), ((None, None, 0),))
+
+
 def _checked(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule | None:
     """An index array whose entries are read one by one, whatever others hold."""
     return _same(avals, outs) if len(avals) == 1 and all(isinstance(ix, str) for ix in params["ref"].indices) else None
@@ -282,6 +287,7 @@ def _table() -> dict[Primitive, Callable[..., Rule | None]]:
         indexing.select_p: _select,
         checked_p: _checked,
         positions_p: _select,
+        pairs_p: _pairs,
         indirect_p: _indirect,
         top_k_indices_p: _last,
         take_along_last_p: _last_of_all,

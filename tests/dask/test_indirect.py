@@ -6,6 +6,8 @@ import pytest
 import sparsejax as sj
 import sparsejax.dask
 import sparsejax.numpy as snp
+from sparsejax.dask import layouts
+from sparsejax.lax.indirect.index_arrays import pairs, pairs_p
 
 rng = np.random.default_rng(0)
 A = sj.array(np.where(rng.random((12, 9)) < 0.4, rng.integers(1, 5, (12, 9)), 0.0), format="csr")
@@ -24,6 +26,19 @@ PROGRAMS = {
     "segments": lambda A, x: sj.nn.segment_sum(A, G, 4) @ x,
     "a diagonal": lambda A, x: sj.insum("d[i] = A[i,i]", A=A[:9]),
 }
+
+
+def test_pairs_of_index_arrays_in_shards():
+    """Two index arrays are cut alike, and their pairs where these are: every task sorts its own."""
+    x, z, v = rng.integers(0, 5, 12), rng.integers(0, 3, 12), rng.integers(1, 9, 12)
+    program = lambda x, z, v: (pairs(x, z, (5, 3)) * v).sum(2)  # noqa: E731
+    cut = [sj.dask.shard(sj.array(a), rows=3) for a in (x, z, v)]
+    want = np.zeros((5, 3), int)
+    np.add.at(want, (x, z), v)
+    np.testing.assert_array_equal(sj.dask.jit(program)(*cut).compute().todense(), want)
+    assert "pairs" in str(sj.make_jaxpr(program)(x, z, v))
+    rule = layouts._table()[pairs_p]((), ())
+    assert rule is not None and (rule.operands, rule.outputs) == (((0,), (0,)), ((None, None, 0),))
 
 
 @pytest.mark.rotating(2)

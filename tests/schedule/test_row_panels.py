@@ -316,3 +316,33 @@ def test_pairs_are_sorted_once_for_each_second_array():
         np.add.at(want, X.todense(), np.einsum("pc,pcm->pm", In[Y.todense()], W[third.todense()]))
         with sj.config.using(choose="targets=pairs"):
             np.testing.assert_array_equal(f(X=X, Y=Y, Z=third, In=In, W=W).todense(), want)
+
+
+def test_derivatives_and_batches_of_pairs_in_panels():
+    rng = np.random.default_rng(8)
+    X, Y, Z = (rng.integers(0, n, 200) for n in (40, 30, 3))
+    In, W = rng.integers(-3, 4, (30, 3)).astype("f8"), rng.integers(-3, 4, (3, 3, 18)).astype("f8")
+    rows, ids = rng.integers(-3, 4, (4, 30, 3)).astype("f8"), rng.integers(0, 40, (4, 200))
+
+    def out(X, In, W):
+        return sj.insum(next(iter(PAIRS)), X=X, Y=Y, Z=Z, In=In, W=W, Out=snp.zeros((40, 18)))
+
+    def expected(X, In, W):
+        want = np.zeros((40, 18))
+        np.add.at(want, X, np.einsum("pc,pcm->pm", In[Y], W[Z]))
+        return want
+
+    upper = 2 * expected(X, In, W)[X]  # of integers: exact
+    slopes = np.zeros_like(In), np.zeros_like(W)
+    np.add.at(slopes[0], Y, np.einsum("pm,pcm->pc", upper, W[Z]))
+    np.add.at(slopes[1], Z, np.einsum("pm,pc->pcm", upper, In[Y]))
+    with engine.quick(), sj.config.using(choose=f"targets=pairs,{COLUMNS}"):
+        made = sj.jit(sj.grad(lambda In, W: (out(X, In, W) ** 2).sum(), (0, 1)))(In, W)
+        forward = sj.jvp(lambda In, W: out(X, In, W), (In, W), (In, W))[1]
+        batched = sj.jit(sj.vmap(lambda In: out(X, In, W)))(rows)
+        moved = sj.jit(sj.vmap(lambda X: out(X, In, W)))(ids)
+    for x, y in zip(made, slopes, strict=True):
+        np.testing.assert_array_equal(x.todense(), y)
+    np.testing.assert_array_equal(forward.todense(), 2 * expected(X, In, W))
+    np.testing.assert_array_equal(batched.todense(), [expected(X, each, W) for each in rows])
+    np.testing.assert_array_equal(moved.todense(), [expected(each, In, W) for each in ids])
