@@ -55,6 +55,13 @@ def shares_of(marker: pytest.Mark, cases: int) -> int:
     return named if marker.kwargs.get("exactly") else max(named, min(FINER * named, cases))
 
 
+def taken(name: str, marker: pytest.Mark, every: Sequence[T], number: int) -> Sequence[T]:
+    """Those of all cases of a test, by name, that the share with a number has."""
+    shares = shares_of(marker, len(every))
+    start = zlib.crc32(name.encode())  # so that no share has the first case of every test
+    return every[(number - start) % shares :: shares]
+
+
 def leave(metafunc: pytest.Metafunc) -> None:
     """Of the cases of a parametrised test, those of this run: others are never made, which takes longer than to run many of them. Each case runs that
     is named on the command line."""
@@ -66,9 +73,7 @@ def leave(metafunc: pytest.Metafunc) -> None:
     ):
         return
     name, every = metafunc.definition.nodeid, metafunc._calls
-    shares = shares_of(marker, len(every))
-    start = zlib.crc32(name.encode())  # so that no share has the first case of every test
-    metafunc._calls = every[(slice_number() - start) % shares :: shares]
+    metafunc._calls = list(taken(name, marker, every, slice_number()))
     if every and not metafunc._calls:
         _without.add(name)  # without any case pytest would make a test without parameters
 

@@ -37,7 +37,7 @@ class Known:
     counts: dict[Var, statistics.Counts] = field(default_factory=dict)
     degrees: dict[Var, Degrees] = field(default_factory=dict)
     made: frozenset[Var] = frozenset()
-    """Those that steps make."""
+    """Those that every call makes anew."""
 
     def entries(self, var: Var) -> float:
         """How many entries a value has."""
@@ -67,7 +67,7 @@ class Known:
 
     def add(self, step: partition.Step) -> None:
         """The results of a step whose operands are known."""
-        self.made |= set(step.outputs)
+        self.made |= set(partition.made_anew(step, self.made))
         if isinstance(step, partition.KernelStep):
             self._add_kernel(step)
             return

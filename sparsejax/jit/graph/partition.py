@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,3 +55,10 @@ class CallStep:
 
 
 Step = KernelStep | CallStep
+
+
+def made_anew(step: Step, before: Set[Var]) -> tuple[Var, ...]:
+    """The results of a step that every call makes anew, given those of steps `before` it: all, but what is remembered with operands that stay."""
+    if isinstance(step, CallStep) and step.eqn.primitive.remembered and before.isdisjoint(step.eqn.inputs):
+        return ()
+    return step.outputs

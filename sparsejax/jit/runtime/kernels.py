@@ -76,7 +76,7 @@ class KernelRunner:
     choose: str = ""
     """The alternatives that it is planned with where nothing else is asked for (`tuning`); "": the cheapest."""
     made: frozenset[Var] = frozenset()
-    """The values of the program that steps make."""
+    """The values of the program that every call makes anew."""
 
     def __post_init__(self) -> None:
         features = self.step.nest.features

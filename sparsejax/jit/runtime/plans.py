@@ -57,9 +57,12 @@ class Plan(Body):
         self._constants = {} if closed.shared else dict(zip(self.jaxpr.consts, [c._storage for c in closed.consts]))
         self._constants |= {self.jaxpr.inputs[k]: s for k, s in (constants or {}).items()}
         steps = closed.cache.get("steps") or self._steps(storages, refused, notes)
-        computed = frozenset(v for s in steps for v in s.outputs)
+        computed: set[Var] = set()
+        for s in steps:
+            computed.update(partition.made_anew(s, computed))
+        anew = frozenset(computed)
         self.steps = [
-            KernelRunner(s, closed.shared, made=computed) if isinstance(s, partition.KernelStep) else s for s in steps
+            KernelRunner(s, closed.shared, made=anew) if isinstance(s, partition.KernelStep) else s for s in steps
         ]
         self.count = len(self.steps)
         self._numbers: dict[Var, int] = {}

@@ -57,6 +57,7 @@ checked_p = Primitive(
     reference=lambda x, *others, extent, **params: np.where(np.asarray(x) < 0, x + extent, x),
     call=_checked_call,
     jvp=lambda primals, tangents, out, **params: None,
+    remembered=True,
     describe=lambda ref, stored, extents, extent, fault, drop: f"{fault[0]} < {extent}",
 )
 
@@ -102,6 +103,7 @@ positions_p = Primitive(
     reference=lambda x, extent, **params: np.asarray(x)[..., None] == np.arange(extent),
     call=lambda x, out_aval, drop, **params: index_arrays.positions(x, out_aval.shape, out_aval.format, drop),
     jvp=lambda primals, tangents, out, **params: None,
+    remembered=True,
     describe=lambda extent, by_target, sparse_rows, drop: f"{extent}{' sorted' if by_target else ''}",
 )
 
@@ -136,6 +138,7 @@ pairs_p = Primitive(
     reference=_pairs_reference,
     call=lambda x, z, out_aval, extents: index_arrays.pairs(x, z, out_aval.shape, out_aval.format),
     jvp=lambda primals, tangents, out, **params: None,
+    remembered=True,
     describe=lambda extents: f"{extents[0]}, {extents[1]}",
 )
 
