@@ -301,6 +301,9 @@ CHEAP = 1.0
 _COST = {
     **dict.fromkeys(["add", "subtract", "multiply", "divide", "negative", "positive", "cast", "where", "square"], 1.0),
     **dict.fromkeys(["maximum", "minimum", "conjugate", "real", "imag", "absolute", "either"], 1.0),
+    **dict.fromkeys(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"], 1.0),
+    **dict.fromkeys(["logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "signbit"], 1.0),
+    **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor", "invert"], 1.0),
     **dict.fromkeys(_ELEMENTARY, 20.0),
 }
 
