@@ -138,7 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     late = statistics.median(times[len(times) // 5 :])
     print(f"{nodes:,} nodes, {graph.nnz:,} edges; {count} batches of {low} to {high} nodes, all of another size")
     print(f"loss {float(value):.3f}; largest difference to NumPy and SciPy {worst:.1e}")
-    print(f"traced {traces} times; {1e9 * late:.0f} ns per row, {late / statistics.median(again[len(again) // 5 :]):.2f} of a fixed size")
+    print(
+        f"traced {traces} times; {1e9 * late:.0f} ns per row, {late / statistics.median(again[len(again) // 5 :]):.2f} of a fixed size"
+    )
     return 0 if worst < 1e-9 else 1
 
 

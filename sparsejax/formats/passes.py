@@ -29,6 +29,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     folded     pos, crd, vals               -> the same with the sum of equal neighbours of a segment in their place
     lined      extents, offsets, lines      -> pos, crd and vals of the matrix with these vectors on its diagonals
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
+    woven      pos, crd, vals, places, new  -> pos, crd and vals with an entry for every place
     recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
@@ -463,6 +464,43 @@ class Passes:
         add = np.logical_or if vals.dtype == np.bool_ else np.add
         return np.searchsorted(starts, pos), crd[starts], add.reduceat(vals, starts).astype(vals.dtype, copy=False)
 
+    def woven(
+        self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """(pos, crd, vals, at, here): with entries at the places (row, column), in order and each once, whose values are `new` where none was stored,
+        or, to `replace`, everywhere; where these entries are, and whether they were `here`. Where all were, vectors are given back as they are,
+        and nothing is replaced. `pos` begins at 0, and coordinates increase in every segment.
+
+        >>> given = np.array([0, 1, 2]), np.array([1, 0]), np.array([5, 6]), np.array([0, 1]), np.array([0, 0]), np.array([7, 8])
+        >>> [a.tolist() for a in Passes().woven(*given, replace=True)]
+        [[0, 2, 3], [0, 1, 0], [7, 5, 8], [0, 2], [False, True]]
+        """
+        low, high = pos[row], pos[row + 1]
+        stop = high
+        for _ in range(int((high - low).max(initial=0)).bit_length()):
+            half = (low + high) >> 1
+            inside = half < high
+            behind = crd.take(half, mode="clip") < column
+            behind &= inside
+            low, high = np.where(behind, half + 1, low), np.where(behind, high, half)
+        here = low < stop
+        if len(crd):
+            here &= crd.take(low, mode="clip") == column
+        if here.all():
+            return pos, crd, vals, low, here
+        fresh = ~here
+        grown, values = (np.empty(len(crd) + int(fresh.sum()), a.dtype) for a in (crd, vals))
+        at = low + np.cumsum(fresh) - fresh
+        kept = np.ones(len(grown), bool)
+        kept[at[fresh]] = False
+        for made, old, given in ((grown, crd, column), (values, vals, new)):
+            made[kept] = old
+            made[at[fresh]] = given[fresh]
+        if replace:
+            values[at] = new
+        ends = pos + np.bincount(row[fresh] + 1, minlength=len(pos)).cumsum()
+        return ends.astype(pos.dtype, copy=False), grown, values, at, here
+
 
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
     """Whether each entry differs from the one before it in some column (the first one does)."""
@@ -495,7 +533,7 @@ class Learning(Passes):
             "met",
             "placed",
         ),
-        *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed"),
+        *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed", "woven"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

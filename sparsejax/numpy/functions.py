@@ -162,9 +162,15 @@ def _again(obj: Array, format: Any, dtype: Any, fill_value: Any, copy: bool | No
         made = convert.convert(structural.refill(made, fill), form)
         made = structural.refill(made, 0) if form.is_dense else made
     if copy and made is storage:
-        buffers = tuple(tuple(b.copy() for b in level) for level in made.buffers)
-        made = Storage(made.format, made.shape, made.fill_value, buffers, made.vals.copy())
+        buffers = tuple(tuple(map(_copied, level)) for level in made.buffers)
+        made = Storage(made.format, made.shape, made.fill_value, buffers, _copied(made.vals))
     return obj if made is storage else Array(made)
+
+
+def _copied(buffer: NDArray[Any]) -> NDArray[Any]:
+    """A buffer in memory of its own."""
+    many = len(buffer) >= passes.MANY
+    return passes.over(len(buffer)).strung([buffer], None, buffer.dtype) if many else buffer.copy()
 
 
 def _traced(obj: Tracer, format: Any, dtype: Any, fill_value: Any, shape: Any) -> Any:

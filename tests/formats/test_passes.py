@@ -340,3 +340,23 @@ def test_interleaved_segments_go_where_they_are_wanted(seed):
         for ours, theirs in zip(made, wanted, strict=True):
             equal(ours, theirs)
         np.testing.assert_array_equal(room[0][2:-3], wanted[1])
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(("index", "dtype"), [("i4", "f8"), ("i8", "c16"), ("i4", "?"), ("i8", "u2")])
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+def test_woven(density, index, dtype, replace):
+    rng = np.random.default_rng([int(10 * density), np.dtype(dtype).itemsize])
+    for rows, extent in ((1, 1), (7, 30), (60, 9)):
+        mask = rng.random((rows, extent)) < density
+        pos, crd = np.append(0, np.cumsum(mask.sum(axis=1))), np.nonzero(mask)[1].astype(index)
+        vals = rng.integers(0, 9, len(crd)).astype(dtype)
+        for share in (0.0, 0.1, 0.7, 1.0):
+            row, column = np.nonzero(rng.random((rows, extent)) < share)
+            new = rng.integers(0, 9, len(row)).astype(dtype)
+            given = pos, crd, vals, row, column, new, replace
+            made, wanted = MANY.woven(*given), FEW.woven(*given)
+            for ours, theirs in zip(made, wanted, strict=True):
+                equal(ours, theirs)
+                assert ours.dtype == theirs.dtype
+            assert (made[2] is vals) == (wanted[2] is vals) == bool(mask[row, column].all())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.formats.parts import written
+from sparsejax.formats import passes
 
 FORMATS = ["csr", "csc", "coo", "(d,q)", "(c,c)", "bsr:2x2", "bitmap", "lil", "hash", "ell"]
 
@@ -77,19 +77,25 @@ def test_rows_and_parts_of_them(form):
         np.testing.assert_array_equal(traced.todense(), wanted)
 
 
-def test_new_entries_are_copied_in_pieces_and_by_a_mask_alike(monkeypatch):
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_places_of_many_entries(form, add):
+    """From `MANY` entries on, by machine code: none, some or all of the places are stored."""
     rng = np.random.default_rng(5)
-    dense = rng.standard_normal((50, 60)) * (rng.random((50, 60)) < 0.4)
-    A = sj.array(dense, format="csr")
-    rows, columns, values = rng.integers(0, 50, 40), rng.integers(0, 60, 40), rng.standard_normal(40)
-    found = []
-    for pieces, few in ((0, 0), (1 << 40, 100)):
-        monkeypatch.setattr(written, "PIECES", pieces)
-        monkeypatch.setattr(written, "FEW", few)
-        found.append(A.at[rows, columns].set(values))
-    for a, b in zip(*((x.indptr, x.indices, x.data) for x in found), strict=True):
-        assert a.dtype == b.dtype
-        np.testing.assert_array_equal(a, b)
+    dense = np.where(rng.random((150, 90)) < 0.5, rng.integers(1, 9, (150, 90)), 2).astype(np.float32)
+    A = sj.array(dense, format=form, fill_value=np.float32(2))
+    assert A.nnz > passes.MANY
+    there, free = np.nonzero(dense != 2), np.nonzero(dense == 2)
+    for found in (1, 0, 40):
+        for missing in (0, 1, 40):
+            chosen = [rng.choice(len(k[0]), n) for k, n in ((there, found), (free, missing))]
+            rows, columns = (np.append(t[chosen[0]], f[chosen[1]]) for t, f in zip(there, free, strict=True))
+            values = rng.integers(1, 5, len(rows)).astype(np.float32)
+            made = A.at[rows, columns].add(values) if add else A.at[rows, columns].set(values)
+            places = list(zip(rows.tolist(), columns.tolist(), strict=True))
+            np.testing.assert_array_equal(made.todense(), after(dense, places, values, add))
+            assert stored(made) == stored(A) | set(places)
+            assert (made.indptr.dtype, made.indices.dtype) == (A.indptr.dtype, A.indices.dtype)
 
 
 def test_what_is_added_in_single_precision_is_summed_in_double():

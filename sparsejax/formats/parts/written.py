@@ -14,17 +14,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsejax.formats import convert, ordering
+from sparsejax.formats import convert, ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array
 from sparsejax.formats.storage import Storage
-
-PIECES = 256
-"""Entries for each new one from which on these are copied in pieces between the new ones, not by a mask."""
-FEW = 8
-"""Rows with new entries up to which the ends of rows are moved for each of them."""
 
 
 def written(storage: Storage, columns: Sequence[Array], vals: Array, format: Format) -> Storage:
@@ -137,81 +132,17 @@ def _merged(storage: Storage, columns: Sequence[Array], vals: Array, add: bool) 
     binary search per place."""
     row, column = (columns[d] for d in storage.format.order)
     pos, crd = storage.buffers[1]
-    at, here = _searched(pos, crd, row, column)
     old, fill = storage.vals, storage.fill_value
-    if here.all():
+    new = (fill + vals).astype(vals.dtype, copy=False) if add and fill != 0 else vals
+    ends, grown, made, at, here = passes.over(len(crd)).woven(pos, crd, old, row, column, new, not add)
+    if made is old:
         made = old.copy()
         made[at] = old[at] + vals if add else vals
         return storage.with_values(made, fill)
-    new = ~here
-    places, fresh = at[new], vals[new]
-    if add and fill != 0:
-        fresh = (fill + fresh).astype(fresh.dtype, copy=False)
-    grown = _between(old, places, fresh)
-    if len(places) < len(at):
-        kept = at[here]
-        moved = kept + places.searchsorted(kept, "right")
-        grown[moved] = old[kept] + vals[here] if add else vals[here]
-    return Storage(
-        storage.format,
-        storage.shape,
-        fill,
-        ((), (_ends(pos, row[new]), _between(crd, places, column[new]))),
-        grown,
-    )
-
-
-def _searched(pos: Array, crd: Array, row: Array, column: Array) -> tuple[Array, Array]:
-    """Where the entries at (row, column), in order, are or would be, and whether they are there."""
-    if not len(crd):
-        return pos[row], np.zeros(len(row), bool)
-    if len(row) and row[0] == row[-1]:
-        begin, stop = int(pos[row[0]]), int(pos[row[0] + 1])
-        low = begin + crd[begin:stop].searchsorted(column)
-        return low, (low < stop) & (crd.take(low, mode="clip") == column)
-    low, end = pos[row], pos[row + 1]
-    high = end
-    for _ in range(int((end - low).max(initial=0)).bit_length()):
-        half = (low + high) >> 1
-        inside = half < high
-        behind = crd.take(half, mode="clip") < column
-        behind &= inside
-        low, high = np.where(behind, half + 1, low), np.where(behind, high, half)
-    here = crd.take(low, mode="clip") == column
-    here &= low < end
-    return low, here
-
-
-def _between(old: Array, places: Array, new: Array) -> Array:
-    """`old` with every entry of `new` before the one at its place; places increase."""
-    grown = np.empty(len(old) + len(new), old.dtype)
-    if len(new) * PIECES > len(old):
-        at = places + np.arange(len(places))
-        mask = np.ones(len(grown), bool)
-        mask[at] = False
-        grown[at] = new
-        grown[mask] = old
-        return grown
-    begin = 0
-    for k, (place, value) in enumerate(zip(places.tolist(), new, strict=True)):
-        grown[begin + k : place + k] = old[begin:place]
-        grown[place + k] = value
-        begin = place
-    grown[begin + len(new) :] = old[begin:]
-    return grown
-
-
-def _ends(pos: Array, rows: Array) -> Array:
-    """The ends of rows, of which those in `rows` (in order, repeated) have one more entry each."""
-    distinct = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
-    if len(distinct) > FEW:
-        counts = np.bincount(rows + 1, minlength=len(pos))
-        made: Array = pos + counts.cumsum()
-        return made.astype(pos.dtype, copy=False)
-    ends = pos.copy()
-    for first, stop in zip(distinct.tolist(), [*distinct[1:].tolist(), len(rows)], strict=True):
-        ends[int(rows[first]) + 1 :] += stop - first
-    return ends
+    if add and here.any():
+        there = at[here]
+        made[there] += vals[here]
+    return Storage(storage.format, storage.shape, fill, ((), (ends, grown)), made)
 
 
 def _inserted(storage: Storage, place: Sequence[int], vals: Array) -> Storage:

@@ -14,7 +14,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
-from sparsejax.jit.runtime.passes import duplicates, segment_loops
+from sparsejax.jit.runtime.passes import duplicates, insertions, segment_loops
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
 from sparsejax.jit.runtime.system import threads
@@ -291,6 +291,11 @@ class SegmentPasses(Passes):
     def folded(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
         crd, vals = np.ascontiguousarray(crd), np.ascontiguousarray(vals)
         return duplicates.folded(pos, crd, vals) or Passes.folded(self, pos, crd, vals)
+
+    def woven(
+        self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        return insertions.woven(pos, crd, vals, row, column, new, replace)
 
 
 def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:
