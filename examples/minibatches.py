@@ -6,7 +6,8 @@
 
 A batch is a number of nodes, up to `--neighbours` sampled neighbours of each, and the same of those: two sparse matrices and the rows of the
 features that they reach. The step (forward, loss, gradients) is one jitted function. It is timed per row on batches that differ, in turns with
-batches of one size, whose features were gathered just before as theirs were; losses are checked against the same step in NumPy and SciPy. Exit code 1 if these differ by more than 1e-9.
+batches of one size, whose features were gathered just before as theirs were; losses are checked against the same step in NumPy and SciPy. Exit
+code 1 if these differ by more than 1e-9.
 
 Model: Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs", 2017, with means of sampled neighbours.
 """

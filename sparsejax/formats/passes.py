@@ -166,9 +166,9 @@ class Passes:
         """(ends, order): coordinate c, below `extent`, is in the list at `order[ends[c]:ends[c + 1]]`.
 
         >>> Passes().numbered(np.array([2, 0, 2]), 3)
-        (array([0, 1, 1, 3]), array([1, 0, 2], dtype=int32))
+        (array([0, 1, 1, 3], dtype=int32), array([1, 0, 2], dtype=int32))
         """
-        ends = np.zeros(extent + 1, np.int64)
+        ends = np.zeros(extent + 1, crd_dtype(len(listed) + 1))
         np.cumsum(np.bincount(listed, minlength=extent), out=ends[1:])
         return ends, listed.argsort(kind="stable").astype(crd_dtype(len(listed)), copy=False)
 

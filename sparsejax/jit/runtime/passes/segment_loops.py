@@ -64,24 +64,28 @@ def _summed(b: Builder, rows: Val, made: Vector, longest: Vector, of: Callable[[
 
 def numbered(b: Builder, count: Val, extent: Val, listed: Vector, ends: Vector, order: Vector) -> None:
     """How often each coordinate comes, where its numbers begin, and the numbers: where they begin is moved on, and back again."""
-    clear(b, ends.pointer, b.i64(0), b.add(extent, 1), 8)
+    clear(b, ends.pointer, b.i64(0), b.add(extent, 1), ends.size)
+
+    def put(at: Val, number: Val) -> None:
+        ends.put(b, at, ends.element(b, number))
+
     with b.for_(b.i64(0), count, "k") as k:
         c = b.named("c", listed.number(b, k))
-        ends.put(b, c, b.add(ends.get(b, c), 1))
+        put(c, b.add(ends.number(b, c), 1))
     total = b.var("total", b.i64(0))
     with b.for_(b.i64(0), b.add(extent, 1), "c") as c:
-        here = b.named("here", ends.get(b, c))
-        ends.put(b, c, b.get(total))
+        here = b.named("here", ends.number(b, c))
+        put(c, b.get(total))
         b.increment(total, here)
     with b.for_(b.i64(0), count, "k") as k:
         c = b.named("c", listed.number(b, k))
-        at = b.named("at", ends.get(b, c))
+        at = b.named("at", ends.number(b, c))
         order.put(b, at, order.element(b, k))
-        ends.put(b, c, b.add(at, 1))
+        put(c, b.add(at, 1))
     before = b.var("before", b.i64(0))
     with b.for_(b.i64(0), extent, "c") as c:
-        here = b.named("here", ends.get(b, c))
-        ends.put(b, c, b.get(before))
+        here = b.named("here", ends.number(b, c))
+        put(c, b.get(before))
         b.set(before, here)
 
 

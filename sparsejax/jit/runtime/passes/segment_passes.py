@@ -37,8 +37,9 @@ class SegmentPasses(Passes):
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         listed = np.ascontiguousarray(listed)
-        ends, order = empty(extent + 1, INT64), empty(len(listed), crd_dtype(len(listed)))
-        run(_numbered(listed.itemsize, order.itemsize), len(listed), extent, listed, ends, order)
+        # every entry reads somewhere in this table: half of the size, half of the lines of cache
+        ends, order = empty(extent + 1, crd_dtype(len(listed) + 1)), empty(len(listed), crd_dtype(len(listed)))
+        run(_numbered(listed.itemsize, ends.itemsize, order.itemsize), len(listed), extent, listed, ends, order)
         return ends, order
 
     def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
@@ -98,12 +99,13 @@ class SegmentPasses(Passes):
         self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
     ) -> tuple[Array, Array, list[Array]] | None:
         order = np.ascontiguousarray(places[1])
-        # every entry reads somewhere in the table: half of its size, half of the lines of cache
         ends = np.ascontiguousarray(places[0], crd_dtype(len(order) + 1))
         crd, made, parts = np.ascontiguousarray(crd), empty(len(pos), INT64), _rows(pos)
         if _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, pos, crd, ends) > SHORT:
             return None
         found = int(made[-1])
+        if found == len(crd) and np.array_equal(pos, made):  # each coordinate once, as by a permutation
+            made = pos
         out = empty(found, crd_dtype(len(order)))
         moved, pairs, sizes = _targets(columns, found)
         behind = *(address(a) for a in (pos, made, crd, ends, order, out)), *pairs
@@ -364,10 +366,10 @@ def _counting(b: Builder, alone: bool) -> segment_loops.Lengths:
 
 
 @functools.cache
-def _numbered(size: int, order_size: int) -> compiler.Kernel:
+def _numbered(size: int, ends_size: int, order_size: int) -> compiler.Kernel:
     b = LLVMBuilder()
     count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
-    listed, ends, order = vectors(b, 2, (size, 8, order_size), ("listed", "ends", "order"))
+    listed, ends, order = vectors(b, 2, (size, ends_size, order_size), ("listed", "ends", "order"))
     segment_loops.numbered(b, count, extent, listed, ends, order)
     return compiled(b)
 
