@@ -28,6 +28,8 @@ SEARCHED = 4
 RARE = 2000
 """Entries that there must be for each segment that is longer, where these are ordered one by one."""
 
+BLOCK = 1 << 15
+"""Numbers that are compared at a time."""
 DIAGONALS = 8
 """Diagonals up to which a kernel has code for each."""
 
@@ -100,12 +102,17 @@ class SegmentPasses(Passes):
     ) -> tuple[Array, Array, list[Array]] | None:
         order = np.ascontiguousarray(places[1])
         ends = np.ascontiguousarray(places[0], crd_dtype(len(order) + 1))
-        crd, made, parts = np.ascontiguousarray(crd), empty(len(pos), INT64), _rows(pos)
-        if _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, pos, crd, ends) > SHORT:
+        crd, parts = np.ascontiguousarray(crd), _rows(pos)
+        if (
+            not pos[0] and len(order) == len(ends) - 1 and _increases(ends)
+        ):  # a permutation: segments are as long as before
+            made, longest = pos, _longest(pos)
+        else:
+            made = empty(len(pos), INT64)
+            longest = _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, pos, crd, ends)
+        if longest > SHORT:
             return None
         found = int(made[-1])
-        if found == len(crd) and np.array_equal(pos, made):  # each coordinate once, as by a permutation
-            made = pos
         out = empty(found, crd_dtype(len(order)))
         moved, pairs, sizes = _targets(columns, found)
         behind = *(address(a) for a in (pos, made, crd, ends, order, out)), *pairs
@@ -298,6 +305,22 @@ class SegmentPasses(Passes):
         self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
     ) -> tuple[Array, Array, Array, Array, Array]:
         return insertions.woven(pos, crd, vals, row, column, new, replace)
+
+
+def _increases(numbers: Array) -> bool:
+    """Whether each number is larger than the one before. Takes little memory."""
+    return all(
+        (numbers[k + 1 : k + BLOCK + 1] > numbers[k : k + BLOCK][: len(numbers) - k - 1]).all()
+        for k in range(0, len(numbers), BLOCK)
+    )
+
+
+def _longest(pos: Array) -> int:
+    """The length of the longest segment. Takes little memory."""
+    return max(
+        int((pos[k + 1 : k + BLOCK + 1] - pos[k : k + BLOCK][: len(pos) - k - 1]).max(initial=0))
+        for k in range(0, len(pos), BLOCK)
+    )
 
 
 def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:
