@@ -105,6 +105,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "jump": "an entry that a mask does not let through is jumped over",
         "select": "its value is computed, and not taken",
     },
+    "entries": {
+        "kept": "the values of a workspace are stored, also where all of them are equal",
+        "one": "they are one constant",
+    },
     "rows": {
         "whole": "the outermost loop runs over all rows",
         "blocks": "over blocks of rows that fit into the first cache",

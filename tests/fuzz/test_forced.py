@@ -107,6 +107,7 @@ PROGRAMS = {
         rng.random((N, N)) < 0.5,
     ),
     "columns beside rows": (lambda A, X: X.T @ A, A, W),
+    "what meets": (lambda A, B: sj.einsum("ik,kj->ij", A, B, semiring="max_pair", out_format="csr"), A, B),
 }
 
 
@@ -120,6 +121,7 @@ REACHED = {
     "copies": ("sparse product", "chain"),
     "depth": ("softmax", "triangles"),
     "donation": ("small dense", "dense sum of rows"),
+    "entries": ("what meets",),
     "fills": ("filled",),
     "fusion": ("softmax", "shared value", "computed again"),
     "loop_order": ("columns of rows", "rows in registers"),

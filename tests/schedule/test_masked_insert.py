@@ -1,5 +1,7 @@
 """Insertions under masks that select, against those that jump and a dense reference: the same bits either way."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -21,7 +23,12 @@ SEMIRINGS = {
     "min_plus": "float64",
     "max_second": "int32",
     "plus_pair": "int64",
+    "any_pair": "float32",
+    "max_pair": "int32",
+    "min_pair": "float64",
 }
+ONE = "or_pair", "any_pair", "max_pair", "min_pair"
+"""Semirings over which all entries are one constant."""
 
 
 @pytest.mark.parametrize("workspace", ["bitmap", "marks"])
@@ -40,14 +47,16 @@ def test_selected_as_jumped(semiring, complement, workspace, seed):
         return sj.einsum("i,ij->j", x, A, semiring=semiring, mask=mask, complement=complement, out_format="coo")
 
     made = {}
-    for way in "jump", "select":
-        before = choices.TAKEN["masked_insert", way]
-        with sj.config.using(choose=f"masked_insert={way}", workspace=workspace):
-            made[way] = sj.jit(step)(x, A, mask)
-        assert choices.TAKEN["masked_insert", way] > before
-    jumped, selected = made["jump"], made["select"]
-    assert selected.nnz == jumped.nnz
-    assert np.array_equal(selected.todense(), jumped.todense())
+    for way, entries in itertools.product(("jump", "select"), ("kept", "one")):
+        before = choices.TAKEN["masked_insert", way], choices.TAKEN["entries", entries]
+        with sj.config.using(choose=f"masked_insert={way},entries={entries}", workspace=workspace):
+            made[way, entries] = sj.jit(step)(x, A, mask)
+        assert choices.TAKEN["masked_insert", way] > before[0]
+        assert (choices.TAKEN["entries", entries] > before[1]) == (semiring in ONE)
+    jumped, *others = made.values()
+    for selected in others:
+        assert selected.nnz == jumped.nnz
+        assert np.array_equal(selected.todense(), jumped.todense())
     full = sj.jit(lambda x, A: sj.einsum("i,ij->j", x, A, semiring=semiring, out_format="coo"))(x, A)
     kept = np.asarray(mask, bool) ^ complement
     wanted = np.where(kept, np.asarray(full.todense()), full.fill_value)
@@ -64,6 +73,30 @@ def test_every_row_of_a_masked_product():
     with sj.config.using(choose="masked_insert=select", workspace="bitmap"):
         made = sj.jit(product)(sj.array(A), mask)
     assert np.array_equal(made.todense(), (A @ A).toarray() * mask)
+
+
+@pytest.mark.parametrize("workspace", ["bitmap", "marks"])
+@pytest.mark.parametrize("semiring", ONE)
+@pytest.mark.parametrize("seed", range(3))
+def test_products_of_one_constant(semiring, workspace, seed):
+    rng = np.random.default_rng([seed, len(semiring), 1])
+    shapes = [(int(n), int(m)) for n, m in zip(rng.choice([1, 7, 90], 2), rng.choice([3, 70, 200], 2), strict=True)]
+    dtype, inner = {"or_pair": "bool", "any_pair": "float32"}.get(semiring, "float64"), shapes[0][1]
+    left = sp.random_array(shapes[0], density=0.2, format="csr", rng=rng).astype(dtype)
+    right = sp.random_array((inner, shapes[1][1]), density=0.2, format="csr", rng=rng).astype(dtype)
+    made = []
+    for entries in "kept", "one":
+        with sj.config.using(choose=f"entries={entries}", workspace=workspace):
+            made.append(
+                sj.jit(lambda A, B: sj.einsum("ik,kj->ij", A, B, semiring=semiring, out_format="csr"))(
+                    sj.array(left), sj.array(right)
+                )
+            )
+    kept, one = made
+    met = (left.astype(bool).astype(int) @ right.astype(bool).astype(int)).toarray() > 0
+    assert one.nnz == kept.nnz == met.sum()
+    assert np.array_equal(np.asarray(one.todense()), np.where(met, 1, one.fill_value).astype(one.dtype))
+    assert np.array_equal(np.asarray(one.todense()), np.asarray(kept.todense()))
 
 
 def test_negative_zeros_and_nans_stay():

@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.codegen import abi, coiterate, emit, masked_inserts, operands, register_tiles, sums, vectors
+from sparsejax.jit.codegen import (
+    abi,
+    coiterate,
+    emit,
+    masked_inserts,
+    operands,
+    register_tiles,
+    single_valued,
+    sums,
+    vectors,
+)
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.codegen.emit import Num
 from sparsejax.jit.codegen.environment import Cursor, Env
@@ -152,7 +162,8 @@ class Lowering:
             elif tensor.policy == "dense":
                 self.operands[name] = DenseArea(self.b, tensor, sizes)
             else:
-                self.operands[name] = kinds.make(self.b, tensor, sizes, write.op)
+                only = single_valued.of(stmt, tensor)
+                self.operands[name] = kinds.make(self.b, tensor, sizes, write.op, only)
 
     def keep(self, name: str, dtype: np.dtype[Any], size: int) -> DenseArea:
         """Memory for `size` values that a loop keeps until the kernel ends."""

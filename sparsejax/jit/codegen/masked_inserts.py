@@ -43,5 +43,9 @@ def _operators(expr: cin.Expr) -> int:
     """The cheap operators of an expression; more than `OPERATORS` where one is not cheap."""
     if not isinstance(expr, cin.Call):
         return 0
-    own = 0 if expr.op == "cast" else 1 if operators.get(expr.op).cost <= operators.CHEAP else OPERATORS + 1
+    operator = operators.get(expr.op)
+    if operator.body is not None:
+        own = _operators(operator.body)
+    else:
+        own = 0 if expr.op == "cast" else 1 if operator.cost <= operators.CHEAP else OPERATORS + 1
     return own + sum(map(_operators, expr.args))

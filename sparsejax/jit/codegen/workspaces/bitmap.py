@@ -38,8 +38,17 @@ class Bitmap(Workspace):
 
     blocks: ClassVar[bool] = True
 
-    def __init__(self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> None:
+    def __init__(
+        self,
+        b: Builder,
+        tensor: cin.Tensor,
+        extents: Sequence[Val],
+        op: str | None,
+        only: cin.Literal | None = None,
+    ) -> None:
+        """All entries are `only`, if that is given: then there are no values."""
         super().__init__(b, tensor, extents, op)
+        self._only = None if only is None else emit.constant(b, only.value, only.dtype)
         shift = self.packing.fields[0].shift
         size = extents[0] if shift is None else b.named("size", b.binary("shl", extents[0], shift))
         self._block = b.i64(1)
@@ -47,10 +56,11 @@ class Bitmap(Workspace):
             self._block = b.mul(extent, self._block)
         self._owned: list[Var] = []
         self._narrow = self.keys == 1 and tensor.shape[0] <= 2**31 - 1
-        (self._vals,) = self._allocate(b, [b.mul(size, self._block)], tensor.dtype.itemsize)
         self._identity = emit.constant(b, tensor.fill_value, tensor.dtype)
-        if tensor.fill_value != 0:
-            fill(b, self._vals, b.i64(0), b.mul(size, self._block), self._identity)
+        if self._only is None:
+            (self._vals,) = self._allocate(b, [b.mul(size, self._block)], tensor.dtype.itemsize)
+            if tensor.fill_value != 0:
+                fill(b, self._vals, b.i64(0), b.mul(size, self._block), self._identity)
         self._size = size
         blocks = b.named("blocks", b.binary("lshr", b.add(size, LANES - 1), b.i64(WORD)))
         self._groups = b.named("groups", b.binary("lshr", b.add(blocks, LANES - 1), b.i64(WORD)))
@@ -76,9 +86,10 @@ class Bitmap(Workspace):
 
     def insert_where(self, b: Builder, coordinates: Sequence[Val], value: emit.Num, test: Val) -> None:
         (index,) = self.packing.pack(b, coordinates)
-        old = emit.load(b, self._vals, index, self.tensor.dtype, 1, self.tensor.name)
-        new = value if self.op is None else emit.apply(b, self.op, [old, value], self.tensor.dtype)
-        emit.store(b, self._vals, index, emit.choose(b, test, new, old))
+        if self._only is None:
+            old = emit.load(b, self._vals, index, self.tensor.dtype, 1, self.tensor.name)
+            new = value if self.op is None else emit.apply(b, self.op, [old, value], self.tensor.dtype)
+            emit.store(b, self._vals, index, emit.choose(b, test, new, old))
         self._mark_where(b, index, test)
 
     def _mark_where(self, b: Builder, index: Val, test: Val) -> None:
@@ -94,6 +105,8 @@ class Bitmap(Workspace):
         self._mark(b, index)
 
     def _write(self, b: Builder, position: Val, value: emit.Num, lanes: int) -> None:
+        if self._only is not None:
+            return
         if self.op is not None:
             old = emit.load(b, self._vals, position, self.tensor.dtype, lanes, self.tensor.name)
             value = emit.apply(b, self.op, [old, value], self.tensor.dtype)
@@ -186,8 +199,9 @@ class Bitmap(Workspace):
 
     def reset(self, b: Builder) -> None:
         """Put the identity back wherever something was written; draining has cleared the marks."""
-        with b.for_(b.i64(0), b.get(self.count), "q") as q:
-            self._forget(b, self._key(b, q))
+        if self._only is None:
+            with b.for_(b.i64(0), b.get(self.count), "q") as q:
+                self._forget(b, self._key(b, q))
         b.set(self.count, b.i64(0))
 
     def _forget(self, b: Builder, index: Val) -> None:
@@ -224,6 +238,8 @@ class Bitmap(Workspace):
         return Segment(lo, hi, lambda position: self.coordinate(b, level, position), child)
 
     def leaf(self, b: Builder, position: Val, lanes: int = 1) -> emit.Num:
+        if self._only is not None:
+            return emit.splat(b, self._only, lanes)
         return emit.load(b, self._vals, position, self.tensor.dtype, lanes, self.tensor.name)
 
 

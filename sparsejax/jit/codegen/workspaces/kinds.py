@@ -27,9 +27,14 @@ KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append, "scattered": 
 """All workspaces: "append" cannot be chosen, it needs entries in order; "scattered" is that of operands that are looked up."""
 
 
-def make(b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None) -> Workspace:
-    """The workspace for `tensor`, by its policy."""
-    return of(tensor.policy or "")(b, tensor, extents, op)
+def make(
+    b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None, only: cin.Literal | None = None
+) -> Workspace:
+    """The workspace for `tensor`, by its policy. All of its entries are `only`, if that is given."""
+    kind = of(tensor.policy or "")
+    if only is not None and kind in (Bitmap, Marks):
+        return kind(b, tensor, extents, op, only)
+    return kind(b, tensor, extents, op)
 
 
 def of(policy: str) -> type[Workspace]:

@@ -1,6 +1,6 @@
 """Marks: a bitmap without a list. For results most of whose coordinates are reached many times.
 
-    insert    vals[k] op= v;  mark[k] = 1          two stores where `bitmap` needs four
+    insert    vals[k] op= v;  mark[k] = 1          two stores where `bitmap` needs four; one where all values are equal (`single_valued`)
     drain     all marks are walked, 64 at once, whatever their number: a comparison makes them a word, whose bits are counted off
 
 Draining costs size / 64, also where little was inserted.
