@@ -53,11 +53,13 @@ class Walked(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What other statements touch in the outermost `shared` loops: in all of them, and in each run of their body."""
+    """What other statements touch in the outermost `shared` loops, in all of them, and in each run of their body; and the nanoseconds that their own
+    loops take in such a run."""
 
     shared: int
     bytes: float
     each: float
+    busy: float = 0.0
 
 
 ALONE = Beside(0, 0.0, 0.0)

@@ -72,8 +72,8 @@ class Machine:
     """An entry that is kept and then leads to memory out of the cache: a loop over all entries starts many such reads at once, that over a few
     stops after each row (measured on attention over 5,000 to 20,000 rows: 12 for 2.5 MB, 25 for 10 MB)."""
     stall: float
-    """A run of loops that statements share, in which one of them reads lines anywhere, out of the caches: the next run's are not read ahead (layers
-    of a graph network over 65,536 and 100,000 rows: 75 measured)."""
+    """A run of loops that statements share, in which one of them reads lines anywhere, out of the caches: the next run's are not read ahead, as its
+    end is not foreseen (layers of a graph network over 65,536 and 100,000 rows: 75 measured); where it is, no longer than other statements are busy."""
     look: float
     """An element of an operand whose values are checked before every call."""
     remember: float

@@ -25,6 +25,7 @@ from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import placement, row_blocking, search
 from sparsejax.jit.schedule.placement import Loops, Place, statement
 from sparsejax.jit.schedule.schedules import FREE, Candidate, Cost, Loop, Schedule, total
+from sparsejax.jit.schedule.waiting import Around, Shared
 
 ORDERS = 6  # loop orders of a dense result that are tried
 
@@ -235,7 +236,7 @@ class _Pricing:
             spent[0] = replace(FREE, loops=self.prefix(last, order[: found[-1].depth])[0])
         elif together:
             beside = self.beside(last, order[:together])
-            spent[0] = replace(value.cost, memory=self.models[last].waiting.total(order, beside))
+            spent[0] = replace(value.cost, memory=self.models[last].waiting.total(order, Shared(beside)))
         spent_in_all = total(spent)
         if not math.isfinite(spent_in_all.total):
             return None
@@ -281,17 +282,47 @@ class _Pricing:
         inner = best.cost.loops - before
         if row_blocking.gains(nest, number, place):
             inner *= search.TILED
-        waiting = self.waits(number, best.order, shared) * often
+        common = self.shared(number, shared, self.around(number, made, place, runs))
+        waiting = self.waits(number, best.order, shared, common)
         if shared:
-            waiting += (
-                self.machine.stall * times * self.models[number].waiting.stalls(best.order, self.beside(number, shared))
-            )
+            model = self.models[number]
+            waiting += self.stall(model, best.order, common.beside) * times * model.waiting.stalls(best.order, common)
         return place, Cost(inner * often + once, waiting, output, best.cost.conversions), times, best
 
-    def waits(self, number: int, order: Loops, shared: Loops) -> float:
-        """What a statement waits for memory in its own loops, those behind `shared` ones."""
-        waiting, beside, again = self.models[number].waiting, self.beside(number, shared), self.again(number, shared)
-        return max(0.0, waiting.total(order, beside, again) - waiting.total(shared, beside, again))
+    def stall(self, model: search.Model, order: Loops, beside: memory.Beside) -> float:
+        """What a run of shared loops is longer for that the reads of the next one do not start: until it is known where loops over entries end, else
+        while the other statements are busy."""
+        led = any(model.walk(order[: k + 1]).leaders for k in range(beside.shared, len(order)))
+        return self.machine.stall if led else min(self.machine.stall, beside.busy)
+
+    def waits(self, number: int, order: Loops, loops: Loops, common: Shared) -> float:
+        """What a statement waits for memory in its own loops, those behind shared ones."""
+        waiting = self.models[number].waiting
+        return max(0.0, waiting.total(order, common) - waiting.total(loops, common))
+
+    def shared(self, number: int, loops: Loops, around: Around) -> Shared:
+        """What a statement has in common with others inside of `loops`."""
+        return Shared(self.beside(number, loops), self.again(number, loops), around if loops else None)
+
+    def around(self, number: int, made: list[Place | None], place: Place, runs: dict[int, float]) -> Around:
+        """How the loops run that a statement at a place shares: as those that it is placed in run them. Where nothing leads them there but results of
+        the nest, the statement's own operands do."""
+        parent = placement.at(made, place.parent)
+        outer, model = parent.depth, self.models[place.parent]
+        known = Around((1.0,), (), ())
+        if outer:
+            known = self.around(place.parent, made, replace(parent, depth=min(outer, place.depth)), runs)
+        survivors, leaders, spreads = list(known.survivors), list(known.leaders), list(known.spreads)
+        scale = runs[place.parent] / self.survivors(place.parent, parent.loops[:outer])
+        for k in range(outer, place.depth):
+            loops = parent.loops[: k + 1]
+            led, spread = model.waiting.leads(loops, self.nest.targets)
+            if not led:
+                led, spread = self.models[number].waiting.leads(loops, self.nest.targets)
+            survivors.append(scale * self.survivors(place.parent, loops))
+            leaders.append(led)
+            spreads.append(spread)
+        return Around(tuple(survivors), tuple(leaders), tuple(spreads))
 
     def again(self, number: int, shared: Loops) -> frozenset[cin.Access]:
         """What a statement reads of arrays of which a later one reads the same part in each run of `shared` loops: it waits for them once."""
@@ -325,13 +356,15 @@ class _Pricing:
         return self._beside[number, shared]
 
     def _touched_beside(self, number: int, shared: Loops) -> memory.Beside:
-        size, each = 0.0, 0.0
+        size, each, busy = 0.0, 0.0, 0.0
         for other, model in enumerate(self.models):
             found = self.best(other, shared) if other != number and set(shared) <= set(model.nest.variables) else None
             if found is not None:
                 size += model.waiting.bytes
-                each += model.waiting.touched(found.order) / self.survivors(other, shared)
-        return memory.Beside(len(shared), size, each)
+                before, runs = self.prefix(other, shared)
+                each += model.waiting.touched(found.order) / runs
+                busy += max(0.0, found.cost.loops - before) / runs
+        return memory.Beside(len(shared), size, each, busy)
 
     def missed(self, number: int, reader: int, rest: Loops) -> float:
         """How often a reader of what is kept waits for dense operands that it finds by the entries: these lie far apart in memory."""

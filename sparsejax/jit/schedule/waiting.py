@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparsejax.formats import passes
@@ -24,11 +24,34 @@ if TYPE_CHECKING:
 Order = tuple[cin.IndexVar, ...]
 
 
-class _Walk(NamedTuple):
-    """Loops, from none to all of them: how often the body runs, and what leads the last one; and the loops whose entries are rows of tiles."""
+class Around(NamedTuple):
+    """Loops that a statement shares with others, as all of them run these: for none to all loops, how often the body runs; for each, what leads it, and
+    how close together the coordinates lie that it visits."""
 
-    survivors: list[float]
-    leaders: list[tuple[cin.Access, ...]]
+    survivors: tuple[float, ...]
+    leaders: tuple[tuple[cin.Access, ...], ...]
+    spreads: tuple[statistics.Spread, ...]
+
+
+class Shared(NamedTuple):
+    """What a statement of several has in common with the others: what these touch `beside` it, which of what it reads was just read by another in the
+    same run of the loops that they share, and how these run."""
+
+    beside: memory.Beside = memory.ALONE
+    again: frozenset[cin.Access] = frozenset()
+    around: Around | None = None
+
+
+ALONE = Shared()
+
+
+class _Walk(NamedTuple):
+    """Loops, from none to all of them: how often the body runs, and what leads the last one and how close its coordinates lie; and the loops whose
+    entries are rows of tiles."""
+
+    survivors: Sequence[float]
+    leaders: Sequence[tuple[cin.Access, ...]]
+    spreads: Sequence[statistics.Spread]
     rows: Order | None
 
 
@@ -39,10 +62,8 @@ class Waiting:
         """The result of the model's kernel is `kept` for some loops only, or not."""
         self._model, self._kept = model, kept
         self._alone: dict[Order, float] = {}
-        self._totals: dict[tuple[memory.Beside, frozenset[cin.Access]], dict[Order, float]] = {
-            (memory.ALONE, frozenset()): self._alone
-        }
-        self._walks: dict[Order, _Walk] = {}
+        self._totals: dict[Shared, dict[Order, float]] = {ALONE: self._alone}
+        self._walks: dict[tuple[Order, Around | None], _Walk] = {}
         self._spreads: dict[Order, statistics.Spread] = {}
         self._result = cin.Access(model.nest.output, model.nest.indices)
 
@@ -61,26 +82,23 @@ class Waiting:
         """Of all arrays."""
         return sum(math.prod(fanout) * each for each, fanout in self._layouts.values())
 
-    def total(
-        self, order: Order, beside: memory.Beside = memory.ALONE, again: frozenset[cin.Access] = frozenset()
-    ) -> float:
+    def total(self, order: Order, shared: Shared = ALONE) -> float:
         """Nanoseconds for the arrays whose indices all have loops in `order`: operands as they are stored, not those that are copied, and a result
-        that is written where its entries belong; other statements touch theirs `beside` these. What is read `again` was just read by another
-        statement in the same run of the loops that they share."""
+        that is written where its entries belong; of a statement of several, in all runs of the loops that it has `shared`."""
         if not order:
             return 0.0
-        known = self._alone if beside is memory.ALONE and not again else self._totals.setdefault((beside, again), {})
+        known = self._alone if shared is ALONE else self._totals.setdefault(shared, {})
         made = known.get(order)
         if made is None:
             here, written = self._model.machine, self._result
             waits = 0.0
             for a in self._ended(order):
-                found = self._lines(a, order, beside)
-                if a in again:
-                    near = beside.each + self._layouts[a][0] * self._inside(a, order[: beside.shared])
+                found = self._lines(a, order, shared)
+                if a in shared.again:
+                    near = shared.beside.each + self._layouts[a][0] * self._inside(a, order[: shared.beside.shared])
                     found = [x._replace(among=min(x.among, near)) for x in found]
                 waits += memory.price(found, here, a is written)
-            made = known[order] = self.total(order[:-1], beside, again) + waits
+            made = known[order] = self.total(order[:-1], shared) + waits
         return made
 
     def _inside(self, access: cin.Access, shared: Order) -> float:
@@ -89,35 +107,40 @@ class Waiting:
         stored = [access.indices[d] for d in access.tensor.format.order]
         return math.prod(many for ix, many in zip(stored, fanout, strict=True) if ix not in shared)
 
-    def stalls(self, order: Order, beside: memory.Beside) -> float:
+    def stalls(self, order: Order, shared: Shared) -> float:
         """In which share of the runs of the loops that it shares with others the kernel reads lines anywhere, out of the caches: squared, since a next
         cache that is close by hides what just misses one."""
-        runs = max(1.0, self._model.walk(order[: beside.shared]).survivors)
+        depth = shared.beside.shared
+        runs = max(1.0, self._walk(order[:depth], shared.around).survivors[depth])
         most = 0.0
-        for k in range(beside.shared, len(order)):
+        for k in range(depth, len(order)):
             for access in self._ended(order[: k + 1]):
-                first = self._lines(access, order[: k + 1], beside)[0]
+                first = self._lines(access, order[: k + 1], shared)[0]
                 most = max(most, min(1.0, first.anywhere / runs) * machine.missed(first.among) ** 2)
         return most
 
     def touched(self, order: Order) -> float:
         """Bytes of the lines that loops touch, as often as they do."""
         ends = (a for k in range(len(order)) for a in self._ended(order[: k + 1]))
-        return memory.LINE * sum(self._lines(a, order, memory.ALONE)[0].number for a in ends)
+        return memory.LINE * sum(self._lines(a, order)[0].number for a in ends)
 
     @functools.cached_property
     def _ending(self) -> dict[cin.IndexVar, list[cin.Access]]:
         """The arrays that a loop over a variable may be the innermost one of."""
         return {v: [a for a in self._layouts if v in a.bound] for v in self._model.nest.variables}
 
-    def _walk(self, order: Order) -> _Walk:
-        """What is asked of loops for each array that they end."""
-        found = self._walks.get(order)
+    def _walk(self, order: Order, around: Around | None = None) -> _Walk:
+        """What is asked of loops for each array that they end; the outermost ones run as other statements say that are `around`."""
+        found = self._walks.get((order, around))
         if found is None:
             model = self._model
             states = [model.walk(order[:k]) for k in range(len(order) + 1)]
             rows = tiled_loops.rows(model, order, tiled_loops.first(model, order))
-            found = self._walks[order] = _Walk([s.survivors for s in states], [s.leaders for s in states], rows)
+            own = [s.survivors for s in states], [s.leaders for s in states]
+            found = _Walk(*own, [self._spread(order[: k + 1]) for k in range(len(order))], rows)
+            if around is not None:
+                found = _inside(found, around)
+            self._walks[order, around] = found
         return found
 
     def _ended(self, order: Order) -> Iterator[cin.Access]:
@@ -133,20 +156,20 @@ class Waiting:
             ):
                 yield access
 
-    def _lines(self, access: cin.Access, order: Order, beside: memory.Beside) -> list[memory.Lines]:
+    def _lines(self, access: cin.Access, order: Order, shared: Shared = ALONE) -> list[memory.Lines]:
         stored = [access.indices[d] for d in access.tensor.format.order]
         if access.others:
             depths = tuple([max(map(order.index, cin.variables_of(ix))) for ix in stored])
             drawn = sorted({order.index(v) for ix in stored if cin.follows(ix) is None for v in cin.variables_of(ix)})
         else:
             depths, drawn = tuple(map(order.index, stored)), []
-        survivors, leaders, shared = self._walk(order)
+        survivors, leaders, spreads, rows = self._walk(order, shared.around)
         # of what entries share as rows of tiles, a part is read once for all of them
-        if shared is not None and not any(v in access.bound for v in shared):
-            inside = order.index(shared[-1]) + 1
+        if rows is not None and not any(v in access.bound for v in rows):
+            inside = order.index(rows[-1]) + 1
             survivors = [s if k < inside else s / regions.ROWS for k, s in enumerate(survivors)]
         leads = not drawn and all(not leaders[k + 1] or access in leaders[k + 1] for k in depths)
-        near = [EVEN if leads or drawn else self._spread(order[: k + 1]) for k in depths]
+        near = [EVEN if leads or drawn else spreads[k] for k in depths]
         new, among = math.prod([x.new for x in near]), tuple([x.among for x in near])
         each, fanout = self._layouts[access]
         in_runs = not drawn or cin.follows(stored[-1]) is not None
@@ -155,7 +178,7 @@ class Waiting:
         meets = access in last.leaders and len(last.leaders) > 1 and access.tensor.name not in last.scattered
         walks = model.fiber(access, order[deepest], model.walk(order[:deepest]).bound) if meets else None
         walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs, walks)
-        return memory.lines(walked, survivors, self.bytes, beside)
+        return memory.lines(walked, survivors, self.bytes, shared.beside)
 
     def _layout(self, access: cin.Access, counts: tuple[float, ...]) -> tuple[float, tuple[float, ...]]:
         fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *counts)))
@@ -170,6 +193,11 @@ class Waiting:
         var, model = cin.follows(index), self._model
         others = (a for a in (*model.accesses, self._result) if a != access)
         return var is None or any(var in cin.bound_by(a) for a in others)
+
+    def leads(self, order: Order, others: Collection[str]) -> tuple[tuple[cin.Access, ...], statistics.Spread]:
+        """What leads the last of these loops, but for arrays with the names of `others`, and how close its coordinates lie."""
+        leaders = tuple([a for a in self._model.walk(order).leaders if a.tensor.name not in others])
+        return leaders, self._spread(order) if leaders else EVEN
 
     def _spread(self, order: Order) -> statistics.Spread:
         found = self._spreads.get(order)
@@ -190,6 +218,17 @@ class Waiting:
             elif known:
                 return known[max(lv for lv in range(len(known)) if leader.level_index(lv) == order[-1])]
         return EVEN
+
+
+def _inside(own: _Walk, around: Around) -> _Walk:
+    """The loops of a statement inside of what is around it: those inside run as often in each run of those around as they do alone."""
+    n = min(len(around.leaders), len(own.spreads))
+    scale = around.survivors[n] / max(1e-9, own.survivors[n])
+    return own._replace(
+        survivors=[*around.survivors[: n + 1], *(s * scale for s in own.survivors[n + 1 :])],
+        leaders=[(), *around.leaders[:n], *own.leaders[n + 1 :]],
+        spreads=[*around.spreads[:n], *own.spreads[n:]],
+    )
 
 
 def _plain(access: cin.Access) -> bool:
