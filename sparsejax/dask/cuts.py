@@ -116,9 +116,11 @@ def weights_along(storage: Storage, axis: int) -> NDArray[np.int64]:
     return np.bincount(columns[axis], minlength=storage.shape[axis]).astype(np.int64)
 
 
-def cuts_for(storage: Storage, asked: Sequence[int | Sequence[int] | None], row_cost: Any = 0.0) -> tuple[Cut, ...]:
+def cuts_for(
+    storage: Storage, asked: Sequence[int | Sequence[int] | None], row_cost: Any = 0.0, costs: Any = None
+) -> tuple[Cut, ...]:
     """The cut of every axis: into a number of parts by stored entries, at given boundaries, or (None) not at all; rows cost `row_cost` entries more, a
-    number or one for each row.
+    number or one for each row, or `costs` in place of their entries.
 
     Two axes that are cut are cut in turn, each by the heaviest of the blocks that the other makes, until that stays (Nicol 1994, "Rectilinear
     partitioning of irregular data parallel computations"), at most eight times.
@@ -133,8 +135,8 @@ def cuts_for(storage: Storage, asked: Sequence[int | Sequence[int] | None], row_
             )
     open_axes = [d for d, a in enumerate(asked) if isinstance(a, int) and a > 1]
     for d in open_axes:
-        weights = weights_along(storage, d)
-        if d == 0 and np.any(row_cost):
+        weights = weights_along(storage, d) if d or costs is None else costs
+        if d == 0 and (costs is not None or np.any(row_cost)):
             weights = np.round(weights + row_cost).astype(np.int64)
         if blocks[d] > 1 and len(weights):
             weights = np.add.reduceat(weights, np.arange(0, len(weights), blocks[d]))

@@ -17,6 +17,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
 from sparsejax.dask import elsewhere, exchange, places
 from sparsejax.dask.cuts import Cut, aligned, cuts_for
+from sparsejax.dask.products import row_costs
 from sparsejax.formats import Format
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.structural import convert_format
@@ -200,6 +201,7 @@ def shard(
     *,
     axes: Any = None,
     row_cost: Any = 0.0,
+    times: Any = None,
 ) -> Sharded:
     """An array cut into `rows` by `cols` blocks of about as many stored entries each, on the workers.
 
@@ -209,8 +211,10 @@ def shard(
 
     `row_cost` is what a row costs beside its entries, in entries: where dense rows go with those of A, as the features of a graph's nodes, parts with few rows
     and many entries are done before parts with many rows and few entries. About the columns of the dense product of a layer over those of the sparse one. Or
-    an array with a number for each row, where rows of as many entries take unlike time: for `A @ B` of sparse matrices about the multiplications of a row,
-    the entries of those rows of B that it names.
+    an array with a number for each row, where rows of as many entries take unlike time.
+
+    `times` is the array that A is multiplied with, `A @ times`: rows are cut so that parts of the product are expected to take as long as each other. For two
+    sparse matrices that depends on multiplications and on how many of them meet in one entry, which is counted in some rows.
 
     An array of Dask's becomes one in shards with its chunks as blocks, without being computed.
 
@@ -224,7 +228,7 @@ def shard(
     if isinstance(A, Sharded):
         raise TypeError("A is in shards already; compute() it first to cut it anew")
     if hasattr(A, "__dask_graph__"):
-        if rows is not None or cols is not None or axes is not None or np.any(row_cost):
+        if rows is not None or cols is not None or axes is not None or np.any(row_cost) or times is not None:
             raise ValueError("an array of Dask's is cut where its chunks are; call its rechunk() first")
         return _of_chunks(A)
     x = asarray(A)
@@ -240,7 +244,7 @@ def shard(
     if x.ndim and all(a is None for a in axes):
         axes = (math.ceil(max(x.nnz, 1) / SHARD_ENTRIES), *axes[1:])
     row_cost = _costs(row_cost, x.shape[0] if x.ndim else 0)
-    made = cuts_for(storage, axes, row_cost)
+    made = cuts_for(storage, axes, row_cost, _times(x, times, row_cost))
     name = f"shard-{digest(storage)[:16]}-{optional('dask.base', 'dask').tokenize(made)[:8]}"
     graph, counts = {}, np.zeros([len(c) - 1 for c in made], np.int64)
     for place in np.ndindex(*counts.shape):
@@ -259,6 +263,22 @@ def _costs(asked: Any, rows: int) -> Any:
             f"row_cost={said} must be a number of entries, 0 or more, or an array of them with one for each of the {rows} rows"
         )
     return made
+
+
+def _times(A: Any, B: Any, row_cost: Any) -> Any:
+    """What each row of `A @ B` costs, None where there is no B. ValueError where these cannot be multiplied."""
+    if B is None:
+        return None
+    if hasattr(B, "__dask_graph__"):
+        raise TypeError("times is in shards, where its entries cannot be counted; pass the array that it was made of")
+    if np.any(row_cost):
+        raise ValueError("pass times or row_cost: times says what a row costs")
+    B = asarray(B)
+    if A.ndim != 2 or B.ndim not in (1, 2) or A.shape[1] != B.shape[0]:
+        raise ValueError(
+            f"times has shape {B.shape}, but A has shape {A.shape}; rows are cut for A @ times, with a matrix A of as many columns as times has rows"
+        )
+    return row_costs(A._storage, B._storage)
 
 
 def _of_chunks(A: Any) -> Sharded:
