@@ -29,6 +29,8 @@ from sparsejax.formats.storage import Storage
 Function = TypeVar("Function", bound=Callable[..., Any])
 Run = Callable[[list[Storage]], Any]
 
+FEW = 3
+"""Calls of one shape that are served by what serves any extents: should it come back more often, it gets a plan of its own."""
 REMEMBERED = 512
 """Calls that are remembered of every function, with their plans."""
 _FLOATING = frozenset([float, complex])
@@ -62,8 +64,8 @@ class Calls:
         """The function compiled, by its other arguments."""
         self.several: dict[Any, bool] = {}
         """Calls that took several operations."""
-        self.met: dict[Any, bool] = {}
-        """Calls that were served by what serves any extents."""
+        self.met: dict[Any, int] = {}
+        """How often calls were served by what serves any extents."""
         _all.add(self)
 
     def clear(self) -> None:
@@ -142,7 +144,7 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
 
 
 def _first(
-    calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, storages: Sequence[Storage] | None
+    calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, storages: list[Storage] | None
 ) -> Any:
     """A call of types that are not known yet; what is learnt of it is kept. `storages` are those of its operands, None where values of numbers are
     part of the key."""
@@ -150,16 +152,26 @@ def _first(
     if calls.whole or key in calls.several:
         return _compiled(calls, args, kwargs, key)
     kinds = None
-    if storages is not None and key not in calls.met:
+    if storages is not None:
         kinds = tuple([k.kind if type(k) is Aval else k for k in key])
         served = calls.families.get(kinds)
         if served is not None:
             family, places = served
             given = [storages[k] if k >= 0 else primitive.weak_scalar(args[~k])._storage for k in places]
-            found = family.once(tuple([n for s in given for n in s.shape]), given)
-            if found is not None:
-                _keep(calls.met, key, True)  # should they come back, they get a plan of their own
-                return found[0][0]
+            times = calls.met.get(key, 0)
+            if times < FEW:
+                found = family.once(tuple([n for s in given for n in s.shape]), given)
+                if found is not None:
+                    if len(calls.met) > REMEMBERED:
+                        calls.met = {}
+                    calls.met[key] = times + 1
+                    return found[0][0]
+            else:
+                run = _planned(family, places, given)
+                if run is not None:
+                    _keep(known, key, run)
+                    calls.met.pop(key, None)
+                    return run(storages)
     with primitive.noting() as notes:
         result = function(*args, **kwargs)
     if len(notes) > 1:
@@ -171,6 +183,7 @@ def _first(
             _keep(known, key, run)
         elif kinds is not None and (places := _places(notes[0], args, result)) is not None:
             _keep(calls.families, kinds, (notes[0].family, places))
+            calls.met[key] = 1
     return result
 
 
@@ -191,6 +204,19 @@ def _places(note: primitive.Note, args: tuple[Any, ...], result: Array) -> list[
         made.append(operands)
         operands += 1
     return made
+
+
+def _planned(family: Any, places: Sequence[int], given: Sequence[Storage]) -> Run | None:
+    """The plan for one of the shapes that a family serves, over operands at these places of a call; None where it has none."""
+    arrays = [Array(s) for s in given]
+    found = family.known([a._aval for a in arrays], arrays)
+    if found is None:
+        return None
+    plan = found[0].cache["plan"]
+    if len(plan.out_avals) != 1 or found[0].consts:
+        return None
+    numbers = [(n, s) for n, (k, s) in enumerate(zip(places, given, strict=True)) if k < 0]
+    return _run(plan.alone or plan, plan.out_avals[0], numbers)
 
 
 def _by_value(storages: Sequence[Storage]) -> Any:

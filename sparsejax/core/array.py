@@ -42,7 +42,7 @@ class Array(_Fields):
     def __init__(self, storage: Storage, aval: Aval | None = None) -> None:
         object.__setattr__(self, "_storage", storage)
         if aval is None:
-            aval = Aval(storage.shape, storage.dtype, storage.format, storage.fill_value)
+            aval = Aval.of(storage.shape, storage.vals.dtype, storage.format, storage.fill_value)
         object.__setattr__(self, "_aval", aval)
 
     def __setattr__(self, name: str, value: object) -> None:

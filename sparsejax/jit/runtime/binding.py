@@ -24,9 +24,11 @@ from sparsejax.jit.ir.program import Shared, heads
 from sparsejax.jit.runtime import chunked
 from sparsejax.jit.runtime.system import allocator, result_memory
 
-_pack_one = struct.Struct("q").pack
+_pack_one, _pack_two = struct.Struct("q").pack, struct.Struct("2q").pack
 _INT64 = np.dtype(np.int64)
 _new: Any = object.__new__
+AS_IT_IS, VALUES, ENTRIES = 0, 1, 2
+"""How an operand is read: as it is, its values as a dense array, or those as a vector where no level below the last sparse one is dense."""
 GROWING: tuple[int, ...] = (-1,)
 """In place of how many coordinates are expected, where nobody knows."""
 
@@ -62,6 +64,10 @@ def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _pack(numbers: Sequence[int]) -> bytes:
     return _packer(len(numbers))(*numbers)
+
+
+Sized = Callable[[Sequence[Storage], tuple[int, ...], int], tuple[NDArray[Any], bytes] | None]
+"""Calls a kernel on operands, for an output of a shape and a size: its values and its slots."""
 
 
 class Binding:
@@ -102,7 +108,8 @@ class Binding:
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
         self._content = None if whole else self._start
         fill = 0 if output.format.is_dense else output.fill_value
-        self._zero = output.dtype.type(fill)
+        self.zero = output.dtype.type(fill)
+        """The fill of the output."""
         self._format = output.format
         self.single = self._dense and not output.format.blocked
         """Whether `once` serves: the output is dense."""
@@ -120,7 +127,7 @@ class Binding:
                 raise MemoryError(
                     f"a dense result of shape {output.shape} does not fit in memory; ask for a sparse one with out_format"
                 )
-            self._template = dense_template(output.format, output.shape, self._zero)
+            self._template = dense_template(output.format, output.shape, self.zero)
             self._extents = _pack(_extents(output.format, output.shape))
             self._results = result_memory.Results(self._size, output.dtype, self._content, self._extents)
             self._shape = output.shape
@@ -236,9 +243,39 @@ class Binding:
             )
         if status:
             compiler.check(status)
-        made = Storage.dense((self._format, shape, self._zero, ((),) * len(shape)), vals, {"slots": last})
+        made = Storage.dense((self._format, shape, self.zero, ((),) * len(shape)), vals, {"slots": last})
         made.ours = True  # type: ignore[misc]
         return made
+
+    def sized(self, reads: Sequence[tuple[int, int]], limit: int) -> Sized | None:
+        """`once` as one function. Of its operands, `reads` are the inputs, by number, each with how it is read; of results of more than `limit`
+        bytes it makes none. None where chunks must know the shape of the output.
+        """
+        if self._partial is not None:
+            return None
+        call, dtype, content, memory = self._callable(), self._dtype, self._content, result_memory.once
+        address_of, most = result_memory.address_of, limit // dtype.itemsize
+
+        def run(operands: Sequence[Storage], shape: tuple[int, ...], size: int) -> tuple[NDArray[Any], bytes] | None:
+            if size > most:
+                return None
+            slots = self._first
+            for k, how in reads:
+                s = operands[k]
+                if how == ENTRIES:
+                    slots += _pack_two(len(s.vals), address_of(s.vals))
+                    continue
+                if how == VALUES:
+                    s = s.cache.get("values") or values_of(s)
+                slots += s.cache.get("slots") or input_slots(s)
+            vals, address = memory(size, dtype, content)
+            last = _packer(len(shape) + 1)(*shape, address)
+            status = call(slots + last)
+            if status:
+                compiler.check(status)
+            return vals, last
+
+        return run
 
     def quick(
         self,

@@ -28,7 +28,7 @@ from sparsejax.jit.graph import (
     static_constants,
 )
 from sparsejax.jit.runtime import donation, library_call, sequence
-from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
+from sparsejax.jit.runtime.kernels import Direct, Into, KernelRunner, turn
 from sparsejax.jit.runtime.system import threads
 from sparsejax.jit.runtime.whole.loop import Loop
 from sparsejax.jit.runtime.whole.registers import Unbound
@@ -181,6 +181,12 @@ class Plan(Body):
             storages = self._line.taken(0, storages)  # type: ignore[arg-type]
         found = runner.sized_once(storages, shape)
         return None if found is None else made(found, self.out_avals[0].shaped(shape))
+
+    def direct(self, storages: Sequence[Storage]) -> Direct | None:
+        """`alone_once` as one function for operands like these, where it has one."""
+        runner = self.steps[0]
+        assert isinstance(runner, KernelRunner)
+        return runner.direct(storages) if self.alone is not None else None
 
     def _once_called(
         self, number: int, step: partition.CallStep, inputs: Sequence[Storage], change: Callable[[Any], Any]

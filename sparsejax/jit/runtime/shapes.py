@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import config
-from sparsejax.core.array import Array
+from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr
 from sparsejax.core.symbolic import LEAST, MOST, Scope, Span, SymbolicDim, Terms
@@ -32,10 +32,13 @@ from sparsejax.jit.graph import resize
 from sparsejax.jit.ir import choices
 from sparsejax.jit.ir.bounded import Bounded, bound
 from sparsejax.jit.runtime import plans
-from sparsejax.jit.runtime.kernels import KernelRunner, turn
+from sparsejax.jit.runtime.kernels import Direct, KernelRunner, turn
 
 MEMBERS = 16
 """Traces with symbols that a family has at most: those that a program's guards tell apart."""
+
+DIRECT = 4
+"""Facts for which a plan of one kernel is called on the shortest road."""
 
 Make = Callable[[Sequence[Aval]], tuple[ClosedJaxpr, Any]]
 """Traces a program for operands of these types: the jaxpr, and what else is to be known of it."""
@@ -100,6 +103,29 @@ class Solved(Exception):
         self.found = found
 
 
+class Alone:
+    """A plan of one kernel for all shapes like some, and what gives the shape of its result for the numbers of a call."""
+
+    __slots__ = ("_aval", "_direct", "_plan", "_shape_of")
+
+    def __init__(self, plan: plans.Plan, shape_of: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
+        self._plan, self._shape_of, self._aval = plan, shape_of, plan.out_avals[0]
+        self._direct: list[Direct] = []
+        """What serves operands that are alike, for the facts that were met last."""
+
+    def once(self, storages: Sequence[Storage], values: tuple[int, ...]) -> Array | None:
+        """The result, of which nothing is kept; None where there is more to do than to call the kernel."""
+        shape = self._shape_of(values)
+        for direct in self._direct:
+            found = direct.call(storages, shape)
+            if found is not None:
+                return made(found, self._aval.shaped(shape))
+        result = self._plan.alone_once(storages, shape)
+        if result is not None and (direct_now := self._plan.direct(storages)) is not None:
+            self._direct = [direct_now, *self._direct][:DIRECT]
+        return result
+
+
 class Member:
     """One trace with symbols, and its plans by bucket of sizes."""
 
@@ -111,8 +137,8 @@ class Member:
         self.values = scope.compiled(self.codes)
         """The numbers of `codes` for values of the symbols."""
         self._match, self._numbers = _matchers(scope, stands, self.codes)
-        self._alone: dict[Any, tuple[plans.Plan, Callable[[tuple[int, ...]], tuple[int, ...]]]] = {}
-        """Plans of one kernel, by the bits of the numbers; and what gives the shape of their result for these numbers."""
+        self._alone: dict[Any, Alone] = {}
+        """Plans of one kernel, by the bits of the numbers."""
         self._bounds: dict[Any, plans.Plan] = {}
         self._plans: dict[Any, plans.Plan] = {}
         """Those of `_bounds`, by the bits of the numbers."""
@@ -143,8 +169,7 @@ class Member:
         storages = [*(c._storage for c in consts), *given] if consts else given
         alone = self._alone.get(lengths)
         if alone is not None:
-            plan, shape_of = alone
-            result = plan.alone_once(storages, shape_of(values))
+            result = alone.once(storages, values)
             if result is not None:
                 return [result]
         try:
@@ -154,7 +179,7 @@ class Member:
         if alone is None and plan.sizes_alone and not config.forcing:
             shape = [n.name if type(n) is Bounded else str(n) for n in plan.out_avals[0].shape]
             known = {code: f"v[{k}]" for k, code in enumerate(self.codes)}
-            self._alone[lengths] = plan, eval(f"lambda v: ({''.join(known.get(n, n) + ', ' for n in shape)})")
+            self._alone[lengths] = Alone(plan, eval(f"lambda v: ({''.join(known.get(n, n) + ', ' for n in shape)})"))
         return plan.once(storages, change)
 
     def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
