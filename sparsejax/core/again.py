@@ -22,7 +22,6 @@ import numpy as np
 from sparsejax import config
 from sparsejax.core import primitive
 from sparsejax.core.array import Array, made
-from sparsejax.core.avals import Aval
 from sparsejax.core.trace import is_python_scalar, stack
 from sparsejax.formats.storage import Storage
 
@@ -57,7 +56,7 @@ class Calls:
     def __init__(self, function: Callable[..., Any], operands: int, whole: bool) -> None:
         self.function, self.operands, self.whole = function, operands, whole
         self.runs: dict[Any, Run] = {}
-        """What a call comes to, by the types of its operands and its other arguments."""
+        """What a call comes to, by the structures of its operands and its other arguments, and by all extents."""
         self.families: dict[Any, Any] = {}
         """What serves operands of any extents, by all but these."""
         self.programs: dict[Any, Any] = {}
@@ -98,10 +97,13 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                 return function(*args, **kwargs)
             key: list[Any] = []
             storages: list[Storage] = []
+            extents: tuple[int, ...] = ()
             for a in args:
                 kind = type(a)
                 if kind is Array:
-                    key.append(a._aval)
+                    aval = a._aval
+                    key.append(aval._kind if aval._kind >= 0 else aval.kind)
+                    extents += aval.shape
                     storages.append(a._storage)
                 elif kind in _FIXED:
                     key += kind, a
@@ -110,7 +112,8 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                         storage, aval = primitive.viewed(a)
                     except TypeError:  # a dtype that is not supported: the function calls the argument by its name
                         return function(*args, **kwargs)
-                    key.append(aval)
+                    key.append(aval._kind if aval._kind >= 0 else aval.kind)
+                    extents += aval.shape
                     storages.append(storage)
                 elif kind in _FLOATING and len(args) == operands:
                     key.append(kind)
@@ -127,7 +130,7 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                         key += name, type(value), repr(value)
                     else:
                         return function(*args, **kwargs)
-            noted: Any = tuple(key)
+            noted: Any = tuple(key), extents
             run = known.get(noted)
             valued = run is _by_value
             if valued:
@@ -153,14 +156,15 @@ def _first(
         return _compiled(calls, args, kwargs, key)
     kinds = None
     if storages is not None:
-        kinds = tuple([k.kind if type(k) is Aval else k for k in key])
+        kinds, extents = key
         served = calls.families.get(kinds)
         if served is not None:
             family, places = served
-            given = [storages[k] if k >= 0 else primitive.weak_scalar(args[~k])._storage for k in places]
-            times = calls.met.get(key, 0)
+            times, given = calls.met.get(key, 0), storages
+            if places is not None:
+                given = [storages[k] if k >= 0 else primitive.weak_scalar(args[~k])._storage for k in places]
             if times < FEW:
-                found = family.once(tuple([n for s in given for n in s.shape]), given)
+                found = family.once(extents, given)
                 if found is not None:
                     if len(calls.met) > REMEMBERED:
                         calls.met = {}
@@ -182,7 +186,8 @@ def _first(
         if run is not None:
             _keep(known, key, run)
         elif kinds is not None and (places := _places(notes[0], args, result)) is not None:
-            _keep(calls.families, kinds, (notes[0].family, places))
+            in_place = places == list(range(len(storages or ())))
+            _keep(calls.families, kinds, (notes[0].family, None if in_place else places))
             calls.met[key] = 1
     return result
 
@@ -206,8 +211,8 @@ def _places(note: primitive.Note, args: tuple[Any, ...], result: Array) -> list[
     return made
 
 
-def _planned(family: Any, places: Sequence[int], given: Sequence[Storage]) -> Run | None:
-    """The plan for one of the shapes that a family serves, over operands at these places of a call; None where it has none."""
+def _planned(family: Any, places: Sequence[int] | None, given: Sequence[Storage]) -> Run | None:
+    """The plan for one of the shapes that a family serves, over operands at these places of a call (None: as they come); None where it has none."""
     arrays = [Array(s) for s in given]
     found = family.known([a._aval for a in arrays], arrays)
     if found is None:
@@ -215,7 +220,7 @@ def _planned(family: Any, places: Sequence[int], given: Sequence[Storage]) -> Ru
     plan = found[0].cache["plan"]
     if len(plan.out_avals) != 1 or found[0].consts:
         return None
-    numbers = [(n, s) for n, (k, s) in enumerate(zip(places, given, strict=True)) if k < 0]
+    numbers = [(n, given[n]) for n, k in enumerate(places or ()) if k < 0]
     return _run(plan.alone or plan, plan.out_avals[0], numbers)
 
 
@@ -305,7 +310,7 @@ def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: 
         program = _compiler[0](of_arrays)
         _keep(calls.programs, fixed, program)
     result = program(*arrays)
-    run = program.quick(key[:count])
+    run = program.quick(tuple([a._aval if isinstance(a, Array) else primitive.viewed(a)[1] for a in arrays]))
     if run is not None:
         _keep(calls.runs, key, run)
     return result

@@ -24,11 +24,9 @@ from sparsejax.jit.ir.program import Shared, heads
 from sparsejax.jit.runtime import chunked
 from sparsejax.jit.runtime.system import allocator, result_memory
 
-_pack_one, _pack_two = struct.Struct("q").pack, struct.Struct("2q").pack
+_pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
 _new: Any = object.__new__
-AS_IT_IS, VALUES, ENTRIES = 0, 1, 2
-"""How an operand is read: as it is, its values as a dense array, or those as a vector where no level below the last sparse one is dense."""
 GROWING: tuple[int, ...] = (-1,)
 """In place of how many coordinates are expected, where nobody knows."""
 
@@ -66,10 +64,6 @@ def _pack(numbers: Sequence[int]) -> bytes:
     return _packer(len(numbers))(*numbers)
 
 
-Sized = Callable[[Sequence[Storage], tuple[int, ...], int], tuple[NDArray[Any], bytes] | None]
-"""Calls a kernel on operands, for an output of a shape and a size: its values and its slots."""
-
-
 class Binding:
     """A kernel with everything about its output that does not change from call to call.
 
@@ -103,14 +97,14 @@ class Binding:
         self._compiled, self._output = compiled, output
         self._call: Callable[[bytes], int] | None = None
         self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
-        self._dtype = output.dtype
+        self.dtype = output.dtype
         self._dense = output.format.full
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
         self._content = None if whole else self._start
         fill = 0 if output.format.is_dense else output.fill_value
         self.zero = output.dtype.type(fill)
         """The fill of the output."""
-        self._format = output.format
+        self.format = output.format
         self.single = self._dense and not output.format.blocked
         """Whether `once` serves: the output is dense."""
         self._partial = cut if cut is not None and cut.partial == "output" else None
@@ -187,7 +181,7 @@ class Binding:
         if results is None:
             if len(self._sizes) > 64:
                 self._sizes.clear()
-            results = self._sizes[size] = result_memory.Results(size, self._dtype, self._content, extents)
+            results = self._sizes[size] = result_memory.Results(size, self.dtype, self._content, extents)
         slots = self._first
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
@@ -233,7 +227,7 @@ class Binding:
         slots, size = self._first, math.prod(shape)
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
-        vals, address = result_memory.once(size, self._dtype, self._content)
+        vals, address = result_memory.once(size, self.dtype, self._content)
         last = _packer(len(shape) + 1)(*shape, address)
         if self._partial is None:
             status = (self._call or self._callable())(slots + last)
@@ -243,39 +237,13 @@ class Binding:
             )
         if status:
             compiler.check(status)
-        made = Storage.dense((self._format, shape, self.zero, ((),) * len(shape)), vals, {"slots": last})
+        made = Storage.dense((self.format, shape, self.zero, ((),) * len(shape)), vals, {"slots": last})
         made.ours = True  # type: ignore[misc]
         return made
 
-    def sized(self, reads: Sequence[tuple[int, int]], limit: int) -> Sized | None:
-        """`once` as one function. Of its operands, `reads` are the inputs, by number, each with how it is read; of results of more than `limit`
-        bytes it makes none. None where chunks must know the shape of the output.
-        """
-        if self._partial is not None:
-            return None
-        call, dtype, content, memory = self._callable(), self._dtype, self._content, result_memory.once
-        address_of, most = result_memory.address_of, limit // dtype.itemsize
-
-        def run(operands: Sequence[Storage], shape: tuple[int, ...], size: int) -> tuple[NDArray[Any], bytes] | None:
-            if size > most:
-                return None
-            slots = self._first
-            for k, how in reads:
-                s = operands[k]
-                if how == ENTRIES:
-                    slots += _pack_two(len(s.vals), address_of(s.vals))
-                    continue
-                if how == VALUES:
-                    s = s.cache.get("values") or values_of(s)
-                slots += s.cache.get("slots") or input_slots(s)
-            vals, address = memory(size, dtype, content)
-            last = _packer(len(shape) + 1)(*shape, address)
-            status = call(slots + last)
-            if status:
-                compiler.check(status)
-            return vals, last
-
-        return run
+    def sized(self) -> Callable[[bytes], int] | None:
+        """What calls the kernel on slots, for outputs of any shape; None where chunks must know it."""
+        return None if self._partial is not None else self._call or self._callable()
 
     def quick(
         self,
@@ -402,7 +370,7 @@ class _GivenMemory:
         self._output, self._shared = output, shared
         form, extents = output.format, output.format.level_extents(output.shape)
         self._head = heads(output)[0]
-        self._dtypes = [convert.crd_dtype(n) for n in extents]
+        self.dtypes = [convert.crd_dtype(n) for n in extents]
         self._parents = math.prod(extents[: self._head])
         self._block = math.prod(extents[shared.level + 1 :])
         self._below = len(form.levels) - shared.level - 1
@@ -419,7 +387,7 @@ class _GivenMemory:
         else:
             pos = np.zeros(self._parents + 1, np.int64)
             pos[-1] = entries
-        crds = [np.empty(entries, self._dtypes[level]) for level in range(head, shared.first)]
+        crds = [np.empty(entries, self.dtypes[level]) for level in range(head, shared.first)]
         crds += [source[level][-1] for level in range(shared.first, shared.level + 1)]
         return [pos, *crds, result_memory.empty(entries * self._block, self._output.dtype)]
 

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import assigned_once, legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
+from sparsejax.jit.runtime.direct import AS_IT_IS, Direct, Rates, called, how
 from sparsejax.jit.schedule import models, replan, row_panels, schedules, search
 
 Observed = tuple[tuple[Any, ...], ...]
@@ -61,47 +62,6 @@ class Planned:
     """Of a plan with remembered copies, where there is one."""
     over: tuple[int, ...] = ()
     """Inputs, by position, that the result may overwrite (`donation`)."""
-
-
-@dataclass(frozen=True)
-class Direct:
-    """A kernel that is called with the extents of its operands, whatever they are: what a shape costs that was never seen."""
-
-    run: binding.Sized
-    settings: object
-    watched: tuple[int, ...]
-    """Operands whose `rates` the plan depends on."""
-    rates: tuple[tuple[float, ...], ...]
-    format: Format
-    fill: Any
-    like: int | None = None
-    """The operand over whose buffers the result is."""
-
-    def call(self, operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
-        """The result of this shape; None where another plan is to be asked for."""
-        now = config.planning()
-        if now is not self.settings and now != self.settings:
-            return None
-        for k, rates in zip(self.watched, self.rates, strict=True):
-            s = operands[k]
-            if (s.cache.get("rates") or statistics.rates(s)) != rates:
-                return None
-        if self.like is None:
-            found = self.run(operands, shape, math.prod(shape))
-            if found is None:
-                return None
-            made = Storage.dense((self.format, shape, self.fill, ((),) * len(shape)), found[0], {"slots": found[1]})
-            made.ours = True  # type: ignore[misc]
-            return made
-        like = operands[self.like]
-        size = len(like.vals)
-        found = self.run(operands, (size,), size)
-        return None if found is None else like.with_values(found[0], self.fill)
-
-
-def _how(form: Format) -> int:
-    """How the values of an operand are read."""
-    return binding.ENTRIES if form.sparse[-1] == len(form.levels) - 1 else binding.VALUES
 
 
 @dataclass
@@ -230,30 +190,26 @@ class KernelRunner:
     def direct(self, inputs: Sequence[Storage]) -> Direct | None:
         """`sized_once` as one function for operands like these; None where there is more to do, or it depends on which operands share buffers."""
         if self.variants is None:
-            return self._direct([(k, binding.AS_IT_IS) for k in range(len(inputs))], inputs)
+            return self._direct([(k, AS_IT_IS) for k in range(len(inputs))], inputs)
         variant = self.variants.of(inputs) if self.variants.single else None
         if variant is None:
             return None
         made, runner = variant
-        reads = [(k, _how(inputs[k].format) if flat else binding.AS_IT_IS) for k, flat in made.reads]
+        reads, given = [(k, how(inputs[k], flat)) for k, flat in made.reads], made.inputs(inputs)
         if made.like is None:
-            return runner._direct(reads, made.inputs(inputs))
-        if len(runner.output.shape) != 1 or runner.large:
-            return None
-        found = runner._direct(reads, made.inputs(inputs))
-        return None if found is None else replace(found, like=made.like, fill=made.fill_value)
+            return runner._direct(reads, given)
+        return runner._direct(reads, given, (made.like, made.fill_value)) if len(runner.output.shape) == 1 else None
 
-    def _direct(self, reads: Sequence[tuple[int, int]], inputs: Sequence[Storage]) -> Direct | None:
+    def _direct(
+        self, reads: Sequence[tuple[int, int]], inputs: Sequence[Storage], like: tuple[int, Any] | None = None
+    ) -> Direct | None:
         planned = self._bounded(inputs)
-        bound, output = planned.binding, self.output
-        if planned.moves or planned.account is not None or not bound.single or not self.exact or self.large:
+        if planned.moves or planned.account is not None or not planned.binding.single or not self.exact or self.large:
             return None
-        run = bound.sized(reads, config.GIBIBYTE if self.mixed else 1 << 62)
-        watched = tuple(reads[k][0] for k, _ in self._watched)
-        if run is None or any(reads[k][1] for k, _ in self._watched):
+        if any(reads[k][1] != AS_IT_IS for k, _ in self._watched):
             return None
-        kept = tuple([statistics.rates(inputs[k]) for k, _ in self._watched])
-        return Direct(run, config.planning(), watched, kept, output.format, bound.zero)
+        watched = [Rates.of(reads[k][0], inputs[k]) for k, _ in self._watched]
+        return called(planned.binding, reads, watched, config.GIBIBYTE if self.mixed else 1 << 62, like)
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs of a kernel that serves many shapes."""

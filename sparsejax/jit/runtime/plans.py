@@ -28,7 +28,8 @@ from sparsejax.jit.graph import (
     static_constants,
 )
 from sparsejax.jit.runtime import donation, library_call, sequence
-from sparsejax.jit.runtime.kernels import Direct, Into, KernelRunner, turn
+from sparsejax.jit.runtime.direct import Direct
+from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.jit.runtime.system import threads
 from sparsejax.jit.runtime.whole.loop import Loop
 from sparsejax.jit.runtime.whole.registers import Unbound

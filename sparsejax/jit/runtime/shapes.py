@@ -32,7 +32,8 @@ from sparsejax.jit.graph import resize
 from sparsejax.jit.ir import choices
 from sparsejax.jit.ir.bounded import Bounded, bound
 from sparsejax.jit.runtime import plans
-from sparsejax.jit.runtime.kernels import Direct, KernelRunner, turn
+from sparsejax.jit.runtime.direct import Direct
+from sparsejax.jit.runtime.kernels import KernelRunner, turn
 
 MEMBERS = 16
 """Traces with symbols that a family has at most: those that a program's guards tell apart."""
@@ -104,25 +105,24 @@ class Solved(Exception):
 
 
 class Alone:
-    """A plan of one kernel for all shapes like some, and what gives the shape of its result for the numbers of a call."""
+    """A plan of one kernel for all shapes like some."""
 
-    __slots__ = ("_aval", "_direct", "_plan", "_shape_of")
+    __slots__ = ("_aval", "_direct", "_plan")
 
-    def __init__(self, plan: plans.Plan, shape_of: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
-        self._plan, self._shape_of, self._aval = plan, shape_of, plan.out_avals[0]
-        self._direct: list[Direct] = []
+    def __init__(self, plan: plans.Plan) -> None:
+        self._plan, self._aval = plan, plan.out_avals[0]
+        self._direct: tuple[Direct, ...] = ()
         """What serves operands that are alike, for the facts that were met last."""
 
-    def once(self, storages: Sequence[Storage], values: tuple[int, ...]) -> Array | None:
-        """The result, of which nothing is kept; None where there is more to do than to call the kernel."""
-        shape = self._shape_of(values)
+    def once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> Array | None:
+        """The result of this shape, of which nothing is kept; None where there is more to do than to call the kernel."""
         for direct in self._direct:
-            found = direct.call(storages, shape)
+            found = direct(storages, shape)
             if found is not None:
                 return made(found, self._aval.shaped(shape))
         result = self._plan.alone_once(storages, shape)
-        if result is not None and (direct_now := self._plan.direct(storages)) is not None:
-            self._direct = [direct_now, *self._direct][:DIRECT]
+        if result is not None and (now := self._plan.direct(storages)) is not None:
+            self._direct = (now, *self._direct)[:DIRECT]
         return result
 
 
@@ -136,7 +136,8 @@ class Member:
         """Every extent that depends on symbols, as an expression."""
         self.values = scope.compiled(self.codes)
         """The numbers of `codes` for values of the symbols."""
-        self._match, self._numbers = _matchers(scope, stands, self.codes)
+        outputs = self.closed.jaxpr.outputs
+        self._match, self._numbers = _matchers(scope, stands, self.codes, outputs[0].aval.shape if outputs else ())
         self._alone: dict[Any, Alone] = {}
         """Plans of one kernel, by the bits of the numbers."""
         self._bounds: dict[Any, plans.Plan] = {}
@@ -164,12 +165,12 @@ class Member:
         found = self._numbers(extents)
         if found is None:
             return None
-        values, lengths = found
+        values, lengths, shape = found
         consts = self.closed.consts
         storages = [*(c._storage for c in consts), *given] if consts else given
         alone = self._alone.get(lengths)
         if alone is not None:
-            result = alone.once(storages, values)
+            result = alone.once(storages, shape)
             if result is not None:
                 return [result]
         try:
@@ -177,9 +178,7 @@ class Member:
         except Exception as reason:
             raise Refused(f"{type(reason).__name__}: {reason}") from reason
         if alone is None and plan.sizes_alone and not config.forcing:
-            shape = [n.name if type(n) is Bounded else str(n) for n in plan.out_avals[0].shape]
-            known = {code: f"v[{k}]" for k, code in enumerate(self.codes)}
-            self._alone[lengths] = Alone(plan, eval(f"lambda v: ({''.join(known.get(n, n) + ', ' for n in shape)})"))
+            self._alone[lengths] = Alone(plan)
         return plan.once(storages, change)
 
     def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
@@ -432,21 +431,24 @@ def _dims(jaxpr: Jaxpr, scope: Scope) -> set[str]:
     return found
 
 
-def _matchers(scope: Scope, stands: Sequence[Any], codes: Sequence[str]) -> tuple[Any, Any]:
+def _matchers(scope: Scope, stands: Sequence[Any], codes: Sequence[str], result: Sequence[Any]) -> tuple[Any, Any]:
     """Functions from the extents of operands, or to None where the trace does not hold for them: to the values of the symbols; and to those of
-    `codes`, with the bits of each."""
+    `codes`, with the bits of each, and the shape of the `result`."""
     spelled = [n.code if isinstance(n, SymbolicDim) else str(n) for n in stands]
     at = {name: spelled.index(name) for name in scope.symbols}
     asked = [f"e[{k}] == {n}" for k, n in enumerate(stands) if not isinstance(n, SymbolicDim)]
-    asked += [f"{LEAST} <= e[{k}] <= {MOST}" for k in at.values()]
+    asked += [f"{LEAST} <= {name} <= {MOST}" for name in at]
     guards = [f"e[{k}] == {code}" for k, code in enumerate(spelled) if at.get(code, k) != k or code not in at]
     guards += [f"({g})" for g in scope.guards] + [f"0 <= {c} <= {MOST}" for c in codes if c not in at]
-    names = ", ".join(scope.symbols)
-    given = ", ".join(f"e[{k}]" for k in at.values())
+    given = "".join(f"    {name} = e[{k}]\n" for name, k in at.items())
 
-    def made(result: str) -> Any:
-        inner = f"(lambda {names}: {result} if {' and '.join(guards) or 'True'} else None)"
-        return eval(f"lambda e: {inner}({given}) if {' and '.join(asked)} else None")
+    def made(values: str) -> Any:
+        holds = " and ".join(asked + guards) or "True"
+        known: dict[str, Any] = {}
+        exec(f"def found(e):\n{given}    return ({values}) if {holds} else None\n", known)
+        return known["found"]
 
     values, bits = (", ".join(f"({c}){end}" for c in codes) for end in ("", ".bit_length()"))
-    return made(f"({names},)"), made(f"(({values},), ({bits},))" if codes else "((), ())")
+    shape = "".join(f"{n.code if isinstance(n, SymbolicDim) else n}, " for n in result)
+    numbers = f"({values},), ({bits},)" if codes else "(), ()"
+    return made(f"{', '.join(scope.symbols)},"), made(f"{numbers}, ({shape})")
