@@ -119,8 +119,9 @@ class Plan(Body):
         calls = [self._call(number) for number in range(len(self.steps))]
         self._line = sequence.Line(calls, self.reads, self.dead, self.results, self.checks)
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
-        single = len(calls) == 1 and not self.checks.before and not self.literals and self.results == [count]
-        self.alone = calls[0] if single and self.reads[0] == list(range(count)) and self.fresh else None
+        single = len(calls) == 1 and not self.checks.before and self.results == [count + len(self.literals)]
+        straight = single and not self.literals and self.reads[0] == list(range(count))
+        self.alone = calls[0] if straight and self.fresh else None
         """The kernel that is all there is to do, if it reads the operands as they come."""
         self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
         self._straighten()
@@ -178,8 +179,8 @@ class Plan(Body):
         """As `once`, of a plan that is one kernel, whose result has this shape, on the shortest road; None where that does not serve."""
         runner = self.steps[0]
         assert isinstance(runner, KernelRunner)
-        if self.alone is None:  # not all operands are read
-            storages = self._line.taken(0, storages)  # type: ignore[arg-type]
+        if self.alone is None:  # not all operands are read, or numbers of the program are
+            storages = self._line.taken(0, self.registers(storages))
         found = runner.sized_once(storages, shape)
         return None if found is None else made(found, self.out_avals[0].shaped(shape))
 
@@ -187,7 +188,11 @@ class Plan(Body):
         """`alone_once` as one function for operands like these, where it has one."""
         runner = self.steps[0]
         assert isinstance(runner, KernelRunner)
-        return runner.direct(storages) if self.alone is not None else None
+        if self.alone is not None:
+            return runner.direct(storages)
+        taken, literals = functools.partial(self._line.taken, 0), self.literals
+        found = runner.direct(taken([*storages, *literals]))
+        return None if found is None else lambda operands, shape: found(taken([*operands, *literals]), shape)
 
     def _once_called(
         self, number: int, step: partition.CallStep, inputs: Sequence[Storage], change: Callable[[Any], Any]
