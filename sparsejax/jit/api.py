@@ -26,7 +26,7 @@ from sparsejax.jit.inspect import cache_misses
 from sparsejax.jit.inspect import explain as explanation
 from sparsejax.jit.inspect.ahead_of_time import Call, Lowered, Traced, as_leaf, once, viewed
 from sparsejax.jit.runtime import plans, signature, tuning
-from sparsejax.jit.runtime.call_cache import Shortcut
+from sparsejax.jit.runtime.call_cache import Shapes, Shortcut
 from sparsejax.jit.runtime.shapes import Family
 from sparsejax.jit.runtime.signature import Signature
 from sparsejax.lax.elementwise import strong
@@ -75,12 +75,9 @@ class JitFunction(Generic[Result]):
             )
         self._dynamic = dynamic
         self._cache: dict[Any, Signature] = {}
-        self._met: dict[Any, int] = {}
-        """How often shapes were served by a trace of another one: `again.FEW` where they have their own."""
-        self._shortcuts: dict[Any, Shortcut] = {}
-        """By the structures of arguments that are arrays and numbers, given by position, and by all extents."""
         self._simple = not (self._argnums or self._argnames or self._donated or self._donated_names)
         self._families: dict[Any, Family] = {}
+        self._shapes = Shapes(self._families)
         self._structures: dict[tuple[int, tuple[str, ...]], Any] = {}
         """Structures of arguments that are arrays, by how many are given by position, and the names of the others."""
         self._last: Shortcut | None = None
@@ -90,8 +87,7 @@ class JitFunction(Generic[Result]):
     def clear_cache(self) -> None:
         """Forget all traces: the next call traces again."""
         self._cache.clear()
-        self._met.clear()
-        self._shortcuts.clear()
+        self._shapes.clear()
         self._families.clear()
         self._structures.clear()
         self._last = None
@@ -151,21 +147,20 @@ class JitFunction(Generic[Result]):
                     return last.several(storages)
                 return made(last.kernel.call(storages), last.result)  # type: ignore[return-value]
         if not kwargs and self._simple and self._families and not config.forcing:
-            found = self._quickly(args)
+            found = self._shapes.quickly(args, self._varies)
             if found is not None:
+                self._last = found[1] or last
                 return found[0]
         leaves, key, names = self._flatten(args, kwargs)
         traced = self._cache.get(key)
         if traced is None and not self._donated and self._varies:
-            structure, extents = _structured(key)
-            if self._met.get((structure, extents), 0) < again.FEW:
-                found = self._once(structure, extents, [a._storage for a in leaves])
-                if found is not None:
-                    return found[0]
+            found = self._shapes.once(*signature.structured(key), [a._storage for a in leaves])
+            if found is not None:
+                return found[0]
         if traced is None:
             traced = self._known(key, leaves)
             # of a shape that may not come back, nothing more is prepared than the call needs
-            comes_back = traced is None or _structured(key) in self._met
+            comes_back = traced is None or signature.structured(key) in self._shapes.met
             traced = traced or self._trace_once(key, leaves, args, kwargs, run=True)
         else:
             comes_back = True
@@ -182,9 +177,7 @@ class JitFunction(Generic[Result]):
             avals = [a._aval for a in leaves]
             self._last = last = traced.shortcut(avals, names) if comes_back and not config.forcing else None
             if last is not None and self._simple and not names and self._families:
-                if len(self._shortcuts) > SIGNATURES:
-                    self._shortcuts = {}
-                self._shortcuts[_structured(key)] = last
+                self._shapes.keep(signature.structured(key), last)
         return tree_util.tree_unflatten(traced.out_tree, outs)
 
     @property
@@ -339,54 +332,10 @@ class JitFunction(Generic[Result]):
             if len(self._cache) >= SIGNATURES:
                 for old in sorted(self._cache, key=lambda k: self._cache[k].used)[: max(1, SIGNATURES // 4)]:
                     del self._cache[old]
-                    self._met.pop(_structured(old), None)
-                    self._shortcuts.pop(_structured(old), None)
+                    self._shapes.forget(signature.structured(old))
             if trace.current() is None:
-                self._met[_structured(key)] = again.FEW
+                self._shapes.met[signature.structured(key)] = again.FEW
             return self._cache.setdefault(key, traced)
-
-    def _quickly(self, args: tuple[Any, ...]) -> tuple[Any] | None:
-        """The result for arrays and numbers, of a shape that was met few times, or has a plan; None where there is more to do."""
-        kinds: list[Any] = [()]
-        extents: tuple[int, ...] = ()
-        storages: list[Storage] = []
-        for a in args:
-            kind = type(a)
-            if kind is np.ndarray:
-                try:
-                    storage, aval = primitive.viewed(a)
-                except TypeError:  # of a dtype that is not supported
-                    return None
-            elif kind is Array or kind in _NUMBERS:
-                a = a if kind is Array else primitive.weak_scalar(a)
-                storage, aval = a._storage, a._aval
-            else:
-                return None
-            kinds.append(aval._kind if aval._kind >= 0 else aval.kind)
-            extents += aval.shape
-            storages.append(storage)
-        structure = tuple(kinds)
-        shape = structure, extents
-        last = self._shortcuts.get(shape)
-        if last is not None:
-            self._last = last
-            return (last.run(storages),)
-        return (
-            self._once(structure, extents, storages) if self._met.get(shape, 0) < again.FEW and self._varies else None
-        )
-
-    def _once(self, structure: tuple[Any, ...], extents: tuple[int, ...], storages: list[Storage]) -> tuple[Any] | None:
-        """The result for a shape that was met few times, where an earlier trace serves it: it may not come back, and nothing is kept of it but how
-        often it did."""
-        family = self._families.get(structure)
-        found = None if family is None else family.once(extents, storages, _unlimited)
-        if found is None:
-            return None
-        outs, (tree, _) = found
-        if len(self._met) > primitive.REMEMBERED:
-            self._met = {_structured(key): again.FEW for key in list(self._cache)}
-        self._met[structure, extents] = self._met.get((structure, extents), 0) + 1
-        return (outs[0] if tree.node is None else tree_util.tree_unflatten(tree, outs),)
 
     def _known(self, key: Any, leaves: Sequence[Any]) -> Signature | None:
         """A new signature of a shape that an earlier trace serves."""
@@ -436,17 +385,6 @@ class JitFunction(Generic[Result]):
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and plan for these arguments."""
         return self.trace(*args, **kwargs).lower()
-
-
-def _structured(key: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """What a signature has in common with those that differ in extents alone, and all extents."""
-    avals: Sequence[Aval] = key if not key or isinstance(key[0], Aval) else key[-1]
-    return signature.structure_of(key, avals), tuple([n for a in avals for n in a.shape])
-
-
-def _unlimited(extra: Any) -> bool:
-    """Whether a trace has no integers that must fit into a dtype."""
-    return not extra[1]
 
 
 _TYPED = (Array, ShapeDtypeStruct)

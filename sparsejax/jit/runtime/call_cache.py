@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from sparsejax import tree_util
-from sparsejax.core import primitive
-from sparsejax.core.array import made
+from sparsejax.core import again, primitive
+from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.runtime import plans, sequence
+from sparsejax.jit.runtime.shapes import Family
+
+_NUMBERS = frozenset([bool, int, float, complex])
 
 
 class Shortcut:
@@ -42,6 +47,81 @@ class Shortcut:
         if len(kwargs) != len(names) or not all(map(kwargs.__contains__, names)):
             return None
         return [*args, *[kwargs[n] for n in names]]
+
+
+class Shapes:
+    """The shapes that a jitted function was called with, by structure (`signature.structured`) and extents: how often another trace served them,
+    and their shortcuts."""
+
+    def __init__(self, families: dict[Any, Family]) -> None:
+        self._families = families
+        self.met: dict[Any, int] = {}
+        """How often a shape was served by a trace of another one: `again.FEW` where it has its own."""
+        self._shortcuts: dict[Any, Shortcut] = {}
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.met.clear()
+        self._shortcuts.clear()
+
+    def forget(self, shape: Any) -> None:
+        """Forget one shape."""
+        self.met.pop(shape, None)
+        self._shortcuts.pop(shape, None)
+
+    def keep(self, shape: Any, shortcut: Shortcut) -> None:
+        """Remember how calls of a shape may go."""
+        if len(self._shortcuts) > primitive.REMEMBERED:
+            self._shortcuts = {}
+        self._shortcuts[shape] = shortcut
+
+    def quickly(self, args: Sequence[Any], varies: bool) -> tuple[Any, Shortcut | None] | None:
+        """The result for arrays and numbers, of a shape that was met few times, or has a shortcut, and that; None where there is more to do.
+        Unless it `varies`, no trace serves another shape."""
+        kinds: list[Any] = [()]
+        extents: tuple[int, ...] = ()
+        storages: list[Storage] = []
+        for a in args:
+            kind = type(a)
+            if kind is np.ndarray:
+                try:
+                    storage, aval = primitive.viewed(a)
+                except TypeError:  # of a dtype that is not supported
+                    return None
+            elif kind is Array or kind in _NUMBERS:
+                a = a if kind is Array else primitive.weak_scalar(a)
+                storage, aval = a._storage, a._aval
+            else:
+                return None
+            kinds.append(aval._kind if aval._kind >= 0 else aval.kind)
+            extents += aval.shape
+            storages.append(storage)
+        structure = tuple(kinds)
+        last = self._shortcuts.get((structure, extents))
+        if last is not None:
+            return last.run(storages), last
+        return self.once(structure, extents, storages) if varies else None
+
+    def once(
+        self, structure: tuple[Any, ...], extents: tuple[int, ...], storages: list[Storage]
+    ) -> tuple[Any, Shortcut | None] | None:
+        """The result for a shape that was met few times, where an earlier trace serves it: it may not come back, and nothing is kept of it but how
+        often it did."""
+        family, times = self._families.get(structure), self.met.get((structure, extents), 0)
+        found = None if family is None or times >= again.FEW else family.once(extents, storages, _unlimited)
+        if found is None:
+            return None
+        outs, (tree, _) = found
+        if len(self.met) > 2 * primitive.REMEMBERED:
+            own = {shape: times for shape, times in list(self.met.items()) if times >= again.FEW}
+            self.met = own if len(own) < primitive.REMEMBERED else {}
+        self.met[structure, extents] = times + 1
+        return (outs[0] if tree.node is None else tree_util.tree_unflatten(tree, outs)), None
+
+
+def _unlimited(extra: Any) -> bool:
+    """Whether a trace has no integers that must fit into a dtype."""
+    return not extra[1]
 
 
 def _alone(kernel: sequence.Step | plans.Plan, aval: Any) -> Callable[[list[Storage]], Any]:

@@ -104,6 +104,12 @@ def structure_of(key: Any, avals: Sequence[Aval]) -> Any:
     return (() if isinstance(key[0], Aval) else key[:-1], *[a.kind for a in avals]) if key else ()
 
 
+def structured(key: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """What a signature has in common with those that differ in extents alone, and all extents."""
+    avals: Sequence[Aval] = key if not key or isinstance(key[0], Aval) else key[-1]
+    return structure_of(key, avals), tuple([n for a in avals for n in a.shape])
+
+
 def axes(paths: Sequence[str], avals: Sequence[Aval]) -> list[str]:
     """The names of all extents of the leaves of the arguments."""
     return [f"axis {d} of {path}" for path, a in zip(paths, avals, strict=True) for d in range(a.ndim)]
