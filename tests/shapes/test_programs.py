@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
+import sparsejax.numpy as snp
 from sparsejax.formats import passes
 from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
@@ -91,3 +92,48 @@ def test_operations_at_once_plan_nothing(names, counts):
             if number % 10 == 9:
                 with sj.config.using(skip={"symbolic_shapes"}):
                     equal(got, sj.jit(function, dynamic=False)(*args))
+
+
+ALONE = {
+    "product": lambda A, x: A @ x,
+    "scaled": lambda A, x: A * 2.5,
+    "of both": lambda A, x: (A * 3) @ x,
+    "one operand": lambda A, x: A.sum(axis=0),
+    "a number": lambda A, x: snp.sum(abs(A)),
+    "several results": lambda A, x: (A @ x, {"twice": A * 2}),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_shapes_in_turns(name, at_once):
+    """Shapes that come back as often as it takes to get plans of their own, with operands whose facts differ, and settings that change."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    function, dtype = ALONE[name], rng.choice([np.float32, np.float64])
+    run = function if at_once else sj.jit(function)
+    shapes = [tuple(int(n) for n in rng.integers(2, 400, 2)) for _ in range(9)]
+    for number in range(60):
+        n, m = shapes[int(rng.integers(len(shapes)))]
+        density = rng.choice([0.0, 0.02, 0.3])
+        dense = (rng.integers(-4, 5, (n, m)) * (rng.random((n, m)) < density)).astype(dtype)
+        x = rng.integers(-4, 5, m).astype(dtype)
+        A = sj.array(dense, format=("csr", "csc", "coo")[number % 3])
+        with sj.config.using(workspace="hash" if number % 7 == 6 else "auto"):
+            got = tree_leaves(run(A, x if number % 2 else sj.array(x)))
+        wanted = tree_leaves({"got": function(dense, x)})  # whole numbers: exact
+        for found, exact in zip(got, wanted, strict=True):
+            assert (found.shape, found.dtype) == (np.shape(exact), exact.dtype)
+            np.testing.assert_array_equal(found.todense(), exact)
+
+
+def test_a_call_gives_the_same_bits_again():
+    """Whether another trace serves a shape, or its own."""
+    rng = np.random.default_rng(3)
+    run = sj.jit(lambda A, x: A @ x / 3 + x[: A.shape[0]].sum())
+    pairs = []
+    for n in (30, 50, 70, 90, 110):
+        A = sj.array(rng.standard_normal((n, n + 1)) * (rng.random((n, n + 1)) < 0.2), format="csr")
+        pairs.append((A, sj.array(rng.standard_normal(n + 1))))
+    first = [run(*pair).todense().tobytes() for pair in pairs]
+    for _ in range(6):
+        assert [run(*pair).todense().tobytes() for pair in pairs] == first
