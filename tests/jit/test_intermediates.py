@@ -13,6 +13,7 @@ from sparsejax.core.array import Array
 from sparsejax.formats import convert
 from sparsejax.jit.cost import conversion_price
 from sparsejax.jit.graph import intermediate_storage
+from sparsejax.jit.ir import choices
 from tests.fuzz import engine
 from tests.fuzz.levels import OUTPUTS, random_format
 from tests.prices import priced
@@ -80,6 +81,24 @@ def test_results_do_not_depend_on_the_storage_between_kernels(name, special, mon
             assert got.aval == want.aval
             assert got.nnz == want.nnz
             np.testing.assert_allclose(got.todense(), want.todense(), rtol=1e-12, err_msg=f"seed {seed}")
+
+
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("name", CHAINS)
+def test_results_are_the_same_in_the_order_of_a_reader_whatever_that_costs(name):
+    """Orders that no price asks for are legal too."""
+    taken = choices.TAKEN["storage", "reordered"]
+    with engine.quick(), np.errstate(all="ignore"):
+        for seed in range(6):
+            arrays = _operands(seed, False)
+            want = sj.jit(lambda *xs: CHAINS[name](*xs))(*arrays)
+            for beside in ("", ",fusion=apart"):
+                with sj.config.using(choose=f"storage=reordered{beside}"):
+                    got = sj.jit(lambda *xs: CHAINS[name](*xs))(*arrays)
+                assert got.aval == want.aval
+                assert got.nnz == want.nnz
+                np.testing.assert_allclose(got.todense(), want.todense(), rtol=1e-12, err_msg=f"seed {seed}")
+    assert choices.TAKEN["storage", "reordered"] > taken
 
 
 def matrix(n: int, each: int, seed: int = 0, form: str = "csr"):

@@ -13,6 +13,7 @@ Every storage is priced with all kernels that make and read the value, merged as
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
-from sparsejax.formats import Dense, Format
+from sparsejax.formats import Compressed, Dense, Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import expected, fuse_reductions, partition
 from sparsejax.jit.graph import price as pricing
@@ -63,7 +64,7 @@ def stored(
             new = Var(Aval(var.aval.shape, var.aval.dtype, form, var.aval.fill_value))
             tried = [with_storage(s, var, new) for s in own]
             price = _price(tried, known)
-            if price is None:
+            if price is None or not math.isfinite(price):
                 continue
             name = "dense" if form.is_dense else "reordered"
             if price < min(least, plain if form.is_dense else SURE * plain) and (
@@ -93,6 +94,21 @@ def _options(steps: Sequence[partition.KernelStep], var: Var, known: expected.Kn
         for name, form in () if schedule is None else schedule.conversions:
             if name in names:
                 yield form
+    if choices.free():
+        yield from _reordered(var.aval.format)
+
+
+def _reordered(form: Format) -> Iterator[Format]:
+    """The formats that differ from one of compressed or dense levels by the order of two sparse dimensions: legal, whether a reader is expected to want
+    them or not."""
+    levels = form.levels
+    if not all(isinstance(level, Dense | Compressed) for level in levels):
+        return
+    last = max(form.sparse, default=0)
+    for a, b in itertools.combinations(range(last + 1), 2):
+        order = list(form.order)
+        order[a], order[b] = order[b], order[a]
+        yield Format(levels, tuple(order))
 
 
 def _has_room(var: Var, known: expected.Known) -> bool:
