@@ -2,6 +2,7 @@
 
     python -m benchmarks.alternatives                         every row and choice; those where another alternative is 1.15 times as fast
     python -m benchmarks.alternatives --ops spmm --choices tile,rows,fusion
+    python -m benchmarks.alternatives --more                  rows of `more_rows`, for choices that those of the peer table do not reach
 
 An alternative counts where it changes the machine code of the row. It is run in turns with what was chosen, on one thread; medians of processor times.
 Results are not compared here: `tests/fuzz` does that for all alternatives. Alternatives that take ten times as long in the first run are not timed.
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sparsejax as sj
-from benchmarks import harness
+from benchmarks import harness, more_rows
 from sparsejax.alternatives import CHOICES
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.jit.backend import compiler
@@ -86,13 +87,14 @@ def main() -> None:
     parser.add_argument("--ops", default="", help="comma-separated operations (default: all)")
     parser.add_argument("--matrices", default="", help="comma-separated names")
     parser.add_argument("--choices", default="", help="comma-separated choices (default: all that change machine code)")
+    parser.add_argument("--more", action="store_true", help="other rows than those of the peer table")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     choices = options.choices.split(",") if options.choices else [c for c in CHOICES if c not in NOT_HERE]
     compared, found = 0, []
     with sj.config.using(num_threads=1):
         given = Namespace(ops=options.ops, matrices=options.matrices, quick=False)
-        for name, function, arguments in harness.programs(given):
+        for name, function, arguments in more_rows.programs() if options.more else harness.programs(given):
             for alternative, ratio in faster(function, arguments, choices, options.rounds):
                 compared += 1
                 if ratio > FASTER:
