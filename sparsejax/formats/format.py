@@ -135,7 +135,7 @@ class Format:
         """The number of dimensions: as many as levels, but for blocked ones."""
         return len(self.blocks)
 
-    @property
+    @cached_property
     def blocked(self) -> bool:
         """Whether some dimension is stored by two levels."""
         return len(self.blocks) < len(self.levels)

@@ -211,7 +211,8 @@ def _keeps(program: Program, policy: str) -> bool:
 
 
 def _rewritten(program: Program, change: Callable[[cin.Stmt], cin.Stmt | None]) -> Program:
-    return program if program.stmt is None else replace(program, stmt=change(program.stmt))
+    made = None if program.stmt is None else change(program.stmt)
+    return program if made is program.stmt else replace(program, stmt=made)
 
 
 def rewritten(

@@ -32,10 +32,10 @@ class Cardinalities:
         self._cards: dict[tuple[cin.Access, frozenset[cin.Index]], float] = {}
 
     def card(self, access: cin.Access, bound: frozenset[cin.Index]) -> float:
-        key = (access, bound)
-        if key not in self._cards:
-            self._cards[key] = self._card(access, bound)
-        return self._cards[key]
+        found = self._cards.get((access, bound))
+        if found is None:
+            found = self._cards[access, bound] = self._card(access, bound)
+        return found
 
     def _card(self, access: cin.Access, bound: frozenset[cin.Index]) -> float:
         if not bound:
@@ -95,25 +95,23 @@ class Cardinalities:
 
     def density(self, expr: cin.Expr, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float | None:
         """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
-        match expr:
-            case cin.Access():
-                if not _is_located(expr):
-                    return None
-                if var not in expr.bound:
-                    return 1.0
-                before, after = _known(expr, bound), _known(expr, bound | {var})
-                size = math.prod(self._extent(expr, ix) for ix in after - before)
-                return min(1.0, self.card(expr, after) / self.card(expr, before) / max(1, size))
-            case cin.Call(op):
-                if op == "logical_not":
-                    return 1.0
-                every, parts = self._parts_of(expr)
-                found = [d for a in parts if (d := self.density(a, var, bound)) is not None]
-                if every or not found:
-                    return math.prod(found) if found else None
-                return 1.0 - math.prod([1.0 - d for d in found])
-            case _:
+        if type(expr) is cin.Access:
+            if not _is_located(expr):
                 return None
+            if var not in expr.bound:
+                return 1.0
+            before, after = _known(expr, bound), _known(expr, bound | {var})
+            size = math.prod([self._extent(expr, ix) for ix in after - before])
+            return min(1.0, self.card(expr, after) / self.card(expr, before) / max(1, size))
+        if type(expr) is not cin.Call:
+            return None
+        if expr.op == "logical_not":
+            return 1.0
+        every, parts = self._parts_of(expr)
+        found = [d for a in parts if (d := self.density(a, var, bound)) is not None]
+        if every or not found:
+            return math.prod(found) if found else None
+        return 1.0 - math.prod([1.0 - d for d in found])
 
     def _parts_of(self, expr: cin.Call) -> tuple[bool, list[cin.Expr]]:
         """The arguments that decide where `expr` is stored: where all of them are, or else where any is. Each counts once."""
@@ -139,7 +137,7 @@ def _known(access: cin.Access, bound: frozenset[cin.IndexVar]) -> frozenset[cin.
 
 def _is_located(access: cin.Access) -> bool:
     """Whether coordinates say where `access` is, not positions of another one."""
-    return access.others == access.entries
+    return not access.others or access.others == access.entries
 
 
 def _needs(expr: cin.Call, arg: cin.Expr) -> bool:

@@ -87,8 +87,10 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
     if walked.leads and _stride(walked, inner) <= LINE:
         anywhere = 0.0
     share = anywhere / max(1e-9, count)
-    again = {*range(inner)}.difference(walked.depths, walked.drawn).union(walked.drawn[:1])
-    for depth in sorted(again, reverse=True):
+    again = [depth for depth in range(inner - 1, -1, -1) if depth not in walked.depths]
+    if walked.drawn:
+        again = sorted({*again}.difference(walked.drawn).union(walked.drawn[:1]), reverse=True)
+    for depth in again:
         part, close = walked.each, 1.0
         for own, many, near in zip(walked.depths, walked.fanout, walked.among or itertools.repeat(1.0), strict=False):
             if own > depth or (depth in walked.drawn and own == depth):
@@ -124,8 +126,10 @@ def price(found: Sequence[Lines], machine: Machine, written: bool) -> float:
     (0.0, True)
     """
     anywhere, following = (machine.write, machine.fill) if written else (machine.line, machine.stream)
-    total, before = 0.0, (0.0, 0.0, 0.0)
+    total, before, near_by = 0.0, (0.0, 0.0, 0.0), min(machine.caches)
     for number, among, begun in found:
+        if among <= near_by:
+            continue
         now = machine.beyond(among)
         for (near, far), n, b in zip(zip(following, anywhere, strict=True), now, before, strict=True):
             if n > b:

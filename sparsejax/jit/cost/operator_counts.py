@@ -6,7 +6,6 @@ computed outside of it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from sparsejax.jit.cost.price_table import Machine
@@ -16,11 +15,11 @@ Depends = frozenset[cin.IndexVar]
 """The variables that a value depends on."""
 
 
-def by_variables(expr: cin.Expr) -> tuple[Counter[Depends], Counter[Depends]]:
+def by_variables(expr: cin.Expr) -> tuple[dict[Depends, int], dict[Depends, int]]:
     """How many operators of an expression are cheap, and how many are functions, or divisions of long latency, by what they depend on. Those of
     constants are computed before. Where an entry is stored, a mask asks nothing of the value that it lets through."""
-    cheap: Counter[Depends] = Counter()
-    functions: Counter[Depends] = Counter()
+    cheap: dict[Depends, int] = {}
+    functions: dict[Depends, int] = {}
 
     def look(each: cin.Expr) -> Depends:
         if not isinstance(each, cin.Call):
@@ -29,9 +28,9 @@ def by_variables(expr: cin.Expr) -> tuple[Counter[Depends], Counter[Depends]]:
         own = frozenset[cin.IndexVar]().union(*found)
         masks = each.op in ("masked", "stored")
         if own:
-            (cheap if masks or operators.get(each.op).cost <= operators.CHEAP else functions)[
-                found[0] if masks else own
-            ] += 1
+            counts = cheap if masks or operators.get(each.op).cost <= operators.CHEAP else functions
+            depends = found[0] if masks else own
+            counts[depends] = counts.get(depends, 0) + 1
         return own
 
     look(expr)
@@ -45,6 +44,6 @@ def nanoseconds(exprs: Iterable[cin.Expr], lanes: float, machine: Machine) -> di
         cheap, functions = by_variables(expr)
         for depends in dict.fromkeys((*cheap, *functions)):
             arithmetic, polynomials = made.get(depends, (0.0, 0.0))
-            arithmetic += lanes * cheap[depends] * machine.arithmetic
-            made[depends] = arithmetic, polynomials + lanes * functions[depends] * machine.function
+            arithmetic += lanes * cheap.get(depends, 0) * machine.arithmetic
+            made[depends] = arithmetic, polynomials + lanes * functions.get(depends, 0) * machine.function
     return made

@@ -100,5 +100,6 @@ class Machine:
         >>> ZEN4.beyond(1 << 20)
         (0.96875, 0.0, 0.0)
         """
-        first, second, third = (max(0.0, 1.0 - cache / max(1.0, size)) for cache in self.caches)
-        return first, second, third
+        first, second, third = self.caches
+        size = max(1.0, size)
+        return max(0.0, 1.0 - first / size), max(0.0, 1.0 - second / size), max(0.0, 1.0 - third / size)

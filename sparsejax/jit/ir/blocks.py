@@ -145,7 +145,7 @@ def split_definition(definition: cin.Definition, shape: tuple[int, ...]) -> Spli
 
 def has_blocks(nest: Nest) -> bool:
     """Whether a tensor of `nest` is in blocks: one that is read or written, or a result between its statements."""
-    return any(t.format.blocked for t in (nest.output, *nest.inputs, *(p.target.tensor for p in nest.producers)))
+    return nest.blocked
 
 
 def split(nest: Nest) -> Nest:

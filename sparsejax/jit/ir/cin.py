@@ -75,7 +75,7 @@ class Call:
     @cached_property
     def reads(self) -> tuple[Access, ...]:
         """See `accesses`."""
-        return tuple([a for arg in self.args for a in accesses(arg)])
+        return tuple([a for arg in self.args for a in arg.reads])
 
     @cached_property
     def variables(self) -> tuple[IndexVar, ...]:
@@ -109,8 +109,17 @@ class Literal:
     solid: bool = False
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         value = self.value if type(self.value) is self.dtype.type else np.asarray(self.value, self.dtype)
         return hash((self.dtype, value.tobytes()))
+
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        """See `accesses`."""
+        return ()
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -136,7 +145,7 @@ class Assign:
     @property
     def reads(self) -> tuple[Access, ...]:
         """See `accesses`."""
-        read, entries = accesses(self.rhs), self.lhs.entries
+        read, entries = self.rhs.reads, self.lhs.entries
         return (*read, *entries) if entries else read
 
     @property
@@ -211,9 +220,7 @@ class Definition:
 def accesses(node: Expr | Stmt) -> tuple[Access, ...]:
     """Every access that `node` reads, left to right, one that another says where it is after that one. Left-hand sides are not read, but arrays
     that hold their coordinates are, last."""
-    if not isinstance(node, Access):
-        return () if isinstance(node, Literal) else node.reads
-    return (*node.others, node) if node.others else (node,)
+    return node.reads
 
 
 def writes(stmt: Stmt) -> tuple[Assign, ...]:
@@ -260,7 +267,7 @@ def workspace(where: Where) -> Tensor:
 
 def variables(expr: Expr) -> tuple[IndexVar, ...]:
     """The index variables of `expr` in order of first appearance."""
-    return expr.variables if isinstance(expr, Call) else _variables(accesses(expr))
+    return expr.variables if type(expr) is Call else _variables(expr.reads)
 
 
 def _variables(read: tuple[Access, ...]) -> tuple[IndexVar, ...]:
@@ -288,16 +295,12 @@ def largest(expr: Expr, fit: Callable[[Access], bool]) -> Iterator[Expr]:
 
 def substitute(expr: Expr, replace: dict[Access, Expr]) -> Expr:
     """`expr` with whole accesses replaced."""
-    match expr:
-        case Access():
-            made = replace.get(expr, expr)
-            return moved_access(made, replace) if isinstance(made, Access) else made
-        case Call(op, args, dtype):
-            if replace.keys().isdisjoint(expr.reads):
-                return expr
-            return Call(op, tuple([substitute(a, replace) for a in args]), dtype)
-        case _:
-            return expr
+    if type(expr) is Access:
+        made = replace.get(expr, expr)
+        return moved_access(made, replace) if type(made) is Access and made.others else made
+    if type(expr) is not Call or replace.keys().isdisjoint(expr.reads):
+        return expr
+    return Call(expr.op, tuple([substitute(a, replace) for a in expr.args]), expr.dtype)
 
 
 def replaced(expr: Expr, by_name: Mapping[str, Access]) -> Expr:
@@ -314,14 +317,12 @@ def replaced(expr: Expr, by_name: Mapping[str, Access]) -> Expr:
 
 def rename(expr: Expr, indices: dict[Index, Index]) -> Expr:
     """`expr` with index variables replaced."""
-    match expr:
-        case Access():
-            return renamed_access(expr, indices)
-        case Call(op, args, dtype):
-            made = tuple([rename(a, indices) for a in args])
-            return expr if all(map(operator.is_, made, args)) else Call(op, made, dtype)
-        case _:
-            return expr
+    if type(expr) is Access:
+        return renamed_access(expr, indices)
+    if type(expr) is not Call:
+        return expr
+    made = tuple([rename(a, indices) for a in expr.args])
+    return expr if all(map(operator.is_, made, expr.args)) else Call(expr.op, made, expr.dtype)
 
 
 def _assign_sign(op: str | None) -> str:

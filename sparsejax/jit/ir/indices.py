@@ -171,6 +171,11 @@ class Access:
         return tuple(dict.fromkeys([v for ix in self.indices for v in variables_of(ix)]))
 
     @property
+    def reads(self) -> tuple[Access, ...]:
+        """See `cin.accesses`."""
+        return (*self.others, self) if self.others else (self,)
+
+    @property
     def entries(self) -> tuple[Access, ...]:
         """The accesses whose values are read to find its place."""
         return tuple([a for ix in self.indices for a in entries_of(ix)]) if self.others else ()
@@ -201,7 +206,7 @@ def follows(index: Index) -> IndexVar | None:
 
 def followed(indices: Iterable[Index]) -> list[IndexVar]:
     """The variables that some indices follow, in order."""
-    return [ix for ix in indices if isinstance(ix, IndexVar)]
+    return [ix for ix in indices if type(ix) is IndexVar]
 
 
 def are_variables(indices: Iterable[Index]) -> bool:

@@ -165,10 +165,21 @@ class Nest:
         """The tensors the kernel reads, in order of first use."""
         return tuple(dict.fromkeys(a.tensor for a in self.reads))
 
+    @cached_property
+    def blocked(self) -> bool:
+        """Whether a tensor is in blocks: one that is read or written, or a result between its statements."""
+        tensors = (self.output, *self.inputs, *(p.target.tensor for p in self.producers))
+        return any(t.format.blocked for t in tensors)
+
     @property
     def has_constant(self) -> bool:
         """Whether it reads an array whose entries are known (`static_products`)."""
         return any(t.constant is not None for t in self.inputs)
+
+    @cached_property
+    def apart(self) -> dict[tuple[int, frozenset[str]], Nest]:
+        """Its statements as kernels of their own (`schedule.placement`), as far as anyone asked."""
+        return {}
 
     @cached_property
     def features(self) -> features.Features:

@@ -133,22 +133,19 @@ def exhaust(expr: cin.Expr, gone: Collection[cin.Access]) -> cin.Expr:
 
 
 def _exhaust(expr: cin.Expr, gone: frozenset[cin.Access]) -> cin.Expr:
-    match expr:
-        case cin.Access():
-            return fill_of(expr) if expr in gone or cin.beside(expr, gone) else expr
-        case cin.Call(op, args, dtype):
+    if type(expr) is cin.Call:
+        made = expr.left.get(gone)
+        if made is None:
             if expr.simple and gone.isdisjoint(expr.reads):
                 return expr
-            left = expr.left
-            made = left.get(gone)
-            if made is None:
-                made = simplify_call(op, tuple([_exhaust(a, gone) for a in args]), dtype)
-                if isinstance(made, cin.Call):
-                    object.__setattr__(made, "simple", True)
-                left[gone] = made
-            return made
-        case _:
-            return expr
+            made = simplify_call(expr.op, tuple([_exhaust(a, gone) for a in expr.args]), expr.dtype)
+            if type(made) is cin.Call:
+                made.__dict__["simple"] = True
+            expr.left[gone] = made
+        return made
+    if type(expr) is cin.Access:
+        return fill_of(expr) if gone and (expr in gone or cin.beside(expr, gone)) else expr
+    return expr
 
 
 def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | None:

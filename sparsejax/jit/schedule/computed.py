@@ -25,7 +25,7 @@ class Computed(Cardinalities):
 
     def __init__(self, nest: Nest, facts: Facts, around: tuple[Meeting, ...] = ()) -> None:
         """Its operands meet each other, and those of other statements `around` it."""
-        self.nest = nest
+        self.nest, self.result = nest, cin.Access(nest.output, nest.indices)
         self.expr = simplify.simplify(nest.composite)
         self.reduced = self._reduced()
         self.accesses = tuple(dict.fromkeys(cin.accesses(self.expr)))
@@ -36,12 +36,14 @@ class Computed(Cardinalities):
         one = len(nest.producers) == 1 and not nest.nested and bool(self.storage)
         self.drained = self.later if one else frozenset[cin.Access]()
         """That of it which the loops read that drain a workspace, where one stands between, in the order of the result."""
-        pairs = ((j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr) if facts.couplings)
+        pairs = [(j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr)] if facts.couplings else []
         met = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
-        super().__init__(facts, cin.extents((*nest.reads, cin.Access(nest.output, nest.indices))), (*met, *around))
+        super().__init__(facts, cin.extents((*nest.reads, self.result)), (*met, *around))
+        self.tiles: dict[tuple[cin.IndexVar, ...], int | None] = {}
+        """Where loops begin that become tiles (`tiled_loops`), by their order."""
         self._assembled: dict[tuple[cin.IndexVar, ...], tuple[str, int]] = {}
-        self._left: dict[tuple[cin.Expr, frozenset[cin.Access]], cin.Expr] = {}
         self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
+        self._lacking: dict[cin.IndexVar, frozenset[cin.Access]] = {}
         self._shares: dict[tuple[cin.IndexVar, frozenset[cin.IndexVar], bool], float] = {}
 
     def _reduced(self) -> dict[cin.IndexVar, tuple[cin.Expr, str | None]]:
@@ -93,11 +95,8 @@ class Computed(Cardinalities):
         self, var: cin.IndexVar, bound: frozenset[cin.IndexVar], gone: Collection[cin.Access], fills: bool = False
     ) -> bool:
         """Whether a loop over `var` inside those of `bound` has something to do where operands are absent."""
-        expr, op = self.computed(var, bound, fills)
-        key = expr, frozenset(gone)
-        left = self._left.get(key)
-        if left is None:
-            left = self._left[key] = simplify.exhaust(*key)
+        expr, op = self.computed(var, bound, fills) if fills or self.reduced else (self.expr, None)
+        left = simplify.exhaust(expr, gone)
         if op is None:
             return not isinstance(left, cin.Literal)
         operator = operators.get(op)
@@ -139,7 +138,9 @@ class Computed(Cardinalities):
         found = self._shares.get(key)
         if found is None:
             density = self.density(self.computed(var, bound, fills)[0], var, bound)
-            gone = [a for a in self.accesses if a.tensor.lacks and var in a.bound]
+            gone = self._lacking.get(var)
+            if gone is None:
+                gone = self._lacking[var] = frozenset([a for a in self.accesses if a.tensor.lacks and var in a.bound])
             found = self._shares[key] = 1.0 if density is None or self.leaves(var, bound, gone, fills) else density
         return found
 
@@ -147,9 +148,10 @@ class Computed(Cardinalities):
         self, leaders: Sequence[cin.Access], discordant: Collection[cin.Access], state: State
     ) -> list[cin.Access]:
         """The leaders of a loop that are copies, read at all positions of their dense level, and at no others so far."""
+        if state.thin >= 1.0:
+            return []
         first = set(state.order[:1])
-        alone = [a for a in leaders if a in discordant and state.bound.intersection(a.indices) == first]
-        return alone if state.thin < 1.0 else []
+        return [a for a in leaders if a in discordant and state.bound.intersection(a.indices) == first]
 
     def filled(self, access: cin.Access, bound: frozenset[cin.IndexVar]) -> float:
         """The share of the positions of a dense level of a copy at which it has entries."""

@@ -135,6 +135,14 @@ def statement(nest: Nest, number: int, registers: Collection[str] = ()) -> Nest:
     Those in `registers` are computed where they are read, in all of their loops, which they do not lead: a reduction is found there like
     an element of a dense array, anything else is what stands for it.
     """
+    key = number, frozenset(registers)
+    made = nest.apart.get(key)
+    if made is None:
+        made = nest.apart[key] = _statement(nest, number, registers)
+    return made
+
+
+def _statement(nest: Nest, number: int, registers: Collection[str]) -> Nest:
     read: dict[str, cin.Access] = {}
     inlined: dict[cin.Access, cin.Expr] = {}
     for q in nest.producers:

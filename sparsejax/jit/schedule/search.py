@@ -106,14 +106,15 @@ def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
 
 def with_targets(nest: Nest, facts: Facts, registers: Collection[str] = ()) -> Facts:
     """`facts` with the positions of the results of producers, of which those in `registers` are read as dense arrays."""
-    made = facts
+    made = dict(facts.counts)
     for number, p in enumerate(nest.producers):
         tensor = p.target.tensor
-        counts = tuple(itertools.accumulate(map(float, tensor.shape), operator.mul))
         if tensor.lacks and tensor.name not in registers:
-            counts = level_counts(placement.statement(nest, number, registers), made)
-        made = replace(made, counts={**made.counts, tensor.name: counts or (1.0,)})
-    return made
+            counts = level_counts(placement.statement(nest, number, registers), replace(facts, counts=dict(made)))
+        else:
+            counts = tuple(itertools.accumulate(map(float, tensor.shape), operator.mul))
+        made[tensor.name] = counts or (1.0,)
+    return replace(facts, counts=made)
 
 
 def _below(form: Format) -> tuple[int, ...]:
@@ -168,7 +169,7 @@ class Model(Computed):
         self._scatters = scatters is not False and not nest.nested
         self._scatters_all = scatters is None
         self._wanted = workspace
-        self._touched = (*self.accesses, cin.Access(nest.output, nest.indices))
+        self._touched = (*self.accesses, self.result)
         places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
         self._beside = {p.access: places.count(p) for p in places}
         written = {ix for ix in nest.indices if isinstance(ix, cin.Position)}
@@ -180,7 +181,8 @@ class Model(Computed):
         self._factors = factors(self.expr)
         self._searched = tuple([a for a in self.accesses if a.entries and a.tensor.lacks])
         """Those in which coordinates are looked up."""
-        self.led = {v: [a for a in self.accesses if v in a.indices] for v in nest.variables}
+        self._led = {v: [(a, *self.level(a, v)) for a in self.accesses if v in a.indices] for v in nest.variables}
+        """What a loop may walk, with its `level`."""
         self._counts: tuple[float, ...] | None = None
         self._used: dict[tuple[cin.IndexVar, ...], workspace_choice.Choice | None] = {}
         copied = frozenset(filter(self.against_the_result, self.drained))
@@ -287,25 +289,22 @@ class Model(Computed):
     def roles(self, state: State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
         """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how
         many dense operands it walks with a stride."""
-        bound = state.bound
-        leaders, discordant, strided = [], set(state.discordant), 0
-        passed = self.drained if self.fills((*state.order, var)) else ()
-        for access in self.led[var]:
-            if access in passed:
+        bound, discordant = state.bound, state.discordant
+        leaders, strided = [], 0
+        passed = self.drained if self.drained and self.fills((*state.order, var)) else ()
+        for access, level, dense, outer in self._led[var]:
+            if passed and access in passed:
                 continue
-            level, dense, outer = self.level(access, var)
-            if not dense and not outer <= bound:
-                discordant.add(access)
-            if not dense and self._better_as_copy(access, var, state):
-                discordant.add(access)
-            if access in discordant:
+            if not dense and (not outer <= bound or self._better_as_copy(access, var, state)):
+                discordant |= {access}
+            if discordant and access in discordant:
                 if self._leads_as_copy(access, var, bound):
                     leaders.append(access)
             elif dense:
                 strided += level + 1 < len(access.indices)
             else:
                 leaders.append(access)
-        return leaders, frozenset(discordant), strided
+        return leaders, discordant, strided
 
     def iterations(
         self,
@@ -316,12 +315,14 @@ class Model(Computed):
         copied: Collection[cin.Access] = (),
     ) -> float:
         """Iterations of one run of a loop over `var`; `copied` leaders are read inside a loop over all positions of their dense level."""
-        lengths = sorted(self.fiber(a, var, bound) * (self.filled(a, bound) if a in copied else 1.0) for a in leaders)
+        lengths = sorted(
+            [self.fiber(a, var, bound) * (self.filled(a, bound) if copied and a in copied else 1.0) for a in leaders]
+        )
         work = sum(lengths)
         if (
             len(leaders) == 2
-            and all(a in self._factors for a in leaders)
             and UNEVEN * max(1.0, lengths[0]) < lengths[1]
+            and all(a in self._factors for a in leaders)
         ):
             work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
         if not leaders or self.leaves(var, bound, leaders, fills):
@@ -329,8 +330,8 @@ class Model(Computed):
         return work
 
     def extend(self, state: State, var: cin.IndexVar) -> State:
-        bound = state.bound
-        fills = self.fills((*state.order, var))
+        bound, order = state.bound, (*state.order, var)
+        fills = bool(self.drained) and self.fills(order)
         passed = self.drained if fills else frozenset[cin.Access]()
         leaders, discordant, strided = self.roles(state, var)
         copied = self.copied(leaders, discordant, state)
@@ -343,9 +344,9 @@ class Model(Computed):
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1] or any(cin.jumps(a, var) for a in self._touched)
             each = here.strided if strided else here.lane * self.lanes
-            first = None if strided else tiled_loops.first(self, (*state.order, var))
+            first = None if strided else tiled_loops.first(self, order)
             if first is not None:
-                rows = tiled_loops.around(self, (*state.order, var), first)
+                rows = tiled_loops.around(self, order, first)
                 around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
                 around += here.start * self.walk(state.order[:first]).survivors
         share, thin = self.share(var, bound, fills), state.thin
@@ -376,8 +377,9 @@ class Model(Computed):
                     where, enter = inside, here.miss
         survivors = state.survivors * most
         cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
-        steps = sum([self.searched(a, var, bound) for a in self._searched if a not in discordant and a not in passed])
-        cost += state.survivors * work * steps * here.looked_up(0.5)  # 5 to 6 measured
+        if self._searched:
+            steps = [self.searched(a, var, bound) for a in self._searched if a not in discordant and a not in passed]
+            cost += state.survivors * work * sum(steps) * here.looked_up(0.5)  # 5 to 6 measured
         vectors = 0.0
         if len(bound) + 1 == len(self.nest.variables) and leaders:
             vectors = VECTOR * state.survivors * min(1.0, work)  # a run of few entries takes one
@@ -385,7 +387,6 @@ class Model(Computed):
             if var in depends and depends <= bound | {var}:
                 cost += survivors * arithmetic + max(survivors, vectors) * functions
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
-        order = (*state.order, var)
         return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders), thin)
 
     def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> bool:
@@ -503,9 +504,10 @@ class Model(Computed):
 
     def workspace(self, state: State) -> workspace_choice.Choice | None:
         """The workspace that the output is scattered through under an order, if it needs one."""
-        if state.order not in self._used:
-            self._used[state.order] = self._workspace(state)
-        return self._used[state.order]
+        order = state.order
+        if order not in self._used:
+            self._used[order] = self._workspace(state)
+        return self._used[order]
 
     def _workspace(self, state: State) -> workspace_choice.Choice | None:
         found = self._asked(state)

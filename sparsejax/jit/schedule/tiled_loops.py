@@ -22,11 +22,12 @@ Order = tuple[cin.IndexVar, ...]
 def first(model: Model, order: Order) -> int | None:
     """Where the loops of an order begin that become tiles."""
     nest, producers = model.nest, model.nest.producers
-    if nest.nested or len(producers) != 1 or producers[0].op is None:
+    if len(order) < len(nest.variables) or len(producers) != 1 or nest.nested or producers[0].op is None:
         return None
-    if len(order) < len(nest.variables) or model.assembled(order)[0] == SCATTER:
-        return None
-    return regions.region(order, cin.Access(nest.output, nest.indices), model.accesses)
+    if order not in model.tiles:
+        scatters = model.assembled(order)[0] == SCATTER
+        model.tiles[order] = None if scatters else regions.region(order, model.result, model.accesses)
+    return model.tiles[order]
 
 
 def around(model: Model, order: Order, begin: int) -> float | None:
@@ -48,7 +49,7 @@ def rows(model: Model, order: Order, begin: int | None) -> tuple[cin.IndexVar, .
     """The variables of walks whose entries are rows of the tiles that the loops of an order become from `begin` on, if there are any."""
     if not begin:
         return None
-    out = cin.Access(model.nest.output, model.nest.indices)
+    out = model.result
     found = regions.entry_rows(order, begin, out, model.accesses, model.walk(order[:begin]).leaders)
     if not found:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparsejax.formats import passes
@@ -65,7 +65,7 @@ class Waiting:
         self._totals: dict[Shared, dict[Order, float]] = {ALONE: self._alone}
         self._walks: dict[tuple[Order, Around | None], _Walk] = {}
         self._spreads: dict[Order, statistics.Spread] = {}
-        self._result = cin.Access(model.nest.output, model.nest.indices)
+        self._result = model.result
 
     @functools.cached_property
     def _layouts(self) -> Mapping[cin.Access, tuple[float, tuple[float, ...]]]:
@@ -133,28 +133,31 @@ class Waiting:
         """What is asked of loops for each array that they end; the outermost ones run as other statements say that are `around`."""
         found = self._walks.get((order, around))
         if found is None:
-            model = self._model
-            states = [model.walk(order[:k]) for k in range(len(order) + 1)]
-            rows = tiled_loops.rows(model, order, tiled_loops.first(model, order))
-            own = [s.survivors for s in states], [s.leaders for s in states]
-            found = _Walk(*own, [self._spread(order[: k + 1]) for k in range(len(order))], rows)
-            if around is not None:
-                found = _inside(found, around)
+            found = self._own(order) if around is None else _inside(self._walk(order), around)
             self._walks[order, around] = found
         return found
 
-    def _ended(self, order: Order) -> Iterator[cin.Access]:
+    def _own(self, order: Order) -> _Walk:
+        """The same of loops that no others are around, from those before the last."""
+        state, before = self._model.walk(order), self._walk(order[:-1]) if order else _Walk([], [], [], None)
+        rows = tiled_loops.rows(self._model, order, tiled_loops.first(self._model, order))
+        survivors, leaders = [*before.survivors, state.survivors], [*before.leaders, state.leaders]
+        return _Walk(survivors, leaders, [*before.spreads, self._spread(order)] if order else [], rows)
+
+    def _ended(self, order: Order) -> list[cin.Access]:
         """The arrays of which the last loop is the innermost one."""
-        state, last = self._model.walk(order), order[-1]
-        passed = self._model.drained if self._model.fills(order) else ()
-        for access in self._ending.get(last, ()):
-            if (
-                state.bound.issuperset(access.bound)
-                and access not in passed
-                and access not in state.discordant
-                and (access is not self._result or self._model.assembled(order)[0] != SCATTER)
-            ):
-                yield access
+        model, ending = self._model, self._ending.get(order[-1])
+        if not ending:
+            return []
+        state = model.walk(order)
+        gone = state.discordant | model.drained if model.drained and model.fills(order) else state.discordant
+        return [
+            a
+            for a in ending
+            if state.bound.issuperset(a.bound)
+            and not (gone and a in gone)
+            and (a is not self._result or model.assembled(order)[0] != SCATTER)
+        ]
 
     def _lines(self, access: cin.Access, order: Order, shared: Shared = ALONE) -> list[memory.Lines]:
         stored = [access.indices[d] for d in access.tensor.format.order]
