@@ -55,6 +55,8 @@ def convert(storage: Storage, format: Format) -> Storage:
     """
     if format == storage.format:
         return storage
+    if storage.format.is_dense and _is_list(format):
+        return from_dense(storage.vals, format, storage.fill_value)
     planned = None if _planned is None else _planned(storage, format)
     if planned is not None:
         return planned
@@ -366,11 +368,11 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
         else:
             flat = np.ascontiguousarray(stored).reshape(-1)
         return Storage(format, array.shape, fill, ((),) * format.ndim, flat)
-    differs = stored != fill
+    differs = stored if stored.dtype == np.bool_ and not fill else stored != fill
     if fill != fill:
         differs &= ~np.isnan(stored)
     if _is_list(format):
-        (key,) = np.nonzero(differs)
+        (key,) = differs.nonzero()
         buffers = ((np.array([0, len(key)]), key.astype(crd_dtype(array.shape[0]))),)
         return Storage(format, array.shape, fill, buffers, stored[key])
     keys = np.nonzero(differs)
