@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from _pytest.doctest import DoctestItem, DoctestModule
-from hypothesis import settings
+from hypothesis import seed, settings
 
 from sparsejax import clear_caches, config
 from sparsejax.formats import passes
@@ -22,7 +22,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # in workers: threads of BLA
 os.environ |= {"SPARSEJAX_CACHE_DIR": "off", "SPARSEJAX_MACHINE": "ice_lake"}  # for the processes that tests start
 config.update("cache_dir", "off")
 config.update("machine", "ice_lake")  # plans are the same everywhere
-if "SPARSEJAX_SLICE" not in os.environ:  # with it, hypothesis draws new examples
+DRAWN_ANEW = os.environ.get("SPARSEJAX_SLICE") == "all"
+if not DRAWN_ANEW:  # else hypothesis draws the examples of the share
     settings.register_profile("same examples", derandomize=True)
     settings.load_profile("same examples")
 if importlib.util.find_spec("dask") is None:
@@ -82,9 +83,11 @@ together, and files that share a cluster stay in one process."""
 
 
 def pytest_collection_modifyitems(items):
-    """Examples of libraries that are not installed are skipped; tests that take seconds come first."""
+    """Examples of libraries that are not installed are skipped; tests that take seconds come first; hypothesis draws the share of the commit."""
     items[:] = sorted(filter(rotation.present, items), key=lambda item: not item.nodeid.startswith(FIRST))
     for item in items:
+        if not DRAWN_ANEW and getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            seed(rotation.slice_number() % rotation.EXAMPLES)(item.obj)
         if isinstance(item, DoctestItem):
             named = {name for e in item.dtest.examples for name in OPTIONAL.findall(e.source)}
             missing = sorted(name for name in named if importlib.util.find_spec(name) is None)
@@ -121,7 +124,7 @@ def settle():
     """What is there now stays: the garbage collector need not look at it again. It looks at all of what comes after now and then only."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 1000)
+    gc.set_threshold(1_000_000, 5, 1000)
 
 
 def pytest_sessionfinish(session):

@@ -1,9 +1,9 @@
 """Machine code of tests: kept between runs, and without optimisation where the text that is compiled is what is tested.
 
 `install` keeps object files in a folder of the user (`$SPARSEJAX_TEST_OBJECTS`; "off" keeps none), by text, processor and code generator: a kernel
-whose text a commit left alone is never compiled again, by any process. They count as compiled. One of thirteen tests, drawn by their names, and all
-below `OPTIMISED`, run with the shipped optimisation, which takes LLVM five times as long: others for every commit, so that thirteen commits run each both
-ways (no list of cases rotates by thirteen); SPARSEJAX_SLICE=k chooses the k-th share.
+whose text a commit left alone is never compiled again, by any process. They count as compiled. One of 31 tests, drawn by their names, and all
+below `OPTIMISED`, run with the shipped optimisation, which takes LLVM five times as long: others for every commit, so that 31 commits run each both
+ways (no list of cases rotates by 31); SPARSEJAX_SLICE=k chooses the k-th share.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OPTIMISED = (
     "tests/threads",
 )
 """Tests whose kernels run on large data, or whose speed or bits are in question."""
-SHARES = 13
+SHARES = 31
 """One of so many shares of the other tests runs with the shipped optimisation."""
 LIMIT = 1 << 30
 """Bytes that are kept."""

@@ -1,9 +1,10 @@
 """Long lists of cases: a run takes a share of them, and which one changes with the package and the tests, so that a list of n shares is tested by n commits.
 
-    @pytest.mark.rotating(4)                     an eighth of the cases of this parametrised test: `FINER` times as many shares
+    @pytest.mark.rotating(4)                     a sixteenth of the cases of this parametrised test: `FINER` times as many shares
     pytestmark = pytest.mark.rotating(4)         the same for every parametrised test of a file
     @pytest.mark.rotating(4, exactly=True)       a quarter, where a run must have so many cases
     share(cases, 4)                              the same of a list inside a test
+    @settings(max_examples=examples(400))        a quarter of the examples that hypothesis draws
 
 SPARSEJAX_SLICE=k chooses the k-th share, SPARSEJAX_SLICE=all takes every case.
 """
@@ -43,7 +44,16 @@ def share(cases: Sequence[T], parts: int, after: int = 0) -> Sequence[T]:
     return cases if os.environ.get("SPARSEJAX_SLICE") == "all" else cases[(slice_number() + after) % parts :: parts]
 
 
-FINER = 2
+EXAMPLES = 4
+"""Hypothesis draws one of so many shares of its examples: each has a seed, and as many commits draw all."""
+
+
+def examples(count: int) -> int:
+    """How many examples hypothesis draws in this run, where `count` are all."""
+    return count if os.environ.get("SPARSEJAX_SLICE") == "all" else max(1, count // EXAMPLES)
+
+
+FINER = 4
 """Shares are so many times smaller than their markers say, down to one case: a commit runs fewer, and as many more commits run all."""
 _without = set[str]()
 """Tests of whose cases this share has none."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsejax import tree_util
+from tests import rotation
 
 Point = namedtuple("Point", "x y")
 keys = st.text("abc", max_size=2)
@@ -25,7 +26,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rotation.examples(200), deadline=None)
 @given(trees)
 def test_random_trees(tree):
     leaves, structure = tree_util.tree_flatten(tree)

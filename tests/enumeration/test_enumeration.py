@@ -19,7 +19,7 @@ from tests.fuzz import definitions, forced
 from tests.fuzz.tally import Tally
 from tests.rotation import slice_number
 
-SLICE, BATCHES = 160, 4
+SLICE, BATCHES = 96, 4
 """Cases of a slice, some four seconds of work, and the tests that share them."""
 
 

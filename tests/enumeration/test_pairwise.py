@@ -16,7 +16,7 @@ from tests.fuzz.levels import INPUTS, OUTPUTS, fits
 from tests.fuzz.tally import Tally, run_cases
 from tests.rotation import share, slice_number
 
-PARTS, RANDOM_TEMPLATES, CASES = 24, 1, 48
+PARTS, RANDOM_TEMPLATES, CASES = 24, 1, 32
 """CASES: at most so many of a template run for a commit, every n-th of a covering array that is drawn by the commit."""
 
 

@@ -12,6 +12,7 @@ import sparsejax as sj
 from sparsejax.errors import FormatError
 from sparsejax.formats import Bitmap, Dense, Format, convert, entries, ingest, scipy_io, structural, validate
 from sparsejax.formats.storage import Storage
+from tests import rotation
 from tests.formats import strategies
 
 pytestmark = pytest.mark.rotating(16)
@@ -28,7 +29,7 @@ def test_buffers_by_hand():
     assert entries.used(made.format, made.shape, made.buffers).tolist() == [0, 1, 2, 3, 4]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rotation.examples(300), deadline=None)
 @given(st.data())
 def test_positions_outside_the_shape_hold_the_fill(data):
     ndim = data.draw(st.integers(1, 3))

@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ordering, passes, selection, structural, validate
 from sparsejax.jit.runtime.passes import conversion_passes, conversions
+from tests import rotation
 from tests.formats import strategies
 
 pytestmark = pytest.mark.rotating(20)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rotation.examples(400), deadline=None)
 @given(st.data())
 def test_any_format_to_any_other(data):
     storage, array = data.draw(strategies.storages())
@@ -22,7 +23,7 @@ def test_any_format_to_any_other(data):
         np.testing.assert_array_equal(convert.to_dense(s), array)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rotation.examples(200), deadline=None)
 @given(st.data())
 def test_stored_zeros_and_duplicates(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
@@ -38,7 +39,7 @@ def test_stored_zeros_and_duplicates(data):
     np.testing.assert_array_equal(convert.to_dense(made), want)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rotation.examples(200), deadline=None)
 @given(st.data())
 def test_reshape_and_transpose(data):
     storage, array = data.draw(strategies.storages(4))
@@ -89,7 +90,7 @@ def test_bad_names(text, ndim, message):
         Format.parse(text, ndim)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rotation.examples(200), deadline=None)
 @given(st.data())
 def test_every_road_through_the_counting_passes(data):
     """Small arrays on the roads of large ones: compiled passes, digits, heads looked at first."""

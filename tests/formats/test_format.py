@@ -24,10 +24,11 @@ from sparsejax.formats import (
     RunLength,
 )
 from sparsejax.formats.levels.segments import ROOT, Above
+from tests import rotation
 from tests.formats import strategies
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rotation.examples(200), deadline=None)
 @given(st.data())
 def test_text_round_trip_and_value_equality(data):
     form = data.draw(strategies.formats(data.draw(st.integers(0, 6))))
@@ -120,7 +121,7 @@ def test_combinations_that_make_no_sense(make, message):
         make()
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=rotation.examples(600), deadline=None)
 @given(st.data())
 def test_levels_expand_what_they_assemble(data):
     """With entries at all positions above, or at some of them in some order of positions."""

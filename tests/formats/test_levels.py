@@ -14,6 +14,7 @@ from sparsejax.formats import Banded, Diagonal, Format, RunLength, convert, stru
 from sparsejax.formats.levels import hashed
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
+from tests import rotation
 from tests.formats import strategies
 from tests.formats.sloppy import first_slot, relabelled, sloppy
 
@@ -59,7 +60,7 @@ def check(storage, coords, vals, fill):
     np.testing.assert_array_equal(convert.to_dense(storage), dense)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rotation.examples(300), deadline=None)
 @given(st.data())
 def test_entries_survive(data):
     """What is stored stays stored, fills included; and through any other format."""
@@ -74,7 +75,7 @@ def test_entries_survive(data):
     check(convert.convert(made, other), kept, values, fill)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rotation.examples(300), deadline=None)
 @given(st.data())
 def test_buffers_as_users_make_them(data):
     """Slack, larger tables, wider bands, runs that could be merged: sound, and read as what they are."""
@@ -99,7 +100,7 @@ def test_buffers_as_users_make_them(data):
     np.testing.assert_array_equal(twin.todense(), dense)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rotation.examples(200), deadline=None)
 @given(st.data())
 def test_counts_of_levels(data):
     """A level holds as many entries as there are different coordinates down to it (down to its run's end)."""

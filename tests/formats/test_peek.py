@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import sparsejax as sj
 from sparsejax.formats import Format, convert, peek
 from sparsejax.formats.storage import Storage
+from tests import rotation
 from tests.formats.sloppy import relabelled, sloppy
 from tests.formats.strategies import storages
 
@@ -16,7 +17,7 @@ def rows_of(columns, vals):
 
 
 @given(storages(), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rotation.examples(200), deadline=None)
 def test_positions_hold_what_a_walk_finds(case, loose):
     storage, _ = case
     if not storage.ndim:
@@ -33,7 +34,7 @@ def test_positions_hold_what_a_walk_finds(case, loose):
 
 
 @given(storages(), st.integers(1, 4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rotation.examples(200), deadline=None)
 def test_both_ends_are_entries_in_the_order_of_storage(case, few):
     storage, _ = case
     if not storage.ndim:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, structural, validate
+from tests import rotation
 from tests.formats import strategies
 
 pytestmark = pytest.mark.rotating(20)
@@ -64,7 +65,7 @@ def test_reshape_errors():
         structural.reshape(made, (-1, -(2**80)), Format.parse("coo", 2))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rotation.examples(100), deadline=None)
 @given(st.data())
 def test_groups_are_the_smallest(data):
     shape = data.draw(st.lists(st.integers(1, 6), max_size=5))
@@ -82,7 +83,7 @@ def test_transpose_wants_a_permutation(axes):
         structural.transpose(made, axes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rotation.examples(100), deadline=None)
 @given(st.data())
 def test_refill_and_pattern(data):
     storage, array = data.draw(strategies.storages(4))

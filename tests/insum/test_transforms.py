@@ -30,14 +30,21 @@ def derivative_fault(seed: int) -> str | None:
     floats = [n for n, v in case.arrays.items() if v.dtype.kind == "f"]
     names = names_of(case)
 
+    def results(xs):
+        return sj.insum(case.text, returns=names, **{**case.operands, **dict(zip(floats, xs, strict=True))})
+
     def total(xs):
-        outs = sj.insum(case.text, returns=names, **{**case.operands, **dict(zip(floats, xs, strict=True))})
         made = 0.0
-        for out in outs:
+        for out in results(xs):
             dense = out.asformat("dense") if out.ndim else out
             dense = snp.where(snp.isfinite(dense), dense, 0.0)
             made = made + (dense * np.cos(np.arange(dense.size)).reshape(dense.shape)).sum()
         return made
+
+    def plain(xs):
+        """The same number of the results, by NumPy."""
+        dense = [x.todense() for x in results(xs)]
+        return sum(float((np.where(np.isfinite(x), x, 0.0).ravel() * np.cos(np.arange(x.size))).sum()) for x in dense)
 
     xs = [case.operands[n] for n in floats]
     rng = np.random.default_rng(seed)
@@ -46,7 +53,7 @@ def derivative_fault(seed: int) -> str | None:
     def moved(x, step, by):
         return sj.Array(x.storage.with_values(x.storage.vals + by * step, x.storage.fill_value))
 
-    ends = [float(total([moved(x, d, h) for x, d in zip(xs, steps, strict=True)])) for h in (STEP, -STEP, 0)]
+    ends = [plain([moved(x, d, h) for x, d in zip(xs, steps, strict=True)]) for h in (STEP, -STEP, 0)]
     want = (ends[0] - ends[1]) / (2 * STEP)
     if abs(ends[0] + ends[1] - 2 * ends[2]) > STEP * 1e-2:
         return KINK
@@ -99,7 +106,7 @@ def batch_fault(seed: int) -> str | None:
     return None
 
 
-@pytest.mark.rotating(4, exactly=True)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("start", range(0, 800, BATCH))
 def test_batches(start):
     faults = [f for f in (batch_fault(seed) for seed in range(start, start + BATCH)) if f]
@@ -250,11 +257,11 @@ def test_derivatives_of_other_operators_whatever_is_chosen(name):
         np.testing.assert_allclose([got, float(forward)], want, rtol=1e-6, err_msg=way)
 
 
-@pytest.mark.rotating(10)
-@pytest.mark.parametrize("start", range(0, 100, 10))
+@pytest.mark.rotating(20)
+@pytest.mark.parametrize("start", range(0, 100, 5))
 def test_derivatives_whatever_is_chosen(start):
     faults = []
-    for seed in range(start, start + 10):
+    for seed in range(start, start + 5):
         with sj.config.using(choose=f"random:{seed}"):
             found = derivative_fault(seed)
         faults += [f"choose=random:{seed}: {found}"] if found else []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import sparsejax as sj
 from sparsejax import interop
 from sparsejax.errors import FormatError
+from tests import rotation
 from tests.io.support import NAMED, random_matrix, same_values, sparse_arrays
 
 pytestmark = pytest.mark.rotating(8)
@@ -27,7 +28,7 @@ def shares(a, b):
 
 
 @given(sparse_ones(), st.sampled_from([None, True, False]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=rotation.examples(80), deadline=None)
 def test_torch_round_trip(x, copy):
     pytest.importorskip("torch")
     tensor = interop.to_torch(x, copy=copy)
@@ -111,7 +112,7 @@ def test_what_torch_cannot_hold():
 
 
 @given(sparse_arrays(fills=ZERO))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 def test_jax_round_trip(x):
     jax = pytest.importorskip("jax")
     with jax.experimental.enable_x64() if hasattr(jax.experimental, "enable_x64") else jax.enable_x64(True):
@@ -166,7 +167,7 @@ def test_jax_memory_and_what_it_cannot_hold():
 
 
 @given(sparse_arrays(), st.sampled_from([None, True, False]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 def test_pydata_round_trip(x, copy):
     pytest.importorskip("sparse")
     made = interop.to_pydata(x, copy=copy)
@@ -194,7 +195,7 @@ def test_pydata_own_arrays():
 
 
 @given(sparse_arrays(max_ndim=2, fills=ZERO).filter(lambda x: min(x.shape, default=1) > 0 and x.dtype != np.complex64))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 def test_graphblas_round_trip(x):
     graphblas = pytest.importorskip("graphblas")
     made = interop.to_graphblas(x)
@@ -228,7 +229,7 @@ def test_graphblas_fills_and_shapes():
 @given(
     sparse_arrays(min_ndim=2, max_ndim=2, fills=ZERO).filter(lambda x: x.shape[0] == x.shape[1] and x.dtype != np.bool_)
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=rotation.examples(40), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_networkx_round_trip(x):
     networkx = pytest.importorskip("networkx")
     graph = interop.to_networkx(x)
@@ -257,7 +258,7 @@ def test_networkx_own_graphs():
 
 
 @given(sparse_arrays(min_ndim=1, max_ndim=2).filter(lambda x: x.dtype.kind != "c" and min(x.shape) > 0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 def test_pandas_round_trip(x):
     pandas = pytest.importorskip("pandas")
     table = interop.to_pandas(x)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 import sparsejax as sj
 from sparsejax.errors import FormatError
 from sparsejax.io import read_10x_h5, read_anndata, read_binsparse, write_anndata, write_binsparse
+from tests import rotation
 from tests.io.support import NAMED, random_matrix, same, same_values, sparse_arrays
 
 h5py = pytest.importorskip("h5py")
@@ -37,7 +38,7 @@ def with_content(text, **arrays):
 
 
 @given(sparse_arrays(min_ndim=1))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=rotation.examples(120), deadline=None)
 def test_every_array_comes_back(x):
     with memory() as file:
         write_binsparse(file, x)
@@ -254,7 +255,7 @@ def test_binsparse_faults_are_named(what, arrays, message):
 
 
 @given(sparse_arrays(min_ndim=2, max_ndim=2, fills=(0,)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=rotation.examples(40), deadline=None)
 def test_sparse_groups_come_back(x):
     with memory() as file:
         write_anndata(file, x, "layers/counts")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 import sparsejax as sj
 from sparsejax.errors import FormatError
+from tests import rotation
 from tests.formats.sloppy import relabelled, sloppy
 from tests.io.support import NAMED, random_matrix, same, same_values, sparse_arrays
 
@@ -23,13 +24,13 @@ def saved(x, **how):
 
 
 @given(sparse_arrays())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rotation.examples(150), deadline=None)
 def test_every_array_comes_back(x):
     same(x, sj.load_npz(saved(x, compressed=False)))
 
 
 @given(sparse_arrays(min_ndim=1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 def test_buffers_that_users_bring_come_back_as_they_are(x):
     if x.format.is_dense:
         return

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 import sparsejax as sj
 from sparsejax.errors import FormatError
 from sparsejax.io import lines, mmread, mmwrite, read_edgelist, read_tns, write_edgelist, write_tns
+from tests import rotation
 from tests.io.support import random_matrix, same_values, sparse_arrays
 
 READERS = (mmread, read_tns, read_edgelist)
@@ -35,7 +36,7 @@ def through(write, read, x, **how):
 
 
 @given(sparse_arrays(min_ndim=2, max_ndim=2, fills=(0,)).filter(lambda x: min(x.shape) > 0))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=rotation.examples(80), deadline=None)
 def test_matrix_market_round_trip(x):
     back = through(mmwrite, mmread, x, dtype=x.dtype)
     same_values(back, x)
@@ -98,7 +99,7 @@ def test_the_shortest_files_are_read(symmetry, n):
 
 
 @given(sparse_arrays(min_ndim=1, fills=(0,)).filter(lambda x: x.dtype.kind != "c"))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rotation.examples(100), deadline=None)
 def test_tns_round_trip(x):
     back = through(write_tns, read_tns, x, format=x.format)
     assert (back.shape, back.dtype, back.format) == (x.shape, x.dtype, x.format)
@@ -143,7 +144,7 @@ def test_tns_faults_are_named(text, message):
 
 
 @given(sparse_arrays(min_ndim=2, max_ndim=2, fills=(0,)).filter(lambda x: x.dtype.kind != "c"))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 def test_edge_list_round_trip(x):
     back = through(write_edgelist, read_edgelist, x, shape=x.shape, dtype=x.dtype)
     same_values(back, x)

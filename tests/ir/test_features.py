@@ -49,6 +49,7 @@ def of_steps(steps):
                 yield from of_steps(body.cache.get("steps", ()))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", kernels.PROGRAMS)
 def test_programs_are_planned_alike(name):
     function, operands = kernels.PROGRAMS[name]

@@ -12,6 +12,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import Format, convert
 from sparsejax.pictures import card, html, programs, spy
+from tests import rotation
 from tests.formats.strategies import storages
 from tests.io.support import NAMED
 
@@ -59,7 +60,7 @@ def test_pictures_are_as_they_were_looked_at(name):
 
 
 @given(storages(max_ndim=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 def test_every_array_has_a_small_picture(case):
     storage, _ = case
     made = card.array(storage)
@@ -79,7 +80,7 @@ def count_by_hand(storage, rows, columns):
 
 
 @given(storages(max_ndim=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 def test_grids_count_entries(case):
     storage, _ = case
     if not storage.ndim or storage.format.levels[-1].shared or 0 in storage.shape:

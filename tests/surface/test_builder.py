@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 import sparsejax as sj
 from sparsejax.formats.validate import validate
 from sparsejax.numpy import builder
+from tests import rotation
 from tests.sweeps.operations import FORMATS
 
 SHAPE = (4, 5)
@@ -31,7 +32,7 @@ def same(made, want, form):
     assert_array_equal(made.todense(), want)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rotation.examples(150), deadline=None)
 @given(STEPS, st.sampled_from(["f8", "f4", "i4", "c16"]), st.sampled_from(FORMATS), st.sampled_from([1, 3, 10**4]))
 def test_any_sequence_of_writes(steps, dtype, form, waiting):
     before, builder.WAITING = builder.WAITING, waiting

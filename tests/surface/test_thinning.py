@@ -15,6 +15,7 @@ from sparsejax.core.array import Array
 from sparsejax.formats import convert
 from sparsejax.formats.validate import validate
 from sparsejax.lax.library import thinning
+from tests import rotation
 from tests.autodiff import checks
 from tests.formats.strategies import storages
 from tests.sweeps.operations import FORMATS
@@ -80,7 +81,7 @@ def test_stored_zeros(form):
     assert A.nnz >= 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rotation.examples(60), deadline=None)
 @given(storages(max_ndim=4), st.integers(0, 3), st.sampled_from([0, 1, 2.5]), st.integers(0, 3))
 def test_any_array(drawn, keep, tol, axis):
     storage, dense = drawn
