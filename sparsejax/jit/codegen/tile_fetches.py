@@ -36,8 +36,8 @@ def of_strip(context: Context, body: cin.Stmt, env: Env) -> None:
     if strip is None or strip.rows is None or strip.rows.later is None or not isinstance(body, cin.Where):
         return
     _results(context, body.consumer, env, strip)
-    inner, loops = _innermost(body.producer)
-    if inner is not None:
+    loops, inner = cin.nested(body.producer)
+    if isinstance(inner, cin.Assign):
         _next_rows(context, inner, loops, env, strip)
 
 
@@ -73,7 +73,7 @@ def _results(context: Context, consumer: cin.Stmt, env: Env, strip: Strip) -> No
         prefetch(b, values, here.cursors[consumer.lhs].pos, tensor.dtype.itemsize)
 
 
-def _next_rows(context: Context, inner: cin.Assign, loops: tuple[cin.IndexVar, ...], env: Env, strip: Strip) -> None:
+def _next_rows(context: Context, inner: cin.Assign, loops: list[cin.IndexVar], env: Env, strip: Strip) -> None:
     """Fetch a part of the rows that entries of the next tile lead to, as large as leaves none over after the last strip."""
     rows, b = strip.rows, context.b
     assert rows is not None and rows.later is not None
@@ -106,14 +106,6 @@ def _next_rows(context: Context, inner: cin.Assign, loops: tuple[cin.IndexVar, .
                 prefetch(b, operand.vals, position, size)
 
 
-def _innermost(stmt: cin.Stmt) -> tuple[cin.Assign | None, tuple[cin.IndexVar, ...]]:
-    """The assignment inside of loops, if there is but one, and their variables."""
-    loops: tuple[cin.IndexVar, ...] = ()
-    while isinstance(stmt, cin.Forall):
-        loops, stmt = (*loops, stmt.var), stmt.body
-    return (stmt if isinstance(stmt, cin.Assign) else None), loops
-
-
 def reductions(stmt: cin.Forall) -> tuple[cin.IndexVar, ...]:
     """What is reduced inside of a tile."""
-    return _innermost(stmt.body.producer)[1] if isinstance(stmt.body, cin.Where) else ()
+    return tuple(cin.nested(stmt.body.producer)[0]) if isinstance(stmt.body, cin.Where) else ()

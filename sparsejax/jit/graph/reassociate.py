@@ -21,9 +21,9 @@ import functools
 import itertools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -56,7 +56,9 @@ PAIRS = {(0, 1): "first", (1, 2): "last", (0, 2): "outer"}
 """What it is called (`alternatives.CHOICES`) which two operands are contracted first."""
 
 ROUNDS = 8
-"""How many products of a program are associated in another way, at most."""
+"""How many products of a program are made in another way, at most: what is made may be part of one itself."""
+
+P = TypeVar("P", bound="Pair")
 
 
 @dataclass(frozen=True)
@@ -81,21 +83,23 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class _Product:
-    """A contraction whose operand `inner` is another's result: both as one over three operands, in the order in which they are multiplied.
+class Pair:
+    """Two operations, the first of which is read by the other alone: both as one contraction, with these parameters, of operands in the order in
+    which they are multiplied."""
 
-    `first` are the numbers of those that are contracted first."""
-
-    outer: Eqn
     inner: Eqn
+    outer: Eqn
+    params: dict[str, Any]
     operands: tuple[Var, ...]
     inputs: tuple[Labels, ...]
     output: Labels
-    first: tuple[int, int]
 
-    @property
-    def params(self) -> dict[str, Any]:
-        return self.outer.param_dict
+
+@dataclass(frozen=True)
+class _Product(Pair):
+    """A contraction of three operands; `first` are the numbers of those that are contracted first."""
+
+    first: tuple[int, int]
 
 
 def cheapest(
@@ -103,21 +107,34 @@ def cheapest(
 ) -> tuple[Jaxpr, list[Chosen]]:
     """`jaxpr` with its products of three operands, but those that are `refused`, associated as is cheapest, given the program's inputs; and what
     both ways cost."""
+    return in_turn(jaxpr, observed, refused, _products, _cheaper)
+
+
+def in_turn(
+    jaxpr: Jaxpr,
+    observed: Mapping[Var, Storage],
+    refused: Collection[Var],
+    find: Callable[[Jaxpr], Iterable[P]],
+    cheaper: Callable[[P, expected.Known, float], tuple[Sequence[Eqn], str]],
+    sums: int = 0,
+) -> tuple[Jaxpr, list[Chosen]]:
+    """`jaxpr` with pairs of operations in place of which something is `cheaper`, even if so much is paid for looks at operands, and what is said
+    about that; of those that it finds, one after the other, but for the `refused`."""
     notes: list[Chosen] = []
     given, seen = {*jaxpr.inputs, *jaxpr.consts}, set(refused)
     for _ in range(ROUNDS):
-        product = next((p for p in _products(jaxpr) if p.outer.outputs[0] not in seen), None)
-        if product is None:
+        found = next((p for p in find(jaxpr) if p.outer.outputs[0] not in seen), None)
+        if found is None:
             break
-        checks = checks_of(jaxpr, product.params, product.operands)
-        known = known_of(jaxpr, observed, product.operands)
-        looks = price_of(checks, known, given)
-        eqns, note = _cheaper(product, known, looks)
-        seen.add(product.outer.outputs[0])
-        if note is not None:
-            notes.append(replace(note, checks=checks if eqns else ()))
+        result = found.outer.outputs[0]
+        seen.add(result)
+        checks = checks_of(jaxpr, found.params, found.operands, sums)
+        known = known_of(jaxpr, observed, found.operands)
+        eqns, text = cheaper(found, known, price_of(checks, known, given))
+        if text:
+            notes.append(Chosen(result, found.operands[-1], text, checks if eqns else ()))
         if eqns:
-            jaxpr = replaced(jaxpr, product.inner, product.outer, eqns)
+            jaxpr = replaced(jaxpr, found.inner, found.outer, eqns)
     return jaxpr, notes
 
 
@@ -228,7 +245,7 @@ def _product(outer: Eqn, inner: Eqn, place: int) -> _Product | None:
     operands, inputs = list(outer.inputs), list(around)
     operands[place : place + 1], inputs[place : place + 1] = inner.inputs, inside
     given = tuple(a for a in operands if isinstance(a, Var))
-    return _Product(outer, inner, given, tuple(inputs), ours["output"], (place, place + 1))
+    return _Product(inner, outer, ours, given, tuple(inputs), ours["output"], (place, place + 1))
 
 
 def _others(product: _Product) -> Iterator[tuple[int, int]]:
@@ -241,7 +258,7 @@ def _others(product: _Product) -> Iterator[tuple[int, int]]:
             yield pair
 
 
-def _cheaper(product: _Product, known: expected.Known, looks: float) -> tuple[list[Eqn], Chosen | None]:
+def _cheaper(product: _Product, known: expected.Known, looks: float) -> tuple[list[Eqn], str]:
     """The product associated in another way, where that is cheaper even if `looks` is paid for it; and the prices of both ways."""
     known = known.only(product.operands)
     decide = functools.partial(_decided, product, known, looks)
@@ -262,7 +279,7 @@ def _cheaper(product: _Product, known: expected.Known, looks: float) -> tuple[li
         pair = next(pair for pair, name in PAIRS.items() if name == taken)
         eqns = None if pair == product.first else _associated(product, pair)
         text = f"{_text(product, pair)}: as chosen"
-    return eqns or [], Chosen(product.outer.outputs[0], product.operands[-1], text) if text else None
+    return eqns or [], text
 
 
 def _runs(product: _Product, pair: tuple[int, int], known: expected.Known) -> bool:
@@ -314,12 +331,17 @@ def _associated(product: _Product, pair: tuple[int, int]) -> list[Eqn] | None:
     chosen = [(product.operands[rest], product.inputs[rest]), (first.outputs[0], kept)]
     if rest > pair[0]:
         chosen.reverse()
-    aval = product.outer.outputs[0].aval
-    for form in (product.params["out_format"], aval.format):
-        last = contraction(product.outer, [v for v, _ in chosen], [ls for _, ls in chosen], product.output, form)
-        if last.outputs[0].aval == aval:
-            return [first, replace(last, outputs=product.outer.outputs)]
-    return None
+    result, form = product.outer.outputs[0], product.params["out_format"]
+    last = making(result, product.outer, [v for v, _ in chosen], [ls for _, ls in chosen], product.output, form)
+    return None if last is None else [first, last]
+
+
+def making(
+    result: Var, like: Eqn, operands: Sequence[Var], inputs: Sequence[Labels], output: Labels, form: Any
+) -> Eqn | None:
+    """The contraction of other operands that makes `result`, in `form` or its own; None where it would have another type."""
+    made = (contraction(like, operands, inputs, output, f) for f in (form, result.aval.format))
+    return next((replace(e, outputs=(result,)) for e in made if e.outputs[0].aval == result.aval), None)
 
 
 def contraction(like: Eqn, operands: Sequence[Var], inputs: Sequence[Labels], output: Labels, form: Any) -> Eqn:
@@ -349,11 +371,15 @@ def _cost(eqns: Sequence[Eqn], given: tuple[Var, ...], result: Var, known: expec
 
 def _text(product: _Product, first: tuple[int, int]) -> str:
     """The order of contractions in subscripts."""
-    letters = "ijklmnopqrstuvwxyz"
-    labels = dict.fromkeys(x for ls in (product.output, *product.inputs) for x in ls)
-    names = {label: letters[k % len(letters)] for k, label in enumerate(labels)}
-    terms = ["".join(names[x] for x in ls) for ls in product.inputs]
+    output, *terms = subscripts(product.output, *product.inputs)
     inside = "(" + ",".join(terms[k] for k in first) + ")"
     rest = next(k for k in range(3) if k not in first)
     both = f"{inside},{terms[rest]}" if rest > first[0] else f"{terms[rest]},{inside}"
-    return f"{both}->{''.join(names[x] for x in product.output)}"
+    return f"{both}->{output}"
+
+
+def subscripts(*terms: Labels) -> list[str]:
+    """Labels as letters, in the order in which they come first."""
+    letters = "ijklmnopqrstuvwxyz"
+    names = {x: letters[k % len(letters)] for k, x in enumerate(dict.fromkeys(x for labels in terms for x in labels))}
+    return ["".join(names[x] for x in labels) for labels in terms]

@@ -260,6 +260,15 @@ def around(order: Sequence[IndexVar], stmt: Stmt) -> Stmt:
     return stmt
 
 
+def nested(stmt: Stmt, *kinds: str) -> tuple[list[IndexVar], Stmt]:
+    """The variables of loops right inside of each other, outermost first, and what they are around: all loops, or those of these kinds."""
+    loops: list[IndexVar] = []
+    while isinstance(stmt, Forall) and (not kinds or stmt.kind in kinds):
+        loops.append(stmt.var)
+        stmt = stmt.body
+    return loops, stmt
+
+
 def workspace(where: Where) -> Tensor:
     """The workspace that the producer of `where` fills: what it writes last, after those of any `where` inside."""
     return where.producer.writes[-1].lhs.tensor

@@ -45,10 +45,7 @@ def noted(program: Program) -> Program:
 def visited(program: Program) -> bool:
     """Whether loops over all of a dense output assign each element, where their one sparse operand is stored and where it is not, perhaps
     twice (`codegen/loops/gaps`): nobody has to clear it either."""
-    stmt, loops = program.stmt, []
-    while isinstance(stmt, cin.Forall):
-        loops.append(stmt.var)
-        stmt = stmt.body
+    loops, stmt = ([], None) if program.stmt is None else cin.nested(program.stmt)
     if not isinstance(stmt, cin.Assign) or stmt.op is not None or stmt.lhs.tensor.name != program.output.name:
         return False
     sparse = {a for a in cin.accesses(stmt.rhs) if not a.tensor.format.full}

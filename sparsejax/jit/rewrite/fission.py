@@ -207,11 +207,7 @@ def accumulated(expr: cin.Expr) -> str | None:
 
 def _apart(stmt: cin.Forall, around: frozenset[cin.IndexVar]) -> cin.Stmt | None:
     """The loop `stmt` taken apart; None where it has to stay, or where a loop inside is the place."""
-    variables: list[cin.IndexVar] = []
-    inner: cin.Stmt = stmt
-    while isinstance(inner, cin.Forall):
-        variables.append(inner.var)
-        inner = inner.body
+    variables, inner = cin.nested(stmt)
     if not isinstance(inner, cin.Assign) or not walks(inner.rhs, stmt.var):
         return None
     lhs, op, rhs = inner.lhs, inner.op, inner.rhs

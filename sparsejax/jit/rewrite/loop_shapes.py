@@ -404,11 +404,7 @@ def _in_row_tiles(loop: Loop, key: Leaders, walk: Walk) -> bool:
             pass
         case _:
             return False
-    loops: list[cin.IndexVar] = []
-    inner: cin.Stmt = producer
-    while isinstance(inner, cin.Forall) and inner.kind == "serial":
-        loops.append(inner.var)
-        inner = inner.body
+    loops, inner = cin.nested(producer, "serial")
     if not isinstance(inner, cin.Assign) or inner.lhs.tensor.policy != "scalar" or not loops:
         return False
     state, read = loop.state, [a for a in dict.fromkeys(cin.accesses(inner.rhs)) if a.tensor.policy != "scalar"]

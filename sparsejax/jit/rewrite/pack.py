@@ -27,10 +27,7 @@ def packed(program: Program) -> Program:
     """`program`, whose outermost loop is one over panels, with what is read of each packed."""
     stmt = program.stmt
     assert isinstance(stmt, cin.Forall)
-    loops, body = [stmt.var], stmt.body
-    while isinstance(body, cin.Forall):
-        loops.append(body.var)
-        body = body.body
+    loops, _ = cin.nested(stmt)
     extents, copies, moved = dict(program.extents), dict[str, cin.Stmt](), dict[cin.Access, cin.Expr]()
     for access in dict.fromkeys(cin.accesses(stmt.body)):
         if access.tensor.policy is None and access.tensor.format.is_dense and _runs_along(access, stmt.var, loops):

@@ -84,14 +84,18 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
         return cin.within(stmt, lambda part: tile(part, inside))
     if stmt.kind != "serial":
         return stmt
-    apart = _by_entries(stmt)
-    if apart is not None and choices.pick("sums", ("walk", "block"), "block") == "block":
-        return apart
-    made, way = _tiled(stmt), "tiled"
-    if made is not None and (blocked := _by_blocks(stmt)) is not None:
-        apart, cheapest = blocked
-        if choices.pick("sums", ("walk", "block"), cheapest) == "block":
-            made = apart
+    made: cin.Stmt | None = None
+    way = "tiled"
+    match cin.nested(stmt, "serial"):
+        case loops, cin.Forall(_, cin.Assign(lhs), "vector") as inner:
+            apart = _by_entries(loops, inner)
+            if apart is not None and choices.pick("sums", ("walk", "block"), "block") == "block":
+                return apart
+            made = _around(loops, inner) if stmt.var not in cin.bound_by(lhs) else None
+            if made is not None and (blocked := _by_blocks(loops, inner)) is not None:
+                apart, cheapest = blocked
+                if choices.pick("sums", ("walk", "block"), cheapest) == "block":
+                    made = apart
     if made is None and inside:
         made, way = _held(stmt), "held"
     if made is not None and choices.pick("tile", ("plain", way), way) == way:
@@ -99,32 +103,12 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
     return cin.within(stmt, lambda body: tile(body, True))
 
 
-def _tiled(stmt: cin.Forall) -> cin.Stmt | None:
-    """The tiled form of loops that begin with a reduction and end with a vector loop; None when `stmt` is something else."""
-    loops: list[cin.IndexVar] = []
-    inner: cin.Stmt = stmt
-    while isinstance(inner, cin.Forall) and inner.kind == "serial":
-        loops.append(inner.var)
-        inner = inner.body
-    if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
-        return None
-    if stmt.var in cin.bound_by(inner.body.lhs):
-        return None
-    return _around(loops, inner)
-
-
-def _by_entries(stmt: cin.Forall) -> cin.Stmt | None:
-    """Loops over the two coordinates of entries with tiles inside of both, each entry being a row; None when `stmt` is something else.
+def _by_entries(loops: list[cin.IndexVar], inner: cin.Forall) -> cin.Stmt | None:
+    """Loops over the two coordinates of entries with tiles inside of both, each entry being a row; None where `loops` are others.
 
     An entry adds one row to the result; without, it reads all that rows share once more, which is as much for every term that it sums up.
     """
-    loops: list[cin.IndexVar] = []
-    inner: cin.Stmt = stmt
-    while isinstance(inner, cin.Forall) and inner.kind == "serial":
-        loops.append(inner.var)
-        inner = inner.body
-    if not isinstance(inner, cin.Forall) or inner.kind != "vector" or not isinstance(inner.body, cin.Assign):
-        return None
+    assert isinstance(inner.body, cin.Assign)
     reads = tuple(cin.accesses(inner.body.rhs))
     if not regions.entries_are_rows((*loops, inner.var), inner.body.lhs, reads):
         return None
@@ -135,10 +119,7 @@ def _by_entries(stmt: cin.Forall) -> cin.Stmt | None:
 def _apart(stmt: cin.Stmt, varies: set[cin.IndexVar]) -> cin.Stmt:
     """A tile whose sums are of products, with the factors that are the same for all terms of a row outside of the sum."""
     assert isinstance(stmt, cin.Forall) and isinstance(stmt.body, cin.Where)
-    used, loops, producer = stmt.body.consumer, list[cin.IndexVar](), stmt.body.producer
-    while isinstance(producer, cin.Forall):
-        loops.append(producer.var)
-        producer = producer.body
+    used, (loops, producer) = stmt.body.consumer, cin.nested(stmt.body.producer)
     assert isinstance(producer, cin.Assign) and isinstance(used, cin.Assign)
     asked, product = _asked(producer.rhs)
     factors = _factors(product)
@@ -170,15 +151,10 @@ def _times(a: cin.Expr, b: cin.Expr) -> cin.Expr:
     return cin.Call("multiply", (a, b), a.dtype)
 
 
-def _by_blocks(stmt: cin.Forall) -> tuple[cin.Stmt, str] | None:
-    """The loops of `_tiled` with tiles inside a walk over blocks, and whether these are cheaper ("block") or tiles around it ("walk"); None where
+def _by_blocks(loops: list[cin.IndexVar], inner: cin.Forall) -> tuple[cin.Stmt, str] | None:
+    """Loops with tiles inside a walk over blocks, and whether these are cheaper ("block") or tiles around it ("walk"); None where
     there is no such walk."""
-    loops: list[cin.IndexVar] = []
-    inner: cin.Stmt = stmt
-    while isinstance(inner, cin.Forall) and not isinstance(inner.body, cin.Assign):
-        loops.append(inner.var)
-        inner = inner.body
-    assert isinstance(inner, cin.Forall) and isinstance(inner.body, cin.Assign)
+    assert isinstance(inner.body, cin.Assign)
     lhs, reads = inner.body.lhs, tuple(cin.accesses(inner.body.rhs))
     first = regions.block((*loops, inner.var), 0, lhs, reads)
     made = None if first is None else _around(loops[first:], inner)

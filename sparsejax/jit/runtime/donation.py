@@ -113,10 +113,7 @@ def _reads(stmt: cin.Stmt, tensor: cin.Tensor) -> list[cin.Access]:
 
 def _is_kept(stmt: cin.Stmt, store: cin.Assign, own: cin.Access) -> bool:
     """Whether nothing but loops over all of the result is around `store`, and what that assigns where its sparse operand is absent is `own`."""
-    loops = []
-    while isinstance(stmt, cin.Forall):
-        loops.append(stmt.var)
-        stmt = stmt.body
+    loops, stmt = cin.nested(stmt)
     sparse = {a for a in cin.accesses(store.rhs) if not a.tensor.format.is_dense}
     if stmt != store or sorted(map(str, loops)) != sorted(map(str, store.lhs.indices)) or len(sparse) != 1:
         return False
