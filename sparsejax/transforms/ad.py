@@ -48,6 +48,7 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
             values: dict[Atom, Any] = dict(zip((*inner.consts, *inner.inputs), (*steps.consts, *primals), strict=True))
             moving: dict[Atom, Any] = {v: t for v, t in zip(inner.inputs, known, strict=True) if t is not None}
             jvp_eqns(trace, inner, values, moving, owners)
+            _check_types(eqn, [staging.read(values, a) for a in inner.outputs])
             env.update((v, values[a]) for v, a in zip(eqn.outputs, inner.outputs, strict=True))
             tangents.update((v, moving[a]) for v, a in zip(eqn.outputs, inner.outputs, strict=True) if a in moving)
             continue
@@ -56,6 +57,7 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
         else:
             made = eqn.primitive.bind(*primals, **eqn.param_dict)
         outs = made if eqn.primitive.multiple else [made]
+        _check_types(eqn, outs)
         env.update(zip(eqn.outputs, outs, strict=True))
         if not moves:
             continue
@@ -71,6 +73,13 @@ def jvp_eqns(trace: Trace, jaxpr: Jaxpr, env: dict[Atom, Any], tangents: dict[At
                 tangents[var] = _fitted(t, out, owners)
         if len(outs) == 1 and not outs[0].format.is_dense:
             _own([e for e in trace.eqns[start:] if e.primitive is eqn.primitive or not _scales(e)], outs[0], owners)
+
+
+def _check_types(eqn: Eqn, outs: Sequence[Any]) -> None:
+    """That a rule gives results of the types of the equation's, by which programs that read them were made."""
+    for var, out in zip(eqn.outputs, outs, strict=True):
+        if (out.dtype, out.format) != (var.aval.dtype, var.aval.format):
+            raise TypeError(f"the differentiation rule of {eqn.primitive.name} gives {out.aval} in place of {var.aval}")
 
 
 def _factored(eqn: Eqn, tangents: Sequence[Any]) -> ClosedJaxpr | None:

@@ -81,6 +81,63 @@ def test_derivatives(start):
     assert not faults, "\n\n".join(faults)
 
 
+def cotangent_fault(seed: int) -> str | None:
+    """None when `vjp` at once gives the results that the statements give, in their formats, and takes dense cotangents to what `grad` gives."""
+    case = statements.make(seed, smooth=True)
+    floats = [n for n, v in case.arrays.items() if v.dtype.kind == "f"]
+    names = names_of(case)
+
+    def results(xs):
+        made = sj.insum(case.text, returns=names, **{**case.operands, **dict(zip(floats, xs, strict=True))})
+        return [out for out in made if out.dtype.kind == "f"]
+
+    xs = [case.operands[n] for n in floats]
+    plain = results(xs)
+    if not plain:
+        return None
+    made, back = sj.vjp(results, xs)
+    if [x.format for x in made] != [x.format for x in plain] or any(
+        not np.allclose(x.todense(), y.todense(), rtol=1e-12, atol=0, equal_nan=True)
+        for x, y in zip(made, plain, strict=True)
+    ):
+        return f"{case}: results {made}, expected {plain}"
+    weights = [np.cos(np.arange(x.size)).reshape(x.shape) for x in plain]
+    (got,) = back(weights)
+    (want,) = sj.jit(lambda xs: sj.vjp(results, xs)[1](weights))(xs)
+    for x, y, name in zip(got, want, floats, strict=True):
+        if x.format != y.format or not np.allclose(x.todense(), y.todense(), rtol=1e-9, atol=1e-9, equal_nan=True):
+            return f"{case}: cotangents of {name}\n{x}\nunder jit\n{y}"
+    return None
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("start", range(0, 200, 10))
+def test_cotangents_at_once(start):
+    faults = [f for f in (cotangent_fault(seed) for seed in range(start, start + 10)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.parametrize("format", ["csr", "coo", "dcsr", "hash", "(q,c)@(0,1)", "csc"])
+@pytest.mark.parametrize("op", ["min=", "max=", "*=", "+="])
+def test_cotangents_of_sparse_targets(op, format):
+    """A dense cotangent of a sparse target, at once: values between the first part and what remains have the types of the trace."""
+    target = sj.array(np.array([[0.0, 2.0], [0.0, 0.0], [1.04, 0.0]]), format=format)
+    rows, values = np.array([-3, 2]), np.array([0.97, 3.0])
+
+    def placed(target, values):
+        return sj.insum(f"D[R[j],i] {op} A[i]", R=rows, A=values, D=target)
+
+    made, back = sj.vjp(placed, target, values)
+    assert made.format == placed(target, values).format
+    weights = np.arange(1.0, 7.0).reshape(3, 2)
+    dense = np.asarray(target.todense())
+    want = sj.vjp(placed, dense, values)[1](weights)
+    got = back(weights)
+    assert got[0].format == target.format
+    assert np.array_equal(got[0].todense(), np.where(dense != 0, want[0].todense(), 0.0))
+    assert np.array_equal(got[1].todense(), want[1].todense())
+
+
 def batch_fault(seed: int) -> str | None:
     """None when a batch of two elements, along any axis of some operands, has what plain loops give for each."""
     case, rng = statements.make(seed), random.Random(seed)

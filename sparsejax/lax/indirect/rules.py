@@ -33,7 +33,7 @@ from sparsejax.lax.indirect.kernels import BOOL, Label, Names, insum, insum_p
 from sparsejax.lax.indirect.rows import accumulated, gathered
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.library.recurrences import recurrence
-from sparsejax.lax.linear import as_dtype
+from sparsejax.lax.linear import as_dtype, refilled, sample
 from sparsejax.lax.rules.batching import faithful
 from sparsejax.lax.rules.elementwise_rules import added
 from sparsejax.lax.semiring import Semiring
@@ -128,7 +128,20 @@ def _factored(
     """The steps of a statement whose derivative is no statement."""
     if statement.dtype.kind not in "fc" or _native(statement, [k for k, m in enumerate(moving) if m]):
         return None
-    return trace_to_jaxpr(lambda *xs: [stepwise(xs, statement, names, target)], avals)
+    made = insum_p.typing(*avals, statement=statement, avals=avals, names=names, target=target)
+    return trace_to_jaxpr(
+        lambda *xs: [_typed(xs, stepwise(xs, statement, names, target), made, statement, names, target)], avals
+    )
+
+
+def _typed(arrays: Sequence[Any], values: Any, made: Aval, s: Statement, names: Names, target: str) -> Any:
+    """Values of the whole target as the statement gives them: in that format, at the places that the statement reaches, over that fill."""
+    if made.is_dense:
+        return convert_format(values, made.format)
+    value = Number(np.bool_(True), BOOL)
+    reached = s.with_(op="logical_or", value=value, dtype=BOOL, format=made.format, kept=False)
+    pattern = convert_element_type(insum(arrays, reached, names, target), s.dtype)
+    return refilled(sample(refilled(values), pattern), made.fill_value)
 
 
 # ------------------------------------------------------------------------------------------------------------- steps
