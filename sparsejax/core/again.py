@@ -28,8 +28,9 @@ from sparsejax.formats.storage import Storage
 Function = TypeVar("Function", bound=Callable[..., Any])
 Run = Callable[[list[Storage]], Any]
 
-FEW = 3
-"""Calls of one shape that are served by what serves any extents: should it come back more often, it gets a plan of its own."""
+FEW, DEAR = 16, 6
+"""Calls of one shape that what serves any extents answers on the shortest road: should it come back more often, it gets a plan of its own, which takes
+as long to make as these calls lose by all that they look at. Calls that take another road lose as much as `DEAR` of them."""
 REMEMBERED = 512
 """Calls that are remembered of every function, with their plans."""
 _FLOATING = frozenset([float, complex])
@@ -64,7 +65,7 @@ class Calls:
         self.several: dict[Any, bool] = {}
         """Calls that took several operations."""
         self.met: dict[Any, int] = {}
-        """How often calls were served by what serves any extents."""
+        """How often calls were served by what serves any extents: up to `FEW`."""
         _all.add(self)
 
     def clear(self) -> None:
@@ -168,7 +169,7 @@ def _first(
                 if found is not None:
                     if len(calls.met) > REMEMBERED:
                         calls.met = {}
-                    calls.met[key] = times + 1
+                    calls.met[key] = times + found[2]
                     return found[0][0]
             else:
                 run = _planned(family, places, given)
@@ -188,7 +189,7 @@ def _first(
         elif kinds is not None and (places := _places(notes[0], args, result)) is not None:
             in_place = places == list(range(len(storages or ())))
             _keep(calls.families, kinds, (notes[0].family, None if in_place else places))
-            calls.met[key] = 1
+            calls.met[key] = DEAR
     return result
 
 

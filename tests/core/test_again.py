@@ -209,3 +209,39 @@ def test_calls_of_new_shapes_are_those_of_their_own_numbers(name, form):
         for _ in range(3):
             got = function(A, x, k)
             np.testing.assert_allclose(got.todense() if got.ndim else got.item(), function(dense, x, k), atol=1e-12)
+
+
+@pytest.mark.parametrize("few", [0, 1, again.FEW])
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", list(NEW_SHAPES))
+def test_shapes_in_turns_are_served_and_planned(name, jitted, few, monkeypatch):
+    """Each shape comes back until it has a plan of its own, at once and under `jit`; before and after, results are the same."""
+    monkeypatch.setattr(again, "FEW", few)
+    rng, function = np.random.default_rng(8), NEW_SHAPES[name]
+    run = sj.jit(function, static_argnums=2) if jitted else function
+    cases = []
+    for n, m in ((9, 5), (31, 22), (17, 40)):
+        dense = rng.integers(-3, 4, (n, m)) * (rng.random((n, m)) < 0.3).astype(float)
+        x = rng.integers(-3, 4, m).astype(float)
+        cases.append((sj.array(dense, format="csr"), dense, x))
+    for _ in range(few + 4):
+        for A, dense, x in cases:
+            got = run(A, x, 1)
+            np.testing.assert_array_equal(got.todense() if got.ndim else got.item(), function(dense, x, 1))
+
+
+def test_a_shape_that_comes_back_has_a_plan_of_its_own():
+    def added(x, y):
+        return x + y
+
+    plus = again.again(2)(added)
+    (calls,) = (c for c in again._all if c.function is added)
+    for n in range(20, 40):
+        plus(sj.array(np.ones(n)), sj.array(np.ones(n)))
+    served, x, y = len(calls.runs), sj.array(np.arange(39.0) / 2), sj.array(np.arange(39.0))
+    counts = []
+    for _ in range(again.FEW + 2):
+        np.testing.assert_array_equal(plus(x, y).todense(), 1.5 * np.arange(39.0))
+        counts.append(len(calls.runs) - served)
+    assert counts[2] == 0  # the shape is served by what serves any extents
+    assert counts[-1] == 1

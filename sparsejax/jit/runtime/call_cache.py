@@ -56,7 +56,7 @@ class Shapes:
     def __init__(self, families: dict[Any, Family]) -> None:
         self._families = families
         self.met: dict[Any, int] = {}
-        """How often a shape was served by a trace of another one: `again.FEW` where it has its own."""
+        """How often a shape was served by a trace of another one, counted as in `again`: `again.FEW` where it has its own."""
         self._shortcuts: dict[Any, Shortcut] = {}
 
     def clear(self) -> None:
@@ -111,11 +111,11 @@ class Shapes:
         found = None if family is None or times >= again.FEW else family.once(extents, storages, _unlimited)
         if found is None:
             return None
-        outs, (tree, _) = found
+        outs, (tree, _), counted = found
         if len(self.met) > 2 * primitive.REMEMBERED:
             own = {shape: times for shape, times in list(self.met.items()) if times >= again.FEW}
             self.met = own if len(own) < primitive.REMEMBERED else {}
-        self.met[structure, extents] = times + 1
+        self.met[structure, extents] = times + counted
         return (outs[0] if tree.node is None else tree_util.tree_unflatten(tree, outs)), None
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import config
+from sparsejax.core.again import DEAR
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr
@@ -114,16 +115,16 @@ class Alone:
         self._direct: tuple[Direct, ...] = ()
         """What serves operands that are alike, for the facts that were met last."""
 
-    def once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> Array | None:
-        """The result of this shape, of which nothing is kept; None where there is more to do than to call the kernel."""
+    def once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> tuple[Array, int] | None:
+        """The result of this shape, of which nothing is kept, and as how many calls it counts; None where there is more to do than to call the kernel."""
         for direct in self._direct:
             found = direct(storages, shape)
             if found is not None:
-                return made(found, self._aval.shaped(shape))
+                return made(found, self._aval.shaped(shape)), 1
         result = self._plan.alone_once(storages, shape)
         if result is not None and (now := self._plan.direct(storages)) is not None:
             self._direct = (now, *self._direct)[:DIRECT]
-        return result
+        return None if result is None else (result, DEAR)
 
 
 class Member:
@@ -160,8 +161,8 @@ class Member:
         plan, change = self._bucket(values, storages)
         return plan.resized(change)
 
-    def once(self, extents: tuple[int, ...], given: Sequence[Storage]) -> list[Array] | None:
-        """The results for operands with these extents, of which nothing is kept; None where the trace does not hold."""
+    def once(self, extents: tuple[int, ...], given: Sequence[Storage]) -> tuple[list[Array], int] | None:
+        """The results for operands with these extents, of which nothing is kept, and as how many calls they count; None where the trace does not hold."""
         found = self._numbers(extents)
         if found is None:
             return None
@@ -172,14 +173,14 @@ class Member:
         if alone is not None:
             result = alone.once(storages, shape)
             if result is not None:
-                return [result]
+                return [result[0]], result[1]
         try:
             plan, change = self._bucket(values, storages)
         except Exception as reason:
             raise Refused(f"{type(reason).__name__}: {reason}") from reason
         if alone is None and plan.sizes_alone and not config.forcing:
             self._alone[lengths] = Alone(plan)
-        return plan.once(storages, change)
+        return plan.once(storages, change), DEAR
 
     def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
         """The plan for all shapes like these, and what gives the extents of this one."""
@@ -239,9 +240,9 @@ class Family:
 
     def once(
         self, extents: tuple[int, ...], storages: Sequence[Storage], serves: Callable[[Any], bool] = lambda extra: True
-    ) -> tuple[list[Array], Any] | None:
-        """The results for operands of these extents, and what was made with the trace, where one `serves` them that is there already: for a
-        shape that is met for the first time, and may be for the last, nothing is kept."""
+    ) -> tuple[list[Array], Any, int] | None:
+        """The results for operands of these extents, what was made with the trace, and as how many calls they count (`again.FEW`), where one
+        `serves` them that is there already: for a shape that is met for the first times, and may be for the last, nothing is kept."""
         if not self._members or config.forcing:
             return None
         for member in self._members:
@@ -253,7 +254,7 @@ class Family:
                 self._refuse(reason.__cause__ or reason)
                 return None
             if found is not None:
-                return found, member.extra
+                return found[0], member.extra, found[1]
         return None
 
     def known(self, avals: Sequence[Aval], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
