@@ -248,10 +248,14 @@ def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
     program = rewritten(concretize.concretize(made, cut), cut, made.features)
     if known is None:
         return program
-    moved = dict(schedule.conversions)
-    lengths, taken = statistics.lengths(split.inputs, known, moved), statistics.blocks(split.inputs, known, moved)
-    if any(len(a.format.levels) != len(b.format.levels) for a, b in zip(split.inputs, program.inputs, strict=True)):
-        now = row_blocking.levels(split.inputs, program.inputs)
+    inputs, read = split.inputs, known
+    if schedule.conversions:
+        moved = dict(schedule.conversions)
+        found = {t.name: t for t in blocks.split(blocks.with_formats(nest, moved)).inputs if t.name in moved}
+        inputs, read = tuple(found.get(t.name, t) for t in inputs), statistics.converted(known, found.values())
+    lengths, taken = statistics.lengths(inputs, read), statistics.blocks(inputs, read)
+    if any(len(a.format.levels) != len(b.format.levels) for a, b in zip(inputs, program.inputs, strict=True)):
+        now = row_blocking.levels(inputs, program.inputs)
         lengths, taken = {now[x]: n for x, n in lengths.items()}, {now[x]: n for x, n in taken.items()}
     program = replace(program, lengths=lengths, blocks=taken)
     if not choices.does("parallelize"):

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
+import sparsejax.numpy as snp
 from benchmarks import cases
+from sparsejax import config
 from sparsejax.formats import Format, convert
 from sparsejax.jit.cost import skew, statistics
 from sparsejax.jit.inspect import counting
+from sparsejax.jit.ir import cin
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search
 from tests.prices import priced
@@ -158,3 +161,31 @@ def test_what_few_entries_tell_is_what_is_counted(spelled):
         storage = convert.from_dense(dense, form, 0.0)
         assert statistics.positions(storage) == statistics._rounded_below(form, statistics.exact_positions(storage))
         assert statistics.spread(storage) == () and statistics.crossed(storage) == statistics.EVEN
+
+
+@pytest.mark.parametrize("form", ["csf", "(d,c,c)@(0,2,1)", "(c,c,c)@(2,1,0)", "(d,d,c)", "coo"])
+def test_copies_are_expected_to_hold_what_they_hold(form):
+    """What segments of an operand hold is foreseen in the format into which it is moved."""
+    rng = np.random.default_rng(3)
+    stored = sj.array((rng.random(4000), tuple(rng.integers(0, n, 4000) for n in (40, 90, 60))), shape=(40, 90, 60))
+    before, after = (stored.asformat(f).storage for f in ("csf", form))
+    moved = cin.Tensor("A", after.shape, after.dtype, after.format, 0.0)
+    known = statistics.Facts({"A": statistics.exact_positions(before), "B": (1.0, 2.0)})
+    found = statistics.converted(known, [moved])
+    assert found["B"] == (1.0, 2.0) and statistics.converted(known, []) is known
+    off = np.log2(found["A"]) - np.log2(statistics.exact_positions(after))
+    assert np.all(np.abs(off) < 0.6), (
+        found
+    )  # rounded to powers of two, of what entries that are spread evenly would have
+
+
+def test_segments_that_are_visited_again_and_again_are_not_foreseen():
+    """Two running sums pay over few entries of few segments in a row; columns of a product come in any order, as entries of rows name them."""
+    rng = np.random.default_rng(4)
+    A = sj.array((np.ones(8000), (rng.integers(0, 2000, 8000), rng.integers(0, 2000, 8000))), shape=(2000, 2000))
+    A = A.asformat("csr")
+    with config.using(skip={"gathers"}):
+        again = sj.jit(lambda A: snp.sum((A @ A) * A)).lower(A).as_text("cin")
+        once = sj.jit(lambda A, x: A @ x).lower(A, np.ones(2000)).as_text("cin")
+    assert "B[j,k]: unrolled" in again, again
+    assert ": pairs" in once and ": pairs" not in again

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,25 +154,33 @@ def meetings(nest: Nest, left_out: Collection[str] = ()) -> tuple[joins.Join, ..
     return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
-def lengths(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], float]:
-    """How many positions the segments of levels of inputs, by name and number, are expected to hold on average. Inputs that are `moved`
-    into other formats are not known."""
+def converted(known: Facts, moved: Collection[Tensor]) -> Facts:
+    """What is to be expected of inputs that are `moved` into other formats, those of these tensors; of all others, what is `known`."""
+    counts = {t.name: expected(t.format, t.shape, known[t.name][-1]) for t in moved}
+    return replace(known, counts={**known.counts, **counts}) if counts else known
+
+
+def lengths(inputs: Sequence[Tensor], known: Facts) -> dict[tuple[str, int], float]:
+    """How many positions the segments of levels of inputs, by name and number, are expected to hold on average.
+
+    >>> A = Tensor("A", (4, 8), np.dtype(float), Format.parse("csr", 2), 0.0)
+    >>> lengths([A], Facts({"A": (4.0, 8.0)}))
+    {('A', 1): 2.0}
+    """
     return {
         (t.name, level): known[t.name][level] / max(known[t.name][level - 1], 1.0)
         for t in inputs
-        if t.name not in moved
         for level in range(1, len(t.format.levels))
         if not t.format.levels[level].full
     }
 
 
-def blocks(inputs: Sequence[Tensor], known: Facts, moved: Collection[str]) -> dict[tuple[str, int], int]:
+def blocks(inputs: Sequence[Tensor], known: Facts) -> dict[tuple[str, int], int]:
     """Levels of inputs, by name and number, that are expected to hold many positions in segments of moderate length: how many of these,
-    a power of two, hold about `BLOCK` positions. Inputs that are `moved` into other formats are not known."""
+    a power of two, hold about `BLOCK` positions."""
     found, here = {}, machine.current()
     for tensor in inputs:
-        levels = () if tensor.name in moved else tensor.format.levels
-        for level in range(1, len(levels)):
+        for level in range(1, len(tensor.format.levels)):
             above, count = known[tensor.name][level - 1 : level + 1]
             if in_blocks(tensor.format, known[tensor.name], level, here):
                 found[tensor.name, level] = int(max(64, min(BLOCK, rounded(BLOCK * above / count))))

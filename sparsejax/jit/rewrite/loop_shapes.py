@@ -301,8 +301,9 @@ def _in_pairs(loop: Loop, key: Leaders, walk: Walk) -> bool:
 
 
 def _pairs_pay(loop: Loop, key: Leaders, walk: Walk) -> bool:
-    """Over few entries whose number is foreseen."""
-    few = not loop.in_blocks(walk) and loop.is_short(walk, FEW)
+    """Over few entries whose number is foreseen: segments are few, and come one after the other, as no other loop is around them."""
+    once = loop.state.bound.issubset(cin.bound_by(walk.access))
+    few = once and not loop.in_blocks(walk) and loop.is_short(walk, FEW)
     return (loop.state.scalar_sums or few) and not loop.is_short(walk)
 
 
