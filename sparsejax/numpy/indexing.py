@@ -79,34 +79,19 @@ def parse(key: Any, shape: tuple[int, ...]) -> Index:
     return _usual(key if type(key) is tuple else (key,), shape) or _parsed(key, shape)
 
 
-_WHOLE = slice(None)
-
-
 def _usual(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Index | None:
-    """The same at once, of a key of Python's integers, slices and at most one vector of integers; None of others, and of those that are wrong."""
-    if len(parts) > len(shape):
+    """The same at once, of a key that `at_once.simple` reads; None of others."""
+    ends = (n for part in parts if type(part) is slice for n in (part.start, part.stop, part.step))
+    if any(isinstance(n, SymbolicDim) for n in (*shape, *ends)):
         return None
-    made = Index(shape)
-    for d, n in enumerate(shape):
-        part: Any = parts[d] if d < len(parts) else _WHOLE
-        kind = type(part)
-        if kind is slice:
-            made.ranges.append(sliced(part, n))
-        elif type(n) is not int:
-            return None
-        elif kind is int and -n <= part < n:
-            k = part + n if part < 0 else part
-            made.ranges.append(range(k, k + 1))
-            made.single.append(d)
-        elif kind is np.ndarray and part.ndim == 1 and part.dtype.kind in "iu" and not made.given:
-            made.ranges.append(range(n))
-            made.given[d] = part
-            made.advanced = part.shape
-        else:
-            return None
-    if made.given:
-        places = sorted((*made.single, *made.given))
-        made.first = places[0] if places[-1] - places[0] < len(places) else 0
+    found = at_once.simple(parts, shape)
+    if found is None:
+        return None
+    keys, axes = found
+    made = Index(shape, [k if type(k) is range else range(n) for k, n in zip(keys, shape, strict=True)], list(axes))
+    made.given = {d: k for d, k in enumerate(keys) if type(k) is np.ndarray}
+    for d, vector in made.given.items():
+        made.first, made.advanced = d, vector.shape
     return made
 
 
