@@ -235,6 +235,54 @@ def test_results_that_grow_touch_no_fresh_pages(threads):
     assert faults() - before < 1000  # 6 MB for each: 1,500
 
 
+def unlike(rng, n, hubs):
+    """A factor of which the first quarter of the rows names long rows of the other, 15 times as long as what the rest names; and the other."""
+    few = rng.integers(0, hubs, (n // 4, 4)).ravel()
+    names = np.concatenate([few, rng.integers(hubs, n, (n - n // 4, 4)).ravel()])
+    lengths = np.where(np.arange(n) < hubs, 120, 8)
+    total = int(lengths.sum())
+    A = sp.csr_array((rng.random(4 * n), (np.repeat(np.arange(n), 4), names)), shape=(n, n))
+    B = sp.csr_array((rng.random(total), (np.repeat(np.arange(n), lengths), rng.integers(0, n, total))), shape=(n, n))
+    return A, B
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chunks_that_make_more_than_others_touch_no_fresh_pages(threads):
+    """Room for a share of the whole was outgrown in every call: 1,000 to 4,000 pages on one thread."""
+    A, B = map(sj.array, unlike(np.random.default_rng(0), 20_000, 600))
+
+    def faults():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    with config.using(num_threads=threads, choose="alone=chunked"):
+        for _ in range(4):
+            result = A @ B
+        before = faults()
+        for _ in range(3):
+            result = A @ B
+    assert result.nnz > 2_800_000
+    assert faults() - before < 500
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chunks_of_operands_in_turns_have_room(threads):
+    """What chunks made of other operands of the same shapes is a guess, and only that."""
+    rng = np.random.default_rng(1)
+    A, B = unlike(rng, 3000, 90)
+    turned = sp.csr_array(A[::-1])
+    sparse = sp.random_array((3000, 3000), density=1e-4, format="csr", rng=rng)
+    f = sj.jit(lambda A, B: A @ B)
+    with config.using(num_threads=threads, choose="alone=chunked"):
+        for given in (A, turned, sparse, A, sparse, turned, A):
+            made, true = f(sj.array(given), sj.array(B)).to_scipy().tocsr(), sp.csr_array(given @ B)
+            made.sort_indices()
+            true.sort_indices()
+            assert (made.indptr == true.indptr).all() and (made.indices == true.indices).all()
+            terms = abs(given) @ abs(B)
+            terms.sort_indices()
+            assert (abs(made.data - true.data) <= 1e-13 * terms.data).all()
+
+
 def test_names_that_kernels_use_are_provided():
     assert loader.address_of(abi.NAME) == allocator._code().address
     with pytest.raises(loader.Unsupported):

@@ -101,6 +101,8 @@ class Chunked:
         if cut.partial == "output":
             self._dtype, self._size = output.dtype, math.prod(output.format.level_extents(output.shape))
             self._start = operators.get(cut.op).identity(output.dtype)
+        self._made: Ints | None = None
+        """How many coordinates to make room for, by chunk and level that starts a segment, as earlier calls made them."""
         form = output.format
         if not form.full:
             self._layout = _Layout(output)
@@ -196,21 +198,38 @@ class Chunked:
         table = self._table(slots)
         layout, rows = self._layout, len(table)
         own = table[:, -2 - layout.size : -2]  # the slots of the output
-        for head in layout.heads:
-            expected = own[:, head.count]
-            own[:, head.count] = expected if rows == 1 else -(-expected * 3 // (2 * rows))  # some make more than others
+        if rows > 1:
+            own[:, layout.counts] = self._rooms(own[:, layout.counts])
         for column, address in layout.edges().items():
             own[:, column] = address
         try:
             status = threads.run(self._kernel.address, table)
             if status == 0:
-                made = own[0].tolist() if rows == 1 else _place(layout, own, table[:, -2:])
-                return 0, tuple(made)
+                if rows == 1:
+                    return 0, tuple(own[0].tolist())
+                self._learn(own[:, layout.counts])  # a copy, as all that is taken by numbers
+                return 0, tuple(_place(layout, own, table[:, -2:]))
         except BaseException:
             layout.release(own)
             raise
         layout.release(own)
         return status, (0,) * layout.size
+
+    def _rooms(self, expected: Ints) -> Ints:
+        """How many coordinates each chunk makes room for: half more than a share of what is expected of all, or what it made before, and an eighth
+        more. Pages that a chunk does not touch cost nothing.
+        """
+        share, made = -(-expected * 3 // (2 * len(expected))), self._made
+        return share if made is None or made.shape != share.shape else np.maximum(share, made + (made >> 3))
+
+    def _learn(self, counts: Ints) -> None:
+        """Chunks are as unlike in the next call: one that outgrows its room touches fresh pages, in every call again. What operands of other
+        structures made is forgotten by an eighth a call.
+        """
+        before = self._made
+        if before is not None and before.shape == counts.shape:
+            counts = np.maximum(counts, before - (before >> 3))
+        self._made = counts
 
 
 @functools.lru_cache(maxsize=64)
@@ -260,6 +279,7 @@ class _Layout:
         places = {slot: k for k, slot in enumerate(abi.slots_of(output, output=True))}
         self.size = len(places)
         self.heads = [_Head(places, output, level) for level in heads(output)]
+        self.counts = [head.count for head in self.heads]
         self.vals = places[abi.Slot(output.name, "vals", 0)]
         form, last = output.format, output.format.sparse[-1]
         self.block = output.dtype.itemsize * math.prod(form.level_extents(output.shape)[last + 1 :])
