@@ -9,7 +9,8 @@ result afterwards finds it in memory, not in a cache: that is priced, by how muc
 
 Legal where every element of the result is assigned once by strips (`rewrite/tile`, `rewrite/assigned_once`), whose rows are whole lines. C code
 with such stores takes 0.71 to 0.92 of the time on five matrices of 55,000 rows and more, 0.98 on qp_BOYD1_A, whose rows are long (128 float32 columns,
-an EPYC of the third generation).
+an EPYC of the third generation). Where the last cache holds the result, stores past it take 0.86 of the time of the kernel alone (2,708 rows of 128
+columns, four entries each), and 1.22 and 1.13 of the time of the kernel and of a sum or a maximum of all elements that follows it.
 """
 
 from __future__ import annotations
