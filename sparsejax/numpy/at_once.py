@@ -21,19 +21,19 @@ from sparsejax.lax.elementwise import primitives, where_p
 _SCALAR = Format(())
 
 
-def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...]] | None:
-    """What a key of integers, slices and at most one vector keeps of every dimension, and the dimensions that integers remove; None for
-    other keys, and those that are wrong.
+def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...], int] | None:
+    """What a key of integers, slices and at most one vector keeps of every dimension, the dimensions that integers remove, and that of the vector
+    (-1: there is none); None for other keys, and those that are wrong.
 
     >>> simple((1, slice(None)), (2, 3))
-    ([range(1, 2), None], (0,))
+    ([range(1, 2), None], (0,), -1)
     """
     parts = key if type(key) is tuple else (key,)
     if len(parts) > len(shape):
         return None
     keys: list[Any] = [None] * len(shape)
     axes: tuple[int, ...] = ()
-    vector = False
+    vector = -1
     for d, part in enumerate(parts):
         kind, n = type(part), shape[d]
         if kind is slice:
@@ -46,7 +46,7 @@ def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...]
             part = part + n if part < 0 else part
             keys[d] = range(part, part + 1)
             axes = (*axes, d)
-        elif kind is np.ndarray and part.ndim == 1 and not vector:
+        elif kind is np.ndarray and part.ndim == 1 and vector < 0:
             if part.dtype.kind == "b":
                 if len(part) != n:
                     return None
@@ -55,10 +55,10 @@ def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...]
                 keys[d] = selection.numbers(part, n, d)
             else:
                 return None
-            vector = True
+            vector = d
         else:
             return None
-    return None if vector and axes else (keys, axes)
+    return keys, axes, vector
 
 
 _WHOLE = slice(None)

@@ -87,11 +87,12 @@ def _usual(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Index | None:
     found = at_once.simple(parts, shape)
     if found is None:
         return None
-    keys, axes = found
+    keys, axes, vector = found
     made = Index(shape, [k if type(k) is range else range(n) for k, n in zip(keys, shape, strict=True)], list(axes))
-    made.given = {d: k for d, k in enumerate(keys) if type(k) is np.ndarray}
-    for d, vector in made.given.items():
-        made.first, made.advanced = d, vector.shape
+    if vector >= 0:
+        made.given, made.advanced = {vector: keys[vector]}, keys[vector].shape
+        places = sorted((*axes, vector))
+        made.first = places[0] if places[-1] - places[0] < len(places) else 0
     return made
 
 
@@ -290,10 +291,10 @@ def getitem(x: Any, key: Any) -> Any:
             if made is not None:
                 return made
         found = at_once.simple(key, shape)
-        if found is not None and (
-            len(shape) > 1 or type(found[0][0]) is not np.ndarray or len(found[0][0]) < passes.MANY
-        ):
-            return at_once.part(x, *found)
+        if found is not None:
+            keys, axes, vector = found
+            if vector < 0 or (not axes and (len(shape) > 1 or len(keys[0]) < passes.MANY)):
+                return at_once.part(x, keys, axes)
     elif type(x) is Array and current() is None:
         part = at_once.strided(x, key)
         if part is not None:
